@@ -1,0 +1,127 @@
+"""A failed message, the failures seen of it, and the states it can be in."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from retrier.domain.failure_group import FailureGroup
+
+
+class FailedMessageStatus(StrEnum):
+    """Where a failed message stands (ServiceControl: FailedMessageStatus).
+
+    UNRESOLVED    it failed and nobody has dealt with it; may be claimed by a batch that is
+                  marking or staging.
+    RETRY_ISSUED  it was staged: on its way, or sent and neither confirmed nor failed again. It
+                  has a claim until one of these happens, so that no second retry can start.
+    RESOLVED      a confirmation, a presumption or a person says it is dealt with.
+    ARCHIVED      a person set it aside.
+    """
+
+    UNRESOLVED = "unresolved"
+    RETRY_ISSUED = "retry_issued"
+    RESOLVED = "resolved"
+    ARCHIVED = "archived"
+
+
+class Disposition(StrEnum):
+    """What the policies make of an unresolved message."""
+
+    MANUAL = "manual"
+    SCHEDULED = "scheduled"
+    DEAD = "dead"
+
+
+class Resolution(StrEnum):
+    """The evidence on which a message became resolved."""
+
+    CONFIRMED = "confirmed"
+    PRESUMED = "presumed"
+    BY_HAND = "by_hand"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureDetails:
+    """What the failure headers of one message say, in no dialect any more.
+
+    Times carry their offset; a time that the headers do not give is None and never compared.
+    """
+
+    queue: str
+    destination: str
+    endpoint: str | None = None
+    message_type: str | None = None
+    exception_type: str | None = None
+    exception_message: str | None = None
+    stack_trace: str | None = None
+    failure_reason: str | None = None
+    time_of_failure: datetime | None = None
+    time_sent: datetime | None = None
+    attempts_reported: int | None = None
+    completed_steps: str | None = None
+    stream_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """One failed message as it came off an error queue, understood but not yet stored.
+
+    `stamped_id` is the unique message id its headers claim; `computed_id` the one that follows
+    from message id and endpoint, None when it has no message id. `fingerprint` is the hash of
+    properties (less the broker's counters) and body: equal for a redelivery of the same message.
+    """
+
+    stamped_id: str | None
+    computed_id: str | None
+    message_id: str | None
+    retry_id: str | None
+    dialect: str
+    details: FailureDetails
+    groups: tuple[FailureGroup, ...]
+    raw: bytes
+    body: bytes
+    body_hash: str
+    fingerprint: str
+    headers: Mapping[str, object]
+    content_type: str | None
+    error_queue: str
+    redelivered: bool
+    received_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """A consumer's word that the retry of a message succeeded (`ServiceControl.Retry.Successful`).
+
+    `succeeded_at` is None when the header holds no readable time.
+    """
+
+    unique_message_id: str
+    succeeded_at: datetime | None
+    received_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnCopy:
+    """One of our staged copies, brought to an error queue by somebody's queue policy."""
+
+    staging_id: str
+    unique_message_id: str | None
+    error_queue: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedImport:
+    """A message that could not be understood or stored; its bytes are kept as they came."""
+
+    error_queue: str
+    reason: str
+    raw: bytes
+    body: bytes
+    fingerprint: str
+    received_at: datetime
+
+
+Received = Failure | Confirmation | OwnCopy | FailedImport
+"""What a delivery from an error queue turns out to be."""

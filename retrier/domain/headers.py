@@ -1,0 +1,32 @@
+"""Every header name Retrier reads or writes, once.
+
+ServiceControl's names where they exist, so that its consumers understand a retry; ours begin
+with `Retrier.`.
+"""
+
+# Written by ServiceControl-aware middleware, read at ingestion (ServiceControl 6.x, MessageHeaders).
+UNIQUE_MESSAGE_ID = "ServiceControl.Retry.UniqueMessageId"
+RETRY_SUCCESSFUL = "ServiceControl.Retry.Successful"
+ACKNOWLEDGEMENT_QUEUE = "ServiceControl.Retry.AcknowledgementQueue"
+
+# Stamped on the copies in the staging queue, taken off again when they are forwarded.
+STAGING_ID = "ServiceControl.Retry.StagingId"
+TARGET_ADDRESS = "ServiceControl.TargetEndpointAddress"
+INSTALLATION_ID = "Retrier.InstallationId"
+BODY_SIZE = "Retrier.BodySize"
+ORIGINAL_FIELDS = "Retrier.OriginalFields"
+END_MARKER = "Retrier.EndMarker"
+
+# Stamped on the copies and kept on the forwarded message: all copies of one retry carry it.
+RETRY_ID = "Retrier.RetryId"
+COMPLETED_STEPS = "Retrier.CompletedSteps"
+
+STAGING_ONLY = frozenset(
+    {STAGING_ID, TARGET_ADDRESS, INSTALLATION_ID, BODY_SIZE, ORIGINAL_FIELDS, END_MARKER}
+)
+
+# Written by RabbitMQ itself: how often a quorum queue handed the message out. Not the sender's.
+BROKER_COUNTERS = frozenset({"x-delivery-count", "x-acquired-count"})
+
+# Makes RabbitMQ fan copies out to other queues, also on a retry.
+FAN_OUT = frozenset({"CC", "BCC"})

@@ -1,0 +1,98 @@
+"""Retry batches: at most 1000 messages that move together, and how they may move."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from types import MappingProxyType
+
+BATCH_SIZE = 1000
+"""Messages a batch holds at most (ServiceControl: RetriesGateway.BatchSize)."""
+
+BATCH_BYTES = 64 * 1024 * 1024
+"""Bytes of bodies a batch holds at most, unless its first message alone has more."""
+
+
+class RetryBatchStatus(StrEnum):
+    """Where a retry batch stands (ServiceControl: RetryBatchStatus); done = the row is deleted.
+
+    MARKING     its claims are being taken. After a crash it is adopted with those it got.
+    STAGING     its claims are complete; copies may lie in the staging queue under an id that
+                nobody will ask for. After a crash it is staged again under a new one.
+    FORWARDING  all copies are in the staging queue under its staging id; the pointer names it.
+                After a crash what is not recorded is forwarded in non-counting mode.
+    """
+
+    MARKING = "marking"
+    STAGING = "staging"
+    FORWARDING = "forwarding"
+
+
+NEXT: Mapping[RetryBatchStatus, RetryBatchStatus | None] = MappingProxyType(
+    {
+        RetryBatchStatus.MARKING: RetryBatchStatus.STAGING,
+        RetryBatchStatus.STAGING: RetryBatchStatus.FORWARDING,
+        RetryBatchStatus.FORWARDING: None,
+    }
+)
+"""The only moves a batch can make; None = its row is deleted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryBatch:
+    """One retry batch as the store holds it. `message_count` is frozen with the staging id."""
+
+    batch_id: str
+    operation_id: str
+    session_id: str
+    status: RetryBatchStatus
+    staging_id: str | None
+    initial_size: int
+    message_count: int | None
+    stage_attempts: int
+    not_before: datetime | None
+    reason: str | None
+    created_at: datetime
+    modified_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedMessage:
+    """What staging needs of a claimed message; its body stays in the store."""
+
+    unique_message_id: str
+    retry_id: str
+    dialect: str
+    destination: str
+    raw: bytes
+    body_size: int
+    completed_steps: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StampedMessage:
+    """A claim stamped `sending_since`: only such a message may be published. With its body."""
+
+    unique_message_id: str
+    retry_id: str
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ejected:
+    """A message taken out of its batch: unresolved again, with the reason."""
+
+    unique_message_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowResult:
+    """What is known of a window that was published: to be recorded before anything else."""
+
+    forwarded: tuple[str, ...] = ()
+    reverted: tuple[Ejected, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to record."""
+        return bool(self.forwarded or self.reverted)

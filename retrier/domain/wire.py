@@ -1,0 +1,115 @@
+"""A message as it goes over the wire: raw property bytes and body, never interpreted on the way."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+class UnreadableProperties(ValueError):
+    """The property bytes of a message cannot be taken apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """A message that a queue handed out and that is not acknowledged yet.
+
+    `tag` means something to the consumer that made it and to nobody else.
+    """
+
+    tag: object
+    queue: str
+    raw: bytes
+    body: bytes
+    redelivered: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """A message to be published to a queue, through the default exchange."""
+
+    queue: str
+    raw: bytes
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """The broker has taken the message over and did not return it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """No queue of that name: the broker gave the message back."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The broker (negative acknowledgement) or the client library would not take this message."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelClosed:
+    """Unsettled because the broker closed the channel: one message of the window is guilty."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Unsettled because the connection broke: the broker may or may not have the message."""
+
+    reason: str
+
+
+Outcome = Confirmed | Returned | Refused | ChannelClosed | Unknown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Properties:
+    """What the raw properties say, decoded for reading only; nothing is ever built from it.
+
+    Header values are str, int, float, bool, Decimal, bytes, datetime, None, list or dict;
+    text that is not UTF-8 is shown with backslash escapes, a time out of range as its number.
+    """
+
+    headers: Mapping[str, object]
+    fields: Mapping[str, str | int]
+
+    def text(self, header: str) -> str | None:
+        """Return a header as text; None when it is absent or empty."""
+        value = self.headers.get(header)
+        return str(value) if value is not None and value != "" else None
+
+
+def _keep_all(_header: str) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """A change of raw properties that leaves everything it does not name byte-identical.
+
+    `set_fields` takes `delivery_mode` and `priority`; field names are AMQP's, in lower case with
+    underscores (`correlation_id`). A header that is set replaces all of that name.
+    """
+
+    drop_headers: Callable[[str], bool] = _keep_all
+    set_headers: Mapping[str, str] = field(default_factory=dict)
+    drop_fields: frozenset[str] = frozenset()
+    set_fields: Mapping[str, int] = field(default_factory=dict)
+
+
+class PropertyCodec(Protocol):
+    """Reads and edits the raw properties of one transport's messages."""
+
+    def read(self, raw: bytes) -> Properties:
+        """Decode for reading. Raises UnreadableProperties."""
+        ...
+
+    def edit(self, raw: bytes, edit: Edit) -> bytes:
+        """Return the properties with the edit applied. Raises UnreadableProperties."""
+        ...

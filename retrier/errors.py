@@ -1,0 +1,39 @@
+"""The errors Retrier raises itself.
+
+RetrierError
+├── ConfigurationError      the settings are wrong; every problem is listed
+├── BrokerUnavailable       the broker cannot be reached, or the connection broke
+├── DatabaseUnavailable     the database cannot be reached, or the connection broke
+├── StagingQueueUnusable    the staging queue is somebody else's
+└── LeaseLost               another process is the processor now
+"""
+
+from collections.abc import Sequence
+
+
+class RetrierError(Exception):
+    """Whatever Retrier raises on purpose."""
+
+
+class ConfigurationError(RetrierError):
+    """The settings are wrong."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+class BrokerUnavailable(RetrierError):
+    """The broker cannot be reached, or the connection to it broke."""
+
+
+class DatabaseUnavailable(RetrierError):
+    """The database cannot be reached, or the connection to it broke."""
+
+
+class StagingQueueUnusable(RetrierError):
+    """The staging queue holds what is not ours, or has arguments we cannot change."""
+
+
+class LeaseLost(RetrierError):
+    """Another process is the processor now: nothing may be published, acked or committed."""

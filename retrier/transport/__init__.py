@@ -1,0 +1,1 @@
+"""The way to the broker. The only broker code: nothing else imports Kombu."""

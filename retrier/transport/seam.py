@@ -1,0 +1,129 @@
+"""What Retrier needs of a broker. Tests script it; RabbitMQ and the embedded broker implement it.
+
+One thread per object: publisher, consumer and queues each own their connection. Whatever breaks
+a connection raises BrokerUnavailable with host and reason; the object is then useless and closed.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from retrier.domain.wire import Delivery, Outcome, Outgoing, PropertyCodec
+
+QueueKind = Literal["quorum", "classic"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a transport can do; asked for by the code and shown in the docs."""
+
+    ordered: bool
+    confirms: bool
+    returns: bool
+    existence: bool
+    single_consumer: bool
+
+
+class Publisher(Protocol):
+    """Publishes a window of messages and settles every one of them."""
+
+    def publish(
+        self, messages: Sequence[Outgoing], waiting: Callable[[], None]
+    ) -> tuple[Outcome, ...]:
+        """Publish all, wait until each is settled, and return the outcomes in the same order.
+
+        Never waits less than the broker needs: while it is blocked by an alarm nothing times
+        out. `waiting` is called at least once a second while confirms are outstanding; what it
+        raises ends the wait and goes through. After a ChannelClosed or Unknown outcome the next
+        call opens a new connection. Raises BrokerUnavailable when there is none to be had; then
+        nothing of this call was sent.
+        """
+        ...
+
+    def close(self) -> None:
+        """Drop the connection; never hangs, never raises."""
+        ...
+
+
+class Consumer(Protocol):
+    """Takes messages off one queue; unacknowledged ones return to it when it closes."""
+
+    def receive(self, limit: int, timeout: float) -> list[Delivery]:
+        """Return up to `limit` messages: waits up to `timeout` seconds for the first one only.
+
+        Raises BrokerUnavailable when the connection breaks or the queue is deleted.
+        """
+        ...
+
+    def ack(self, deliveries: Sequence[Delivery]) -> None:
+        """Acknowledge these messages. Raises BrokerUnavailable."""
+        ...
+
+    def put_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Hand these messages back to their queue. Raises BrokerUnavailable."""
+        ...
+
+    def widen(self, prefetch: int) -> None:
+        """Allow so many unacknowledged messages from now on. Raises BrokerUnavailable."""
+        ...
+
+    def close(self) -> None:
+        """Drop the connection; never hangs, never raises."""
+        ...
+
+
+class Queues(Protocol):
+    """Looks at queues and declares the ones Retrier owns."""
+
+    def depth(self, queue: str) -> int | None:
+        """Return how many messages are ready, or None when there is no such queue."""
+        ...
+
+    def declare_error_queue(self, queue: str) -> bool:
+        """Declare it durable if it is missing; return whether it was missing."""
+        ...
+
+    def declare_staging_queue(self, queue: str) -> None:
+        """Make sure it exists as ours: durable, single active consumer.
+
+        One with other arguments is declared anew if it is empty. Raises StagingQueueUnusable
+        otherwise.
+        """
+        ...
+
+    def purge(self, queue: str) -> int:
+        """Drop every ready message; return how many."""
+        ...
+
+    def delete(self, queue: str) -> None:
+        """Delete the queue with all it holds; a missing one is fine."""
+        ...
+
+    def close(self) -> None:
+        """Drop the connection; never hangs, never raises."""
+        ...
+
+
+class Transport(Protocol):
+    """One broker, as a maker of the three objects above."""
+
+    capabilities: Capabilities
+    codec: PropertyCodec
+    user: str | None
+    """The connection's own user: the only `user_id` the broker would accept from us."""
+
+    def publisher(self, probe_queue: str | None = None) -> Publisher:
+        """Connect a publisher. Raises BrokerUnavailable.
+
+        With `probe_queue`, each new connection first sends one probe there and waits for its
+        confirm, so that an alarm is seen before a window is exposed to it.
+        """
+        ...
+
+    def consumer(self, queue: str, prefetch: int) -> Consumer:
+        """Connect a consumer of an existing queue. Raises BrokerUnavailable."""
+        ...
+
+    def queues(self) -> Queues:
+        """Connect to look at queues. Raises BrokerUnavailable."""
+        ...

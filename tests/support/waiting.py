@@ -1,0 +1,15 @@
+"""The one place in the tests that sleeps."""
+
+import time
+from collections.abc import Callable
+
+POLL = 0.02
+
+
+def wait_until(predicate: Callable[[], object], deadline: float, what: str = "") -> None:
+    """Wait until the predicate is true; fail after `deadline` seconds."""
+    end = time.monotonic() + deadline
+    while not predicate():
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {deadline} s: {what or predicate}")
+        time.sleep(POLL)  # noqa: TID251 - the one place that may
