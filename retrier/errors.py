@@ -4,6 +4,7 @@ RetrierError
 ├── ConfigurationError      the settings are wrong; every problem is listed
 ├── BrokerUnavailable       the broker cannot be reached, or the connection broke
 ├── DatabaseUnavailable     the database cannot be reached, or the connection broke
+├── DataRefused             the database refuses a row for its data
 ├── StagingQueueUnusable    the staging queue is somebody else's
 └── LeaseLost               another process is the processor now
 """
@@ -29,6 +30,10 @@ class BrokerUnavailable(RetrierError):
 
 class DatabaseUnavailable(RetrierError):
     """The database cannot be reached, or the connection to it broke."""
+
+
+class DataRefused(RetrierError):
+    """The database refuses a row for its data."""
 
 
 class StagingQueueUnusable(RetrierError):

@@ -121,6 +121,7 @@ class FailedImport:
     body: bytes
     fingerprint: str
     received_at: datetime
+    redelivered: bool = False
 
 
 Received = Failure | Confirmation | OwnCopy | FailedImport

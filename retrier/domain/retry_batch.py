@@ -87,6 +87,15 @@ class Ejected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StagedCopies:
+    """What one staging attempt put into the staging queue, and what it could not."""
+
+    staging_id: str
+    unique_ids: tuple[str, ...]
+    ejected: tuple[Ejected, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WindowResult:
     """What is known of a window that was published: to be recorded before anything else."""
 

@@ -1,0 +1,56 @@
+"""Unique message ids: which deliveries are failures of the same message."""
+
+import re
+from hashlib import md5, sha256
+from uuid import UUID
+
+NSERVICEBUS = "nservicebus"
+
+GUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
+
+
+def computed_id(message_id: str, endpoint: str, dialect: str) -> str:
+    """Return the unique message id that follows from message id and endpoint.
+
+    For NServiceBus exactly ServiceControl's (HeaderExtensions.UniqueId), so that both give a
+    message the same id; elsewhere with a NUL between, so that "1" at "1shop" is not "11" at
+    "shop".
+    """
+    return md5_guid(message_id + ("" if dialect == NSERVICEBUS else "\0") + endpoint)
+
+
+def with_body(unique_id: str, body_hash: str) -> str:
+    """Return the id of a message whose publisher reused a message id for another body."""
+    return md5_guid(f"{unique_id}\0{body_hash}")
+
+
+def md5_guid(text: str) -> str:
+    """Return a .NET Guid of the text's MD5 (ServiceControl: DeterministicGuid)."""
+    digest = md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).digest()
+    return str(UUID(bytes_le=digest))
+
+
+def is_guid(text: str) -> bool:
+    """Say whether text is a hyphenated GUID, in either case."""
+    return GUID.fullmatch(text.lower()) is not None
+
+
+def canonical(guid: str) -> str:
+    """Return a GUID as ids are stored and compared: in lower case."""
+    return guid.lower()
+
+
+def body_hash(body: bytes) -> str:
+    """Return the hash by which bodies are stored."""
+    return sha256(body).hexdigest()
+
+
+def fingerprint(raw: bytes, body: bytes) -> str:
+    """Return a hash of a whole message, given its properties without the broker's counters.
+
+    Equal for every redelivery of one message.
+    """
+    digest = sha256(len(raw).to_bytes(8))
+    digest.update(raw)
+    digest.update(body)
+    return digest.hexdigest()

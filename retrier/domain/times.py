@@ -1,0 +1,53 @@
+"""Times as messages carry them. What gives no moment in time is None, never a guess."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+MILLISECONDS_FROM = 100_000_000_000
+"""An epoch time this large is in milliseconds: in seconds it would be after the year 5000."""
+
+WIRE_FORMAT = re.compile(r"(\d{4}-\d{2}-\d{2}) (\d{2}:\d{2}:\d{2}):(\d{6}) Z", re.ASCII)
+
+
+def parse_wire_time(text: str | None) -> datetime | None:
+    """Read NServiceBus's `yyyy-MM-dd HH:mm:ss:ffffff Z`; None for anything else."""
+    match = WIRE_FORMAT.fullmatch(text.strip()) if text else None
+    return parse_iso_time(f"{match[1]}T{match[2]}.{match[3]}Z") if match else None
+
+
+def parse_iso_time(text: str | None) -> datetime | None:
+    """Read ISO 8601 with an offset, into UTC; None for anything else.
+
+    Without an offset it would be anyone's local time.
+    """
+    try:
+        return in_utc(datetime.fromisoformat(text.strip())) if text else None
+    except ValueError:
+        return None
+
+
+def in_utc(time: datetime) -> datetime | None:
+    """Return the same moment in UTC; None before 1970: .NET and Go write year 1 for no time."""
+    try:
+        moment = time.astimezone(UTC) if time.tzinfo else None
+    except OverflowError:
+        return None
+    return moment if moment is not None and moment >= EPOCH else None
+
+
+def from_epoch(number: object) -> datetime | None:
+    """Read an AMQP timestamp, in seconds or, as Java and .NET write them, in milliseconds."""
+    if not isinstance(number, int) or number <= 0:
+        return None
+    milliseconds = number if number >= MILLISECONDS_FROM else number * 1000
+    try:
+        return EPOCH + timedelta(milliseconds=milliseconds)
+    except OverflowError:
+        return None
+
+
+def not_ahead_of(now: datetime, time: datetime | None, slack: timedelta) -> datetime | None:
+    """Return the time unless it lies further ahead than `slack`: then no clock showed it."""
+    return time if time is not None and time <= now + slack else None

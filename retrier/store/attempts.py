@@ -1,0 +1,63 @@
+"""Processing attempts and bodies: every failure ever seen of a message, never overwritten."""
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+
+from sqlalchemy import Connection, select
+from sqlalchemy import insert as sql_insert
+
+from retrier.domain.receipt import Attempt
+from retrier.domain.text import LONG, clean
+from retrier.store.database import Database
+from retrier.store.schema import message_bodies, processing_attempts
+
+
+def seen(
+    db: Database, conn: Connection, fingerprints: Sequence[str]
+) -> dict[str, AbstractSet[str]]:
+    """Return, for each fingerprint that has attempts, the messages they belong to."""
+    found: dict[str, set[str]] = {}
+    if fingerprints:
+        attempts = processing_attempts.c
+        query = select(attempts.fingerprint, attempts.unique_message_id).where(
+            db.sql.member(attempts.fingerprint, fingerprints)
+        )
+        for fingerprint, unique_id in conn.execute(query):
+            found.setdefault(fingerprint, set()).add(unique_id)
+    return dict(found)
+
+
+def insert_bodies(db: Database, conn: Connection, attempts: Iterable[Attempt]) -> None:
+    """Store each body once under its hash; one that is there already stays."""
+    bodies = {attempt.failure.body_hash: attempt.failure.body for attempt in attempts}
+    rows = [
+        {"body_hash": key, "body": bodies[key], "size": len(bodies[key])} for key in sorted(bodies)
+    ]
+    if rows:
+        conn.execute(db.sql.insert(message_bodies).on_conflict_do_nothing(), rows)
+
+
+def insert(conn: Connection, attempts: Sequence[Attempt]) -> None:
+    """Add the attempts; the messages must have rows already."""
+    if attempts:
+        conn.execute(sql_insert(processing_attempts), [_row(attempt) for attempt in attempts])
+
+
+def _row(attempt: Attempt) -> dict[str, object]:
+    failure = attempt.failure
+    details = failure.details
+    return {
+        "unique_message_id": attempt.unique_message_id,
+        "fingerprint": failure.fingerprint,
+        "retry_id": clean(failure.retry_id, 36),
+        "time_of_failure": details.time_of_failure,
+        "received_at": failure.received_at,
+        "queue": clean(details.queue),
+        "endpoint": clean(details.endpoint),
+        "exception_type": clean(details.exception_type),
+        "exception_message": clean(details.exception_message, LONG),
+        "stack_trace": clean(details.stack_trace, LONG),
+        "raw_properties": failure.raw,
+        "body_hash": failure.body_hash,
+        "redelivered": failure.redelivered,
+    }

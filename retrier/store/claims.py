@@ -1,0 +1,80 @@
+"""Claims (`failed_message_retries`): one per message at most, whoever asks for its retry."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import Connection, delete, func, select, update
+
+from retrier.store.database import Database
+from retrier.store.schema import failed_message_retries, retry_operations
+
+claims = failed_message_retries.c
+
+
+def lock(db: Database, conn: Connection, unique_ids: Sequence[str]) -> dict[str, str]:
+    """Lock the claims of these messages, in order; return their retry ids by message."""
+    query = (
+        select(claims.unique_message_id, claims.retry_id)
+        .where(db.sql.member(claims.unique_message_id, unique_ids))
+        .order_by(claims.unique_message_id)
+        .with_for_update()
+    )
+    return {row.unique_message_id: row.retry_id for row in conn.execute(query)}
+
+
+def lock_batch(conn: Connection, batch_id: str) -> None:
+    """Lock all claims of a batch, in the order in which everybody locks claims."""
+    conn.execute(
+        select(claims.unique_message_id)
+        .where(claims.batch_id == batch_id)
+        .order_by(claims.unique_message_id)
+        .with_for_update()
+    )
+
+
+def end_with_outcome(db: Database, conn: Connection, unique_ids: Sequence[str]) -> None:
+    """End the claims of messages whose outcome arrived: failed again, or confirmed.
+
+    One that was being sent and is not recorded yet has evidently been forwarded, so it is
+    counted here: its recording will find no claim and count nothing.
+    """
+    if not unique_ids:
+        return
+    ended = conn.execute(
+        delete(failed_message_retries)
+        .where(db.sql.member(claims.unique_message_id, unique_ids))
+        .returning(claims.operation_id, claims.sending_since, claims.forwarded_at)
+    )
+    count_forwarded(
+        conn, (row.operation_id for row in ended if row.sending_since and not row.forwarded_at)
+    )
+
+
+def count_forwarded(conn: Connection, operation_ids: Iterable[str]) -> None:
+    """Count one forwarded message for each operation named, as often as it is named."""
+    for operation_id, number in sorted(Counter(operation_ids).items()):
+        conn.execute(
+            update(retry_operations)
+            .where(retry_operations.c.operation_id == operation_id)
+            .values(forwarded=retry_operations.c.forwarded + number)
+        )
+
+
+def release(conn: Connection, batch_id: str, unique_ids: Sequence[str]) -> None:
+    """End claims of this batch that will not be sent."""
+    if unique_ids:
+        conn.execute(
+            delete(failed_message_retries).where(
+                claims.batch_id == batch_id, claims.unique_message_id.in_(unique_ids)
+            )
+        )
+
+
+def count_unrecorded(conn: Connection, batch_id: str) -> int:
+    """Count the claims of a batch that are not recorded as forwarded."""
+    query = (
+        select(func.count())
+        .select_from(failed_message_retries)
+        .where(claims.batch_id == batch_id, claims.forwarded_at.is_(None))
+    )
+    return conn.execute(query).scalar_one()

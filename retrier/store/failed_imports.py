@@ -1,0 +1,45 @@
+"""Failed imports: messages that could not be understood, kept as they came."""
+
+from collections.abc import Sequence
+from uuid import uuid4
+
+from sqlalchemy import Connection, select
+
+from retrier.domain.failed_message import FailedImport
+from retrier.domain.text import clean
+from retrier.store.database import Database
+from retrier.store.schema import failed_imports
+
+
+def insert(db: Database, conn: Connection, imports: Sequence[FailedImport]) -> int:
+    """Keep them; return how many were new.
+
+    A redelivered one whose bytes are kept is the same: a crash between commit and
+    acknowledgement must not make two of it. Two that merely look alike are two.
+    """
+    known = _known(db, conn, [item.fingerprint for item in imports if item.redelivered])
+    fresh = [item for item in imports if item.fingerprint not in known]
+    if fresh:
+        conn.execute(failed_imports.insert(), [_row(item) for item in fresh])
+    return len(fresh)
+
+
+def _known(db: Database, conn: Connection, fingerprints: Sequence[str]) -> frozenset[str]:
+    if not fingerprints:
+        return frozenset()
+    column = failed_imports.c.fingerprint
+    return frozenset(
+        conn.execute(select(column).where(db.sql.member(column, fingerprints))).scalars()
+    )
+
+
+def _row(item: FailedImport) -> dict[str, object]:
+    return {
+        "import_id": str(uuid4()),
+        "error_queue": clean(item.error_queue),
+        "reason": clean(item.reason),
+        "raw_properties": item.raw,
+        "body": item.body,
+        "fingerprint": item.fingerprint,
+        "received_at": item.received_at,
+    }

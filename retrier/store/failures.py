@@ -1,0 +1,208 @@
+"""Failed messages as ingestion changes them: new rows, new failures, confirmations."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, select, update
+
+from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
+from retrier.domain.judgement import Known
+from retrier.domain.receipt import Attempt, MessageChange, StoredMessage
+from retrier.domain.text import LONG, clean
+from retrier.store import claims
+from retrier.store.database import ConcurrentChange, Database
+from retrier.store.schema import failed_messages
+
+messages = failed_messages.c
+
+
+def lock(db: Database, conn: Connection, unique_ids: Sequence[str]) -> dict[str, StoredMessage]:
+    """Lock the rows of these messages, ordered by id, then their claims; return what they say."""
+    if not unique_ids:
+        return {}
+    query = (
+        select(
+            messages.unique_message_id,
+            messages.message_id,
+            messages.body_hash,
+            messages.last_retry_id,
+            messages.status,
+            messages.last_failure,
+            messages.last_failure_known,
+            messages.resolution,
+            messages.resolved_at,
+        )
+        .where(db.sql.member(messages.unique_message_id, unique_ids))
+        .order_by(messages.unique_message_id)
+        .with_for_update()
+    )
+    rows = [dict(row) for row in conn.execute(query).mappings()]
+    held = claims.lock(db, conn, unique_ids) if rows else {}
+    return {row["unique_message_id"]: _stored(row, held) for row in rows}
+
+
+def apply(db: Database, conn: Connection, changes: Sequence[MessageChange]) -> None:
+    """Write all changes; each message that becomes unresolved takes a new failure number."""
+    unresolved = [change for change in changes if change.details is not None]
+    seqs = db.sql.next_failure_seqs(conn, len(unresolved)) if unresolved else []
+    numbers = dict(zip((c.unique_message_id for c in unresolved), seqs, strict=True))
+    _insert(db, conn, [c for c in unresolved if c.is_new], numbers)
+    _replace(conn, [c for c in unresolved if not c.is_new], numbers)
+    _add_attempts(conn, [c for c in changes if c.details is None and c.attempts_added])
+    _resolve(conn, [change for change in changes if change.confirmation is not None])
+
+
+def _stored(values: Mapping[str, Any], held: Mapping[str, str]) -> StoredMessage:
+    unique_id = str(values["unique_message_id"])
+    resolution = values["resolution"]
+    confirmed = resolution == Resolution.CONFIRMED
+    return StoredMessage(
+        unique_message_id=unique_id,
+        message_id=values["message_id"],
+        body_hash=str(values["body_hash"]),
+        last_retry_id=values["last_retry_id"],
+        known=Known(
+            status=FailedMessageStatus(str(values["status"])),
+            claim=held.get(unique_id),
+            last_failure=values["last_failure"] if values["last_failure_known"] else None,
+            resolution=Resolution(str(resolution)) if resolution else None,
+            confirmed_at=values["resolved_at"] if confirmed else None,
+        ),
+    )
+
+
+def _insert(
+    db: Database, conn: Connection, changes: Sequence[MessageChange], numbers: Mapping[str, int]
+) -> None:
+    rows = [
+        {
+            "unique_message_id": change.unique_message_id,
+            "attempts": change.attempts_added,
+            "first_failure": _failed_at(change.details),
+            "failure_seq": numbers[change.unique_message_id],
+            **_details(change.details),
+        }
+        for change in changes
+        if change.details is not None
+    ]
+    if not rows:
+        return
+    insert = db.sql.insert(failed_messages).on_conflict_do_nothing(
+        index_elements=["unique_message_id"]
+    )
+    inserted = conn.execute(insert.returning(messages.unique_message_id), rows).all()
+    if len(inserted) < len(rows):
+        # Another ingesting process stored the same message first: judge again with its row.
+        raise ConcurrentChange
+
+
+def _replace(
+    conn: Connection, changes: Sequence[MessageChange], numbers: Mapping[str, int]
+) -> None:
+    new = [
+        {"failure_seq": numbers[change.unique_message_id], **_details(change.details)}
+        for change in changes
+    ]
+    rows = [
+        {
+            "key": change.unique_message_id,
+            "added": change.attempts_added,
+            **{f"new_{name}": value for name, value in values.items()},
+        }
+        for change, values in zip(changes, new, strict=True)
+    ]
+    if rows:
+        conn.execute(
+            update(failed_messages)
+            .where(messages.unique_message_id == bindparam("key"))
+            .values(
+                attempts=messages.attempts + bindparam("added"),
+                **{name: bindparam(f"new_{name}") for name in new[0]},
+            ),
+            rows,
+        )
+
+
+def _add_attempts(conn: Connection, changes: Sequence[MessageChange]) -> None:
+    rows = [{"key": c.unique_message_id, "added": c.attempts_added} for c in changes]
+    if rows:
+        conn.execute(
+            update(failed_messages)
+            .where(messages.unique_message_id == bindparam("key"))
+            .values(attempts=messages.attempts + bindparam("added")),
+            rows,
+        )
+
+
+def _resolve(conn: Connection, changes: Sequence[MessageChange]) -> None:
+    rows = [
+        {
+            "key": change.unique_message_id,
+            "at": change.confirmation.succeeded_at or change.confirmation.received_at,
+            "modified": change.confirmation.received_at,
+        }
+        for change in changes
+        if change.confirmation is not None
+    ]
+    if rows:
+        conn.execute(
+            update(failed_messages)
+            .where(
+                messages.unique_message_id == bindparam("key"),
+                messages.status.in_(
+                    [FailedMessageStatus.UNRESOLVED, FailedMessageStatus.RETRY_ISSUED]
+                ),
+            )
+            .values(
+                status=FailedMessageStatus.RESOLVED,
+                resolution=Resolution.CONFIRMED,
+                resolved_at=bindparam("at"),
+                last_modified=bindparam("modified"),
+            ),
+            rows,
+        )
+
+
+def _failed_at(attempt: Attempt | None) -> object:
+    # A missing time is filled in for display only; last_failure_known says so.
+    if attempt is None:
+        return None
+    return attempt.failure.details.time_of_failure or attempt.failure.received_at
+
+
+def _details(attempt: Attempt | None) -> dict[str, object]:
+    if attempt is None:
+        return {}
+    failure = attempt.failure
+    details = failure.details
+    return {
+        "message_id": clean(failure.message_id),
+        "status": FailedMessageStatus.UNRESOLVED,
+        "queue": clean(details.queue),
+        "destination": clean(details.destination),
+        "endpoint": clean(details.endpoint),
+        "message_type": clean(details.message_type),
+        "exception_type": clean(details.exception_type),
+        "exception_message": clean(details.exception_message, LONG),
+        "stack_trace": clean(details.stack_trace, LONG),
+        "failure_reason": clean(details.failure_reason),
+        "time_sent": details.time_sent,
+        "last_failure": _failed_at(attempt),
+        "last_failure_known": details.time_of_failure is not None,
+        "completed_steps": clean(details.completed_steps),
+        "stream_id": clean(details.stream_id),
+        "disposition": Disposition.MANUAL,
+        "disposition_reason": None,
+        "retry_at": None,
+        "resolution": None,
+        "resolved_at": None,
+        "last_modified": failure.received_at,
+        "dialect": failure.dialect,
+        "error_queue": failure.error_queue,
+        "content_type": clean(failure.content_type),
+        "raw_properties": failure.raw,
+        "headers": failure.headers,
+        "body_hash": failure.body_hash,
+        "body_size": len(failure.body),
+        "maybe_copy_of": attempt.maybe_copy_of,
+    }

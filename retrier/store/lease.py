@@ -1,0 +1,125 @@
+"""The processor's lease: one row, an epoch that fences commits, the database's clock."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+
+from sqlalchemy import Connection, Row, select, update
+
+from retrier.errors import LeaseLost
+from retrier.store.database import Database
+from retrier.store.schema import processor_lease
+
+lease = processor_lease.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A process that wants to be the processor. `process_started` tells reused pids apart."""
+
+    session_id: str
+    host: str
+    pid: int
+    process_started: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fence:
+    """The right to commit as the processor, as long as the epoch is still this one."""
+
+    epoch: int
+    duration: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldByAnother:
+    """Somebody else is the processor."""
+
+    host: str
+    pid: int
+    expires_at: datetime
+
+
+def acquire_lease(
+    db: Database, holder: Holder, duration: timedelta, is_dead: Callable[[Holder], bool]
+) -> Fence | HeldByAnother:
+    """Take the lease if it is free, expired, ours, or held by a process known to be dead.
+
+    Raises DatabaseUnavailable.
+    """
+    return db.transact(partial(_acquire, db, holder, duration, is_dead))
+
+
+def renew_lease(db: Database, fence: Fence) -> None:
+    """Extend the lease. Raises LeaseLost when another epoch began, or DatabaseUnavailable."""
+    db.transact(partial(hold, db, fence=fence))
+
+
+def release_lease(db: Database, fence: Fence) -> None:
+    """Let the next processor in at once; nothing happens if the lease is lost already."""
+    released = (
+        update(processor_lease)
+        .where(lease.epoch == fence.epoch)
+        .values(session_id=None, expires_at=None)
+    )
+    db.transact(lambda conn: conn.execute(released))
+
+
+def hold(db: Database, conn: Connection, fence: Fence) -> datetime:
+    """Fence this transaction and renew the lease in it; return the database's time.
+
+    Fenced by the epoch alone: a lease that ran out but was not taken is still ours. The row
+    lock keeps a successor waiting until this transaction has ended. Raises LeaseLost.
+    """
+    now = db.sql.now(conn)
+    renewed = conn.execute(
+        update(processor_lease)
+        .where(lease.id == 1, lease.epoch == fence.epoch, lease.session_id.is_not(None))
+        .values(renewed_at=now, expires_at=now + fence.duration)
+    )
+    if renewed.rowcount != 1:
+        raise LeaseLost(f"epoch {fence.epoch} is over")
+    return now
+
+
+def _acquire(
+    db: Database,
+    holder: Holder,
+    duration: timedelta,
+    is_dead: Callable[[Holder], bool],
+    conn: Connection,
+) -> Fence | HeldByAnother:
+    conn.execute(db.sql.insert(processor_lease).values(id=1, epoch=0).on_conflict_do_nothing())
+    row = conn.execute(select(processor_lease).with_for_update()).one()
+    now = db.sql.now(conn)
+    if _is_taken(row, holder, now, is_dead):
+        return HeldByAnother(host=row.host, pid=row.pid, expires_at=row.expires_at)
+    epoch = row.epoch + 1
+    conn.execute(
+        update(processor_lease).values(
+            epoch=epoch,
+            session_id=holder.session_id,
+            host=holder.host,
+            pid=holder.pid,
+            process_started=holder.process_started,
+            acquired_at=now,
+            renewed_at=now,
+            expires_at=now + duration,
+        )
+    )
+    return Fence(epoch=epoch, duration=duration)
+
+
+def _is_taken(
+    row: Row[tuple[object, ...]],
+    holder: Holder,
+    now: datetime,
+    is_dead: Callable[[Holder], bool],
+) -> bool:
+    if row.session_id is None or row.session_id == holder.session_id or row.expires_at <= now:
+        return False
+    current = Holder(
+        session_id=row.session_id, host=row.host, pid=row.pid, process_started=row.process_started
+    )
+    return not is_dead(current)

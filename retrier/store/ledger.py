@@ -1,0 +1,27 @@
+"""The ledger: deliveries counted up as they happen, never computed from the rows."""
+
+from collections.abc import Mapping
+
+from sqlalchemy import Connection
+
+from retrier.store.database import Database
+from retrier.store.schema import ledger
+
+
+def count(db: Database, conn: Connection, instance: str, counts: Mapping[str, int]) -> None:
+    """Add to this instance's entries; a row per instance, so that instances do not wait."""
+    rows = [
+        {"instance": instance, "entry": entry, "count": number}
+        for entry, number in sorted(counts.items())
+        if number
+    ]
+    if not rows:
+        return
+    statement = db.sql.insert(ledger)
+    conn.execute(
+        statement.on_conflict_do_update(
+            index_elements=["instance", "entry"],
+            set_={"count": ledger.c.count + statement.excluded["count"]},
+        ),
+        rows,
+    )

@@ -1,0 +1,193 @@
+"""Marking: the next batch is opened, takes its claims off an operation, and moves to Staging.
+
+Each verb commits by itself. A crash between them leaves a batch in Marking, which is adopted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import Connection, Select, exists, func, or_, select, update
+
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.retry_batch import RetryBatchStatus
+from retrier.domain.retry_operation import OPEN_STATES, RetryOperation, RetryOperationState
+from retrier.store import batches, cuts, operations
+from retrier.store.cuts import Cut
+from retrier.store.database import Database
+from retrier.store.lease import Fence, hold
+from retrier.store.schema import (
+    failed_message_retries,
+    failed_messages,
+    retry_batches,
+    retry_operations,
+)
+
+ops = retry_operations.c
+messages = failed_messages.c
+claims = failed_message_retries.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedBatch:
+    """A batch in Marking, and the operation it is cut off."""
+
+    batch_id: str
+    operation: RetryOperation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkedBatch:
+    """What a cut came to; `completed` says that it found nothing and closed the operation."""
+
+    claimed: int
+    skipped: int
+    completed: bool
+
+
+def open_batch(db: Database, fence: Fence, session_id: str) -> OpenedBatch | None:
+    """Open a batch for the operation whose turn it is; None when nothing may be cut.
+
+    By priority, and among equals the operation cut longest ago: a bulk of a million starves
+    nobody. Raises LeaseLost, DatabaseUnavailable.
+    """
+    return db.transact(partial(_open, db, fence, session_id))
+
+
+def claim_messages(db: Database, fence: Fence, opened: OpenedBatch) -> MarkedBatch:
+    """Take the batch's claims, move the operation's floor, and count what was skipped.
+
+    One transaction: the floor never passes a message that was neither claimed nor left to
+    somebody else. Raises LeaseLost, DatabaseUnavailable.
+    """
+    return db.transact(partial(_claim, db, fence, opened))
+
+
+def move_to_staging(db: Database, fence: Fence, batch_id: str) -> int:
+    """Move a batch from Marking to Staging with the claims it has; delete it if it has none.
+
+    The same step ends marking and adopts an orphan. Returns how many claims it has. Raises
+    LeaseLost, DatabaseUnavailable.
+    """
+    return db.transact(partial(_move_to_staging, db, fence, batch_id))
+
+
+def _open(db: Database, fence: Fence, session_id: str, conn: Connection) -> OpenedBatch | None:
+    now = hold(db, conn, fence)
+    row = conn.execute(_next_operation(now)).mappings().first()
+    if row is None:
+        return None
+    operation = operations.from_row(dict(row))
+    started = {"started_at": now} if operation.started_at is None else {}
+    waiting = operation.state is RetryOperationState.WAITING
+    state = RetryOperationState.PREPARING if waiting else operation.state
+    conn.execute(
+        update(retry_operations)
+        .where(ops.operation_id == operation.operation_id, ops.state == operation.state)
+        .values(state=state, last_cut=now, modified_at=now, **started)
+    )
+    batch_id = str(uuid4())
+    conn.execute(
+        retry_batches.insert().values(
+            batch_id=batch_id,
+            operation_id=operation.operation_id,
+            session_id=session_id,
+            status=RetryBatchStatus.MARKING,
+            initial_size=0,
+            stage_attempts=0,
+            created_at=now,
+            modified_at=now,
+        )
+    )
+    return OpenedBatch(batch_id=batch_id, operation=operation)
+
+
+def _next_operation(now: datetime) -> Select[Any]:
+    alive = exists().where(retry_batches.c.operation_id == ops.operation_id)
+    return (
+        select(retry_operations)
+        .where(
+            ops.state.in_(sorted(OPEN_STATES)),
+            or_(ops.not_before.is_(None), ops.not_before <= now),
+            ~alive,
+        )
+        .order_by(ops.priority, func.coalesce(ops.last_cut, ops.created_at), ops.operation_id)
+        .limit(1)
+    )
+
+
+def _claim(db: Database, fence: Fence, opened: OpenedBatch, conn: Connection) -> MarkedBatch:
+    now = hold(db, conn, fence)
+    operation = opened.operation
+    cut = cuts.cut(conn, operation)
+    claimed = _insert_claims(db, conn, opened, _lock_eligible(db, conn, cut, operation.cut_off))
+    conn.execute(
+        update(retry_batches)
+        .where(retry_batches.c.batch_id == opened.batch_id)
+        .values(initial_size=claimed, modified_at=now)
+    )
+    conn.execute(
+        update(retry_operations)
+        .where(ops.operation_id == operation.operation_id)
+        .values(
+            floor=cut.floor,
+            skipped=ops.skipped + len(cut.skipped),
+            batches=ops.batches + (1 if claimed else 0),
+            modified_at=now,
+        )
+    )
+    cuts.note_skipped(conn, operation, cut, now)
+    if cut.is_empty:
+        batches.delete_batch(conn, opened.batch_id)
+        operations.complete(conn, operation.operation_id, now)
+    return MarkedBatch(claimed=claimed, skipped=len(cut.skipped), completed=cut.is_empty)
+
+
+def _lock_eligible(db: Database, conn: Connection, cut: Cut, cut_off: int) -> Sequence[str]:
+    """Lock the rows in id order and look again: one may have failed again since it was read."""
+    if not cut.eligible:
+        return []
+    query = (
+        select(messages.unique_message_id)
+        .where(
+            db.sql.member(messages.unique_message_id, cut.eligible),
+            messages.status == FailedMessageStatus.UNRESOLVED,
+            messages.failure_seq <= cut_off,
+        )
+        .order_by(messages.unique_message_id)
+        .with_for_update()
+    )
+    return conn.execute(query).scalars().all()
+
+
+def _insert_claims(
+    db: Database, conn: Connection, opened: OpenedBatch, unique_ids: Sequence[str]
+) -> int:
+    rows = [
+        {
+            "unique_message_id": unique_id,
+            "batch_id": opened.batch_id,
+            "operation_id": opened.operation.operation_id,
+            "retry_id": str(uuid4()),
+        }
+        for unique_id in unique_ids
+    ]
+    if not rows:
+        return 0
+    # Insert if absent: the first batch wins, and the other one goes on without the message.
+    insert = db.sql.insert(failed_message_retries).on_conflict_do_nothing()
+    return len(conn.execute(insert.returning(claims.unique_message_id), rows).all())
+
+
+def _move_to_staging(db: Database, fence: Fence, batch_id: str, conn: Connection) -> int:
+    now = hold(db, conn, fence)
+    count = select(func.count()).select_from(failed_message_retries)
+    size = conn.execute(count.where(claims.batch_id == batch_id)).scalar_one()
+    if size:
+        batches.move(conn, batch_id, RetryBatchStatus.STAGING, now, initial_size=size)
+    else:
+        batches.delete_batch(conn, batch_id)
+    return size

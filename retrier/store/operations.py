@@ -1,0 +1,161 @@
+"""Retry operations: created with their cut-off, completed when nothing is left to cut."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import Connection, case, func, select, update
+
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.retry_operation import (
+    Priority,
+    RetryOperation,
+    RetryOperationState,
+    RetryRequest,
+    RetryType,
+)
+from retrier.store import event_log, selections
+from retrier.store.database import Database
+from retrier.store.event_log import Event
+from retrier.store.schema import failed_messages, retry_operation_messages, retry_operations
+
+operations = retry_operations.c
+messages = failed_messages.c
+
+_NOTHING = "nothing to retry: no unresolved message matched when it was asked for"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedOperation:
+    """The answer to a request; `repeated` when its idempotency key was known already."""
+
+    operation_id: str
+    total: int
+    repeated: bool
+
+
+def create_operation(db: Database, request: RetryRequest) -> CreatedOperation:
+    """Freeze the request: its selection, cut-off and total, durable when this returns.
+
+    A message that fails after this has a higher failure number and is not part of it. Raises
+    DatabaseUnavailable.
+    """
+    return db.transact(partial(_create, db, request))
+
+
+def _create(db: Database, request: RetryRequest, conn: Connection) -> CreatedOperation:
+    db.sql.take_cut_off(conn)
+    known = _find_repeated(conn, request.idempotency_key)
+    if known is not None:
+        return known
+    cut_off = db.sql.last_failure_seq(conn)
+    total = _count(conn, request, cut_off)
+    now = db.sql.now(conn)
+    operation_id = str(uuid4())
+    conn.execute(
+        retry_operations.insert().values(
+            operation_id=operation_id,
+            retry_type=request.retry_type,
+            selection=selections.to_json(request.selection),
+            cut_off=cut_off,
+            floor=0,
+            originator=request.originator,
+            requested_by=request.requested_by,
+            why=request.why,
+            priority=int(request.priority),
+            state=RetryOperationState.WAITING,
+            total=total,
+            forwarded=0,
+            skipped=0,
+            failed=0,
+            batches=0,
+            idempotency_key=request.idempotency_key,
+            created_at=now,
+            modified_at=now,
+        )
+    )
+    _insert_ids(conn, operation_id, request)
+    asked = Event(
+        kind="retry_asked",
+        text=f"{request.originator}: a retry of {total} messages was asked for",
+        who=request.requested_by,
+        operation_id=operation_id,
+    )
+    event_log.append(conn, now, [asked])
+    return CreatedOperation(operation_id=operation_id, total=total, repeated=False)
+
+
+def complete(conn: Connection, operation_id: str, now: object) -> None:
+    """Close an operation off which an empty cut came and of which no batch is alive.
+
+    What is neither forwarded nor failed was skipped: archived, resolved, claimed by another
+    operation or failed again before its turn.
+    """
+    conn.execute(
+        update(retry_operations)
+        .where(
+            operations.operation_id == operation_id,
+            operations.state.in_([RetryOperationState.PREPARING, RetryOperationState.FORWARDING]),
+        )
+        .values(
+            state=RetryOperationState.COMPLETED,
+            skipped=operations.total - operations.forwarded - operations.failed,
+            reason=case((operations.total == 0, _NOTHING), else_=None),
+            completed_at=now,
+            modified_at=now,
+        )
+    )
+
+
+def from_row(row: Mapping[str, Any]) -> RetryOperation:
+    """Return a row of retry_operations as the domain's value."""
+    names = (
+        "operation_id cut_off floor originator requested_by why total forwarded skipped failed "
+        "batches reason not_before created_at started_at completed_at modified_at"
+    )
+    return RetryOperation(
+        retry_type=RetryType(row["retry_type"]),
+        selection=selections.from_json(row["selection"]),
+        priority=Priority(row["priority"]),
+        state=RetryOperationState(row["state"]),
+        **{name: row[name] for name in names.split()},
+    )
+
+
+def _find_repeated(conn: Connection, key: str | None) -> CreatedOperation | None:
+    if key is None:
+        return None
+    query = select(operations.operation_id, operations.total).where(
+        operations.idempotency_key == key
+    )
+    row = conn.execute(query).one_or_none()
+    if row is None:
+        return None
+    return CreatedOperation(operation_id=row.operation_id, total=row.total, repeated=True)
+
+
+def _count(conn: Connection, request: RetryRequest, cut_off: int) -> int:
+    if request.selection.ids is not None:
+        return len(set(request.selection.ids))
+    query = (
+        select(func.count())
+        .select_from(failed_messages)
+        .where(
+            messages.status == FailedMessageStatus.UNRESOLVED,
+            messages.failure_seq <= cut_off,
+            *selections.where(request.selection),
+        )
+    )
+    return conn.execute(query).scalar_one()
+
+
+def _insert_ids(conn: Connection, operation_id: str, request: RetryRequest) -> None:
+    ids = dict.fromkeys(request.selection.ids or ())
+    rows = [
+        {"operation_id": operation_id, "position": position, "unique_message_id": unique_id}
+        for position, unique_id in enumerate(ids, start=1)
+    ]
+    if rows:
+        conn.execute(retry_operation_messages.insert(), rows)

@@ -1,0 +1,83 @@
+"""Recording one received batch from an error queue: everything it changes, in one transaction."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from uuid import uuid4
+
+from sqlalchemy import Connection
+
+from retrier.domain.failed_message import Confirmation, FailedImport, Failure, OwnCopy, Received
+from retrier.domain.receipt import Before, Receipt, candidate_ids, fold
+from retrier.store import attempts, claims, event_log, failed_imports, failures, groups, ledger
+from retrier.store.database import Database
+from retrier.store.event_log import Event
+
+
+def record_received(db: Database, received: Sequence[Received], *, instance: str) -> Receipt:
+    """Store failures, confirmations, failed imports and the ledger's counts.
+
+    Replaying a batch after a crash stores nothing twice: redelivered attempts are recognised by
+    their fingerprint. Raises DatabaseUnavailable, or DataRefused when a row's data is at fault.
+    """
+    return db.transact(partial(_record, db, received, instance))
+
+
+def _record(db: Database, received: Sequence[Received], instance: str, conn: Connection) -> Receipt:
+    failed = [item for item in received if isinstance(item, Failure)]
+    confirmed = [item for item in received if isinstance(item, Confirmation)]
+    copies = [item for item in received if isinstance(item, OwnCopy)]
+    imports = [item for item in received if isinstance(item, FailedImport)]
+
+    db.sql.share_cut_off(conn)
+    receipt = fold(failed, confirmed, _before(db, conn, failed, confirmed), lambda: str(uuid4()))
+    _apply(db, conn, receipt)
+    imported = failed_imports.insert(db, conn, imports)
+    event_log.append(conn, db.sql.now(conn), _events(copies, imports))
+    counts = {
+        "taken_off": len(received),
+        "new": receipt.new,
+        "repeated": receipt.repeated,
+        "redelivered": receipt.redelivered + len(imports) - imported,
+        "confirmations": receipt.confirmations,
+        "own_copies": len(copies),
+        "failed_imports": imported,
+    }
+    ledger.count(db, conn, instance, counts)
+    return receipt
+
+
+def _before(
+    db: Database, conn: Connection, failed: Iterable[Failure], confirmed: Iterable[Confirmation]
+) -> Before:
+    ids = {unique_id for failure in failed for unique_id in candidate_ids(failure)}
+    ids |= {confirmation.unique_message_id for confirmation in confirmed}
+    stored = failures.lock(db, conn, sorted(ids))
+    redelivered = [failure.fingerprint for failure in failed if failure.redelivered]
+    return Before(stored=stored, seen=attempts.seen(db, conn, redelivered))
+
+
+def _apply(db: Database, conn: Connection, receipt: Receipt) -> None:
+    attempts.insert_bodies(db, conn, receipt.attempts)
+    failures.apply(db, conn, receipt.changes)
+    attempts.insert(conn, receipt.attempts)
+    groups.replace(db, conn, receipt.changes)
+    ended = [change.unique_message_id for change in receipt.changes if change.claim_ends]
+    claims.end_with_outcome(db, conn, ended)
+
+
+def _events(copies: Iterable[OwnCopy], imports: Iterable[FailedImport]) -> list[Event]:
+    events = [
+        Event(
+            kind="own_copy_came_back",
+            text=(
+                f"A copy of ours arrived on the error queue {copy.error_queue}: most likely a "
+                "dead-letter or expiry policy applies to the staging queue. It was dropped."
+            ),
+            unique_message_id=copy.unique_message_id,
+        )
+        for copy in copies
+    ]
+    events += [
+        Event(kind="failed_import", text=f"{item.error_queue}: {item.reason}") for item in imports
+    ]
+    return events

@@ -1,0 +1,101 @@
+"""Messages taken back out of a retry: unresolved again, claim gone, with the reason."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection, bindparam, delete, select, update
+
+from retrier.domain.failed_message import Disposition, FailedMessageStatus
+from retrier.domain.retry_batch import Ejected, RetryBatch
+from retrier.domain.text import clean
+from retrier.store import event_log
+from retrier.store.database import Database
+from retrier.store.event_log import Event
+from retrier.store.schema import failed_message_retries, failed_messages, retry_operations
+
+messages = failed_messages.c
+claims = failed_message_retries.c
+operations = retry_operations.c
+
+
+def lock_messages(db: Database, conn: Connection, unique_ids: Sequence[str]) -> None:
+    """Lock these messages in id order, before anything else the transaction locks."""
+    if unique_ids:
+        conn.execute(
+            select(messages.unique_message_id)
+            .where(db.sql.member(messages.unique_message_id, unique_ids))
+            .order_by(messages.unique_message_id)
+            .with_for_update()
+        )
+
+
+def take_back(
+    db: Database, conn: Connection, batch: RetryBatch, ejected: Sequence[Ejected], now: datetime
+) -> int:
+    """End the claims of these messages and give them a new failure number; return how many.
+
+    The new number puts them above every cut-off taken so far: the operation that failed to
+    send them does not pick them up again. One whose claim is gone already is left alone.
+    """
+    reasons = {item.unique_message_id: item.reason for item in ejected}
+    ended = _end_claims(db, conn, batch.batch_id, sorted(reasons))
+    if not ended:
+        return 0
+    _make_unresolved(db, conn, {unique_id: reasons[unique_id] for unique_id in ended}, now)
+    conn.execute(
+        update(retry_operations)
+        .where(operations.operation_id == batch.operation_id)
+        .values(failed=operations.failed + len(ended), modified_at=now)
+    )
+    event_log.append(conn, now, [_event(batch, key, reasons[key]) for key in ended])
+    return len(ended)
+
+
+def _end_claims(
+    db: Database, conn: Connection, batch_id: str, unique_ids: Sequence[str]
+) -> Sequence[str]:
+    if not unique_ids:
+        return []
+    ended = conn.execute(
+        delete(failed_message_retries)
+        .where(
+            claims.batch_id == batch_id,
+            claims.forwarded_at.is_(None),
+            db.sql.member(claims.unique_message_id, unique_ids),
+        )
+        .returning(claims.unique_message_id)
+    )
+    return sorted(ended.scalars())
+
+
+def _make_unresolved(
+    db: Database, conn: Connection, reasons: dict[str, str], now: datetime
+) -> None:
+    numbers = db.sql.next_failure_seqs(conn, len(reasons))
+    rows = [
+        {"key": unique_id, "number": number, "why": clean(reason)}
+        for (unique_id, reason), number in zip(sorted(reasons.items()), numbers, strict=True)
+    ]
+    pending = [FailedMessageStatus.RETRY_ISSUED, FailedMessageStatus.UNRESOLVED]
+    conn.execute(
+        update(failed_messages)
+        .where(messages.unique_message_id == bindparam("key"), messages.status.in_(pending))
+        .values(
+            status=FailedMessageStatus.UNRESOLVED,
+            failure_seq=bindparam("number"),
+            disposition=Disposition.MANUAL,
+            disposition_reason=bindparam("why"),
+            last_modified=now,
+        ),
+        rows,
+    )
+
+
+def _event(batch: RetryBatch, unique_id: str, reason: str) -> Event:
+    return Event(
+        kind="retry_returned",
+        text=f"{unique_id}: unresolved again: {reason}",
+        unique_message_id=unique_id,
+        operation_id=batch.operation_id,
+        batch_id=batch.batch_id,
+    )

@@ -1,0 +1,124 @@
+"""Tables about retries: operations, batches, the pointer, the claims, redirects."""
+
+from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Integer, String, Table, Text
+
+from retrier.domain.retry_batch import RetryBatchStatus
+from retrier.domain.retry_operation import RetryOperationState, RetryType
+from retrier.store.schema.types import Json, Number, UtcTime, metadata, one_of
+
+retry_operations = Table(
+    "retry_operations",
+    metadata,
+    Column("operation_id", String(36), primary_key=True),
+    Column("retry_type", String(32), nullable=False),
+    Column("selection", Json, nullable=False),
+    Column("cut_off", Number, nullable=False),
+    Column("floor", Number, nullable=False),
+    Column("originator", Text, nullable=False),
+    Column("requested_by", Text, nullable=False),
+    Column("why", Text),
+    Column("priority", Integer, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("total", Integer, nullable=False),
+    Column("forwarded", Integer, nullable=False),
+    Column("skipped", Integer, nullable=False),
+    Column("failed", Integer, nullable=False),
+    Column("batches", Integer, nullable=False),
+    Column("reason", Text),
+    Column("not_before", UtcTime),
+    Column("last_cut", UtcTime),
+    Column("idempotency_key", String(255), unique=True),
+    Column("created_at", UtcTime, nullable=False),
+    Column("started_at", UtcTime),
+    Column("completed_at", UtcTime),
+    Column("modified_at", UtcTime, nullable=False),
+    one_of("retry_type", RetryType),
+    one_of("state", RetryOperationState),
+    CheckConstraint(
+        "(state IN ('completed', 'cancelled')) = (completed_at IS NOT NULL)",
+        name="completed_has_its_time",
+    ),
+)
+Index(
+    "ix_retry_operations_next",
+    retry_operations.c.state,
+    retry_operations.c.priority,
+    retry_operations.c.last_cut,
+)
+
+retry_operation_messages = Table(
+    "retry_operation_messages",
+    metadata,
+    Column(
+        "operation_id",
+        ForeignKey("retry_operations.operation_id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("position", Integer, primary_key=True),
+    Column("unique_message_id", Text, nullable=False),
+    Column("skipped_because", Text),
+)
+"""The ids somebody named one by one; a selection by anything else has no rows here."""
+
+retry_batches = Table(
+    "retry_batches",
+    metadata,
+    Column("batch_id", String(36), primary_key=True),
+    Column("operation_id", ForeignKey("retry_operations.operation_id"), nullable=False),
+    Column("session_id", String(36), nullable=False),
+    Column("status", String(16), nullable=False),
+    Column("staging_id", String(36)),
+    Column("initial_size", Integer, nullable=False),
+    Column("message_count", Integer),
+    Column("stage_attempts", Integer, nullable=False),
+    Column("not_before", UtcTime),
+    Column("reason", Text),
+    Column("created_at", UtcTime, nullable=False),
+    Column("modified_at", UtcTime, nullable=False),
+    one_of("status", RetryBatchStatus),
+    CheckConstraint("initial_size <= 1000", name="at_most_1000"),
+    CheckConstraint(
+        "(status = 'forwarding') = (staging_id IS NOT NULL)", name="staging_id_while_forwarding"
+    ),
+    CheckConstraint(
+        "(status = 'forwarding') = (message_count IS NOT NULL)", name="count_frozen_with_staging_id"
+    ),
+)
+Index("ix_retry_batches_operation", retry_batches.c.operation_id, unique=True)
+"""Unique: an operation has at most one batch alive."""
+
+retry_batch_now_forwarding = Table(
+    "retry_batch_now_forwarding",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("batch_id", ForeignKey("retry_batches.batch_id"), nullable=False),
+    CheckConstraint("id = 1", name="at_most_one"),
+)
+
+failed_message_retries = Table(
+    "failed_message_retries",
+    metadata,
+    Column(
+        "unique_message_id",
+        ForeignKey("failed_messages.unique_message_id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    # No foreign key: claims outlive their batch.
+    Column("batch_id", String(36), nullable=False),
+    Column("operation_id", String(36), nullable=False),
+    Column("retry_id", String(36), nullable=False),
+    Column("sending_since", UtcTime),
+    Column("forwarded_at", UtcTime),
+    CheckConstraint(
+        "forwarded_at IS NULL OR sending_since IS NOT NULL", name="stamped_before_recorded"
+    ),
+)
+Index("ix_failed_message_retries_batch", failed_message_retries.c.batch_id)
+
+message_redirects = Table(
+    "message_redirects",
+    metadata,
+    Column("from_queue", String(255), primary_key=True),
+    Column("to_queue", String(255), nullable=False),
+    Column("modified_at", UtcTime, nullable=False),
+)

@@ -1,0 +1,68 @@
+"""Tables about the service itself: lease, failed imports, event log, ledger, installation."""
+
+from sqlalchemy import CheckConstraint, Column, Index, Integer, LargeBinary, String, Table, Text
+
+from retrier.store.schema.types import Json, Number, UtcTime, metadata
+
+processor_lease = Table(
+    "processor_lease",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("epoch", Number, nullable=False),
+    Column("session_id", String(36)),
+    Column("host", Text),
+    Column("pid", Integer),
+    Column("process_started", Text),
+    Column("acquired_at", UtcTime),
+    Column("renewed_at", UtcTime),
+    Column("expires_at", UtcTime),
+    CheckConstraint("id = 1", name="one_processor"),
+)
+
+failed_imports = Table(
+    "failed_imports",
+    metadata,
+    Column("import_id", String(36), primary_key=True),
+    Column("error_queue", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("raw_properties", LargeBinary, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("fingerprint", String(64), nullable=False),
+    Column("received_at", UtcTime, nullable=False),
+)
+
+Index("ix_failed_imports_redelivery", failed_imports.c.fingerprint)
+
+event_log = Table(
+    "event_log",
+    metadata,
+    Column("event_id", Number, primary_key=True, autoincrement=True),
+    Column("at", UtcTime, nullable=False),
+    Column("kind", String(64), nullable=False),
+    Column("who", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("unique_message_id", String(36)),
+    Column("operation_id", String(36)),
+    Column("batch_id", String(36)),
+    Column("details", Json),
+)
+Index("ix_event_log_sweep", event_log.c.at)
+Index("ix_event_log_message", event_log.c.unique_message_id)
+Index("ix_event_log_operation", event_log.c.operation_id)
+
+ledger = Table(
+    "ledger",
+    metadata,
+    Column("instance", String(36), primary_key=True),
+    Column("entry", String(32), primary_key=True),
+    Column("count", Number, nullable=False),
+)
+
+installation = Table(
+    "installation",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("installation_id", String(36), nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    CheckConstraint("id = 1", name="one_installation"),
+)

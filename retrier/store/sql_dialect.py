@@ -1,0 +1,125 @@
+"""Where PostgreSQL and SQLite differ: locks, numbers, time, upserts, array parameters."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Table, Text, any_, bindparam, func, select, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.sql import ColumnElement
+
+from retrier.store.schema import counters
+
+_FAILURE_SEQ = "failure_seq"
+# Any two numbers that nothing else on the database uses; they name the cut-off lock.
+_CUT_OFF_LOCK = "7263, 1"
+
+
+class SqlDialect(ABC):
+    """What the store's verbs ask a database for in its own words."""
+
+    @abstractmethod
+    def now(self, conn: Connection) -> datetime:
+        """Return the database's clock, which all instances share."""
+
+    @abstractmethod
+    def next_failure_seqs(self, conn: Connection, count: int) -> list[int]:
+        """Take so many new failure numbers, ascending."""
+
+    @abstractmethod
+    def last_failure_seq(self, conn: Connection) -> int:
+        """Return the highest failure number taken so far."""
+
+    @abstractmethod
+    def share_cut_off(self, conn: Connection) -> None:
+        """Hold off cut-offs until this transaction's failure numbers are committed."""
+
+    @abstractmethod
+    def take_cut_off(self, conn: Connection) -> None:
+        """Wait until all failure numbers taken are committed, and let none be taken meanwhile."""
+
+    @abstractmethod
+    def insert(self, table: Table) -> Any:
+        """Return an insert that knows ON CONFLICT."""
+
+    @abstractmethod
+    def member(self, column: ColumnElement[Any], values: Sequence[str]) -> ColumnElement[bool]:
+        """Test whether a column is one of the values."""
+
+
+class PostgresDialect(SqlDialect):
+    """PostgreSQL: rows are locked, numbers come from a sequence and may commit out of order."""
+
+    def now(self, conn: Connection) -> datetime:
+        """Return the server's clock, not the start of the transaction."""
+        moment: datetime = conn.execute(select(func.clock_timestamp())).scalar_one()
+        return moment
+
+    def next_failure_seqs(self, conn: Connection, count: int) -> list[int]:
+        """Take numbers from the sequence."""
+        query = text("SELECT nextval('failure_seq') FROM generate_series(1, :count)")
+        return sorted(conn.execute(query, {"count": count}).scalars())
+
+    def last_failure_seq(self, conn: Connection) -> int:
+        """Read the sequence; 0 before its first use."""
+        query = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM failure_seq"
+        return int(conn.execute(text(query)).scalar_one())
+
+    def share_cut_off(self, conn: Connection) -> None:
+        """Take the shared lock; it goes with the transaction."""
+        conn.execute(text(f"SELECT pg_advisory_xact_lock_shared({_CUT_OFF_LOCK})"))
+
+    def take_cut_off(self, conn: Connection) -> None:
+        """Take the exclusive lock; it goes with the transaction."""
+        conn.execute(text(f"SELECT pg_advisory_xact_lock({_CUT_OFF_LOCK})"))
+
+    def insert(self, table: Table) -> postgresql.Insert:
+        """Return PostgreSQL's insert."""
+        return postgresql.insert(table)
+
+    def member(self, column: ColumnElement[Any], values: Sequence[str]) -> ColumnElement[bool]:
+        """Send one array instead of a thousand parameters."""
+        array = bindparam(None, list(values), type_=ARRAY(Text))
+        return column == any_(array)
+
+
+class SqliteDialect(SqlDialect):
+    """SQLite: one writer at a time, so BEGIN IMMEDIATE is every lock there is."""
+
+    def now(self, conn: Connection) -> datetime:
+        """Return this machine's clock, as SQLite reads it."""
+        moment = conn.execute(text("SELECT strftime('%Y-%m-%d %H:%M:%f', 'now')")).scalar_one()
+        return datetime.fromisoformat(moment).replace(tzinfo=UTC)
+
+    def next_failure_seqs(self, conn: Connection, count: int) -> list[int]:
+        """Count up the row that stands for the sequence."""
+        last = conn.execute(
+            sqlite.insert(counters)
+            .values(name=_FAILURE_SEQ, value=count)
+            .on_conflict_do_update(
+                index_elements=["name"], set_={"value": counters.c.value + count}
+            )
+            .returning(counters.c.value)
+        ).scalar_one()
+        return list(range(last - count + 1, last + 1))
+
+    def last_failure_seq(self, conn: Connection) -> int:
+        """Read the row that stands for the sequence; 0 before its first use."""
+        query = select(counters.c.value).where(counters.c.name == _FAILURE_SEQ)
+        return conn.execute(query).scalar_one_or_none() or 0
+
+    def share_cut_off(self, conn: Connection) -> None:
+        """Nothing: BEGIN IMMEDIATE lets one transaction write at a time."""
+
+    def take_cut_off(self, conn: Connection) -> None:
+        """Nothing: BEGIN IMMEDIATE lets one transaction write at a time."""
+
+    def insert(self, table: Table) -> sqlite.Insert:
+        """Return SQLite's insert."""
+        return sqlite.insert(table)
+
+    def member(self, column: ColumnElement[Any], values: Sequence[str]) -> ColumnElement[bool]:
+        """SQLite has no arrays; its limit of 32,766 parameters is above any batch of ours."""
+        return column.in_(list(values))

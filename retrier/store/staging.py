@@ -1,0 +1,178 @@
+"""Staging: what a batch's copies are made of, and the one transaction into Forwarding."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+
+from sqlalchemy import Connection, and_, func, or_, select, update
+
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.retry_batch import ClaimedMessage, RetryBatch, RetryBatchStatus, StagedCopies
+from retrier.domain.retry_operation import RetryOperationState
+from retrier.store import batches, event_log
+from retrier.store import claims as claim_rows
+from retrier.store.database import Database
+from retrier.store.event_log import Event
+from retrier.store.lease import Fence, hold
+from retrier.store.returned import lock_messages, take_back
+from retrier.store.schema import (
+    failed_message_retries,
+    failed_messages,
+    message_redirects,
+    retry_batch_now_forwarding,
+    retry_operations,
+)
+
+messages = failed_messages.c
+claims = failed_message_retries.c
+redirects = message_redirects.c
+
+_stageable = or_(
+    messages.status == FailedMessageStatus.UNRESOLVED,
+    and_(
+        messages.status == FailedMessageStatus.RETRY_ISSUED,
+        messages.last_retry_id == claims.retry_id,
+    ),
+)
+"""Unresolved, or on its way by this same claim: a batch that forwarding handed back."""
+
+
+def load_claimed(db: Database, batch_id: str) -> tuple[ClaimedMessage, ...]:
+    """Return the batch's unrecorded claims in the order of failure, redirects applied.
+
+    Raises DatabaseUnavailable.
+    """
+    query = (
+        select(
+            claims.unique_message_id,
+            claims.retry_id,
+            messages.dialect,
+            func.coalesce(redirects.to_queue, messages.destination).label("destination"),
+            messages.raw_properties.label("raw"),
+            messages.body_size,
+            messages.completed_steps,
+        )
+        .join_from(
+            failed_message_retries,
+            failed_messages,
+            messages.unique_message_id == claims.unique_message_id,
+        )
+        .outerjoin(message_redirects, redirects.from_queue == messages.destination)
+        .where(claims.batch_id == batch_id, claims.forwarded_at.is_(None), _stageable)
+        .order_by(messages.failure_seq)
+    )
+    return db.read(
+        lambda conn: tuple(ClaimedMessage(**row) for row in conn.execute(query).mappings())
+    )
+
+
+def begin_forwarding(
+    db: Database,
+    fence: Fence,
+    batch: RetryBatch,
+    staged: StagedCopies,
+) -> int:
+    """Move a staged batch into Forwarding; return its frozen message count.
+
+    One transaction: staging id and count frozen, messages *retry issued*, pointer set. Messages
+    that left meanwhile (failed again, resolved) are dropped and their claims released; their
+    copies will be acked unsent. A batch of which nothing is left is deleted. Raises LeaseLost,
+    DatabaseUnavailable.
+    """
+    return db.transact(partial(_begin, db, fence, batch, staged))
+
+
+def _begin(
+    db: Database,
+    fence: Fence,
+    batch: RetryBatch,
+    staged: StagedCopies,
+    conn: Connection,
+) -> int:
+    now = hold(db, conn, fence)
+    ejected = {item.unique_message_id for item in staged.ejected}
+    lock_messages(db, conn, sorted({*staged.unique_ids, *ejected}))
+    claim_rows.lock_batch(conn, batch.batch_id)
+    take_back(db, conn, batch, staged.ejected, now)
+    issued = _issue(db, conn, batch.batch_id, staged.unique_ids, now)
+    _release_others(conn, batch.batch_id, issued)
+    if not issued:
+        batches.delete_batch(conn, batch.batch_id)
+        return 0
+    _freeze(conn, batch, staged.staging_id, len(issued), now)
+    return len(issued)
+
+
+def _issue(
+    db: Database, conn: Connection, batch_id: str, staged: Sequence[str], now: datetime
+) -> Sequence[str]:
+    """Make the staged messages *retry issued*; the rows that did change are the result."""
+    if not staged:
+        return []
+    retry_id = (
+        select(claims.retry_id)
+        .where(claims.unique_message_id == messages.unique_message_id, claims.batch_id == batch_id)
+        .scalar_subquery()
+    )
+    issued = conn.execute(
+        update(failed_messages)
+        .where(
+            db.sql.member(messages.unique_message_id, staged),
+            or_(
+                messages.status == FailedMessageStatus.UNRESOLVED,
+                and_(
+                    messages.status == FailedMessageStatus.RETRY_ISSUED,
+                    messages.last_retry_id == retry_id,
+                ),
+            ),
+            retry_id.is_not(None),
+        )
+        .values(
+            status=FailedMessageStatus.RETRY_ISSUED,
+            last_retry_id=retry_id,
+            disposition_reason=None,
+            last_modified=now,
+        )
+        .returning(messages.unique_message_id)
+    )
+    return issued.scalars().all()
+
+
+def _release_others(conn: Connection, batch_id: str, issued: Sequence[str]) -> None:
+    kept = set(issued)
+    query = select(claims.unique_message_id).where(
+        claims.batch_id == batch_id, claims.forwarded_at.is_(None)
+    )
+    left = [unique_id for unique_id in conn.execute(query).scalars() if unique_id not in kept]
+    claim_rows.release(conn, batch_id, sorted(left))
+
+
+def _freeze(
+    conn: Connection, batch: RetryBatch, staging_id: str, count: int, now: datetime
+) -> None:
+    batches.move(
+        conn,
+        batch.batch_id,
+        RetryBatchStatus.FORWARDING,
+        now,
+        staging_id=staging_id,
+        message_count=count,
+        not_before=None,
+        reason=None,
+    )
+    conn.execute(retry_batch_now_forwarding.insert().values(id=1, batch_id=batch.batch_id))
+    conn.execute(
+        update(retry_operations)
+        .where(
+            retry_operations.c.operation_id == batch.operation_id,
+            retry_operations.c.state == RetryOperationState.PREPARING,
+        )
+        .values(state=RetryOperationState.FORWARDING, modified_at=now)
+    )
+    staged = Event(
+        kind="batch_staged",
+        text=f"{count} messages are staged and on their way",
+        operation_id=batch.operation_id,
+        batch_id=batch.batch_id,
+    )
+    event_log.append(conn, now, [staged])
