@@ -1,13 +1,14 @@
 """The properties of an AMQP 0-9-1 message, read and edited as the bytes of the content header.
 
 The bytes are those that follow class, weight and body size: sixteen flags, then the properties
-whose flag is set, in the order of the flags (AMQP 0-9-1, 4.2.6.1).
+whose flag is set, in the order of the flags (AMQP 0-9-1, 4.2.6.1). RabbitMQ ignores the last two
+flags and passes them on, and so do we.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from retrier.domain.amqp_table import LENGTH, decode_table, entries, take, text, text_entry
+from retrier.domain.amqp_table import LENGTH, decode_table, entries, text, text_entry
 from retrier.domain.wire import Edit, Properties, UnreadableProperties
 
 Kind = Literal["text", "table", "octet", "time"]
@@ -29,7 +30,10 @@ FIELDS: Mapping[str, Kind] = {
     "cluster_id": "text",
 }
 FLAGS: Mapping[str, int] = {name: 0x8000 >> place for place, name in enumerate(FIELDS)}
-UNDEFINED_FLAGS = 0xFFFF & ~sum(FLAGS.values())
+LENGTHS: Mapping[Kind, int] = {"text": 1, "table": LENGTH}
+"""Bytes of the length that goes ahead of a property of varying size."""
+SIZES: Mapping[Kind, int] = {"text": 0, "table": 0, "octet": 1, "time": 8}
+UNDEFINED_FLAGS = 0x0003
 FLAGS_SIZE = 2
 OCTETS = frozenset(name for name, kind in FIELDS.items() if kind == "octet")
 
@@ -37,9 +41,12 @@ OCTETS = frozenset(name for name, kind in FIELDS.items() if kind == "octet")
 class AmqpPropertyCodec:
     """Reads and edits the raw properties of AMQP 0-9-1 messages."""
 
+    empty = b"\0\0"
+    """Flags without any field."""
+
     def read(self, raw: bytes) -> Properties:
         """Decode for reading. Raises UnreadableProperties."""
-        parts = _split(raw)
+        _, parts = _split(raw)
         table = parts.pop("headers", b"")
         return Properties(
             headers=decode_table(table[LENGTH:]),
@@ -50,46 +57,41 @@ class AmqpPropertyCodec:
         """Return the properties with the edit applied.
 
         Headers are compared by name and never decoded; those that are set are appended, as long
-        strings in UTF-8. Raises UnreadableProperties; ValueError for a field that is no octet.
+        strings in UTF-8. Raises UnreadableProperties; ValueError for what AMQP cannot hold.
         """
-        parts = {
-            name: part for name, part in _split(raw).items() if name not in edit.drop_fields
-        } | _octets(edit.set_fields)
+        undefined, found = _split(raw)
+        parts = {name: part for name, part in found.items() if name not in edit.drop_fields}
+        parts |= _octets(edit.set_fields)
         if "headers" in parts or edit.set_headers:
             parts["headers"] = _edit_table(parts.get("headers", b""), edit)
-        return _join(parts)
+        return _join(undefined, parts)
 
 
-def _split(raw: bytes) -> dict[str, bytes]:
-    flags = int.from_bytes(take(raw, 0, FLAGS_SIZE))
-    if flags & UNDEFINED_FLAGS:
-        raise UnreadableProperties(f"property flags {flags:#06x} name more than AMQP defines")
+def _split(raw: bytes) -> tuple[int, dict[str, bytes]]:
+    if len(raw) < FLAGS_SIZE:
+        raise UnreadableProperties("no property flags")
+    flags = int.from_bytes(raw[:FLAGS_SIZE])
     parts: dict[str, bytes] = {}
-    offset = FLAGS_SIZE
+    start = FLAGS_SIZE
     for name, flag in FLAGS.items():
         if flags & flag:
-            parts[name] = take(raw, offset, _size(FIELDS[name], raw, offset))
-            offset += len(parts[name])
-    if offset != len(raw):
-        raise UnreadableProperties(f"{len(raw) - offset} bytes behind the last property")
-    return parts
+            end = start + _size(FIELDS[name], raw, start)
+            parts[name] = raw[start:end]
+            start = end
+    if start != len(raw):
+        raise UnreadableProperties(f"{start} bytes of properties expected, found {len(raw)}")
+    return flags & UNDEFINED_FLAGS, parts
 
 
-def _join(parts: Mapping[str, bytes]) -> bytes:
-    flags = sum(FLAGS[name] for name in parts)
+def _size(kind: Kind, raw: bytes, start: int) -> int:
+    # A length cut short makes the property end behind the last byte, which _split refuses.
+    length = LENGTHS.get(kind, 0)
+    return SIZES[kind] + length + int.from_bytes(raw[start : start + length])
+
+
+def _join(undefined: int, parts: Mapping[str, bytes]) -> bytes:
+    flags = undefined | sum(FLAGS[name] for name in parts)
     return flags.to_bytes(FLAGS_SIZE) + b"".join(parts[name] for name in FIELDS if name in parts)
-
-
-def _size(kind: Kind, raw: bytes, offset: int) -> int:
-    match kind:
-        case "text":
-            return 1 + take(raw, offset, 1)[0]
-        case "table":
-            return LENGTH + int.from_bytes(take(raw, offset, LENGTH))
-        case "octet":
-            return 1
-        case "time":
-            return 8
 
 
 def _decode(kind: Kind, part: bytes) -> str | int:
@@ -111,7 +113,7 @@ def _edit_table(table: bytes, edit: Edit) -> bytes:
 
 def _kept(table: bytes, edit: Edit) -> Iterator[bytes]:
     return (
-        entry.encoded
-        for entry in entries(table)
-        if entry.name not in edit.set_headers and not edit.drop_headers(entry.name)
+        table[start:end]
+        for name, start, _, end in entries(table)
+        if name not in edit.set_headers and not edit.drop_headers(name)
     )

@@ -5,45 +5,55 @@ The letters are RabbitMQ's: `s` is a 16 bit integer, `l` and `L` are signed, `x`
 
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from retrier.domain.wire import UnreadableProperties
 
-FIXED_SIZES: Mapping[str, int] = {
-    **dict.fromkeys("tbB", 1),
-    **dict.fromkeys("sUu", 2),
-    **dict.fromkeys("Iif", 4),
-    **dict.fromkeys("lLdT", 8),
-    "D": 5,
-    "V": 0,
-}
-WITH_LENGTH = frozenset("SAFx")
 LENGTH = 4
+"""Bytes of the length that goes ahead of tables, arrays, long strings and byte arrays."""
+FIXED_SIZES: Mapping[int, int] = {
+    **dict.fromkeys(b"tbB", 1),
+    **dict.fromkeys(b"sUu", 2),
+    **dict.fromkeys(b"Iif", 4),
+    **dict.fromkeys(b"lLdT", 8),
+    ord("D"): 5,
+    ord("V"): 0,
+}
+WITH_LENGTH = frozenset(b"SAFx")
+TABLE, ARRAY, FLOAT = b"FAf"
 DEEPEST = 64
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One entry of a table: its name, and all its bytes (name, letter, value)."""
+def entries(table: bytes) -> Iterator[tuple[str, int, int, int]]:
+    """Walk a table given without its length: name, start, start of the value, end of each entry.
 
-    name: str
-    encoded: bytes
-    letter: str
-    value: bytes
+    Raises UnreadableProperties.
+    """
+    start = 0
+    while start < len(table):
+        value = start + 1 + table[start]
+        end = end_of_value(table, value)
+        yield text(table[start + 1 : value]), start, value, end
+        start = end
 
 
-def entries(table: bytes) -> Iterator[Entry]:
-    """Walk the entries of a table given without its length. Raises UnreadableProperties."""
-    offset = 0
-    while offset < len(table):
-        start_of_value = offset + 1 + table[offset]
-        name = text(take(table, offset + 1, table[offset]))
-        letter, value, end = _field(table, start_of_value)
-        yield Entry(name=name, encoded=table[offset:end], letter=letter, value=value)
-        offset = end
+def end_of_value(content: bytes, start: int) -> int:
+    """Return where the value ends whose letter is at `start`. Raises UnreadableProperties."""
+    if start >= len(content):
+        raise UnreadableProperties("a table ends within a name")
+    letter = content[start]
+    if letter in WITH_LENGTH:
+        size = LENGTH + int.from_bytes(content[start + 1 : start + 1 + LENGTH])
+    elif letter in FIXED_SIZES:
+        size = FIXED_SIZES[letter]
+    else:
+        raise UnreadableProperties(f"no field type {chr(letter)!r} at {start} of a table")
+    end = start + 1 + size
+    if end > len(content):
+        raise UnreadableProperties(f"a table ends within the value at {start}")
+    return end
 
 
 def text_entry(name: str, value: str) -> bytes:
@@ -55,84 +65,68 @@ def text_entry(name: str, value: str) -> bytes:
 
 def decode_table(table: bytes, depth: int = 0) -> dict[str, object]:
     """Decode a table given without its length. Raises UnreadableProperties."""
-    return {entry.name: _decode(entry.letter, entry.value, depth) for entry in entries(table)}
+    return {name: _decode(table[value:end], depth) for name, _, value, end in entries(table)}
 
 
 def text(content: bytes) -> str:
     """Show bytes as text; what is not UTF-8 is shown with backslash escapes."""
-    return content.decode("utf-8", "backslashreplace")
+    return str(content, "utf-8", "backslashreplace")
 
 
-def take(content: bytes, offset: int, size: int) -> bytes:
-    """Cut so many bytes out. Raises UnreadableProperties when there are fewer."""
-    end = offset + size
-    if end > len(content):
-        raise UnreadableProperties(f"{size} bytes expected at {offset}, {len(content)} in all")
-    return content[offset:end]
-
-
-def _field(content: bytes, offset: int) -> tuple[str, bytes, int]:
-    letter = chr(take(content, offset, 1)[0])
-    start = offset + 1
-    size = FIXED_SIZES.get(letter)
-    if size is None:
-        if letter not in WITH_LENGTH:
-            raise UnreadableProperties(f"no field type {letter!r} (at {offset})")
-        size = int.from_bytes(take(content, start, LENGTH))
-        start += LENGTH
-    return letter, take(content, start, size), start + size
-
-
-def _decode(letter: str, value: bytes, depth: int) -> object:
-    if letter not in "FA":
-        return DECODERS[letter](value)
+def _decode(value: bytes, depth: int) -> object:
+    letter = value[0]
+    content = value[1 + LENGTH :] if letter in WITH_LENGTH else value[1:]
+    if letter not in (TABLE, ARRAY):
+        return DECODERS[letter](content)
     if depth == DEEPEST:
         raise UnreadableProperties(f"headers nested more than {DEEPEST} deep")
-    return decode_table(value, depth + 1) if letter == "F" else _decode_array(value, depth + 1)
+    nested = decode_table if letter == TABLE else _decode_array
+    return nested(content, depth + 1)
 
 
 def _decode_array(array: bytes, depth: int) -> list[object]:
     values: list[object] = []
-    offset = 0
-    while offset < len(array):
-        letter, value, offset = _field(array, offset)
-        values.append(_decode(letter, value, depth))
+    start = 0
+    while start < len(array):
+        end = end_of_value(array, start)
+        values.append(_decode(array[start:end], depth))
+        start = end
     return values
 
 
-def _decimal(value: bytes) -> Decimal:
-    return Decimal(_signed(value[1:])).scaleb(-value[0])
+def _decimal(content: bytes) -> Decimal:
+    return Decimal(_signed(content[1:])).scaleb(-content[0])
 
 
-def _time(value: bytes) -> datetime | int:
-    seconds = int.from_bytes(value)
+def _time(content: bytes) -> datetime | int:
+    seconds = int.from_bytes(content)
     try:
         return EPOCH + timedelta(seconds=seconds)
     except OverflowError:
         return seconds  # milliseconds since the epoch, as Java and .NET clients write them
 
 
-def _signed(value: bytes) -> int:
-    return int.from_bytes(value, signed=True)
+def _signed(content: bytes) -> int:
+    return int.from_bytes(content, signed=True)
 
 
-def _nothing(_value: bytes) -> None:
-    return None
-
-
-def _float(value: bytes) -> float:
-    (number,) = struct.unpack(">f" if len(value) == FIXED_SIZES["f"] else ">d", value)
+def _float(content: bytes) -> float:
+    (number,) = struct.unpack(">f" if len(content) == FIXED_SIZES[FLOAT] else ">d", content)
     return float(number)
 
 
-DECODERS: Mapping[str, Callable[[bytes], object]] = {
-    **dict.fromkeys("bsUIlL", _signed),
-    **dict.fromkeys("Bui", int.from_bytes),
-    **dict.fromkeys("fd", _float),
-    "t": any,
-    "D": _decimal,
-    "T": _time,
-    "S": text,
-    "x": bytes,
-    "V": _nothing,
+def _nothing(_content: bytes) -> None:
+    return None
+
+
+DECODERS: Mapping[int, Callable[[bytes], object]] = {
+    **dict.fromkeys(b"bsUIlL", _signed),
+    **dict.fromkeys(b"Bui", int.from_bytes),
+    **dict.fromkeys(b"fd", _float),
+    ord("t"): any,
+    ord("D"): _decimal,
+    ord("T"): _time,
+    ord("S"): text,
+    ord("x"): bytes,
+    ord("V"): _nothing,
 }

@@ -20,15 +20,13 @@ def classify(details: FailureDetails) -> tuple[FailureGroup, ...]:
 
 
 def _group(classifier: str, title: str) -> FailureGroup:
-    return FailureGroup(
-        group_id=md5_guid(classifier + title), classifier=classifier, title=title
-    )
+    return FailureGroup(group_id=md5_guid(classifier + title), classifier=classifier, title=title)
 
 
 def _exception_and_frame(details: FailureDetails) -> str | None:
-    """Say what was thrown and where; of a message that a broker gave up on, why it did."""
+    """Say what was thrown and where; without an exception, why it was given up and by whom."""
     if not details.exception_type:
-        return details.failure_reason
+        return f"{details.failure_reason}: {details.queue}" if details.failure_reason else None
     frame = first_frame(details.stack_trace or "", details.exception_message)
     return f"{details.exception_type}: {frame or 'No stacktrace'}"
 

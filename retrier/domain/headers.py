@@ -21,6 +21,11 @@ END_MARKER = "Retrier.EndMarker"
 RETRY_ID = "Retrier.RetryId"
 COMPLETED_STEPS = "Retrier.CompletedSteps"
 
+# Facts about a message that anyone may state; they stay on it.
+MESSAGE_TYPE = "Retrier.MessageType"
+ENDPOINT = "Retrier.Endpoint"
+STREAM = "Retrier.Stream"
+
 STAGING_ONLY = frozenset(
     {STAGING_ID, TARGET_ADDRESS, INSTALLATION_ID, BODY_SIZE, ORIGINAL_FIELDS, END_MARKER}
 )

@@ -6,7 +6,7 @@ from uuid import UUID
 
 NSERVICEBUS = "nservicebus"
 
-GUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
+GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 
 
 def computed_id(message_id: str, endpoint: str, dialect: str) -> str:
@@ -32,7 +32,7 @@ def md5_guid(text: str) -> str:
 
 def is_guid(text: str) -> bool:
     """Say whether text is a hyphenated GUID, in either case."""
-    return GUID.fullmatch(text.lower()) is not None
+    return GUID.fullmatch(text) is not None
 
 
 def canonical(guid: str) -> str:

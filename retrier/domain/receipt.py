@@ -52,7 +52,7 @@ class MessageChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """All that one received batch changes, and how its deliveries are counted in the ledger."""
+    """All that one received batch changes, in order of arrival, and how the ledger counts it."""
 
     attempts: tuple[Attempt, ...]
     changes: tuple[MessageChange, ...]
@@ -111,7 +111,7 @@ class _Folding:
     def receipt(self) -> Receipt:
         return Receipt(
             attempts=tuple(self._attempts),
-            changes=tuple(self._changes[key] for key in sorted(self._changes)),
+            changes=tuple(self._changes.values()),
             new=self._new,
             repeated=len(self._attempts) - self._new,
             redelivered=self._redelivered,

@@ -63,6 +63,7 @@ class ClaimedMessage:
     unique_message_id: str
     retry_id: str
     dialect: str
+    error_queue: str
     destination: str
     raw: bytes
     body_size: int

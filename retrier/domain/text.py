@@ -61,9 +61,7 @@ def _value(value: object, depth: int) -> object:
             return _scalar(value)
 
 
-def _nested(
-    value: dict[object, object] | list[object] | tuple[object, ...], depth: int
-) -> object:
+def _nested(value: dict[object, object] | list[object] | tuple[object, ...], depth: int) -> object:
     if depth > DEEPEST:
         return TOO_DEEP
     if isinstance(value, dict):

@@ -106,6 +106,9 @@ class Edit:
 class PropertyCodec(Protocol):
     """Reads and edits the raw properties of one transport's messages."""
 
+    empty: bytes
+    """The properties of a message that has none."""
+
     def read(self, raw: bytes) -> Properties:
         """Decode for reading. Raises UnreadableProperties."""
         ...

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, select
 from sqlalchemy import insert as sql_insert
 
 from retrier.domain.receipt import Attempt
-from retrier.domain.text import LONG, clean
+from retrier.store.columns import identifier, long, short
 from retrier.store.database import Database
 from retrier.store.schema import message_bodies, processing_attempts
 
@@ -49,14 +49,14 @@ def _row(attempt: Attempt) -> dict[str, object]:
     return {
         "unique_message_id": attempt.unique_message_id,
         "fingerprint": failure.fingerprint,
-        "retry_id": clean(failure.retry_id, 36),
+        "retry_id": identifier(failure.retry_id),
         "time_of_failure": details.time_of_failure,
         "received_at": failure.received_at,
-        "queue": clean(details.queue),
-        "endpoint": clean(details.endpoint),
-        "exception_type": clean(details.exception_type),
-        "exception_message": clean(details.exception_message, LONG),
-        "stack_trace": clean(details.stack_trace, LONG),
+        "queue": short(details.queue),
+        "endpoint": short(details.endpoint),
+        "exception_type": short(details.exception_type),
+        "exception_message": long(details.exception_message),
+        "stack_trace": long(details.stack_trace),
         "raw_properties": failure.raw,
         "body_hash": failure.body_hash,
         "redelivered": failure.redelivered,

@@ -1,7 +1,7 @@
 """Retry batches: reading them, and moving them by compare-and-set."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -40,7 +40,7 @@ def is_any_staging(db: Database) -> bool:
 
 
 def back_off_batch(
-    db: Database, fence: Fence, batch_id: str, *, until: datetime, reason: str
+    db: Database, fence: Fence, batch_id: str, *, wait: timedelta, reason: str
 ) -> None:
     """Let a batch in Staging wait, and say why. Raises LeaseLost, DatabaseUnavailable."""
 
@@ -49,7 +49,7 @@ def back_off_batch(
         conn.execute(
             update(retry_batches)
             .where(batches.batch_id == batch_id, batches.status == RetryBatchStatus.STAGING)
-            .values(not_before=until, reason=reason, modified_at=now)
+            .values(not_before=now + wait, reason=reason, modified_at=now)
         )
 
     db.transact(back_off)

@@ -131,14 +131,20 @@ def _postgres(options: DatabaseOptions) -> Engine:
         "keepalives_interval": 2,
         "keepalives_count": 3,
     }
-    return create_engine(options.url, connect_args=connect_args, pool_pre_ping=True, pool_size=10)
+    return create_engine(
+        options.url,
+        connect_args=connect_args,
+        pool_pre_ping=True,
+        pool_size=10,
+        hide_parameters=True,
+    )
 
 
 def _sqlite(options: DatabaseOptions) -> Engine:
     database = make_url(options.url).database
     if database:
         Path(database).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(options.url, connect_args={"timeout": 30})
+    engine = create_engine(options.url, connect_args={"timeout": 30}, hide_parameters=True)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine

@@ -6,7 +6,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, select
 
 from retrier.domain.failed_message import FailedImport
-from retrier.domain.text import clean
+from retrier.store.columns import short
 from retrier.store.database import Database
 from retrier.store.schema import failed_imports
 
@@ -36,8 +36,8 @@ def _known(db: Database, conn: Connection, fingerprints: Sequence[str]) -> froze
 def _row(item: FailedImport) -> dict[str, object]:
     return {
         "import_id": str(uuid4()),
-        "error_queue": clean(item.error_queue),
-        "reason": clean(item.reason),
+        "error_queue": short(item.error_queue),
+        "reason": short(item.reason),
         "raw_properties": item.raw,
         "body": item.body,
         "fingerprint": item.fingerprint,

@@ -8,8 +8,8 @@ from sqlalchemy import Connection, bindparam, select, update
 from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
 from retrier.domain.judgement import Known
 from retrier.domain.receipt import Attempt, MessageChange, StoredMessage
-from retrier.domain.text import LONG, clean
 from retrier.store import claims
+from retrier.store.columns import long, short
 from retrier.store.database import ConcurrentChange, Database
 from retrier.store.schema import failed_messages
 
@@ -74,6 +74,7 @@ def _stored(values: Mapping[str, Any], held: Mapping[str, str]) -> StoredMessage
 def _insert(
     db: Database, conn: Connection, changes: Sequence[MessageChange], numbers: Mapping[str, int]
 ) -> None:
+    # In id order, like every lock: two instances that insert the same messages must not deadlock.
     rows = [
         {
             "unique_message_id": change.unique_message_id,
@@ -82,7 +83,7 @@ def _insert(
             "failure_seq": numbers[change.unique_message_id],
             **_details(change.details),
         }
-        for change in changes
+        for change in sorted(changes, key=lambda change: change.unique_message_id)
         if change.details is not None
     ]
     if not rows:
@@ -176,21 +177,21 @@ def _details(attempt: Attempt | None) -> dict[str, object]:
     failure = attempt.failure
     details = failure.details
     return {
-        "message_id": clean(failure.message_id),
+        "message_id": short(failure.message_id),
         "status": FailedMessageStatus.UNRESOLVED,
-        "queue": clean(details.queue),
-        "destination": clean(details.destination),
-        "endpoint": clean(details.endpoint),
-        "message_type": clean(details.message_type),
-        "exception_type": clean(details.exception_type),
-        "exception_message": clean(details.exception_message, LONG),
-        "stack_trace": clean(details.stack_trace, LONG),
-        "failure_reason": clean(details.failure_reason),
+        "queue": short(details.queue),
+        "destination": short(details.destination),
+        "endpoint": short(details.endpoint),
+        "message_type": short(details.message_type),
+        "exception_type": short(details.exception_type),
+        "exception_message": long(details.exception_message),
+        "stack_trace": long(details.stack_trace),
+        "failure_reason": short(details.failure_reason),
         "time_sent": details.time_sent,
         "last_failure": _failed_at(attempt),
         "last_failure_known": details.time_of_failure is not None,
-        "completed_steps": clean(details.completed_steps),
-        "stream_id": clean(details.stream_id),
+        "completed_steps": short(details.completed_steps),
+        "stream_id": short(details.stream_id),
         "disposition": Disposition.MANUAL,
         "disposition_reason": None,
         "retry_at": None,
@@ -199,7 +200,7 @@ def _details(attempt: Attempt | None) -> dict[str, object]:
         "last_modified": failure.received_at,
         "dialect": failure.dialect,
         "error_queue": failure.error_queue,
-        "content_type": clean(failure.content_type),
+        "content_type": short(failure.content_type),
         "raw_properties": failure.raw,
         "headers": failure.headers,
         "body_hash": failure.body_hash,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import Connection, delete
 
 from retrier.domain.receipt import Attempt, MessageChange
-from retrier.domain.text import clean
+from retrier.store.columns import short
 from retrier.store.database import Database
 from retrier.store.schema import failed_message_groups, failure_groups
 
@@ -38,7 +38,7 @@ def _insert_groups(db: Database, conn: Connection, newest: Iterable[Attempt]) ->
         {
             "group_id": key,
             "classifier": groups[key].classifier,
-            "title": clean(groups[key].title),
+            "title": short(groups[key].title),
         }
         for key in sorted(groups)
     ]

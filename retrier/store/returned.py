@@ -7,8 +7,8 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.retry_batch import Ejected, RetryBatch
-from retrier.domain.text import clean
 from retrier.store import event_log
+from retrier.store.columns import short
 from retrier.store.database import Database
 from retrier.store.event_log import Event
 from retrier.store.schema import failed_message_retries, failed_messages, retry_operations
@@ -73,7 +73,7 @@ def _make_unresolved(
 ) -> None:
     numbers = db.sql.next_failure_seqs(conn, len(reasons))
     rows = [
-        {"key": unique_id, "number": number, "why": clean(reason)}
+        {"key": unique_id, "number": number, "why": short(reason)}
         for (unique_id, reason), number in zip(sorted(reasons.items()), numbers, strict=True)
     ]
     pending = [FailedMessageStatus.RETRY_ISSUED, FailedMessageStatus.UNRESOLVED]

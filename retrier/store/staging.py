@@ -47,6 +47,7 @@ def load_claimed(db: Database, batch_id: str) -> tuple[ClaimedMessage, ...]:
             claims.unique_message_id,
             claims.retry_id,
             messages.dialect,
+            messages.error_queue,
             func.coalesce(redirects.to_queue, messages.destination).label("destination"),
             messages.raw_properties.label("raw"),
             messages.body_size,

@@ -1,0 +1,131 @@
+"""The staged copy of a failed message, and the message that is forwarded in the end."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from retrier.domain import headers
+from retrier.domain.dialects import strips
+from retrier.domain.retry_batch import ClaimedMessage
+from retrier.domain.wire import Edit, Properties, PropertyCodec, UnreadableProperties
+
+_RESTORED_FIELDS = ("delivery_mode", "priority")
+_PERSISTENT = 2
+_LONGEST_QUEUE_NAME = 255
+"""Bytes: AMQP's short string."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamps:
+    """What all copies of one staging attempt have in common."""
+
+    staging_id: str
+    installation_id: str
+    own_user: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedCopy:
+    """What the stamps of a copy say. `end_marker` is None for a copy of a message."""
+
+    staging_id: str
+    installation_id: str | None
+    unique_message_id: str
+    target: str
+    body_size: int
+    end_marker: str | None
+
+
+def make_staged(
+    codec: PropertyCodec, message: ClaimedMessage, stamps: Stamps, acknowledgement_queue: str
+) -> bytes:
+    """Return the properties of the copy for the staging queue.
+
+    Error headers are stripped; what would copy it elsewhere (CC, BCC), expire it, reorder it
+    (priority) or have it refused (user_id of somebody else) is left out; it is persistent. What
+    has to be restored on the forward is noted in a stamp.
+    """
+    fields = codec.read(message.raw).fields
+    stamped = {
+        headers.UNIQUE_MESSAGE_ID: message.unique_message_id,
+        headers.RETRY_ID: message.retry_id,
+        headers.ACKNOWLEDGEMENT_QUEUE: acknowledgement_queue,
+        headers.STAGING_ID: stamps.staging_id,
+        headers.TARGET_ADDRESS: message.destination,
+        headers.INSTALLATION_ID: stamps.installation_id,
+        headers.BODY_SIZE: str(message.body_size),
+        headers.ORIGINAL_FIELDS: _note_fields(fields),
+    }
+    if message.completed_steps is not None:
+        stamped[headers.COMPLETED_STEPS] = message.completed_steps
+    foreign_user = fields.get("user_id") not in (None, stamps.own_user)
+    dropped = {"expiration", "priority", *({"user_id"} if foreign_user else ())}
+    edit = Edit(
+        drop_headers=lambda name: strips(message.dialect, name) or name in headers.FAN_OUT,
+        set_headers=stamped,
+        drop_fields=frozenset(dropped),
+        set_fields={"delivery_mode": _PERSISTENT},
+    )
+    return codec.edit(message.raw, edit)
+
+
+def make_forwarded(codec: PropertyCodec, raw: bytes) -> bytes:
+    """Return the properties a staged copy is forwarded with: its stamps gone, fields restored."""
+    noted = codec.read(raw).text(headers.ORIGINAL_FIELDS) or ""
+    original = dict(pair.split("=", 1) for pair in noted.split(";") if "=" in pair)
+    gone = headers.STAGING_ONLY | headers.BROKER_COUNTERS
+    edit = Edit(
+        drop_headers=gone.__contains__,
+        drop_fields=frozenset(_RESTORED_FIELDS) - frozenset(original),
+        set_fields={name: int(value) for name, value in original.items()},
+    )
+    return codec.edit(raw, edit)
+
+
+def make_end_marker(codec: PropertyCodec, stamps: Stamps, nonce: str) -> bytes:
+    """Return the properties of the message behind which no copy of this batch can lie."""
+    marker = {
+        headers.STAGING_ID: stamps.staging_id,
+        headers.INSTALLATION_ID: stamps.installation_id,
+        headers.END_MARKER: nonce,
+    }
+    return codec.edit(codec.empty, Edit(set_headers=marker, set_fields={"delivery_mode": 2}))
+
+
+def read_staged(codec: PropertyCodec, raw: bytes) -> StagedCopy | None:
+    """Return what the stamps say; None for a message that is no copy of anybody's."""
+    try:
+        properties = codec.read(raw)
+    except UnreadableProperties:
+        return None
+    staging_id = properties.text(headers.STAGING_ID)
+    return None if staging_id is None else _read_stamps(staging_id, properties)
+
+
+def why_not_sendable(destination: str, closed_to_retries: frozenset[str]) -> str | None:
+    """Say why a retry may not be sent there; None when it may.
+
+    A retry to an ingested queue would come straight back, one to the staging queue be dropped.
+    """
+    if not destination:
+        return "no destination: the failure headers name no queue"
+    if destination in closed_to_retries:
+        return f"the destination {destination} is an error queue or staging queue of Retrier's own"
+    if len(destination.encode()) > _LONGEST_QUEUE_NAME:
+        return f"the destination is longer than {_LONGEST_QUEUE_NAME} bytes: no queue can have it"
+    return None
+
+
+def _note_fields(fields: Mapping[str, str | int]) -> str:
+    return ";".join(f"{name}={fields[name]}" for name in _RESTORED_FIELDS if name in fields)
+
+
+def _read_stamps(staging_id: str, properties: Properties) -> StagedCopy:
+    size = properties.text(headers.BODY_SIZE) or ""
+    return StagedCopy(
+        staging_id=staging_id,
+        installation_id=properties.text(headers.INSTALLATION_ID),
+        unique_message_id=properties.text(headers.UNIQUE_MESSAGE_ID) or "",
+        target=properties.text(headers.TARGET_ADDRESS) or "",
+        body_size=int(size) if size.isdecimal() else 0,
+        end_marker=properties.text(headers.END_MARKER),
+    )

@@ -1,0 +1,38 @@
+"""The dialects Retrier understands, in the order in which they are asked."""
+
+from retrier.domain.dialects.dialect import Dialect
+from retrier.domain.dialects.nservicebus import NServiceBusDialect
+from retrier.domain.dialects.rabbitmq import RabbitMqDialect
+from retrier.domain.dialects.retrier import RetrierDialect
+from retrier.domain.headers import BROKER_COUNTERS
+from retrier.domain.wire import Properties
+
+RETRIER = RetrierDialect()
+
+BY_CONSUMERS: tuple[Dialect, ...] = (NServiceBusDialect(), RETRIER)
+"""Written by the consumer that gave the message up: they say more than the broker can."""
+
+DIALECTS: tuple[Dialect, ...] = (*BY_CONSUMERS, RabbitMqDialect())
+
+
+def by_name(name: str) -> Dialect | None:
+    """Return the dialect of that name."""
+    return next((dialect for dialect in DIALECTS if dialect.name == name), None)
+
+
+def recognise(properties: Properties, forced: str | None = None) -> Dialect | None:
+    """Return the dialect a message is written in: the forced one, else the first to know it."""
+    if forced is not None:
+        return by_name(forced)
+    return next((each for each in DIALECTS if each.recognises(properties.headers)), None)
+
+
+def written_by_consumer(properties: Properties) -> bool:
+    """Say whether a consumer wrote failure headers on the message."""
+    return any(dialect.recognises(properties.headers) for dialect in BY_CONSUMERS)
+
+
+def strips(dialect: str, header: str) -> bool:
+    """Say whether a retry must not carry the header: the dialect's, or a counter of the broker."""
+    known = by_name(dialect)
+    return header in BROKER_COUNTERS or (known is not None and known.strips(header))

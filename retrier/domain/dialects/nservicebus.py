@@ -1,0 +1,99 @@
+"""The dialect of NServiceBus endpoints, as ServiceControl reads it."""
+
+from collections.abc import Mapping
+
+from retrier.domain.dialects.dialect import Unintelligible, field
+from retrier.domain.failed_message import FailureDetails
+from retrier.domain.headers import COMPLETED_STEPS, STREAM
+from retrier.domain.identity import NSERVICEBUS
+from retrier.domain.times import parse_wire_time
+from retrier.domain.wire import Properties
+
+FAILED_QUEUE = "NServiceBus.FailedQ"
+TIME_OF_FAILURE = "NServiceBus.TimeOfFailure"
+EXCEPTION = "NServiceBus.ExceptionInfo."
+MESSAGE_ID = "NServiceBus.MessageId"
+MESSAGE_TYPES = "NServiceBus.EnclosedMessageTypes"
+TIME_SENT = "NServiceBus.TimeSent"
+PROCESSING_ENDPOINT = "NServiceBus.ProcessingEndpoint"
+REPLY_TO = "NServiceBus.ReplyToAddress"
+
+STRIPPED_PREFIXES = (
+    "NServiceBus.Retries",
+    FAILED_QUEUE,
+    TIME_OF_FAILURE,
+    EXCEPTION,
+    "ServiceControl.EditOf",
+)
+"""Compared case-sensitively (ServiceControl: HeaderFilter.RemoveErrorMessageHeaders)."""
+
+
+class NServiceBusDialect:
+    """Failure headers written by an NServiceBus endpoint that gave a message up."""
+
+    name = NSERVICEBUS
+    mark = FAILED_QUEUE
+
+    def recognises(self, headers: Mapping[str, object]) -> bool:
+        """Say whether the headers name the failed queue."""
+        return self.mark in headers
+
+    def read(
+        self, properties: Properties, *, otherwise: str | None = None
+    ) -> FailureDetails | Unintelligible:
+        """Read what the endpoint wrote; message id and failed queue must be there."""
+        queue = _queue_of(properties.text(FAILED_QUEUE)) or otherwise
+        if queue is None:
+            return Unintelligible(f"the header {FAILED_QUEUE} is missing or empty")
+        if self.message_id(properties) is None and otherwise is None:
+            return Unintelligible(f"the header {MESSAGE_ID} and the message id are missing")
+        return FailureDetails(
+            queue=queue,
+            destination=queue,
+            endpoint=_endpoint(properties),
+            message_type=_first_type(properties.text(MESSAGE_TYPES)),
+            exception_type=properties.text(EXCEPTION + "ExceptionType"),
+            exception_message=properties.text(EXCEPTION + "Message"),
+            stack_trace=properties.text(EXCEPTION + "StackTrace"),
+            time_of_failure=parse_wire_time(properties.text(TIME_OF_FAILURE)),
+            time_sent=parse_wire_time(properties.text(TIME_SENT)),
+            completed_steps=properties.text(COMPLETED_STEPS),
+            stream_id=properties.text(STREAM),
+        )
+
+    def message_id(self, properties: Properties) -> str | None:
+        """Return NServiceBus's message id, else AMQP's."""
+        return properties.text(MESSAGE_ID) or field(properties, "message_id")
+
+    def strips(self, header: str) -> bool:
+        """Say whether the header is one of the failure's."""
+        return header.startswith(STRIPPED_PREFIXES)
+
+
+def _endpoint(properties: Properties) -> str | None:
+    """Return who processed it (ServiceControl: HeaderExtensions.ProcessingEndpointName)."""
+    return (
+        properties.text(PROCESSING_ENDPOINT)
+        or _queue_of(properties.text(FAILED_QUEUE))
+        or _queue_of(properties.text(REPLY_TO))
+    )
+
+
+def _queue_of(address: str | None) -> str | None:
+    """Cut the machine off an address `queue@machine`."""
+    return (address.partition("@")[0] or None) if address else None
+
+
+def _first_type(types: str | None) -> str | None:
+    """Return the first of the types `Name, Assembly, ...;Name, ...`, without its assembly.
+
+    A generic type has commas of its own, inside brackets.
+    """
+    first = (types or "").partition(";")[0]
+    depth = 0
+    for place, letter in enumerate(first):
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and depth <= 0:
+            first = first[:place]
+            break
+    return first.strip() or None

@@ -1,0 +1,79 @@
+"""The dialect of RabbitMQ: what the broker writes on a message that it dead-letters."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from retrier.domain.dialects.dialect import Unintelligible, count, field
+from retrier.domain.failed_message import FailureDetails
+from retrier.domain.headers import COMPLETED_STEPS, ENDPOINT, MESSAGE_TYPE, STREAM
+from retrier.domain.times import from_epoch, in_utc
+from retrier.domain.wire import Properties
+
+DEATHS = "x-death"
+
+STRIPPED_PREFIXES = ("x-first-death-", "x-last-death-")
+STRIPPED = frozenset({DEATHS, "x-delivery-count"})
+"""A copy that kept them would be dropped by the broker's cycle detection when it fails again."""
+
+
+class RabbitMqDialect:
+    """Headers written by the broker: rejected, expired, over a length or a delivery limit."""
+
+    name = "rabbitmq"
+    mark = DEATHS
+
+    def recognises(self, headers: Mapping[str, object]) -> bool:
+        """Say whether the broker dead-lettered the message."""
+        return self.mark in headers
+
+    def read(
+        self, properties: Properties, *, otherwise: str | None = None
+    ) -> FailureDetails | Unintelligible:
+        """Read the latest death, which is the first of the list."""
+        death = _latest(properties.headers.get(DEATHS))
+        queue = _text(death.get("queue")) or otherwise
+        if queue is None:
+            return Unintelligible(f"the first entry of the header {DEATHS} names no queue")
+        return FailureDetails(
+            queue=queue,
+            destination=queue,
+            endpoint=properties.text(ENDPOINT),
+            message_type=field(properties, "type") or properties.text(MESSAGE_TYPE),
+            exception_message=_in_words(death),
+            failure_reason=_text(death.get("reason")),
+            time_of_failure=_time(death.get("time")),
+            time_sent=from_epoch(properties.fields.get("timestamp")),
+            attempts_reported=count(death.get("count")),
+            completed_steps=properties.text(COMPLETED_STEPS),
+            stream_id=properties.text(STREAM),
+        )
+
+    def message_id(self, properties: Properties) -> str | None:
+        """Return AMQP's message id."""
+        return field(properties, "message_id")
+
+    def strips(self, header: str) -> bool:
+        """Say whether the broker wrote the header when the message died."""
+        return header in STRIPPED or header.startswith(STRIPPED_PREFIXES)
+
+
+def _latest(deaths: object) -> Mapping[str, object]:
+    first = deaths[0] if isinstance(deaths, list) and deaths else None
+    return first if isinstance(first, dict) else {}
+
+
+def _in_words(death: Mapping[str, object]) -> str | None:
+    reason, queue = _text(death.get("reason")), _text(death.get("queue"))
+    if reason is None or queue is None:
+        return None
+    number = count(death.get("count"))
+    often = f" ({number} time{'' if number == 1 else 's'})" if number else ""
+    return f"{reason} from queue {queue}{often}"
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _time(value: object) -> datetime | None:
+    return in_utc(value) if isinstance(value, datetime) else from_epoch(value)

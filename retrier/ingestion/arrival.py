@@ -1,0 +1,54 @@
+"""One delivery with its properties read: what parsing looks at."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from retrier.domain.headers import BROKER_COUNTERS
+from retrier.domain.identity import fingerprint
+from retrier.domain.times import not_ahead_of
+from retrier.domain.wire import Delivery, Edit, Properties, PropertyCodec
+from retrier.ingestion.queue_mapping import QueueMapping
+
+CLOCK_SLACK = timedelta(days=1)
+"""So far ahead a sender's clock may be; a later time would outrank every failure to come."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """A delivery, what its properties say, and the fingerprint of all of it."""
+
+    delivery: Delivery
+    properties: Properties
+    fingerprint: str
+    mapping: QueueMapping
+    received_at: datetime
+
+    def believable(self, time: datetime | None) -> datetime | None:
+        """Return a time that a sender's clock may have shown; None for one too far ahead."""
+        return not_ahead_of(self.received_at, time, CLOCK_SLACK)
+
+
+def read_arrival(
+    delivery: Delivery, codec: PropertyCodec, mapping: QueueMapping, received_at: datetime
+) -> Arrival:
+    """Read the properties of a delivery. Raises UnreadableProperties."""
+    properties = codec.read(delivery.raw)
+    edit = _without_counters(properties)
+    as_sent = codec.edit(delivery.raw, edit) if edit else delivery.raw
+    return Arrival(
+        delivery=delivery,
+        properties=properties,
+        fingerprint=fingerprint(as_sent, delivery.body),
+        mapping=mapping,
+        received_at=received_at,
+    )
+
+
+def _without_counters(properties: Properties) -> Edit | None:
+    """Return what undoes the broker's additions: a header, or the whole table if it had none."""
+    names = properties.headers.keys()
+    if names <= BROKER_COUNTERS:
+        return Edit(drop_fields=frozenset({"headers"}))
+    if names.isdisjoint(BROKER_COUNTERS):
+        return None
+    return Edit(drop_headers=BROKER_COUNTERS.__contains__)

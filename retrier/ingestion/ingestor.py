@@ -1,0 +1,184 @@
+"""The loop of one error queue: receive, understand, have it recorded, acknowledge."""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from retrier.clock import Clock
+from retrier.domain.failed_message import FailedImport, OwnCopy, Received
+from retrier.domain.wire import Delivery
+from retrier.errors import DataRefused, RetrierError
+from retrier.ingestion.parsing import parse, refused_import
+from retrier.ingestion.queue_mapping import QueueMapping
+from retrier.ingestion.slow_start import next_prefetch
+from retrier.logs import Say
+from retrier.transport.seam import Consumer, Transport
+
+RECEIVE_TIMEOUT = 1.0
+"""Seconds an empty queue is waited on before the stop event is looked at."""
+
+BACK_OFF = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+"""Seconds to wait after the first failure in a row, the second, ...; the last one for ever."""
+
+Record = Callable[[Sequence[Received]], object]
+"""Stores a batch in one transaction. Raises DatabaseUnavailable, and DataRefused."""
+
+Probe = Callable[[], None]
+"""Writes something to the database. Raises DatabaseUnavailable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestionState:
+    """Whether an error queue is being consumed; if not, why. For other threads to read."""
+
+    queue: str
+    consuming: bool
+    reason: str | None
+
+
+def _no_crash(_point: str) -> None:
+    """Do nothing: only tests crash here."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Ingestor:
+    """Takes failed messages off one error queue. One thread runs it; others may read `state`.
+
+    `prefetch` is how many messages may be unacknowledged at most, `pause` how many seconds to
+    leave other writers between two batches. `crash_point` is told each place at which a crash
+    leaves something behind.
+    """
+
+    mapping: QueueMapping
+    transport: Transport
+    record: Record
+    probe: Probe
+    clock: Clock
+    say: Say
+    prefetch: int = 500
+    pause: float = 0.0
+    crash_point: Callable[[str], None] = _no_crash
+    state: IngestionState = field(init=False)
+    _consumer: Consumer | None = field(init=False, default=None)
+    _window: int = field(init=False, default=1)
+    _failures: int = field(init=False, default=0)
+    _next_event: str = field(init=False, default="ingestion.started")
+
+    def __post_init__(self) -> None:
+        self.state = self._idle("not started yet")
+
+    def run(self, stop: threading.Event) -> None:
+        """Ingest until told to stop; whatever fails is tried again after a while."""
+        while not stop.is_set():
+            stop.wait(self._turn())
+        self._close()
+        self.state = self._idle("stopped")
+
+    def ingest_once(self) -> int:
+        """Ingest what is there, at most one batch; return how many messages it was.
+
+        Raises BrokerUnavailable, DatabaseUnavailable.
+        """
+        consumer = self._consumer or self._open()
+        deliveries = consumer.receive(self._window, RECEIVE_TIMEOUT)
+        if deliveries:
+            self._ingest(consumer, deliveries)
+        self._show_consuming()
+        return len(deliveries)
+
+    def _turn(self) -> float:
+        """Ingest once; return the seconds to wait before the next turn."""
+        try:
+            ingested = self.ingest_once()
+        except RetrierError as error:
+            return self._back_off(str(error))
+        except Exception as error:  # noqa: BLE001 - the loop's edge: it must outlive any failure
+            return self._back_off(f"unforeseen {type(error).__name__}", exc_info=error)
+        self._failures = 0
+        return self.pause if ingested else 0.0
+
+    def _open(self) -> Consumer:
+        """Connect, with a small window, and only after a write to the database has succeeded.
+
+        A queue may count deliveries and drop a message that came back too often: a consumer that
+        cannot store what it is handed must not ask for it.
+        """
+        self.probe()
+        self._window = 1
+        self._consumer = self.transport.consumer(self.mapping.queue, self._window)
+        return self._consumer
+
+    def _ingest(self, consumer: Consumer, deliveries: Sequence[Delivery]) -> None:
+        codec, now = self.transport.codec, self.clock.now()
+        received = [parse(each, codec, self.mapping, now) for each in deliveries]
+        self.crash_point("ingestion.before_record")
+        stored = self._store(deliveries, received)
+        self.crash_point("ingestion.after_record")
+        # Only what is committed is acknowledged: a crash in between brings it again, as a
+        # redelivery that equals a stored attempt.
+        consumer.ack(deliveries)
+        self.crash_point("ingestion.after_ack")
+        self._tell(stored)
+        self._widen(consumer, deliveries)
+
+    def _store(
+        self, deliveries: Sequence[Delivery], received: Sequence[Received]
+    ) -> Sequence[Received]:
+        """Record all in one transaction, or one by one if the database refuses one of them."""
+        try:
+            self.record(received)
+        except DataRefused:
+            return [self._store_one(*pair) for pair in zip(deliveries, received, strict=True)]
+        return received
+
+    def _store_one(self, delivery: Delivery, received: Received) -> Received:
+        try:
+            self.record([received])
+        except DataRefused as refusal:
+            received = refused_import(delivery, received, str(refusal), self.clock.now())
+            self.record([received])
+        return received
+
+    def _tell(self, stored: Sequence[Received]) -> None:
+        """Tell once a batch what needs an eye: a flood of messages is no flood of lines."""
+        queue = self.mapping.queue
+        for reason in sorted({each.reason for each in stored if isinstance(each, FailedImport)}):
+            self.say("ingestion.failed_import", queue=queue, reason=reason)
+        if any(isinstance(each, OwnCopy) for each in stored):
+            self.say("ingestion.own_copy", queue=queue)
+
+    def _widen(self, consumer: Consumer, deliveries: Sequence[Delivery]) -> None:
+        size = sum(len(each.raw) + len(each.body) for each in deliveries)
+        window = next_prefetch(self._window, size / len(deliveries), self.prefetch)
+        if window != self._window:
+            consumer.widen(window)
+            self._window = window
+
+    def _show_consuming(self) -> None:
+        """Tell that it works, once it does: an open consumer alone proves little."""
+        if self.state.consuming:
+            return
+        self.say(self._next_event, queue=self.mapping.queue)
+        self._next_event = "ingestion.resumed"
+        self.state = IngestionState(queue=self.mapping.queue, consuming=True, reason=None)
+
+    def _back_off(self, reason: str, **fields: object) -> float:
+        """Let go of the queue; return the seconds until the next try.
+
+        What is tried again and again is told once.
+        """
+        self._close()
+        if self._failures == 0:
+            self.say("ingestion.paused", queue=self.mapping.queue, reason=reason, **fields)
+        self.state = self._idle(reason)
+        delay = BACK_OFF[min(self._failures, len(BACK_OFF) - 1)]
+        self._failures += 1
+        return delay
+
+    def _close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _idle(self, reason: str) -> IngestionState:
+        return IngestionState(queue=self.mapping.queue, consuming=False, reason=reason)

@@ -1,0 +1,60 @@
+"""The processor's connections to the broker: made when needed, thrown away together."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from retrier.transport.seam import Consumer, Publisher, Queues, Transport
+
+
+class Broker:
+    """Publisher and staging consumer of the processor.
+
+    After any error both are dropped, with all delivery tags: what is not recorded is derived
+    again from the database.
+    """
+
+    def __init__(self, transport: Transport, staging_queue: str) -> None:
+        self.transport = transport
+        self._staging_queue = staging_queue
+        self._publisher: Publisher | None = None
+        self._consumer: Consumer | None = None
+
+    @property
+    def publisher(self) -> Publisher:
+        """The publisher, connected and probed. Raises BrokerUnavailable."""
+        if self._publisher is None:
+            with self.queues() as queues:
+                queues.declare_staging_queue(self._staging_queue)
+            self._publisher = self.transport.publisher(self._staging_queue)
+        return self._publisher
+
+    def consumer(self, prefetch: int) -> Consumer:
+        """Return the consumer of the staging queue, opening it at the first call.
+
+        Raises BrokerUnavailable.
+        """
+        if self._consumer is None:
+            self._consumer = self.transport.consumer(self._staging_queue, prefetch)
+        return self._consumer
+
+    def close_consumer(self) -> None:
+        """Stop consuming: the staging queue is consumed only while a batch is Forwarding."""
+        if self._consumer is not None:
+            self._consumer.close()
+        self._consumer = None
+
+    def drop(self) -> None:
+        """Throw both connections away; unacknowledged copies go back to the staging queue."""
+        self.close_consumer()
+        if self._publisher is not None:
+            self._publisher.close()
+        self._publisher = None
+
+    @contextmanager
+    def queues(self) -> Iterator[Queues]:
+        """Look at queues on a connection of its own: that call hangs on a blocked one."""
+        queues = self.transport.queues()
+        try:
+            yield queues
+        finally:
+            queues.close()

@@ -1,0 +1,180 @@
+"""Forwarding: the copies of one batch go home, window by window, until nothing is unrecorded."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from uuid import uuid4
+
+from retrier.domain.copies import Stamps, make_end_marker
+from retrier.domain.retry_batch import RetryBatch
+from retrier.domain.wire import Confirmed, Outgoing
+from retrier.errors import BrokerUnavailable
+from retrier.processor.forwarding_run import ForwardingRun, refuse_foreign
+from retrier.processor.surroundings import Surroundings
+from retrier.processor.window import WindowSender, batch_reason
+from retrier.store.batches import back_off_batch, find_forwarding
+from retrier.store.forwarding import complete_batch, move_rest
+
+_LOSSES_BEFORE_BACKING_OFF = 3
+_LOSS_WAIT = timedelta(seconds=30)
+_RECEIVE_TIMEOUT = 0.2
+"""Seconds one turn waits for copies; short, so that a stop is heard."""
+
+
+class Forwarding:
+    """Forwards the batch the pointer names.
+
+    In counting mode, when this process staged the batch itself, the frozen count says when to
+    look whether it is done. Otherwise an end marker does: the staging queue keeps order, so
+    behind the marker nothing of the batch is left.
+    """
+
+    def __init__(self, around: Surroundings, staged_here: Callable[[], str | None]) -> None:
+        self._around = around
+        self._staged_here = staged_here
+        self._sender = WindowSender(around)
+        self._run: ForwardingRun | None = None
+
+    def run_once(self) -> bool:
+        """Forward one window, or close the batch; say whether there is a batch to forward."""
+        batch = find_forwarding(self._around.db)
+        if batch is None:
+            self._run = None
+            return False
+        run = self._resume(batch)
+        self._receive(run)
+        window = run.take_window(self._around.retries.window, self._around.retries.window_bytes)
+        if window:
+            self._sender.send(run, window)
+            run.quiet_since = self._around.clock.monotonic()
+        elif run.may_be_done or (not run.finished and self._is_quiet(run)):
+            self._close(run)
+        else:
+            self._sender.record(run)
+        return True
+
+    def forget(self) -> None:
+        """Forget the run with its connection: the batch goes on in non-counting mode.
+
+        What is confirmed and could not be recorded yet is kept, and recorded first: it must not
+        be sent again only because the database was away.
+        """
+        run = self._run
+        if run is None:
+            return
+        run.connected = False
+        run.droppable, run.unacked = [], []
+        self._run = run if run.finished else None
+
+    def _resume(self, batch: RetryBatch) -> ForwardingRun:
+        run = self._run
+        if run is not None and run.batch.batch_id == batch.batch_id:
+            if run.connected:
+                return run
+            self._sender.record(run)
+        self._run = self._start(batch)
+        return self._run
+
+    def _start(self, batch: RetryBatch) -> ForwardingRun:
+        around = self._around
+        counting = self._staged_here() == batch.batch_id
+        # Opened first: a consumer that cannot be had must not leave markers behind at each try.
+        around.broker.consumer(2 * around.retries.window)
+        marker = None if counting else self._publish_marker(batch)
+        around.say("batch.forwarding", batch_id=batch.batch_id, counting=counting)
+        return ForwardingRun(
+            batch=batch,
+            installation_id=around.retries.installation_id,
+            marker=marker,
+            quiet_since=around.clock.monotonic(),
+        )
+
+    def _publish_marker(self, batch: RetryBatch) -> str:
+        around = self._around
+        transport = around.broker.transport
+        nonce = str(uuid4())
+        stamps = Stamps(
+            staging_id=batch.staging_id or "",
+            installation_id=around.retries.installation_id,
+            own_user=transport.user,
+        )
+        raw = make_end_marker(transport.codec, stamps, nonce)
+        marker = Outgoing(queue=around.retries.staging_queue, raw=raw, body=b"")
+        around.lease.ensure_fresh()
+        (outcome,) = around.broker.publisher.publish([marker], around.lease.check)
+        if not isinstance(outcome, Confirmed):
+            raise BrokerUnavailable(f"the end marker was not taken: {outcome.reason}")
+        return nonce
+
+    def _receive(self, run: ForwardingRun) -> None:
+        around = self._around
+        room = around.retries.window - len(run.inbox)
+        if room <= 0:
+            return
+        consumer = around.broker.consumer(2 * around.retries.window)
+        expecting = not (run.inbox or run.finished or run.marker_seen)
+        deliveries = consumer.receive(room, _RECEIVE_TIMEOUT if expecting else 0)
+        foreign = run.sort(deliveries, around.broker.transport.codec)
+        if foreign:
+            consumer.put_back(foreign)
+            raise refuse_foreign(len(foreign))
+        if deliveries:
+            run.quiet_since = around.clock.monotonic()
+
+    def _is_quiet(self, run: ForwardingRun) -> bool:
+        retries = self._around.retries
+        patience = retries.drain_timeout if run.counting else retries.marker_timeout
+        quiet = self._around.clock.monotonic() - run.quiet_since
+        return quiet >= patience.total_seconds()
+
+    def _close(self, run: ForwardingRun) -> None:
+        """Delete the batch if all of it is recorded, else move the rest on: nothing can hang."""
+        around = self._around
+        self._sender.record(run)
+        unrecorded = complete_batch(around.db, around.lease.fence, run.batch)
+        around.crash_point("forwarding.completed")
+        if unrecorded == 0:
+            self._leave(run)
+            around.say("batch.forwarded", batch_id=run.batch.batch_id)
+        elif run.marker_seen or self._is_quiet(run):
+            self._move_rest(run)
+
+    def _move_rest(self, run: ForwardingRun) -> None:
+        around = self._around
+        if not run.counting and not run.marker_seen:
+            self._declare_anew()
+        rest = move_rest(
+            around.db,
+            around.lease.fence,
+            run.batch,
+            session_id=around.retries.session_id,
+            made_progress=run.made_progress,
+        )
+        around.crash_point("forwarding.moved")
+        self._leave(run)
+        if rest is None:
+            return
+        around.say("batch.moved", batch_id=rest.batch_id, size=rest.size)
+        if rest.stage_attempts >= _LOSSES_BEFORE_BACKING_OFF:
+            fence = around.lease.fence
+            reason = batch_reason(run.batch)
+            back_off_batch(around.db, fence, rest.batch_id, wait=_LOSS_WAIT, reason=reason)
+
+    def _declare_anew(self) -> None:
+        """Delete the staging queue and declare it again: a predecessor still holds it.
+
+        The pause between the two is needed: a quorum queue declared anew at once kept the dead
+        consumer registered and handed it all new copies.
+        """
+        around = self._around
+        around.lease.ensure_fresh()
+        around.broker.drop()
+        with around.broker.queues() as queues:
+            queues.delete(around.retries.staging_queue)
+            around.stop.wait(around.retries.redeclare_pause.total_seconds())
+            queues.declare_staging_queue(around.retries.staging_queue)
+
+    def _leave(self, run: ForwardingRun) -> None:
+        self._run = None
+        if run.droppable:
+            self._around.broker.consumer(0).ack(run.droppable)
+        self._around.broker.close_consumer()

@@ -1,0 +1,62 @@
+"""Marking: finish what was found in Marking, else cut the next batch off an operation."""
+
+from retrier.processor.surroundings import Surroundings
+from retrier.store.batches import find_marking, is_any_staging
+from retrier.store.marking import claim_messages, move_to_staging, open_batch
+
+
+class Adoption:
+    """Takes over a batch in Marking, with the claims it got.
+
+    At the top of a turn such a batch is an orphan: another session's, or this one's after an
+    error. It comes before new cuts, since its claims keep other retries off.
+    """
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+
+    def run_once(self) -> bool:
+        """Adopt one orphan; say whether there was one."""
+        around = self._around
+        batch = find_marking(around.db)
+        if batch is None:
+            return False
+        size = move_to_staging(around.db, around.lease.fence, batch.batch_id)
+        around.crash_point("adoption.moved")
+        around.say("batch.adopted", batch_id=batch.batch_id, session=batch.session_id, size=size)
+        return True
+
+
+class Marking:
+    """Cuts at most 1000 messages off the operation whose turn it is."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+
+    def run_once(self) -> bool:
+        """Cut one batch; say whether any operation could be cut.
+
+        Not while a batch waits in Staging: with the broker down, claiming on would only take
+        priority, cancel and canary away from the operations.
+        """
+        around = self._around
+        if is_any_staging(around.db):
+            return False
+        opened = open_batch(around.db, around.lease.fence, around.retries.session_id)
+        if opened is None:
+            return False
+        around.crash_point("marking.opened")
+        marked = claim_messages(around.db, around.lease.fence, opened)
+        around.crash_point("marking.claimed")
+        if marked.completed:
+            around.say("operation.completed", operation_id=opened.operation.operation_id)
+            return True
+        size = move_to_staging(around.db, around.lease.fence, opened.batch_id)
+        around.crash_point("marking.moved")
+        around.say(
+            "batch.marked",
+            batch_id=opened.batch_id,
+            operation_id=opened.operation.operation_id,
+            size=size,
+        )
+        return True

@@ -1,0 +1,133 @@
+"""The processor: run_once lets the most advanced stage do one piece of work; run is its thread."""
+
+from threading import Event
+
+from retrier.errors import (
+    BrokerUnavailable,
+    DatabaseUnavailable,
+    LeaseLost,
+    RetrierError,
+    StagingQueueUnusable,
+)
+from retrier.processor.forwarding import Forwarding
+from retrier.processor.marking import Adoption, Marking
+from retrier.processor.staging import Staging
+from retrier.processor.surroundings import Surroundings
+
+_STANDBY_LOOK = 1.0
+_IDLE_LOOK = 1.0
+"""Seconds between looks for requests that another process took."""
+_BACK_OFF = (0.5, 1.0, 2.0, 5.0, 10.0)
+_UNUSABLE_WAIT = 30.0
+
+
+class Processor:
+    """Owns the lease, the broker connections and the order of the stages."""
+
+    def __init__(self, around: Surroundings, wake: Event) -> None:
+        self._around = around
+        self._wake = wake
+        self._staging = Staging(around)
+        self._forwarding = Forwarding(around, lambda: self._staging.staged_batch_id)
+        self._stages = (self._forwarding, self._staging, Adoption(around), Marking(around))
+        self._failures = 0
+        self._reason: str | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """Why the processor does not get on, in a sentence; None when it does."""
+        return self._reason
+
+    def run_once(self) -> bool:
+        """Let the most advanced stage that has work do one bounded piece of it.
+
+        Returns whether any did. Raises what a stage raises.
+        """
+        return any(stage.run_once() for stage in self._stages)
+
+    def run(self) -> None:
+        """Work until told to stop; then hand unacknowledged copies and the lease back."""
+        while not self._around.stop.is_set():
+            pause = self._turn()
+            if pause:
+                self._wake.wait(pause)
+                self._wake.clear()
+        self._finish()
+
+    def _turn(self) -> float:
+        """Do one turn; return how long to wait before the next one, in seconds."""
+        try:
+            if not self._is_processor():
+                return _STANDBY_LOOK
+            worked = self.run_once()
+        except LeaseLost as error:
+            return self._step_down(error)
+        except RetrierError as error:
+            return self._back_off(error)
+        except Exception as error:  # noqa: BLE001 - the edge of the loop: the service must go on
+            self._around.say("processor.turn_failed", error=type(error).__name__, exc_info=error)
+            return self._back_off(error)
+        self._recover()
+        return 0 if worked else min(_IDLE_LOOK, self._around.retries.idle_wait.total_seconds())
+
+    def _is_processor(self) -> bool:
+        around = self._around
+        if around.lease.held:
+            return True
+        other = around.lease.acquire()
+        if other is None:
+            around.say("processor.lease_acquired", epoch=around.lease.fence.epoch)
+            return True
+        waiting = f"another processor holds the lease: {other.host}, process {other.pid}"
+        if self._reason != waiting:
+            around.say("processor.waiting_for_lease", host=other.host, pid=other.pid)
+        self._reason = waiting
+        return False
+
+    def _step_down(self, error: LeaseLost) -> float:
+        self._around.say("processor.lease_lost", reason=str(error))
+        # Closed first: nothing may be acked or published under an epoch that is over.
+        self._drop()
+        self._around.lease.lose()
+        return _STANDBY_LOOK
+
+    def _back_off(self, error: Exception) -> float:
+        """Wait longer with each failure in a row; say so once per reason and not per try."""
+        if not isinstance(error, DatabaseUnavailable):
+            self._drop()
+        wait = _BACK_OFF[min(self._failures, len(_BACK_OFF) - 1)]
+        self._failures += 1
+        if self._reason != str(error):
+            self._say_why(error)
+        self._reason = str(error)
+        return _UNUSABLE_WAIT if isinstance(error, StagingQueueUnusable) else wait
+
+    def _say_why(self, error: Exception) -> None:
+        match error:
+            case BrokerUnavailable():
+                event = "broker.unreachable"
+            case DatabaseUnavailable():
+                event = "database.unreachable"
+            case StagingQueueUnusable():
+                event = "staging.unusable"
+            case _:
+                event = "processor.backing_off"
+        self._around.say(event, reason=str(error))
+
+    def _recover(self) -> None:
+        if self._failures:
+            self._around.say("processor.recovered")
+        self._failures = 0
+        self._reason = None
+
+    def _drop(self) -> None:
+        self._around.broker.drop()
+        self._forwarding.forget()
+        self._staging.forget()
+
+    def _finish(self) -> None:
+        self._drop()
+        try:
+            self._around.lease.release()
+        except DatabaseUnavailable as error:
+            self._around.say("database.unreachable", reason=str(error))

@@ -1,0 +1,193 @@
+"""Staging: a batch's copies go into the staging queue under a new staging id."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from uuid import uuid4
+
+from retrier.domain.copies import Stamps, make_staged, why_not_sendable
+from retrier.domain.retry_batch import ClaimedMessage, Ejected, RetryBatch, StagedCopies
+from retrier.domain.wire import (
+    ChannelClosed,
+    Confirmed,
+    Outcome,
+    Outgoing,
+    Refused,
+    Returned,
+    Unknown,
+    UnreadableProperties,
+)
+from retrier.errors import BrokerUnavailable
+from retrier.processor.surroundings import Surroundings
+from retrier.store.batches import back_off_batch, find_staging
+from retrier.store.staging import begin_forwarding, load_claimed
+
+_WAITS = (0.5, 1, 2, 5, 10)
+"""Seconds a batch waits after each failure of the broker in a row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Copy:
+    unique_message_id: str
+    outgoing: Outgoing
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One staging attempt while it runs."""
+
+    staged: list[str] = field(default_factory=list)
+    ejected: list[Ejected] = field(default_factory=list)
+
+    def eject(self, unique_id: str, reason: str) -> None:
+        self.ejected.append(Ejected(unique_message_id=unique_id, reason=reason))
+
+
+class Staging:
+    """Stages one batch at a time; tells which one it moved into Forwarding."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._failures = 0
+        self.staged_batch_id: str | None = None
+        """The batch this process staged last: it is forwarded in counting mode."""
+
+    def run_once(self) -> bool:
+        """Stage the next batch; say whether there was one. A broker that is down ejects nobody."""
+        around = self._around
+        batch = find_staging(around.db)
+        if batch is None:
+            return False
+        try:
+            self._stage(batch)
+        except BrokerUnavailable as error:
+            self._back_off(batch, str(error))
+            raise
+        self._failures = 0
+        return True
+
+    def forget(self) -> None:
+        """Forget which batch was staged here: after an error it is forwarded non-counting."""
+        self.staged_batch_id = None
+
+    def _stage(self, batch: RetryBatch) -> None:
+        around = self._around
+        staging_id = str(uuid4())
+        publisher = around.broker.publisher
+        with around.broker.queues() as queues:
+            # With no batch in Forwarding nothing in it is wanted: leftovers of attempts that
+            # never committed, which must not pile up against a length limit.
+            queues.purge(around.retries.staging_queue)
+        around.crash_point("staging.purged")
+        attempt = _Attempt()
+        copies = self._make_copies(batch, staging_id, attempt)
+        for window in _windows(copies, around.retries.window):
+            around.lease.ensure_fresh()
+            outgoing = [copy.outgoing for copy in window]
+            outcomes = publisher.publish(outgoing, around.lease.check)
+            self._settle(window, outcomes, attempt)
+        around.crash_point("staging.published")
+        self._commit(batch, staging_id, attempt)
+
+    def _commit(self, batch: RetryBatch, staging_id: str, attempt: _Attempt) -> None:
+        around = self._around
+        copies = StagedCopies(
+            staging_id=staging_id,
+            unique_ids=tuple(attempt.staged),
+            ejected=tuple(attempt.ejected),
+        )
+        count = begin_forwarding(around.db, around.lease.fence, batch, copies)
+        self.staged_batch_id = batch.batch_id
+        around.crash_point("staging.committed")
+        around.say("batch.staged", batch_id=batch.batch_id, staging_id=staging_id, size=count)
+        for item in attempt.ejected:
+            around.say("message.ejected", message=item.unique_message_id, reason=item.reason)
+
+    def _make_copies(
+        self, batch: RetryBatch, staging_id: str, attempt: _Attempt
+    ) -> Sequence[_Copy]:
+        """Make all copies first: one that cannot be made never reaches the broker."""
+        copies = []
+        for message in load_claimed(self._around.db, batch.batch_id):
+            copy = self._make_copy(message, staging_id)
+            if isinstance(copy, str):
+                attempt.eject(message.unique_message_id, copy)
+            else:
+                copies.append(copy)
+        return copies
+
+    def _make_copy(self, message: ClaimedMessage, staging_id: str) -> _Copy | str:
+        """Return the copy, or the reason why there can be none."""
+        retries = self._around.retries
+        transport = self._around.broker.transport
+        reason = why_not_sendable(message.destination, retries.closed_to_retries)
+        if reason is not None:
+            return reason
+        stamps = Stamps(
+            staging_id=staging_id,
+            installation_id=retries.installation_id,
+            own_user=transport.user,
+        )
+        known = message.error_queue in retries.error_queues
+        acknowledgements = message.error_queue if known else retries.error_queues[0]
+        try:
+            raw = make_staged(transport.codec, message, stamps, acknowledgements)
+        except UnreadableProperties as error:
+            return f"its stored properties cannot be read: {error}"
+        outgoing = Outgoing(queue=retries.staging_queue, raw=raw, body=b"")
+        return _Copy(unique_message_id=message.unique_message_id, outgoing=outgoing)
+
+    def _settle(
+        self, window: Sequence[_Copy], outcomes: Sequence[Outcome], attempt: _Attempt
+    ) -> None:
+        """Sort the window's outcomes; what shares a window with a refusal is sent one by one."""
+        doubtful = [
+            copy
+            for copy, outcome in zip(window, outcomes, strict=True)
+            if not self._is_staged(copy, outcome, attempt)
+        ]
+        refused = [self._send_alone(copy, attempt) for copy in doubtful]
+        if len(doubtful) > 1 and all(refused) and not attempt.staged:
+            # Not one copy got in: the queue refuses us, and no message is to blame.
+            raise BrokerUnavailable(f"the staging queue refuses everything: {refused[0]}")
+        for copy, reason in zip(doubtful, refused, strict=True):
+            if reason is not None:
+                attempt.eject(copy.unique_message_id, reason)
+
+    def _is_staged(self, copy: _Copy, outcome: Outcome, attempt: _Attempt) -> bool:
+        match outcome:
+            case Confirmed():
+                attempt.staged.append(copy.unique_message_id)
+                return True
+            case Refused() | ChannelClosed():
+                return False
+            case Returned(reason):
+                raise BrokerUnavailable(f"the staging queue is gone: {reason}")
+            case Unknown(reason):
+                raise BrokerUnavailable(reason)
+
+    def _send_alone(self, copy: _Copy, attempt: _Attempt) -> str | None:
+        """Send one copy by itself; return the broker's words if it is the guilty one."""
+        around = self._around
+        around.lease.ensure_fresh()
+        (outcome,) = around.broker.publisher.publish([copy.outgoing], around.lease.check)
+        if self._is_staged(copy, outcome, attempt):
+            return None
+        return outcome.reason if isinstance(outcome, Refused | ChannelClosed) else None
+
+    def _back_off(self, batch: RetryBatch, reason: str) -> None:
+        around = self._around
+        wait = _WAITS[min(self._failures, len(_WAITS) - 1)]
+        self._failures += 1
+        back_off_batch(
+            around.db,
+            around.lease.fence,
+            batch.batch_id,
+            wait=timedelta(seconds=wait),
+            reason=reason,
+        )
+
+
+def _windows(copies: Sequence[_Copy], size: int) -> Iterator[Sequence[_Copy]]:
+    for start in range(0, len(copies), size):
+        yield copies[start : start + size]

@@ -1,0 +1,51 @@
+"""What every stage is handed: parameters, store, broker, lease, clock, words, crash points."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from threading import Event
+
+from retrier.clock import Clock
+from retrier.logs import Say
+from retrier.processor.broker import Broker
+from retrier.processor.lease import Lease
+from retrier.store.database import Database
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryParameters:
+    """How batches are staged and forwarded.
+
+    `window` counts messages, `window_bytes` bytes of bodies; whichever is reached first ends a
+    window, and a window is what a crash can send twice.
+    """
+
+    staging_queue: str
+    error_queues: tuple[str, ...]
+    installation_id: str
+    session_id: str
+    window: int = 200
+    window_bytes: int = 16 * 1024 * 1024
+    drain_timeout: timedelta = timedelta(seconds=2)
+    marker_timeout: timedelta = timedelta(seconds=5)
+    redeclare_pause: timedelta = timedelta(seconds=1)
+    idle_wait: timedelta = timedelta(seconds=30)
+
+    @property
+    def closed_to_retries(self) -> frozenset[str]:
+        """Queues to which a retry would come back, or be dropped."""
+        return frozenset({*self.error_queues, self.staging_queue})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """Everything a stage needs; built once by the composition root."""
+
+    db: Database
+    broker: Broker
+    lease: Lease
+    clock: Clock
+    retries: RetryParameters
+    say: Say
+    crash_point: Callable[[str], None]
+    stop: Event

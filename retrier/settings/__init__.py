@@ -1,0 +1,31 @@
+"""What the operator decides: a YAML file and the environment become frozen values, or problems."""
+
+from retrier.settings.addresses import redact
+from retrier.settings.loading import load_settings
+from retrier.settings.model import (
+    Api,
+    Broker,
+    Database,
+    Ingestion,
+    Processor,
+    Retention,
+    Retries,
+    Role,
+    Settings,
+)
+from retrier.settings.queues import ErrorQueue
+
+__all__ = [
+    "Api",
+    "Broker",
+    "Database",
+    "ErrorQueue",
+    "Ingestion",
+    "Processor",
+    "Retention",
+    "Retries",
+    "Role",
+    "Settings",
+    "load_settings",
+    "redact",
+]

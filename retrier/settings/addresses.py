@@ -1,0 +1,76 @@
+"""Where things are: URLs and hosts, what they may look like, and how to show them."""
+
+import re
+from ipaddress import ip_address, ip_network
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field
+
+_BROKER_SCHEMES = ("amqp", "amqps", "pyamqp")
+_POSTGRESQL_SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
+_LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
+
+# Greedy up to the last @: an unescaped / or @ inside a password must not show the rest of it.
+_PASSWORD = re.compile(r"(://[^:/@]*):.*@")
+_PASSWORD_PARAMETER = re.compile(r"([?&]\w*password=)[^&]*", re.IGNORECASE)
+
+
+def redact(url: str) -> str:
+    """Show a URL with *** in place of its password."""
+    return _PASSWORD_PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1:***@", url))
+
+
+def _check_broker_url(url: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme.lower() not in _BROKER_SCHEMES:
+        raise ValueError("must begin with amqp://, amqps:// or pyamqp://")
+    _check_host_and_port(url)
+    return f"{scheme.lower()}://{rest}"
+
+
+def _check_database_url(url: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    if separator and scheme.lower() in _POSTGRESQL_SCHEMES:
+        _check_host_and_port(url)
+        return f"postgresql+psycopg://{rest}"
+    if not separator or scheme.lower() != "sqlite":
+        raise ValueError("must begin with postgresql:// or sqlite:///")
+    if rest.partition("?")[0] in {"", "/", "/:memory:"}:
+        raise ValueError("must name a file: what is kept in memory is lost with the process")
+    return f"sqlite://{rest}"
+
+
+def _check_host_and_port(url: str) -> None:
+    # urlsplit quotes the port in its error, and that may be a piece of a password.
+    try:
+        port = urlsplit(url).port
+    except ValueError:
+        port = 0
+    if port == 0:
+        raise ValueError(
+            "must have a host and a port between 1 and 65535; "
+            "/ : @ in a password are written %2F %3A %40"
+        )
+
+
+def _check_loopback(host: str) -> str:
+    if host == "localhost" or _is_loopback(host):
+        return host
+    raise ValueError(
+        "must be a loopback address (127.0.0.0/8, ::1, localhost) because the API asks for no token"
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    return any(address in network for network in _LOOPBACK)
+
+
+# repr=False: settings are printed in tracebacks, passwords are not.
+BrokerUrl = Annotated[str, AfterValidator(_check_broker_url), Field(repr=False)]
+DatabaseUrl = Annotated[str, AfterValidator(_check_database_url), Field(repr=False)]
+LoopbackHost = Annotated[str, AfterValidator(_check_loopback)]

@@ -1,0 +1,85 @@
+"""Every key the operator may set, with its default."""
+
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from retrier.settings.addresses import BrokerUrl, DatabaseUrl, LoopbackHost
+from retrier.settings.quantities import Count, Duration, Size, between
+from retrier.settings.queues import ErrorQueue, ErrorQueues, InstanceName, staging_queue
+from retrier.settings.section import Section
+
+
+class Role(StrEnum):
+    """What a process does; one process may do all of it."""
+
+    INGESTION = "ingestion"
+    PROCESSOR = "processor"
+    API = "api"
+
+
+class Broker(Section):
+    """The broker that holds the error queues, the staging queue and the destinations."""
+
+    url: BrokerUrl = "amqp://guest:guest@127.0.0.1:5672//"
+    staging_queue_type: Literal["quorum", "classic"] = "quorum"
+
+
+class Database(Section):
+    """Where failed messages are kept."""
+
+    url: DatabaseUrl = "sqlite:///./retrier-data/retrier.db"
+    upgrade: bool = True
+
+
+class Ingestion(Section):
+    """How failed messages are taken off the error queues."""
+
+    error_queues: ErrorQueues = (ErrorQueue(queue="error"),)
+    prefetch: Annotated[Count, between(1, 65535)] = 500
+
+
+class Retries(Section):
+    """How batches are forwarded."""
+
+    forwarding_window: Annotated[Count, between(1, 1000)] = 200
+    forwarding_window_bytes: Size = 16 * 1024 * 1024
+    drain_timeout: Duration = timedelta(seconds=2)
+    idle_wait: Duration = timedelta(seconds=30)
+
+
+class Processor(Section):
+    """How processes agree on the one that forwards."""
+
+    lease: Duration = timedelta(seconds=15)
+
+
+class Api(Section):
+    """Where the HTTP API listens; port 0 takes a free one."""
+
+    host: LoopbackHost = "127.0.0.1"
+    port: Annotated[Count, between(0, 65535)] = 33333
+
+
+class Retention(Section):
+    """How long things are kept."""
+
+    events: Duration = timedelta(days=14)
+
+
+class Settings(Section):
+    """All of it, checked."""
+
+    instance: InstanceName = "retrier"
+    broker: Broker = Broker()
+    database: Database = Database()
+    ingestion: Ingestion = Ingestion()
+    retries: Retries = Retries()
+    processor: Processor = Processor()
+    api: Api = Api()
+    retention: Retention = Retention()
+
+    @property
+    def staging_queue(self) -> str:
+        """Name the staging queue of this instance."""
+        return staging_queue(self.instance)

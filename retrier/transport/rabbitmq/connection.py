@@ -1,0 +1,240 @@
+"""One connection with one channel: dialled, read, kept alive, dropped; its errors are ours."""
+
+import socket
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+from typing import NoReturn, TypeVar
+
+import amqp
+from amqp import spec
+from amqp.exceptions import AMQPError, ChannelError, ConsumerCancelled
+from kombu.connection import Connection
+
+from retrier.errors import BrokerUnavailable
+from retrier.transport.rabbitmq.address import Address
+from retrier.transport.rabbitmq.raw_message import PROPERTIES_AT, FrameHandler, raw_message
+
+CONNECT_TIMEOUT = 5.0
+ANSWER_TIMEOUT = 20.0
+UNACKNOWLEDGED_TIMEOUT = 30_000
+"""Milliseconds the kernel waits for the peer to take what was written; py-amqp's own is 1 s."""
+
+GOODBYE_TIMEOUT = 1.0
+FRAME_OVERHEAD = 8
+"""Bytes of a frame that are not content (AMQP 0-9-1, 4.2.3)."""
+
+# Everything py-amqp lets out when a connection breaks or says something it cannot parse.
+BREAKS = (
+    AMQPError,
+    OSError,
+    ValueError,
+    ArithmeticError,
+    LookupError,
+    AttributeError,
+    TypeError,
+    struct.error,
+)
+
+T = TypeVar("T")
+
+
+class Refusal(BrokerUnavailable):
+    """The broker closed the connection, and said why."""
+
+    def __init__(self, message: str, code: int, words: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.words = words
+
+
+class ChannelLost(Refusal):
+    """The broker closed the channel alone; we drop the connection with it."""
+
+
+class Channel(amqp.Channel):  # type: ignore[misc]  # py-amqp has no types
+    """A channel that stays closed.
+
+    py-amqp opens a channel again that the broker closed: without confirms, without consumers, and
+    with delivery tags that begin at 1, so that an old tag acknowledges a new message.
+    """
+
+    def _do_revive(self) -> None:
+        self.is_open = False
+
+
+class BrokerConnection:
+    """A connection used by one thread; the first error drops it for good."""
+
+    def __init__(self, address: Address, name: str, heartbeat: float) -> None:
+        """Connect and open the channel; heartbeat in seconds. Raises BrokerUnavailable."""
+        self.blocked = False
+        self.heartbeat = heartbeat
+        self.tick = min(0.5, heartbeat / 4)
+        """Seconds one read may last: longer, and we would miss the heartbeats that we owe."""
+        self._address = address
+        self._raw: amqp.Connection | None = None
+        self._used = monotonic()
+        try:
+            self._raw = self._dial(name)
+            self.channel = Channel(self._raw, auto_decode=False)
+            self.channel.open()
+        except BREAKS as error:
+            self._break(error)
+        self.version = _numbers(self._live().server_properties.get("version"))
+        """The broker's version, as far as it is numbers."""
+
+    @property
+    def largest_properties(self) -> int:
+        """The most bytes of properties that fit into one frame, as they must."""
+        return int(self._live().frame_max) - FRAME_OVERHEAD - PROPERTIES_AT
+
+    def is_fit(self) -> bool:
+        """Say whether it is open, and was used recently enough for the broker to think so."""
+        if self._raw is None or monotonic() - self._used > self.heartbeat:
+            return False
+        with suppress(BrokerUnavailable):
+            self.read_arrived()
+        return self._raw is not None
+
+    def read(self, timeout: float) -> bool:
+        """Take in one frame; False when none came in so many seconds. Raises BrokerUnavailable."""
+        raw = self._live()
+        try:
+            raw.blocking_read(timeout)
+        except TimeoutError as error:
+            if error.errno is not None:  # ETIMEDOUT: the kernel's verdict, not our patience
+                self._break(error)
+            return False
+        except BREAKS as error:
+            self._break(error)
+        self._used = monotonic()
+        return True
+
+    def read_arrived(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Take in all that has arrived. Raises BrokerUnavailable."""
+        while not until() and self.read(0):
+            pass
+
+    def keep_alive(self) -> None:
+        """Send the heartbeat that is due and miss the broker's. Raises BrokerUnavailable.
+
+        Only after a read: what lies unread would be taken for silence.
+        """
+        try:
+            self._live().heartbeat_tick(rate=2)
+        except BREAKS as error:
+            self._break(error)
+        self._used = monotonic()
+
+    def ask(self, question: Callable[[amqp.Channel], T]) -> T:
+        """Call methods of the channel. Raises ChannelLost, BrokerUnavailable."""
+        self._live()
+        try:
+            answer = question(self.channel)
+        except BREAKS as error:
+            self._break(error)
+        self._used = monotonic()
+        return answer
+
+    def send(self, queue: str, raw: bytes, body: bytes, *, mandatory: bool) -> None:
+        """Write a message to the default exchange. Raises BrokerUnavailable.
+
+        Not py-amqp's `basic_publish`: that reads the socket first, so that what it raises may
+        have nothing to do with the message.
+        """
+        self._live()
+        try:
+            self.channel.send_method(
+                spec.Basic.Publish,
+                "Bssbb",
+                (0, "", queue, mandatory, False),
+                raw_message(raw, body),
+            )
+        except BREAKS as error:
+            self._break(error)
+
+    def close(self) -> None:
+        """Say goodbye, without waiting for the answer, and drop; never hangs, never raises."""
+        raw = self._raw
+        if raw is not None and raw.connected and not self.blocked:
+            with suppress(*BREAKS):
+                raw.sock.settimeout(GOODBYE_TIMEOUT)
+                raw.send_method(spec.Connection.Close, "BsBB", (200, "", 0, 0))
+        self.drop()
+
+    def drop(self) -> None:
+        """Close the socket; never hangs, never raises.
+
+        Not py-amqp's `close`: on a frozen or blocked broker that waits for ever.
+        """
+        raw, self._raw = self._raw, None
+        if raw is None:
+            return
+        with suppress(*BREAKS):
+            if raw.connected:
+                raw.sock.settimeout(GOODBYE_TIMEOUT)  # TLS says goodbye, too
+            raw.collect()
+
+    def _dial(self, name: str) -> amqp.Connection:
+        address = self._address
+        client = Connection(  # type: ignore[no-untyped-call]  # Kombu types half of itself
+            hostname=address.host,
+            port=address.port,
+            userid=address.user,
+            password=address.password,
+            virtual_host=address.virtual_host,
+            ssl={"server_hostname": address.host} if address.tls else False,
+            transport="pyamqp",
+            heartbeat=self.heartbeat,
+            connect_timeout=CONNECT_TIMEOUT,
+            transport_options={
+                "frame_handler": FrameHandler,
+                "read_timeout": ANSWER_TIMEOUT,
+                "socket_settings": {socket.TCP_USER_TIMEOUT: UNACKNOWLEDGED_TIMEOUT},
+                "client_properties": {"connection_name": name},
+                "on_blocked": self._on_blocked,
+                "on_unblocked": self._on_unblocked,
+            },
+        )
+        # Not `client.connect`: Kombu's own connection dials again behind our back.
+        return client.transport.establish_connection()
+
+    def _live(self) -> amqp.Connection:
+        if self._raw is None:
+            raise self._unavailable("the connection is closed")
+        return self._raw
+
+    def _break(self, error: Exception) -> NoReturn:
+        self.drop()
+        lost = self._unavailable(_words(error))
+        if isinstance(error, AMQPError) and error.reply_code:
+            kind = ChannelLost if isinstance(error, ChannelError) else Refusal
+            raise kind(str(lost), error.reply_code, _words(error)) from error
+        raise lost from error
+
+    def _unavailable(self, reason: str) -> BrokerUnavailable:
+        return BrokerUnavailable(f"cannot reach the broker at {self._address}: {reason}")
+
+    def _on_blocked(self, _reason: str) -> None:
+        self.blocked = True
+
+    def _on_unblocked(self) -> None:
+        self.blocked = False
+
+
+def _words(error: Exception) -> str:
+    match error:
+        case ConsumerCancelled():
+            return "the queue was deleted, or the broker cancelled its consumer"
+        case AMQPError(reply_code=code, reply_text=str(text)):
+            return f"{code} {text}" if code else text
+        case OSError(strerror=str(text)):
+            return text
+        case _:
+            return str(error) or type(error).__name__
+
+
+def _numbers(version: object) -> tuple[int, ...]:
+    return tuple(int(part) for part in str(version).split(".") if part.isdecimal())

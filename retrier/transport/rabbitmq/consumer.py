@@ -1,0 +1,100 @@
+"""Takes messages off one queue, and gives back what it did not acknowledge when it closes."""
+
+from collections import deque
+from collections.abc import Sequence
+from itertools import takewhile
+from time import monotonic
+
+import amqp
+
+from retrier.domain.wire import Delivery
+from retrier.transport.rabbitmq.connection import BrokerConnection
+from retrier.transport.rabbitmq.raw_message import RawMessage
+
+
+class RabbitMQConsumer:
+    """One consumer on one channel of its own connection; delivery tags are the channel's."""
+
+    def __init__(self, connection: BrokerConnection, queue: str, prefetch: int) -> None:
+        """Consume an existing queue. Raises BrokerUnavailable."""
+        self._connection = connection
+        self._queue = queue
+        self._inbox: deque[Delivery] = deque()
+        self._unsettled: dict[int, None] = {}
+        """Tags handed out by the broker and not acknowledged, ascending."""
+        self._consumer = connection.ask(lambda channel: self._consume(channel, prefetch))
+
+    def receive(self, limit: int, timeout: float) -> list[Delivery]:
+        """Return up to `limit` messages. Raises BrokerUnavailable. See the seam."""
+        self._take_arrived(limit)
+        deadline = monotonic() + timeout
+        while not self._inbox and (left := deadline - monotonic()) > 0:
+            self._connection.read(min(left, self._connection.tick))
+            self._take_arrived(limit)
+        return [self._inbox.popleft() for _ in range(min(limit, len(self._inbox)))]
+
+    def ack(self, deliveries: Sequence[Delivery]) -> None:
+        """Acknowledge these messages, with as few frames as may be. Raises BrokerUnavailable."""
+        wanted = self._still_unsettled(deliveries)
+        oldest = list(takewhile(wanted.__contains__, self._unsettled))
+        if oldest:
+            self._ack(oldest, multiple=True)
+        for tag in sorted(wanted.difference(oldest)):
+            self._ack([tag], multiple=False)
+
+    def put_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Hand these messages back to their queue. Raises BrokerUnavailable."""
+        for tag in sorted(self._still_unsettled(deliveries)):
+            self._reject(tag)
+
+    def widen(self, prefetch: int) -> None:
+        """Allow so many unacknowledged messages from now on. Raises BrokerUnavailable.
+
+        A prefetch holds for consumers made after it (and quorum queues know no other), so there
+        is a new consumer. It comes before the old one goes: a queue that deletes itself with its
+        last consumer would take the failed messages along.
+        """
+        old = self._consumer
+        self._consumer = self._connection.ask(lambda channel: self._consume(channel, prefetch))
+        self._connection.ask(lambda channel: channel.basic_cancel(old))
+
+    def close(self) -> None:
+        """Drop the connection; never hangs, never raises."""
+        self._connection.close()
+
+    def _take_arrived(self, limit: int) -> None:
+        self._connection.read_arrived(until=lambda: len(self._inbox) >= limit)
+        self._connection.keep_alive()
+
+    def _consume(self, channel: amqp.Channel, prefetch: int) -> str:
+        channel.basic_qos(0, prefetch, a_global=False)
+        return str(channel.basic_consume(self._queue, callback=self._on_delivery))
+
+    def _on_delivery(self, message: RawMessage) -> None:
+        # Nothing but this: a publish in here would read, and call us again.
+        told = message.delivery_info
+        self._unsettled[told["delivery_tag"]] = None
+        self._inbox.append(
+            Delivery(
+                tag=told["delivery_tag"],
+                queue=self._queue,
+                raw=message.raw,
+                body=message.body,
+                redelivered=bool(told["redelivered"]),
+            )
+        )
+
+    def _ack(self, tags: Sequence[int], *, multiple: bool) -> None:
+        self._connection.ask(lambda channel: channel.basic_ack(tags[-1], multiple=multiple))
+        self._forget(tags)
+
+    def _reject(self, tag: int) -> None:
+        self._connection.ask(lambda channel: channel.basic_reject(tag, requeue=True))
+        self._forget([tag])
+
+    def _forget(self, tags: Sequence[int]) -> None:
+        for tag in tags:
+            del self._unsettled[tag]
+
+    def _still_unsettled(self, deliveries: Sequence[Delivery]) -> set[int]:
+        return {d.tag for d in deliveries if isinstance(d.tag, int) and d.tag in self._unsettled}

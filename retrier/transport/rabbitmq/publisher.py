@@ -1,0 +1,185 @@
+"""Publishes windows of messages with pipelined confirms, every message settled by the broker."""
+
+from collections.abc import Callable, Sequence
+from time import monotonic
+from uuid import uuid4
+
+import amqp
+
+from retrier.domain.amqp_properties import AmqpPropertyCodec
+from retrier.domain.headers import STAGING_ID
+from retrier.domain.wire import ChannelClosed, Edit, Outcome, Outgoing, Unknown
+from retrier.errors import BrokerUnavailable
+from retrier.transport.rabbitmq.connection import BrokerConnection, ChannelLost
+from retrier.transport.rabbitmq.raw_message import RawMessage
+from retrier.transport.rabbitmq.window import Window
+
+WAITING_EVERY = 0.5
+LONGEST_QUEUE_NAME = 255
+NO_PROPERTIES = b"\x00\x00"
+NACK = "the broker refused the message (negative acknowledgement): is its queue full?"
+
+Dial = Callable[[], BrokerConnection]
+
+
+class RabbitMQPublisher:
+    """Publishes to queues through the default exchange, each window on a connection in order."""
+
+    def __init__(self, dial: Dial, probe_queue: str | None) -> None:
+        """Connect. Raises BrokerUnavailable."""
+        self._dial = dial
+        self._probe_queue = probe_queue
+        self._line = ConfirmLine(dial())
+        self._probed = probe_queue is None
+
+    def publish(
+        self, messages: Sequence[Outgoing], waiting: Callable[[], None]
+    ) -> tuple[Outcome, ...]:
+        """Publish all, wait until each is settled. See the seam for what is promised."""
+        if not messages:
+            return ()
+        patience = Patience(waiting)
+        self._get_ready(patience)
+        return self._run(Window(messages), patience, mandatory=True)
+
+    def close(self) -> None:
+        """Drop the connection; never hangs, never raises."""
+        self._line.connection.close()
+
+    def _get_ready(self, patience: "Patience") -> None:
+        if not self._line.connection.is_fit():
+            self._line.connection.drop()
+            self._line = ConfirmLine(self._dial())
+            self._probed = self._probe_queue is None
+        if not self._probed:
+            self._probe(patience)
+
+    def _probe(self, patience: "Patience") -> None:
+        # An alarm is told only to a connection that publishes. Windows re-sent under an alarm
+        # pile up in the broker and are all carried out when it ends, so nothing that matters is
+        # written before the broker has taken one message that nobody asks for.
+        outcomes = self._run(Window([probe(self._probe_queue or "")]), patience, mandatory=False)
+        match outcomes:
+            case (Unknown(reason) | ChannelClosed(reason),):
+                raise BrokerUnavailable(reason)
+            case _:
+                self._probed = True
+
+    def _run(self, window: Window, patience: "Patience", *, mandatory: bool) -> tuple[Outcome, ...]:
+        line = self._line
+        try:
+            line.begin(window)
+            for place in range(len(window.messages)):
+                line.send(place, mandatory=mandatory)
+                line.turn(0)
+                while line.connection.blocked and not window.settled:
+                    line.turn_patiently(patience)
+                if window.settled:
+                    break
+            while not window.settled:
+                line.turn_patiently(patience)
+        finally:
+            # What `waiting` raised leaves confirms on their way that no later window may take.
+            if not window.settled:
+                line.connection.drop()
+        return window.outcomes
+
+
+class ConfirmLine:
+    """A connection in confirm mode, and the window on it.
+
+    Whatever breaks it ends the window instead of being raised.
+    """
+
+    def __init__(self, connection: BrokerConnection) -> None:
+        self.connection = connection
+        self._window = Window([])
+        self._published = 0
+        connection.ask(self._confirm_mode)
+
+    def begin(self, window: Window) -> None:
+        """Take this window's confirms from now on; the one before must be settled."""
+        self._window = window
+
+    def send(self, place: int, *, mandatory: bool) -> None:
+        """Write the message at this place."""
+        message = self._window.messages[place]
+        try:
+            problem = unsendable(message, self.connection.largest_properties)
+            if problem is not None:
+                self._window.decline(place, problem)
+                return
+            self.connection.send(message.queue, message.raw, message.body, mandatory=mandatory)
+        except BrokerUnavailable as lost:
+            self._window.end(Unknown(str(lost)))
+            return
+        self._published += 1
+        self._window.sent(place, self._published)
+
+    def turn(self, seconds: float) -> None:
+        """Take in what the broker said, or says within so many seconds."""
+        try:
+            if self.connection.read(seconds):
+                self.connection.read_arrived()
+            self.connection.keep_alive()
+        except ChannelLost as closed:
+            self._window.end(ChannelClosed(closed.words))
+        except BrokerUnavailable as lost:
+            self._window.end(Unknown(str(lost)))
+
+    def turn_patiently(self, patience: "Patience") -> None:
+        """Wait for the broker a while, and let the caller do what it must do meanwhile."""
+        self.turn(self.connection.tick)
+        patience.tell()
+
+    def _confirm_mode(self, channel: amqp.Channel) -> None:
+        channel.events["basic_ack"].add(self._on_ack)
+        channel.events["basic_nack"].add(self._on_nack)
+        channel.events["basic_return"].add(self._on_return)
+        channel.confirm_select()
+
+    def _on_ack(self, tag: int, multiple: bool) -> None:  # noqa: FBT001 - py-amqp's signature
+        self._window.confirm(tag, multiple=multiple)
+
+    def _on_nack(self, tag: int, multiple: bool) -> None:  # noqa: FBT001 - py-amqp's signature
+        self._window.refuse(tag, NACK, multiple=multiple)
+
+    def _on_return(
+        self, told: amqp.ChannelError, _exchange: str, queue: str, message: RawMessage
+    ) -> None:
+        # A return comes before the acknowledgement of the same message.
+        reason = f"{told.reply_code} {told.reply_text}"
+        self._window.give_back(queue, message.raw, message.body, reason)
+
+
+class Patience:
+    """Calls `waiting` while we wait, but not at every frame."""
+
+    def __init__(self, waiting: Callable[[], None]) -> None:
+        self._waiting = waiting
+        self._due = monotonic() + WAITING_EVERY
+
+    def tell(self) -> None:
+        """Call it if it is due."""
+        if monotonic() >= self._due:
+            self._due = monotonic() + WAITING_EVERY
+            self._waiting()
+
+
+def probe(queue: str) -> Outgoing:
+    """Make a transient, empty copy under a staging id that nobody asks for."""
+    stamp = Edit(set_headers={STAGING_ID: str(uuid4())})
+    return Outgoing(queue=queue, raw=AmqpPropertyCodec().edit(NO_PROPERTIES, stamp), body=b"")
+
+
+def unsendable(message: Outgoing, largest_properties: int) -> str | None:
+    """Say why a message cannot be put into frames, or None when it can.
+
+    The broker answers such a frame by closing the connection, which would put the whole window
+    in doubt, and the next one, and so on.
+    """
+    if len(message.queue.encode("utf-8", "surrogatepass")) > LONGEST_QUEUE_NAME:
+        return f"the name of a queue has at most {LONGEST_QUEUE_NAME} bytes"
+    if len(message.raw) > largest_properties:
+        return f"{len(message.raw)} bytes of properties: one frame holds {largest_properties}"
+    return None

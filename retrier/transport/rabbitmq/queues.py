@@ -1,0 +1,117 @@
+"""Looks at queues, and declares the ones Retrier owns."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import amqp
+from amqp.protocol import queue_declare_ok_t
+
+from retrier.errors import StagingQueueUnusable
+from retrier.transport.rabbitmq.connection import BrokerConnection, ChannelLost, Refusal
+from retrier.transport.seam import QueueKind
+
+NOT_FOUND, LOCKED, PRECONDITION_FAILED, NOT_IMPLEMENTED = 404, 405, 406, 540
+NO_DELIVERY_LIMIT = {"x-delivery-limit": -1}
+DELIVERY_LIMIT_SINCE = (4, 0)
+WAY_OUT = "Empty and delete it, or give this instance another name."
+
+Dial = Callable[[], BrokerConnection]
+T = TypeVar("T")
+
+
+class RabbitMQQueues:
+    """Asks one question at a time; a connection that lay idle or broke is dialled anew."""
+
+    def __init__(self, dial: Dial, staging_queue_type: QueueKind) -> None:
+        """Connect. Raises BrokerUnavailable."""
+        self._dial = dial
+        self._staging_queue_type = staging_queue_type
+        self._connection = dial()
+
+    def depth(self, queue: str) -> int | None:
+        """Return how many messages are ready, or None when there is no such queue."""
+        found = self._look(queue)
+        return None if found is None else int(found.message_count)
+
+    def declare_error_queue(self, queue: str) -> bool:
+        """Declare it, durable and quorum, if it is missing; return whether it was missing."""
+        if self._look(queue) is not None:
+            return False
+        self._declare(queue, self._arguments("quorum"))
+        return True
+
+    def declare_staging_queue(self, queue: str) -> None:
+        """Make sure it exists as ours. Raises StagingQueueUnusable. See the seam."""
+        arguments = {
+            **self._arguments(self._staging_queue_type),
+            "x-single-active-consumer": True,
+        }
+        try:
+            self._declare(queue, arguments)
+        except ChannelLost as refusal:
+            self._clear_away(queue, refusal)
+            self._declare(queue, arguments)
+
+    def purge(self, queue: str) -> int:
+        """Drop every ready message; return how many."""
+        return int(self._ask(lambda channel: channel.queue_purge(queue)))
+
+    def delete(self, queue: str) -> None:
+        """Delete the queue with all it holds; a missing one is fine."""
+        self._ask(lambda channel: channel.queue_delete(queue))
+
+    def close(self) -> None:
+        """Drop the connection; never hangs, never raises."""
+        self._connection.close()
+
+    def _look(self, queue: str) -> queue_declare_ok_t | None:
+        try:
+            return self._ask(lambda channel: channel.queue_declare(queue, passive=True))
+        except ChannelLost as refusal:
+            if refusal.code == NOT_FOUND:
+                return None
+            raise
+
+    def _declare(self, queue: str, arguments: Mapping[str, Any]) -> None:
+        self._ask(
+            lambda channel: channel.queue_declare(
+                queue, durable=True, auto_delete=False, arguments=arguments
+            )
+        )
+
+    def _arguments(self, kind: QueueKind) -> dict[str, Any]:
+        unlimited = kind == "quorum" and self._line().version >= DELIVERY_LIMIT_SINCE
+        return {"x-queue-type": kind, **(NO_DELIVERY_LIMIT if unlimited else {})}
+
+    def _clear_away(self, queue: str, refusal: ChannelLost) -> None:
+        if refusal.code == LOCKED:
+            raise StagingQueueUnusable(f"{refusal.words}. {WAY_OUT}") from refusal
+        if refusal.code != PRECONDITION_FAILED:
+            raise refusal
+        found = self._look(queue)
+        if found is None:
+            return
+        if found.message_count or found.consumer_count:
+            raise StagingQueueUnusable(
+                f"the queue {queue!r} is not ours and in use: {found.message_count} messages ready, "
+                f"{found.consumer_count} consumers. The broker said: {refusal.words}. {WAY_OUT}"
+            ) from refusal
+        self._delete_unused(queue)
+
+    def _delete_unused(self, queue: str) -> None:
+        try:
+            self._ask(lambda channel: channel.queue_delete(queue, if_unused=True, if_empty=True))
+        except Refusal as refusal:
+            # Quorum queues cannot delete on a condition: what we have just seen must do.
+            if refusal.code != NOT_IMPLEMENTED:
+                raise
+            self.delete(queue)
+
+    def _ask(self, question: Callable[[amqp.Channel], T]) -> T:
+        return self._line().ask(question)
+
+    def _line(self) -> BrokerConnection:
+        if not self._connection.is_fit():
+            self._connection.drop()
+            self._connection = self._dial()
+        return self._connection

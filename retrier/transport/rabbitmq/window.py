@@ -1,0 +1,76 @@
+"""One window of published messages: which delivery tag is whose, and what became of each."""
+
+from collections.abc import Iterator, Sequence
+
+from retrier.domain.wire import Confirmed, Outcome, Outgoing, Refused, Returned
+
+
+class Window:
+    """The messages of one publish, settled one by one in whatever order the broker likes."""
+
+    def __init__(self, messages: Sequence[Outgoing]) -> None:
+        self.messages = messages
+        self._outcomes: dict[int, Outcome] = {}
+        self._sent: dict[int, int] = {}
+
+    @property
+    def settled(self) -> bool:
+        """Whether the outcome of every message is known."""
+        return len(self._outcomes) == len(self.messages)
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """What became of the messages, in their order; only of a settled window."""
+        return tuple(self._outcomes[place] for place in range(len(self.messages)))
+
+    def sent(self, place: int, tag: int) -> None:
+        """Note under which delivery tag the message at this place was written."""
+        self._sent[tag] = place
+
+    def confirm(self, tag: int, *, multiple: bool) -> None:
+        """Settle one tag, or all up to it. A message that was returned stays returned."""
+        self._settle(tag, Confirmed(), multiple=multiple)
+
+    def refuse(self, tag: int, reason: str, *, multiple: bool) -> None:
+        """Settle one tag, or all up to it, as negatively acknowledged."""
+        self._settle(tag, Refused(reason), multiple=multiple)
+
+    def decline(self, place: int, reason: str) -> None:
+        """Settle a message that was never written."""
+        self._outcomes[place] = Refused(reason)
+
+    def give_back(self, queue: str, raw: bytes, body: bytes, reason: str) -> None:
+        """Settle a message the broker returned; it carries its content, but not its tag.
+
+        Messages of equal content are one as good as the other. Where the broker changed the
+        properties (it takes BCC away) any message to that queue is as unroutable as this one.
+        """
+        same_queue = self._open_to(queue)
+        exact = (place for place in same_queue if self._is(place, raw, body))
+        place = next(exact, None)
+        if place is None:
+            place = next(self._open_to(queue), None)
+        if place is not None:
+            self._outcomes[place] = Returned(reason)
+
+    def end(self, outcome: Outcome) -> None:
+        """Settle whatever is unsettled, written or not."""
+        for place in range(len(self.messages)):
+            self._outcomes.setdefault(place, outcome)
+
+    def _settle(self, tag: int, outcome: Outcome, *, multiple: bool) -> None:
+        tags = [sent for sent in self._sent if sent <= tag] if multiple else [tag]
+        for each in tags:
+            place = self._sent.pop(each, None)
+            if place is not None:
+                self._outcomes.setdefault(place, outcome)
+
+    def _open_to(self, queue: str) -> Iterator[int]:
+        return (
+            place
+            for place in self._sent.values()
+            if place not in self._outcomes and self.messages[place].queue == queue
+        )
+
+    def _is(self, place: int, raw: bytes, body: bytes) -> bool:
+        return self.messages[place].raw == raw and self.messages[place].body == body

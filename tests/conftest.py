@@ -1,0 +1,69 @@
+"""Fixtures every test may ask for: the servers, and names that are cleaned up."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from retrier.store.database import Database
+from tests.support.databases import empty, open_upgraded, sqlite_url, temporary_postgres
+from tests.support.servers import POSTGRES, RABBITMQ, found, pika_connection
+
+
+@pytest.fixture(scope="session")
+def amqp_url() -> Iterator[str]:
+    """Give the URL of a RabbitMQ server."""
+    with found(RABBITMQ) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """Give the URL of a PostgreSQL server; tests make databases of their own on it."""
+    with found(POSTGRES) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def shared_postgres(postgres_url: str) -> Iterator[Database]:
+    """Give one upgraded PostgreSQL database for the whole run; tests empty it."""
+    with temporary_postgres(postgres_url) as url:
+        db = open_upgraded(url)
+        yield db
+        db.dispose()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """Give an empty database; every test that asks runs on SQLite and on PostgreSQL."""
+    if request.param == "postgres":
+        db = request.getfixturevalue("shared_postgres")
+        empty(db)
+        yield db
+        return
+    db = open_upgraded(sqlite_url(tmp_path))
+    yield db
+    db.dispose()
+
+
+@pytest.fixture
+def queue_name(amqp_url: str) -> Iterator[Callable[..., str]]:
+    """Make random queue names; whatever was declared under them is deleted afterwards."""
+    names: list[str] = []
+
+    def make(prefix: str = "queue") -> str:
+        names.append(f"test.{prefix}.{uuid4().hex[:12]}")
+        return names[-1]
+
+    yield make
+    if names:
+        _delete(amqp_url, names)
+
+
+def _delete(url: str, names: list[str]) -> None:
+    connection = pika_connection(url)
+    channel = connection.channel()
+    for name in names:
+        channel.queue_delete(name)
+    connection.close()

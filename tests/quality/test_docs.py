@@ -1,0 +1,74 @@
+"""What the code offers is written down: each page against the names it must hold."""
+
+import re
+
+import pytest
+import yaml
+
+from retrier.settings import ErrorQueue, Settings, load_settings
+from tests.support.project import ROOT
+from tests.support.setting_keys import SETTING_KEYS, variable_of
+from tests.support.wrong_settings import WRONG_FILES
+
+EXAMPLE = ROOT / "config.example.yaml"
+CONFIGURATION = ROOT / "docs" / "configuration.md"
+
+# A new page is a new line here: the page, and the names it must show as code.
+PAGES = {
+    "configuration.md": (*SETTING_KEYS, *map(variable_of, SETTING_KEYS), *ErrorQueue.model_fields),
+}
+
+SETTING_ROW = re.compile(r"^\| `([\w.]+)` \| `(.+?)` \| `(RETRIER_\w+)` \|", re.MULTILINE)
+
+
+def documented_settings() -> dict[str, tuple[str, str]]:
+    rows = SETTING_ROW.findall(CONFIGURATION.read_text())
+    return {key: (default, variable) for key, default, variable in rows}
+
+
+def keys_of(tree: dict[str, object], prefix: str = "") -> set[str]:
+    nested = [
+        keys_of(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}"}
+        for key, value in tree.items()
+    ]
+    return set().union(*nested)
+
+
+@pytest.mark.parametrize(
+    ("page", "name"), [(page, name) for page, names in PAGES.items() for name in names], ids=str
+)
+def test_a_page_shows_a_name(page: str, name: str) -> None:
+    assert f"`{name}`" in (ROOT / "docs" / page).read_text()
+
+
+def test_the_example_is_all_defaults() -> None:
+    assert load_settings(EXAMPLE, {}) == Settings()
+
+
+def test_the_example_holds_every_key_and_no_other() -> None:
+    assert keys_of(yaml.safe_load(EXAMPLE.read_text())) == set(SETTING_KEYS)
+
+
+def test_the_documentation_knows_every_key_and_no_other() -> None:
+    assert set(documented_settings()) == set(SETTING_KEYS)
+
+
+def test_the_documentation_knows_the_variable_of_each_key() -> None:
+    variables = {key: variable for key, (_, variable) in documented_settings().items()}
+
+    assert variables == {key: variable_of(key) for key in SETTING_KEYS}
+
+
+@pytest.mark.parametrize("key", SETTING_KEYS)
+def test_the_documentation_knows_the_default_of_a_key(key: str) -> None:
+    default, variable = documented_settings()[key]
+    text = default.strip("[]")
+
+    assert load_settings(None, {variable: text}) == Settings()
+
+
+@pytest.mark.parametrize("line", WRONG_FILES.values())
+def test_the_documentation_shows_what_a_wrong_value_says(line: str) -> None:
+    lines = CONFIGURATION.read_text().splitlines()
+
+    assert [each for each in lines if each.startswith(line)] != []

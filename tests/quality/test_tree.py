@@ -1,0 +1,37 @@
+"""What lies where in the repository, and what may not be in it."""
+
+import re
+
+from tests.support.project import ROOT, list_files
+
+TOP_LEVEL = {
+    "LICENSE",
+    "README.md",
+    "config.example.yaml",
+    "docs",
+    "pyproject.toml",
+    "retrier",
+    "tests",
+}
+LONGEST_README = 120
+ABSOLUTE_PATH = re.compile(rb"(?<![\w.])/(?:tmp|work|home|root|Users)/\w")
+
+
+def test_the_top_level_holds_what_it_should() -> None:
+    names = {path.parts[0] for path in list_files()}
+
+    assert {name for name in names if not name.startswith(".")} == TOP_LEVEL
+
+
+def test_the_readme_is_no_manual() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+
+    assert len(lines) <= LONGEST_README
+
+
+def test_no_file_names_a_place_of_one_machine() -> None:
+    files = [path for path in list_files() if path.parts[0] != "tests"]
+
+    found = [str(path) for path in files if ABSOLUTE_PATH.search((ROOT / path).read_bytes())]
+
+    assert found == []

@@ -1,0 +1,186 @@
+"""A bench for the processor: the real store and stages over a scripted transport.
+
+bench = Bench(database)
+ids = bench.fail(3)                 # three failed messages, stored
+bench.ask_all()                     # a retry operation
+bench.work()                        # turns until nothing is left to do
+bench.restart()                     # the process died: connections, runs and lease are gone
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from threading import Event
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import select
+
+from retrier.domain import headers
+from retrier.domain.retry_operation import RetryRequest, RetryType
+from retrier.domain.selection import Selection
+from retrier.errors import RetrierError
+from retrier.processor.broker import Broker
+from retrier.processor.lease import Lease
+from retrier.processor.processor import Processor
+from retrier.processor.surroundings import RetryParameters, Surroundings
+from retrier.store.database import Database
+from retrier.store.installation import get_installation_id
+from retrier.store.lease import Holder
+from retrier.store.operations import CreatedOperation, create_operation
+from retrier.store.received import record_received
+from retrier.store.schema import failed_messages, retry_batches, retry_operations
+from tests.support.factories import ERROR_QUEUE, confirmation, failure, unique_id
+from tests.support.frozen_clock import FrozenClock
+from tests.support.scripted_transport import ScriptedTransport
+from tests.support.told import Told
+
+STAGING = "retrier.staging"
+QUEUE = "orders"
+MOST_TURNS = 500
+
+
+class Killed(BaseException):
+    """The process dies here; nothing in it may catch this."""
+
+
+class Bench:
+    """One database, one scripted broker, and a processor that can be killed and started anew."""
+
+    def __init__(self, db: Database, **retries: Any) -> None:
+        self.db = db
+        self.clock = FrozenClock()
+        self.told = Told()
+        self.transport = ScriptedTransport()
+        self.transport.on_idle = self.clock.advance
+        for queue in (ERROR_QUEUE, QUEUE):
+            self.transport.broker.declare(queue)
+        self.crash_at: Callable[[str], None] = lambda _point: None
+        self._retries = retries
+        self.start()
+
+    def start(self) -> None:
+        """Start a process: it has a new session and holds no lease yet."""
+        session = str(uuid4())
+        retries = RetryParameters(
+            staging_queue=STAGING,
+            error_queues=(ERROR_QUEUE,),
+            installation_id=get_installation_id(self.db),
+            session_id=session,
+            redeclare_pause=timedelta(0),
+        )
+        holder = Holder(session_id=session, host="here", pid=1, process_started=session)
+        lease = Lease(self.db, holder, timedelta(seconds=15), self.clock, lambda _holder: True)
+        self.around = Surroundings(
+            db=self.db,
+            broker=Broker(self.transport, STAGING),
+            lease=lease,
+            clock=self.clock,
+            retries=replace(retries, **self._retries),
+            say=self.told.say,
+            crash_point=lambda point: self.crash_at(point),
+            stop=Event(),
+        )
+        self.processor = Processor(self.around, Event())
+        lease.acquire()
+
+    def restart(self) -> None:
+        """Let the process die and another one take over."""
+        self.crash_at = lambda _point: None
+        self.transport.drop_connections()
+        self.start()
+
+    def kill_at(self, point: str, *, time: int = 1) -> None:
+        """Let the process die the n-th time it comes to this crash point."""
+        left = time
+
+        def crash(reached: str) -> None:
+            nonlocal left
+            left -= reached == point
+            if reached == point and left == 0:
+                raise Killed(point)
+
+        self.crash_at = crash
+
+    def fail(self, count: int = 1, **changes: Any) -> list[str]:
+        """Store failed messages; return their unique message ids in order of failure."""
+        failures = [failure(**{"queue": QUEUE, **changes}) for _ in range(count)]
+        record_received(self.db, failures, instance="test")
+        return [unique_id(each) for each in failures]
+
+    def receive(self, *received: Any) -> None:
+        """Let ingestion record something."""
+        record_received(self.db, received, instance="test")
+
+    def confirm(self, unique_message_id: str, **changes: Any) -> None:
+        """Let a consumer confirm a retry."""
+        self.receive(confirmation(unique_message_id, **changes))
+
+    def ask_all(self, **parts: Any) -> CreatedOperation:
+        """Ask for a retry of all unresolved messages that match."""
+        return self._ask(RetryType.ALL, Selection(**parts))
+
+    def ask(self, ids: Sequence[str]) -> CreatedOperation:
+        """Ask for a retry of these messages."""
+        one = len(ids) == 1
+        kind = RetryType.SINGLE_MESSAGE if one else RetryType.MULTIPLE_MESSAGES
+        return self._ask(kind, Selection(ids=tuple(ids)))
+
+    def work(self, turns: int = MOST_TURNS) -> int:
+        """Take turns until nothing is left to do; errors are met as the loop meets them."""
+        for turn in range(turns):
+            pause = self.processor._turn()  # noqa: SLF001 - one turn of the loop, without its thread
+            if pause and not self._is_waiting():
+                return turn
+            self.clock.advance(pause)
+        return turns
+
+    def turn(self) -> bool:
+        """Take one turn and let its error through."""
+        return self.processor.run_once()
+
+    def sent(self, queue: str = QUEUE) -> list[str]:
+        """Return the unique message ids of what lies in a queue, in order."""
+        codec = self.transport.codec
+        lying = self.transport.broker.holds(queue)
+        return [codec.read(each.raw).text(headers.UNIQUE_MESSAGE_ID) or "" for each in lying]
+
+    def retry_id(self, unique_message_id: str) -> str | None:
+        """Return the retry id the message was last sent with."""
+        return str(self.message(unique_message_id)["last_retry_id"])
+
+    def message(self, unique_message_id: str) -> dict[str, Any]:
+        """Return the row of a failed message."""
+        key = failed_messages.c.unique_message_id == unique_message_id
+        return self.rows(select(failed_messages).where(key))[0]
+
+    def statuses(self) -> dict[str, str]:
+        """Return the status of every message."""
+        columns = failed_messages.c
+        rows = self.rows(select(columns.unique_message_id, columns.status))
+        return {row["unique_message_id"]: row["status"] for row in rows}
+
+    def operation(self, created: CreatedOperation) -> dict[str, Any]:
+        """Return the row of an operation."""
+        key = retry_operations.c.operation_id == created.operation_id
+        return self.rows(select(retry_operations).where(key))[0]
+
+    def batches(self) -> list[dict[str, Any]]:
+        """Return the rows of all batches alive."""
+        return self.rows(select(retry_batches))
+
+    def rows(self, query: Any) -> list[dict[str, Any]]:
+        """Return rows as dictionaries."""
+        return self.db.read(lambda conn: [dict(row) for row in conn.execute(query).mappings()])
+
+    def _ask(self, kind: RetryType, selection: Selection) -> CreatedOperation:
+        request = RetryRequest(
+            retry_type=kind, selection=selection, originator="a test", requested_by="ada"
+        )
+        return create_operation(self.db, request)
+
+    def _is_waiting(self) -> bool:
+        return self.processor.reason is not None
+
+
+__all__ = ["QUEUE", "STAGING", "Bench", "Killed", "RetrierError"]

@@ -1,0 +1,46 @@
+"""Databases for tests: SQLite is the fake, PostgreSQL repeats every test where there is one."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+from sqlalchemy import make_url, text
+
+from retrier.store.database import Database, DatabaseOptions
+from retrier.store.schema import metadata
+from retrier.store.upgrade import upgrade_schema
+
+
+def sqlite_url(folder: Path) -> str:
+    """Return the URL of a new SQLite file in the folder."""
+    return f"sqlite:///{folder}/{uuid4().hex}.db"
+
+
+@contextmanager
+def temporary_postgres(server: str) -> Iterator[str]:
+    """Make a database of a random name on the server; give its URL; drop it afterwards."""
+    name = f"retrier_test_{uuid4().hex[:12]}"
+    admin = make_url(server).set(drivername="postgresql")
+    with psycopg.connect(admin.render_as_string(hide_password=False), autocommit=True) as conn:
+        conn.execute(f'CREATE DATABASE "{name}"')
+        try:
+            yield make_url(server).set(database=name).render_as_string(hide_password=False)
+        finally:
+            conn.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+
+def open_upgraded(url: str) -> Database:
+    """Open a database at the newest revision."""
+    db = Database(DatabaseOptions(url=url))
+    upgrade_schema(db)
+    return db
+
+
+def empty(db: Database) -> None:
+    """Delete every row, so that the next test starts from nothing."""
+    names = ", ".join(table.name for table in metadata.sorted_tables)
+    with db.engine.begin() as conn:
+        conn.execute(text(f"TRUNCATE {names} CASCADE"))
+        conn.execute(text("ALTER SEQUENCE failure_seq RESTART"))

@@ -1,0 +1,87 @@
+"""Makes the values that tests feed in: sensible, and different every time."""
+
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from retrier.domain.amqp_properties import AmqpPropertyCodec
+from retrier.domain.classifiers import classify
+from retrier.domain.failed_message import Confirmation, Failure, FailureDetails
+from retrier.domain.identity import body_hash, computed_id, fingerprint
+from retrier.domain.wire import Edit
+
+DIALECT = "retrier"
+ERROR_QUEUE = "error"
+NO_PROPERTIES = b"\x00\x00"
+FAILED_AT = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
+"""When messages failed, unless a test says otherwise."""
+
+_DETAILS = frozenset(field.name for field in fields(FailureDetails))
+
+
+def failure(**changes: Any) -> Failure:
+    """Make a failure that nothing stored knows; `changes` are fields of it or of its details.
+
+    What follows from other fields (unique id, groups, hashes, times) follows here too. The same
+    `message_id`, `endpoint` and `body` make another failure of the same message.
+    """
+    details = failure_details(**{key: changes.pop(key) for key in _DETAILS & changes.keys()})
+    message_id = changes.setdefault("message_id", str(uuid4()))
+    body = changes.setdefault("body", b'{"order": "%s"}' % str(message_id).encode())
+    headers = changes.setdefault("headers", {"Shop.Tenant": "north", "Failure": str(uuid4())})
+    raw = changes.setdefault("raw", raw_properties(headers))
+    derived: dict[str, Any] = {
+        "stamped_id": None,
+        "computed_id": message_id and computed_id(message_id, details.endpoint or "", DIALECT),
+        "retry_id": None,
+        "dialect": DIALECT,
+        "groups": classify(details),
+        "body_hash": body_hash(body),
+        "fingerprint": fingerprint(raw, body),
+        "content_type": "application/json",
+        "error_queue": ERROR_QUEUE,
+        "redelivered": False,
+        "received_at": (details.time_of_failure or FAILED_AT) + timedelta(seconds=1),
+    }
+    return Failure(details=details, **(derived | changes))
+
+
+def failure_details(**changes: Any) -> FailureDetails:
+    """Make the details of a failure; a destination that is not given is the queue."""
+    queue = changes.setdefault("queue", "orders")
+    failed_at = changes.setdefault("time_of_failure", FAILED_AT)
+    values: dict[str, Any] = {
+        "destination": queue,
+        "endpoint": "Sales",
+        "message_type": "Shop.PlaceOrder",
+        "exception_type": "Shop.OutOfStock",
+        "exception_message": "nothing left",
+        "stack_trace": "Shop.OutOfStock: nothing left\n   at Shop.Stock.Take(String item)",
+        "time_sent": (failed_at or FAILED_AT) - timedelta(seconds=10),
+    }
+    return FailureDetails(**(values | changes))
+
+
+def confirmation(unique_message_id: str, **changes: Any) -> Confirmation:
+    """Make the word that a retry succeeded, an hour after messages failed."""
+    succeeded_at = changes.setdefault("succeeded_at", FAILED_AT + timedelta(hours=1))
+    received_at = (succeeded_at or FAILED_AT) + timedelta(seconds=1)
+    values: dict[str, Any] = {
+        "unique_message_id": unique_message_id,
+        "received_at": received_at,
+    }
+    return Confirmation(**(values | changes))
+
+
+def raw_properties(headers: dict[str, str]) -> bytes:
+    """Return AMQP properties with these headers and nothing else."""
+    return AmqpPropertyCodec().edit(NO_PROPERTIES, Edit(set_headers=headers))
+
+
+def unique_id(made: Failure) -> str:
+    """Return the unique message id under which a failure from here is stored."""
+    found = made.stamped_id or made.computed_id
+    if found is None:
+        raise ValueError("without a message id the store makes an id up")
+    return found

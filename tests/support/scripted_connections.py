@@ -1,0 +1,218 @@
+"""Publisher, consumer and queues of the scripted transport."""
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar, TypeVar
+
+from retrier.domain.wire import (
+    ChannelClosed,
+    Confirmed,
+    Delivery,
+    Outcome,
+    Outgoing,
+    Returned,
+    Unknown,
+)
+from retrier.errors import BrokerUnavailable, StagingQueueUnusable
+from tests.support.script import Script
+
+NO_PROPERTIES = b"\x00\x00"
+
+T = TypeVar("T")
+
+
+class ScriptedConnection:
+    """What publisher, consumer and queues share: they break, they close, they tell."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.broken: str | None = None
+
+    def call(self, verb: str, act: Callable[[], T]) -> T:
+        """Do one call of the seam; whatever breaks it makes the object useless."""
+        name = f"{self.kind}.{verb}"
+        try:
+            self.script.enter(name)
+        except BrokerUnavailable as error:
+            self.break_off(str(error))
+            raise
+        if self.broken is not None:
+            raise BrokerUnavailable(self.broken)
+        result = act()
+        self.script.after_call(name)
+        return result
+
+    def break_off(self, reason: str) -> None:
+        """Break the connection for good."""
+        self.broken = self.broken or reason
+        if self in self.script.connections:
+            self.script.connections.remove(self)
+
+    def close(self) -> None:
+        """Drop the connection (seam)."""
+        self.script.calls.append(f"{self.kind}.close")
+        self.break_off("closed")
+
+
+class ScriptedPublisher(ScriptedConnection):
+    """Publishes windows as the script says."""
+
+    kind = "publisher"
+
+    def __init__(self, script: Script, probe_queue: str | None) -> None:
+        super().__init__(script)
+        self.probe_queue = probe_queue
+        self._fresh = True
+        self._probe()
+
+    def publish(
+        self, messages: Sequence[Outgoing], waiting: Callable[[], None]
+    ) -> tuple[Outcome, ...]:
+        """Publish all and settle every one of them (seam)."""
+        return self.call("publish", lambda: self._publish(messages, waiting))
+
+    def _publish(
+        self, messages: Sequence[Outgoing], waiting: Callable[[], None]
+    ) -> tuple[Outcome, ...]:
+        self._probe()
+        outcomes: list[Outcome] = []
+        for message in messages:
+            outcome, settled = self._send(message)
+            if isinstance(outcome, ChannelClosed | Unknown):
+                self._fresh = True
+                kept = outcomes[:settled]
+                outcomes = kept + [outcome] * (len(messages) - len(kept))
+                break
+            outcomes.append(outcome)
+        for _ in range(self.script.waits):
+            waiting()
+        return tuple(outcomes)
+
+    def _send(self, message: Outgoing) -> tuple[Outcome, int]:
+        cue = self.script.take_cue(message)
+        exists = message.queue in self.script.broker.queues
+        if exists and (cue is None or cue.stored or isinstance(cue.outcome, Confirmed)):
+            self.script.broker.put(message.queue, message.raw, message.body)
+            self.script.published.append(message)
+        if cue is not None:
+            return cue.outcome, cue.settled
+        return (Confirmed() if exists else Returned(f"NO_ROUTE: no queue {message.queue!r}")), 0
+
+    def _probe(self) -> None:
+        if self._fresh and self.probe_queue is not None:
+            self.script.enter("publisher.probe")
+            if self.script.probes and self.probe_queue in self.script.broker.queues:
+                self.script.broker.put(self.probe_queue, NO_PROPERTIES)
+        self._fresh = False
+
+
+class ScriptedConsumer(ScriptedConnection):
+    """Takes messages off one queue; the broker pushes them as far as the prefetch goes."""
+
+    kind = "consumer"
+
+    def __init__(self, script: Script, queue: str, prefetch: int) -> None:
+        super().__init__(script)
+        self.subscription = script.broker.subscribe(queue, prefetch)
+
+    @property
+    def prefetch(self) -> int:
+        """Return how many unacknowledged messages are allowed."""
+        return self.subscription.prefetch
+
+    def receive(self, limit: int, timeout: float) -> list[Delivery]:
+        """Return up to `limit` messages; an empty queue passes the time by `on_idle` (seam)."""
+        return self.call("receive", lambda: self._receive(limit, timeout))
+
+    def ack(self, deliveries: Sequence[Delivery]) -> None:
+        """Acknowledge (seam). Fails the test on a delivery that is not this consumer's."""
+        self.call("ack", lambda: self._ack(deliveries))
+
+    def put_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Hand messages back to their queue, where they stood (seam)."""
+        self.call("put_back", lambda: self._put_back(deliveries))
+
+    def widen(self, prefetch: int) -> None:
+        """Allow so many unacknowledged messages from now on (seam)."""
+        self.call("widen", lambda: self._widen(prefetch))
+
+    def break_off(self, reason: str) -> None:
+        """Break the connection; what it held goes back."""
+        super().break_off(reason)
+        self.subscription.end(reason)
+
+    def _receive(self, limit: int, timeout: float) -> list[Delivery]:
+        if self.subscription.gone is None and not self.subscription.inbox:
+            self.script.on_idle(timeout)
+        if self.subscription.gone is not None:
+            self.break_off(self.subscription.gone)
+            raise BrokerUnavailable(self.subscription.gone)
+        inbox = self.subscription.inbox
+        return [inbox.popleft() for _ in range(min(limit, len(inbox)))]
+
+    def _ack(self, deliveries: Sequence[Delivery]) -> None:
+        if self.subscription.gone is None:
+            self.script.acked.extend(self.subscription.settle(deliveries))
+            self.subscription.queue.hand_out()
+
+    def _put_back(self, deliveries: Sequence[Delivery]) -> None:
+        if self.subscription.gone is None:
+            self.subscription.queue.take_back(self.subscription.settle(deliveries))
+            self.subscription.queue.hand_out()
+
+    def _widen(self, prefetch: int) -> None:
+        self.subscription.prefetch = prefetch
+        self.subscription.queue.hand_out()
+
+
+class ScriptedQueues(ScriptedConnection):
+    """Looks at queues and declares them."""
+
+    kind = "queues"
+
+    def depth(self, queue: str) -> int | None:
+        """Return how many messages are ready, or None when there is no such queue (seam)."""
+        return self.call("depth", lambda: self._depth(queue))
+
+    def declare_error_queue(self, queue: str) -> bool:
+        """Declare it if it is missing; return whether it was (seam)."""
+        return self.call("declare_error_queue", lambda: self._declare(queue))
+
+    def declare_staging_queue(self, queue: str) -> None:
+        """Make sure it is ours: single active consumer, or empty and declared anew (seam)."""
+        self.call("declare_staging_queue", lambda: self._declare_staging(queue))
+
+    def purge(self, queue: str) -> int:
+        """Drop every ready message; return how many (seam)."""
+        return self.call("purge", lambda: self._purge(queue))
+
+    def delete(self, queue: str) -> None:
+        """Delete the queue with all it holds (seam)."""
+        self.call("delete", lambda: self.script.broker.delete(queue))
+
+    def _depth(self, queue: str) -> int | None:
+        found = self.script.broker.queues.get(queue)
+        return None if found is None else len(found.ready)
+
+    def _declare(self, queue: str) -> bool:
+        missing = queue not in self.script.broker.queues
+        self.script.broker.declare(queue)
+        return missing
+
+    def _declare_staging(self, queue: str) -> None:
+        broker = self.script.broker
+        broker.declare(queue, single_active=True)
+        if broker.queues[queue].single_active:
+            return
+        if broker.holds(queue):
+            raise StagingQueueUnusable(f"{queue!r} has other arguments and is not empty")
+        broker.delete(queue)
+        broker.declare(queue, single_active=True)
+
+    def _purge(self, queue: str) -> int:
+        found = self.script.broker.queues.get(queue)
+        dropped = len(found.ready) if found else 0
+        if found:
+            found.ready.clear()
+        return dropped

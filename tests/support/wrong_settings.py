@@ -1,0 +1,59 @@
+"""Settings files with one thing wrong, and the line that says so."""
+
+WRONG_FILES = {
+    "instance: my retrier": (
+        "instance: must consist of letters, digits, dots, dashes and underscores, is my retrier"
+    ),
+    "broker: {url: 'redis://127.0.0.1'}": (
+        "broker.url: must begin with amqp://, amqps:// or pyamqp://"
+    ),
+    "broker: {staging_queue_type: mirrored}": (
+        "broker.staging_queue_type: must be quorum or classic, is mirrored"
+    ),
+    "database: {url: 'mysql://127.0.0.1/retrier'}": (
+        "database.url: must begin with postgresql:// or sqlite:///"
+    ),
+    "database: {upgrade: maybe}": "database.upgrade: must be true or false, is maybe",
+    "ingestion: {error_queues: error}": "ingestion.error_queues: must be a list, is error",
+    "ingestion: {error_queues: [error, {queue: error}]}": (
+        "ingestion.error_queues[1]: error is listed twice"
+    ),
+    "ingestion: {error_queues: [retrier.staging]}": (
+        "ingestion.error_queues[0]: retrier.staging is the staging queue of this instance"
+    ),
+    "ingestion: {error_queues: [{queue: a, dialect: masstransit}]}": (
+        "ingestion.error_queues[0].dialect: must be nservicebus, rabbitmq or retrier, is masstransit"
+    ),
+    "ingestion: {error_queues: [{queue: a, destination: error}, error]}": (
+        "ingestion.error_queues[0].destination: error is a queue that Retrier itself empties"
+    ),
+    "ingestion: {prefetch: 0}": "ingestion.prefetch: must be between 1 and 65535, is 0",
+    "retries: {forwarding_window: 0}": (
+        "retries.forwarding_window: must be between 1 and 1000, is 0"
+    ),
+    "retries: {forwarding_window_bytes: 16MB}": (
+        "retries.forwarding_window_bytes: must be a size like 64KiB, 16MiB or 1GiB, "
+        "or a number of bytes, is 16MB"
+    ),
+    "retries: {drain_timeout: 2}": (
+        "retries.drain_timeout: must be a duration like 500ms, 30s, 5m, 1h or 7d, is 2"
+    ),
+    "retries: {idle_wait: 0s}": (
+        "retries.idle_wait: must be longer than 0s and at most 36500d, is 0s"
+    ),
+    "processor: {lease: }": (
+        "processor.lease: must be a duration like 500ms, 30s, 5m, 1h or 7d, has no value"
+    ),
+    "api: {host: 0.0.0.0}": (
+        "api.host: must be a loopback address (127.0.0.0/8, ::1, localhost) "
+        "because the API asks for no token, is 0.0.0.0"
+    ),
+    "api: {port: 70000}": "api.port: must be between 0 and 65535, is 70000",
+    "retention: {events: two weeks}": (
+        "retention.events: must be a duration like 500ms, 30s, 5m, 1h or 7d, is two weeks"
+    ),
+    "retries: {window: 1}": (
+        "retries.window: is not a setting; known here: "
+        "forwarding_window, forwarding_window_bytes, drain_timeout, idle_wait"
+    ),
+}

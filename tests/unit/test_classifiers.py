@@ -1,0 +1,94 @@
+"""Which failures look alike."""
+
+from typing import Any
+
+import pytest
+
+from retrier.domain.classifiers import CLASSIFIERS, classify
+from retrier.domain.failed_message import FailureDetails
+from retrier.domain.identity import md5_guid
+
+
+def titles(**details: Any) -> dict[str, str]:
+    made = FailureDetails(**({"queue": "orders", "destination": "orders"} | details))
+    return {group.classifier: group.title for group in classify(made)}
+
+
+def test_the_default_classifier_comes_first():
+    assert CLASSIFIERS == (
+        "Exception Type and Stack Trace",
+        "Message Type",
+        "Endpoint Address",
+        "Endpoint Name",
+    )
+
+
+def test_a_failure_has_a_group_of_every_classifier_that_has_something_to_go_by():
+    assert titles(
+        endpoint="Sales",
+        message_type="Shop.PlaceOrder",
+        exception_type="System.TimeoutException",
+        stack_trace="   at Shop.Db.Open()",
+    ) == {
+        "Exception Type and Stack Trace": "System.TimeoutException: Shop.Db.Open()",
+        "Message Type": "Shop.PlaceOrder",
+        "Endpoint Address": "orders",
+        "Endpoint Name": "Sales",
+    }
+
+
+def test_a_failure_that_says_only_where_has_one_group():
+    assert titles() == {"Endpoint Address": "orders"}
+
+
+@pytest.mark.parametrize("stack_trace", [None, "", "something other than a stack trace"])
+def test_without_a_frame_the_exception_type_decides(stack_trace):
+    found = titles(exception_type="ValueError", stack_trace=stack_trace)
+
+    assert found["Exception Type and Stack Trace"] == "ValueError: No stacktrace"
+
+
+def test_without_an_exception_reason_and_queue_decide():
+    found = titles(failure_reason="expired")
+
+    assert found["Exception Type and Stack Trace"] == "expired: orders"
+
+
+def test_a_group_id_is_servicecontrols():
+    details = FailureDetails(queue="orders", destination="orders")
+
+    assert classify(details)[0].group_id == md5_guid("Endpoint Addressorders")
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        "{type}: {message}\n   at Shop.Db.Open(String name) in /src/Db.cs:line {line}",
+        '  File "/app/db.py", line {line}, in open\n{type}: {message}',
+        "{type}: {message}\n\tat shop.Db.open(Db.java:{line})",
+        "{type}: {message}\n    at open (/app/db.js:{line}:7)",
+    ],
+    ids=[".NET", "Python", "Java", "Node"],
+)
+def test_line_numbers_and_messages_do_not_split_groups(trace):
+    kinds = {
+        titles(
+            exception_type="Timeout",
+            exception_message=message,
+            stack_trace=trace.format(type="Timeout", message=message, line=line),
+        )["Exception Type and Stack Trace"]
+        for message, line in (("order 1", 7), ("order 2\n   at Foo.Bar()", 1234), ("", 8))
+    }
+
+    assert len(kinds) == 1
+
+
+def test_other_frames_split_groups():
+    one = titles(exception_type="E", stack_trace="   at A.B()")
+    other = titles(exception_type="E", stack_trace="   at A.C()")
+
+    assert one != other
+
+
+def test_titles_are_cut_to_what_an_index_holds():
+    assert len(titles(message_type="x" * 5000)["Message Type"]) == 1024

@@ -1,0 +1,395 @@
+"""Settings: what is read, what wins, what is refused and with which words."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from retrier.errors import ConfigurationError
+from retrier.settings import ErrorQueue, Settings, load_settings, redact
+from tests.support.setting_keys import SETTING_KEYS, variable_of
+from tests.support.wrong_settings import WRONG_FILES
+
+Write = Callable[[str], Path]
+
+NONSENSE = {
+    "instance": "a b",
+    "database.upgrade": "maybe",
+    "ingestion.error_queues": "[a",
+}
+
+
+@pytest.fixture
+def settings_file(tmp_path: Path) -> Write:
+    def write(text: str) -> Path:
+        path = tmp_path / "retrier.yaml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def problems_of(path: Path | None = None, **environ: str) -> tuple[str, ...]:
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(path, environ)
+    return caught.value.problems
+
+
+def test_without_file_and_environment_every_key_has_its_default() -> None:
+    assert load_settings(None, {}) == Settings()
+
+
+def test_an_empty_file_is_all_defaults(settings_file: Write) -> None:
+    assert load_settings(settings_file(""), {}) == Settings()
+
+
+@pytest.mark.parametrize("section", Settings.model_fields)
+def test_a_section_may_be_empty(settings_file: Write, section: str) -> None:
+    assert load_settings(settings_file(f"{section}:\n"), {}) == Settings()
+
+
+def test_a_key_of_the_file_replaces_its_default_and_no_other(settings_file: Write) -> None:
+    path = settings_file("retries:\n  forwarding_window: 7\n")
+
+    retries = load_settings(path, {}).retries
+
+    assert (retries.forwarding_window, retries.idle_wait) == (7, timedelta(seconds=30))
+
+
+def test_the_environment_wins_over_the_file(settings_file: Write) -> None:
+    path = settings_file("api: {port: 1}")
+
+    settings = load_settings(path, {"RETRIER_API__PORT": "2"})
+
+    assert settings.api.port == 2
+
+
+def test_the_environment_mends_a_wrong_value_of_the_file(settings_file: Write) -> None:
+    path = settings_file("api: {port: many}")
+
+    settings = load_settings(path, {"RETRIER_API__PORT": "2"})
+
+    assert settings.api.port == 2
+
+
+def test_the_instance_has_a_variable_without_a_section() -> None:
+    assert load_settings(None, {"RETRIER_INSTANCE": "blue"}).instance == "blue"
+
+
+@pytest.mark.parametrize("key", SETTING_KEYS)
+def test_every_key_can_be_set_by_its_variable(key: str) -> None:
+    variable = variable_of(key)
+
+    problems = problems_of(**{variable: NONSENSE.get(key, "-")})
+
+    assert len(problems) == 1
+    assert problems[0].startswith(f"{key}: ")
+    assert problems[0].endswith(f" (from {variable})")
+
+
+def test_error_queues_of_the_environment_may_be_names_with_commas() -> None:
+    settings = load_settings(None, {"RETRIER_INGESTION__ERROR_QUEUES": "error, orders.dead,"})
+
+    assert [each.queue for each in settings.ingestion.error_queues] == ["error", "orders.dead"]
+
+
+def test_error_queues_of_the_environment_may_be_json() -> None:
+    text = '["error", {"queue": "orders.dead", "dialect": "rabbitmq"}]'
+
+    settings = load_settings(None, {"RETRIER_INGESTION__ERROR_QUEUES": text})
+
+    assert settings.ingestion.error_queues == (
+        ErrorQueue(queue="error"),
+        ErrorQueue(queue="orders.dead", dialect="rabbitmq"),
+    )
+
+
+def test_an_error_queue_of_the_file_may_name_dialect_and_destination(settings_file: Write) -> None:
+    path = settings_file(
+        "ingestion: {error_queues: [{queue: dlq, dialect: retrier, destination: orders}]}"
+    )
+
+    queues = load_settings(path, {}).ingestion.error_queues
+
+    assert queues == (ErrorQueue(queue="dlq", dialect="retrier", destination="orders"),)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "RETRIER_URL",
+        "RETRIER_TOKEN",
+        "RETRIER_REQUIRE_SERVICES",
+        "RETRIER_TEST_AMQP_URL",
+        "RETRIER_API_PORT",
+        "RETRIER_SOMETHING__ELSE",
+        "API__PORT",
+    ],
+)
+def test_a_variable_that_names_no_section_is_left_alone(name: str) -> None:
+    assert load_settings(None, {name: "-"}) == Settings()
+
+
+def test_an_unknown_key_of_a_known_section_in_the_environment_is_a_problem() -> None:
+    assert problems_of(RETRIER_API__PROT="1") == (
+        "api.prot: is not a setting; known here: host, port (from RETRIER_API__PROT)",
+    )
+
+
+def test_a_variable_that_names_only_a_section_is_a_problem() -> None:
+    assert problems_of(RETRIER_API="{}") == (
+        "api: must hold keys of its own: host, port (from RETRIER_API)",
+    )
+
+
+@pytest.mark.parametrize(("text", "line"), WRONG_FILES.items())
+def test_a_wrong_value_is_named_with_its_key(settings_file: Write, text: str, line: str) -> None:
+    assert problems_of(settings_file(text)) == (line,)
+
+
+def test_all_problems_of_file_and_environment_are_told_at_once(settings_file: Write) -> None:
+    path = settings_file(
+        "instance: 'a b'\n"
+        "brokers: {}\n"
+        "ingestion: {prefetch: 0, error_queues: [error, error, 'a b.staging', {queue: ''}]}\n"
+    )
+
+    problems = problems_of(path, RETRIER_API__PORT="x", RETRIER_PROCESSOR__LEASE="0s")
+
+    assert {line.partition(":")[0] for line in problems} == {
+        "instance",
+        "brokers",
+        "ingestion.prefetch",
+        "ingestion.error_queues[1]",
+        "ingestion.error_queues[2]",
+        "ingestion.error_queues[3].queue",
+        "api.port",
+        "processor.lease",
+    }
+
+
+def test_a_broken_file_does_not_hide_the_problems_of_the_environment(settings_file: Write) -> None:
+    problems = problems_of(settings_file("api: ["), RETRIER_API__PORT="x")
+
+    assert len(problems) == 2
+
+
+def test_a_missing_file_is_a_problem(tmp_path: Path) -> None:
+    path = tmp_path / "absent.yaml"
+
+    assert problems_of(path) == (f"{path}: cannot be read: No such file or directory",)
+
+
+def test_broken_yaml_is_a_problem_with_its_line(settings_file: Write) -> None:
+    path = settings_file("api:\n  port: 1: 2\n")
+
+    assert problems_of(path) == (
+        f"{path}: cannot be understood: line 2, column 10: mapping values are not allowed here",
+    )
+
+
+def test_a_file_that_is_no_text_is_a_problem(tmp_path: Path) -> None:
+    path = tmp_path / "retrier.yaml"
+    path.write_bytes(b"\xff\xfe\x00\xd8")
+
+    assert problems_of(path) == (
+        f"{path}: cannot be understood: it holds what cannot be read as text or as a value",
+    )
+
+
+def test_a_file_without_sections_is_a_problem(settings_file: Write) -> None:
+    path = settings_file("- api")
+
+    assert problems_of(path) == (f"{path}: must hold sections such as broker and database",)
+
+
+def test_a_key_given_twice_is_a_problem(settings_file: Write) -> None:
+    path = settings_file("api: {port: 1}\nretries:\napi: {host: localhost}\n")
+
+    assert problems_of(path) == (
+        f"{path}: cannot be understood: line 3, column 1: the key api is given twice",
+    )
+
+
+def test_a_key_that_is_no_text_is_an_unknown_key(settings_file: Write) -> None:
+    assert problems_of(settings_file("api: {5: 1}")) == (
+        "api.5: is not a setting; known here: host, port",
+    )
+
+
+def test_true_is_no_number(settings_file: Write) -> None:
+    assert problems_of(settings_file("api: {port: yes}")) == (
+        "api.port: must be a whole number, is true",
+    )
+
+
+def test_an_error_queue_needs_a_name(settings_file: Write) -> None:
+    assert problems_of(settings_file("ingestion: {error_queues: [{dialect: retrier}]}")) == (
+        "ingestion.error_queues[0].queue: must be given",
+    )
+
+
+@pytest.mark.parametrize("name", ["", "q" * 256])
+def test_a_queue_name_fits_the_protocol(settings_file: Write, name: str) -> None:
+    (problem,) = problems_of(settings_file(f"ingestion: {{error_queues: ['{name}']}}"))
+
+    assert "must be a queue name of 1 to 255 bytes" in problem
+
+
+@pytest.mark.parametrize("name", ["amq", "amq.retrier"])
+def test_an_instance_leaves_the_brokers_own_names_alone(name: str) -> None:
+    (problem,) = problems_of(RETRIER_INSTANCE=name)
+
+    assert problem.startswith("instance: must not begin with amq")
+
+
+def test_the_staging_queue_is_named_after_the_instance() -> None:
+    assert Settings(instance="blue").staging_queue == "blue.staging"
+
+
+@pytest.mark.parametrize(
+    ("text", "duration"),
+    [
+        ("500ms", timedelta(milliseconds=500)),
+        ("30s", timedelta(seconds=30)),
+        ("5m", timedelta(minutes=5)),
+        ("1h", timedelta(hours=1)),
+        ("7d", timedelta(days=7)),
+        ("36500d", timedelta(days=36500)),
+    ],
+)
+def test_a_duration_has_a_unit(text: str, duration: timedelta) -> None:
+    assert load_settings(None, {"RETRIER_PROCESSOR__LEASE": text}).processor.lease == duration
+
+
+@pytest.mark.parametrize("text", ["36501d", "999999999999d", "0ms"])
+def test_a_duration_has_bounds(text: str) -> None:
+    (problem,) = problems_of(RETRIER_PROCESSOR__LEASE=text)
+
+    assert f"must be longer than 0s and at most 36500d, is {text}" in problem
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1", 1), ("64KiB", 65536), ("16MiB", 16777216), ("1GiB", 1073741824), ("5B", 5)],
+)
+def test_a_size_has_a_binary_unit_or_none(text: str, size: int) -> None:
+    settings = load_settings(None, {"RETRIER_RETRIES__FORWARDING_WINDOW_BYTES": text})
+
+    assert settings.retries.forwarding_window_bytes == size
+
+
+def test_a_size_may_be_a_number_of_bytes(settings_file: Write) -> None:
+    settings = load_settings(settings_file("retries: {forwarding_window_bytes: 4096}"), {})
+
+    assert settings.retries.forwarding_window_bytes == 4096
+
+
+def test_a_size_of_nothing_is_a_problem(settings_file: Write) -> None:
+    assert problems_of(settings_file("retries: {forwarding_window_bytes: 0}")) == (
+        "retries.forwarding_window_bytes: must be at least 1 byte, is 0",
+    )
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1", "::1", "localhost"])
+def test_the_api_may_listen_on_loopback(host: str) -> None:
+    assert load_settings(None, {"RETRIER_API__HOST": host}).api.host == host
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "localhost.example", ""])  # noqa: S104 - refused
+def test_the_api_may_listen_nowhere_else(host: str) -> None:
+    (problem,) = problems_of(RETRIER_API__HOST=host)
+
+    assert problem.startswith("api.host: must be a loopback address")
+
+
+@pytest.mark.parametrize("scheme", ["amqp", "amqps", "pyamqp"])
+def test_a_broker_speaks_amqp(scheme: str) -> None:
+    url = f"{scheme}://guest@127.0.0.1:5672//"
+
+    assert load_settings(None, {"RETRIER_BROKER__URL": url}).broker.url == url
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg", "PostgreSQL"])
+def test_every_name_of_postgresql_means_psycopg(scheme: str) -> None:
+    url = f"{scheme}://me:secret@127.0.0.1:5432/retrier?sslmode=disable"
+
+    settings = load_settings(None, {"RETRIER_DATABASE__URL": url})
+
+    assert settings.database.url == (
+        "postgresql+psycopg://me:secret@127.0.0.1:5432/retrier?sslmode=disable"
+    )
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:"])
+def test_a_database_in_memory_is_a_problem(url: str) -> None:
+    (problem,) = problems_of(RETRIER_DATABASE__URL=url)
+
+    assert problem.startswith("database.url: must name a file")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "broker: {url: 'redis://me:hunter2@127.0.0.1'}",
+        "broker: {url: 'me:hunter2@127.0.0.1'}",
+        "broker: {url: 'amqp://me:hunter2/x@127.0.0.1'}",
+        "broker: {url: ['amqp://me:hunter2@127.0.0.1']}",
+        "broker: amqp://me:hunter2@127.0.0.1",
+        "broker: {'amqp://me:hunter2@127.0.0.1': 1}",
+        "broker: {'amqp://me:hunter2@x': 1, 'amqp://me:hunter2@x': 2}",
+        "broker: {url: amqp://me:hunter2@127.0.0.1: 5}",
+        "brokers: {url: 'amqp://me:hunter2@127.0.0.1'}",
+        "database: {url: 'postgresql://me:hunter2@127.0.0.1:99999/x'}",
+        "database: {url: 'postgresql://me@127.0.0.1:0/x?password=hunter2'}",
+        "instance: amqp://me:hunter2@127.0.0.1",
+        "api: {host: 'amqp://me:hunter2@127.0.0.1'}",
+    ],
+)
+def test_no_problem_shows_a_password(settings_file: Write, text: str) -> None:
+    problems = problems_of(settings_file(text))
+
+    assert "hunter2" not in "".join(problems)
+
+
+def test_settings_printed_show_no_password() -> None:
+    url = "amqp://me:hunter2@127.0.0.1//"
+
+    settings = load_settings(None, {"RETRIER_BROKER__URL": url})
+
+    assert "hunter2" not in repr(settings)
+
+
+def test_a_long_value_is_shown_in_part() -> None:
+    (problem,) = problems_of(RETRIER_API__PORT="9" * 100)
+
+    assert f"is {'9' * 60}... (from" in problem
+
+
+def test_control_codes_of_a_value_are_not_shown() -> None:
+    (problem,) = problems_of(RETRIER_API__PORT="1\n\x1b[2J")
+
+    assert problem.isprintable()
+
+
+def test_settings_do_not_change() -> None:
+    settings = Settings()
+
+    with pytest.raises(ValidationError, match="frozen"):
+        settings.instance = "other"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("amqp://guest:guest@127.0.0.1:5672//", "amqp://guest:***@127.0.0.1:5672//"),
+        ("amqp://guest@127.0.0.1:5672//", "amqp://guest@127.0.0.1:5672//"),
+        ("amqp://a:b/c@d@host/", "amqp://a:***@host/"),
+        ("postgresql://h/db?password=x&sslmode=off", "postgresql://h/db?password=***&sslmode=off"),
+        ("sqlite:///./retrier.db", "sqlite:///./retrier.db"),
+    ],
+)
+def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
+    assert redact(url) == shown
