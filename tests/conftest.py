@@ -66,4 +66,5 @@ def _delete(url: str, names: list[str]) -> None:
     channel = connection.channel()
     for name in names:
         channel.queue_delete(name)
+        channel.queue_delete(f"{name}.staging")
     connection.close()

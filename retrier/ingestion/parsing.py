@@ -32,7 +32,8 @@ def parse(
     except UnreadableProperties as error:
         reason = f"its properties cannot be read: {error}"
     except Exception as error:  # noqa: BLE001 - no message may block the others, whatever it holds
-        reason = f"{UNFORESEEN}: {type(error).__name__}: {error}"
+        # Only what went wrong: the words of the error may quote the message.
+        reason = f"{UNFORESEEN} {type(error).__name__}"
     mark = fingerprint(delivery.raw, delivery.body)
     return _failed_import(delivery, mark, reason, received_at)
 

@@ -28,6 +28,7 @@ _TRIES = 10
 _TRANSIENT_STATES = frozenset({"40P01", "40001", "55P03"})
 # A value too large for an index comes as an operational error, but it is the data's fault.
 _PROGRAM_LIMIT = "54000"
+_UNDEFINED_TABLE = "42P01"
 _BUSY_WORDS = ("database is locked", "database table is locked")
 
 
@@ -103,6 +104,8 @@ class Database:
         too_large = getattr(error.orig, "sqlstate", None) == _PROGRAM_LIMIT
         if too_large or isinstance(error, DataError | IntegrityError):
             return DataRefused(first)
+        if _lacks_tables(error):
+            return DatabaseUnavailable(f"the database at {self.place} has no tables yet: {first}")
         if isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated:
             return DatabaseUnavailable(f"cannot reach the database at {self.place}: {first}")
         return error
@@ -111,6 +114,11 @@ class Database:
 def _is_transient(error: DBAPIError) -> bool:
     state = getattr(error.orig, "sqlstate", None)
     return state in _TRANSIENT_STATES or any(word in str(error.orig) for word in _BUSY_WORDS)
+
+
+def _lacks_tables(error: DBAPIError) -> bool:
+    state = getattr(error.orig, "sqlstate", None)
+    return state == _UNDEFINED_TABLE or "no such table" in str(error.orig)
 
 
 def _postgres(options: DatabaseOptions) -> Engine:

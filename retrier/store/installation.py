@@ -30,3 +30,8 @@ def _get(db: Database, conn: Connection) -> str:
         )
     )
     return str(conn.execute(select(installation.c.installation_id)).scalar_one())
+
+
+def probe_read(db: Database) -> None:
+    """Prove that the database answers. Raises DatabaseUnavailable."""
+    db.read(lambda conn: conn.execute(select(1)))

@@ -84,3 +84,13 @@ def _field(name: str, value: bytes | str | int) -> bytes:
 def _short(content: bytes | str) -> bytes:
     encoded = content.encode() if isinstance(content, str) else content
     return struct.pack("B", len(encoded)) + encoded
+
+
+def method_frame(channel: int, class_id: int, method_id: int, arguments: bytes = b"") -> bytes:
+    """Encode a method frame, as a peer would send it."""
+    content = struct.pack(">HH", class_id, method_id) + arguments
+    return struct.pack(">BHI", 1, channel, len(content)) + content + b"\xce"
+
+
+BLOCKED = method_frame(0, 10, 60, b"\x0alow memory")
+UNBLOCKED = method_frame(0, 10, 61)

@@ -14,7 +14,7 @@ from threading import Event
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from retrier.domain import headers
 from retrier.domain.retry_operation import RetryRequest, RetryType
@@ -29,7 +29,12 @@ from retrier.store.installation import get_installation_id
 from retrier.store.lease import Holder
 from retrier.store.operations import CreatedOperation, create_operation
 from retrier.store.received import record_received
-from retrier.store.schema import failed_messages, retry_batches, retry_operations
+from retrier.store.schema import (
+    failed_message_retries,
+    failed_messages,
+    retry_batches,
+    retry_operations,
+)
 from tests.support.factories import ERROR_QUEUE, confirmation, failure, unique_id
 from tests.support.frozen_clock import FrozenClock
 from tests.support.scripted_transport import ScriptedTransport
@@ -92,15 +97,23 @@ class Bench:
 
     def kill_at(self, point: str, *, time: int = 1) -> None:
         """Let the process die the n-th time it comes to this crash point."""
+
+        def die() -> None:
+            raise Killed(point)
+
+        self.at(point, die, time=time)
+
+    def at(self, point: str, act: Callable[[], object], *, time: int = 1) -> None:
+        """Let something happen the n-th time the process comes to this crash point."""
         left = time
 
-        def crash(reached: str) -> None:
+        def reach(reached: str) -> None:
             nonlocal left
             left -= reached == point
             if reached == point and left == 0:
-                raise Killed(point)
+                act()
 
-        self.crash_at = crash
+        self.crash_at = reach
 
     def fail(self, count: int = 1, **changes: Any) -> list[str]:
         """Store failed messages; return their unique message ids in order of failure."""
@@ -127,17 +140,36 @@ class Bench:
         return self._ask(kind, Selection(ids=tuple(ids)))
 
     def work(self, turns: int = MOST_TURNS) -> int:
-        """Take turns until nothing is left to do; errors are met as the loop meets them."""
+        """Take turns until nothing is left to do; errors are met as the loop meets them.
+
+        Whatever waits waits no longer than one turn.
+        """
         for turn in range(turns):
-            pause = self.processor._turn()  # noqa: SLF001 - one turn of the loop, without its thread
+            pause = self.take_turn()
             if pause and not self._is_waiting():
                 return turn
-            self.clock.advance(pause)
+            if pause:
+                self.clock.advance(pause)
+                self.end_waits()
         return turns
+
+    def take_turn(self) -> float:
+        """Take one turn as the loop does; return how long it would wait, in seconds."""
+        return self.processor._turn()  # noqa: SLF001 - one turn of the loop, without its thread
 
     def turn(self) -> bool:
         """Take one turn and let its error through."""
         return self.processor.run_once()
+
+    def end_waits(self) -> None:
+        """Let the time pass that batches wait; it is the database's clock that they wait for."""
+        with self.db.engine.begin() as conn:
+            conn.execute(update(retry_batches).values(not_before=None))
+
+    def stop(self) -> None:
+        """Stop the process in good order, as a signal does."""
+        self.around.stop.set()
+        self.processor.run()
 
     def sent(self, queue: str = QUEUE) -> list[str]:
         """Return the unique message ids of what lies in a queue, in order."""
@@ -169,6 +201,22 @@ class Bench:
         """Return the rows of all batches alive."""
         return self.rows(select(retry_batches))
 
+    def claims(self) -> dict[str, dict[str, Any]]:
+        """Return the rows of all claims by message."""
+        rows = self.rows(select(failed_message_retries))
+        return {row["unique_message_id"]: row for row in rows}
+
+    def in_doubt(self) -> set[str]:
+        """Return the messages that a crash at this moment may send twice."""
+        claims = self.claims().items()
+        return {key for key, row in claims if row["sending_since"] and not row["forwarded_at"]}
+
+    def set_status(self, unique_message_id: str, status: str) -> None:
+        """Change a message's status behind the processor's back."""
+        key = failed_messages.c.unique_message_id == unique_message_id
+        with self.db.engine.begin() as conn:
+            conn.execute(update(failed_messages).where(key).values(status=status))
+
     def rows(self, query: Any) -> list[dict[str, Any]]:
         """Return rows as dictionaries."""
         return self.db.read(lambda conn: [dict(row) for row in conn.execute(query).mappings()])
@@ -180,7 +228,7 @@ class Bench:
         return create_operation(self.db, request)
 
     def _is_waiting(self) -> bool:
-        return self.processor.reason is not None
+        return self.processor.reason is not None or bool(self.batches())
 
 
 __all__ = ["QUEUE", "STAGING", "Bench", "Killed", "RetrierError"]

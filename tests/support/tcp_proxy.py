@@ -25,8 +25,11 @@ class TcpProxy:
         self._stopped = False
         self._frozen = False
         self._holding = False
+        self._left: int | None = None
         self.held = bytearray()
         """What clients wrote while it was held back."""
+        self.accepted = 0
+        """How many connections there have been."""
         self._thread = Thread(target=self._run, daemon=True)
 
     @property
@@ -37,8 +40,12 @@ class TcpProxy:
         return urlunsplit(self._target._replace(netloc=netloc))
 
     def cut(self) -> None:
-        """Break every connection; new ones are welcome."""
+        """Break every connection; new ones are welcome, and not frozen."""
         self._command(self._close_all)
+
+    def cut_after(self, size: int) -> None:
+        """Break the connection when clients have written so many more bytes."""
+        self._command(lambda: setattr(self, "_left", size))
 
     def freeze(self) -> None:
         """Pass nothing on any more, as if the broker's host had stopped."""
@@ -84,20 +91,32 @@ class TcpProxy:
         broker = socket.create_connection((self._target.hostname, self._target.port or 5672))
         self._pairs |= {client: broker, broker: client}
         self._clients.append(client)
+        self.accepted += 1
 
     def _pass_on(self, source: socket.socket) -> None:
         if source not in self._pairs:
             return
         try:
             content = source.recv(CHUNK)
+            if source in self._clients:
+                content = self._count_down(content)
             if self._holding and source in self._clients:
                 self.held += content
-            elif content:
+            else:
                 self._pairs[source].sendall(content)
         except OSError:
             content = b""
         if not content:
             self._close(source)
+
+    def _count_down(self, content: bytes) -> bytes:
+        if self._left is None:
+            return content
+        self._left -= len(content)
+        if self._left > 0:
+            return content
+        self._left = None
+        return b""
 
     def _flush(self) -> None:
         self._holding = False
@@ -105,6 +124,7 @@ class TcpProxy:
         self.held.clear()
 
     def _close_all(self) -> None:
+        self._frozen = False
         for each in list(self._pairs):
             self._close(each)
 

@@ -12,8 +12,7 @@ from retrier.domain.wire import Properties
 DEATHS = "x-death"
 
 STRIPPED_PREFIXES = ("x-first-death-", "x-last-death-")
-STRIPPED = frozenset({DEATHS, "x-delivery-count"})
-"""A copy that kept them would be dropped by the broker's cycle detection when it fails again."""
+"""With the deaths kept, the broker's cycle detection drops a copy that fails again."""
 
 
 class RabbitMqDialect:
@@ -54,7 +53,7 @@ class RabbitMqDialect:
 
     def strips(self, header: str) -> bool:
         """Say whether the broker wrote the header when the message died."""
-        return header in STRIPPED or header.startswith(STRIPPED_PREFIXES)
+        return header == DEATHS or header.startswith(STRIPPED_PREFIXES)
 
 
 def _latest(deaths: object) -> Mapping[str, object]:

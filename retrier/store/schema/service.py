@@ -53,7 +53,7 @@ Index("ix_event_log_operation", event_log.c.operation_id)
 ledger = Table(
     "ledger",
     metadata,
-    Column("instance", String(36), primary_key=True),
+    Column("instance", Text, primary_key=True),
     Column("entry", String(32), primary_key=True),
     Column("count", Number, nullable=False),
 )

@@ -51,12 +51,12 @@ class RabbitMQConsumer:
         """Allow so many unacknowledged messages from now on. Raises BrokerUnavailable.
 
         A prefetch holds for consumers made after it (and quorum queues know no other), so there
-        is a new consumer. It comes before the old one goes: a queue that deletes itself with its
-        last consumer would take the failed messages along.
+        is a new consumer. What the old one was handed stays unacknowledged on the channel.
         """
-        old = self._consumer
+        # In this order: a classic queue with a single active consumer delivers nothing to one
+        # that waited while its predecessor was cancelled, until something else wakes it.
+        self._connection.ask(lambda channel: channel.basic_cancel(self._consumer))
         self._consumer = self._connection.ask(lambda channel: self._consume(channel, prefetch))
-        self._connection.ask(lambda channel: channel.basic_cancel(old))
 
     def close(self) -> None:
         """Drop the connection; never hangs, never raises."""

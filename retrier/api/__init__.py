@@ -1,0 +1,1 @@
+"""The HTTP API: ServiceControl's routes for failed messages, and Retrier's own beside them."""

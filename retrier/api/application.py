@@ -1,0 +1,28 @@
+"""Builds the API out of its routes."""
+
+from fastapi import FastAPI
+
+from retrier.api.doorway import Doorway
+from retrier.api.parts import ApiParts
+from retrier.api.problems import add_handlers
+from retrier.api.routes import ROUTERS
+
+__all__ = ["ApiParts", "create_api"]
+
+
+def create_api(parts: ApiParts) -> FastAPI:
+    """Return the ASGI application. It opens nothing and starts nothing."""
+    api = FastAPI(
+        title="Retrier",
+        version=parts.version,
+        redirect_slashes=False,
+        # FastAPI's pages load their scripts from a host that is not ours.
+        docs_url=None,
+        redoc_url=None,
+    )
+    api.state.parts = parts
+    add_handlers(api)
+    api.add_middleware(Doorway)
+    for router in ROUTERS:
+        api.include_router(router)
+    return api

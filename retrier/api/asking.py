@@ -1,0 +1,66 @@
+"""Asking for a retry: who asks, under which key, and what the answer says."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Header, HTTPException, Request, Response
+
+from retrier.api.answers import accepted
+from retrier.api.parts import Parts
+from retrier.domain.retry_operation import RetryRequest, RetryType
+from retrier.domain.selection import Selection
+from retrier.gateway import Gateway
+
+LONGEST_NAME = 200
+LONGEST_KEY = 255
+NOBODY = "anonymous"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """One request for a retry, but for what it selects."""
+
+    gateway: Gateway
+    requested_by: str
+    idempotency_key: str | None
+
+    def retry(self, retry_type: RetryType, selection: Selection, originator: str) -> Response:
+        """Ask the gateway; answer 202 with the operation. Raises DatabaseUnavailable."""
+        request = RetryRequest(
+            retry_type=retry_type,
+            selection=selection,
+            originator=originator,
+            requested_by=self.requested_by,
+            idempotency_key=self.idempotency_key,
+        )
+        created = self.gateway.retry(request)
+        content = {"operation_id": created.operation_id, "total": created.total}
+        return accepted(content, f"/api/operations/{created.operation_id}")
+
+
+def _asking(
+    request: Request,
+    parts: Parts,
+    x_retrier_user: Annotated[str, Header(description="the name to log")] = "",
+    idempotency_key: Annotated[
+        str, Header(description="makes repeating safe: the same key, the same operation")
+    ] = "",
+) -> Asking:
+    if len(idempotency_key) > LONGEST_KEY:
+        raise HTTPException(400, f"Idempotency-Key has at most {LONGEST_KEY} characters.")
+    address = request.client.host if request.client else "unknown address"
+    return Asking(
+        gateway=parts.gateway,
+        requested_by=f"{_name(x_retrier_user)} ({address})",
+        idempotency_key=idempotency_key or None,
+    )
+
+
+AskingFor = Annotated[Asking, Depends(_asking)]
+
+
+def _name(header: str) -> str:
+    """Return who asks: one printable line. Header bytes arrive as Latin-1 and are UTF-8 mostly."""
+    text = header.encode("latin-1", "replace").decode("utf-8", "replace")
+    line = "".join(character if character.isprintable() else " " for character in text)
+    return line.strip()[:LONGEST_NAME].strip() or NOBODY

@@ -1,0 +1,89 @@
+"""Filters and sorting of failed messages, read from the query (ServiceControl's names and ours)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import Depends, HTTPException, Query
+
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.selection import Selection
+from retrier.store.reading.filters import MessageFilter
+from retrier.store.reading.ordering import Order, Sort
+
+_STATUSES = {status.replace("_", ""): status for status in FailedMessageStatus}
+_RANGE = "modified is a range of two ISO 8601 times: 2026-05-04T00:00:00Z...2026-05-05T00:00:00Z"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterQuery:
+    """The filter as it stands in the query; an empty part is no part."""
+
+    status: Annotated[str, Query(description="e.g. unresolved,retryIssued or -archived")] = ""
+    modified: Annotated[str, Query(description="from...to, in ISO 8601")] = ""
+    queueaddress: Annotated[str, Query(description="the same as queue")] = ""
+    queue: str = ""
+    endpoint: str = ""
+    group: str = ""
+    exception_type: str = ""
+    message_type: str = ""
+
+
+def narrowed(wanted: MessageFilter, **parts: Any) -> MessageFilter:
+    """Return the filter with parts of its selection set, whatever the query said of them."""
+    return replace(wanted, selection=replace(wanted.selection, **parts))
+
+
+def _filter(query: Annotated[FilterQuery, Depends()]) -> MessageFilter:
+    selection = Selection(
+        group=query.group or None,
+        queue=query.queueaddress or query.queue or None,
+        endpoint=query.endpoint or None,
+        exception_type=query.exception_type or None,
+        message_type=query.message_type or None,
+    )
+    return MessageFilter(
+        statuses=_statuses(query.status), modified=_range(query.modified), selection=selection
+    )
+
+
+def _order(
+    sort: Annotated[str, Query(description=f"one of: {', '.join(Sort)}")] = "",
+    direction: Annotated[str, Query(description="asc or desc")] = "",
+) -> Order:
+    known = Sort(sort) if sort in list(Sort) else Sort.TIME_SENT
+    return Order(sort=known, descending=direction != "asc")
+
+
+Wanted = Annotated[MessageFilter, Depends(_filter)]
+OrderQuery = Annotated[Order, Depends(_order)]
+
+
+def _statuses(text: str) -> frozenset[FailedMessageStatus] | None:
+    """Read a list in which minus excludes; names that no status has are ignored."""
+    names = text.lower().replace(" ", "").replace("_", "").split(",")
+    included = _known(names)
+    excluded = _known(name[1:] for name in names if name.startswith("-"))
+    if not included and not excluded:
+        return None
+    return (included or frozenset(FailedMessageStatus)) - excluded
+
+
+def _known(names: Iterable[str]) -> frozenset[FailedMessageStatus]:
+    return frozenset(_STATUSES[name] for name in names if name in _STATUSES)
+
+
+def _range(text: str) -> tuple[datetime, datetime] | None:
+    if not text:
+        return None
+    first, _, second = text.partition("...")
+    try:
+        return _time(first), _time(second)
+    except (ValueError, OverflowError):
+        raise HTTPException(400, _RANGE) from None
+
+
+def _time(text: str) -> datetime:
+    time = datetime.fromisoformat(text)
+    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)

@@ -1,0 +1,31 @@
+"""What the API is given when it is built, and how a handler asks for it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from retrier.gateway import Gateway
+from retrier.store.database import Database
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiParts:
+    """What the handlers work with.
+
+    `health` tells of each part of the service whether it works, and why or why not.
+    """
+
+    db: Database
+    gateway: Gateway
+    health: Callable[[], Mapping[str, tuple[bool, str]]]
+    version: str
+
+
+def _of(request: Request) -> ApiParts:
+    parts: ApiParts = request.app.state.parts
+    return parts
+
+
+Parts = Annotated[ApiParts, Depends(_of)]

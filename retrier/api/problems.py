@@ -1,0 +1,101 @@
+"""Problems: every refusal and failure as application/problem+json (RFC 9457).
+
+`detail` says what is wrong, `advice` what to do; never a stack trace, a path or the input.
+"""
+
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from retrier.api.answers import HEADERS, encode
+from retrier.errors import DatabaseUnavailable, DataRefused
+
+_ADVICE: Mapping[int, str] = MappingProxyType(
+    {
+        400: "Correct the request as the detail says; sending it again as it is will not help.",
+        404: "Look the id or the path up again: the list it came from may have changed.",
+        405: "Use one of the methods named by the Allow header.",
+        413: "Send less at once, in several requests.",
+        422: "Correct the named fields. A body is JSON, with Content-Type: application/json.",
+        500: "Look for the error in the log of the service, then try again.",
+        503: "Try again in a few seconds; GET /health/ready names the part that is down. "
+        "A request with an Idempotency-Key can be repeated safely.",
+    }
+)
+_DETAILS: Mapping[int, str] = MappingProxyType(
+    {404: "There is nothing at this address.", 405: "This address has no such method."}
+)
+_PATH = re.compile(r"""(?<![\w:/])/[^\s"':,;()]+""")
+_SECONDS = "5"
+
+
+def problem(status: int, detail: str, **more: object) -> Response:
+    """Answer with a problem; `more` are further members of the document."""
+    document = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "advice": _ADVICE.get(status, _ADVICE[400]),
+        **more,
+    }
+    headers = {**HEADERS, "Content-Type": "application/problem+json", "Cache-Control": "no-store"}
+    return Response(encode(document), status_code=status, headers=headers)
+
+
+def add_handlers(api: FastAPI) -> None:
+    """Make every error of the API a problem."""
+    api.add_exception_handler(HTTPException, _refused)
+    api.add_exception_handler(RequestValidationError, _misshapen)
+    api.add_exception_handler(DatabaseUnavailable, _unavailable)
+    api.add_exception_handler(DataRefused, _data_refused)
+    api.add_exception_handler(Exception, _unexpected)
+
+
+def _refused(_request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    unsaid = error.detail == HTTPStatus(error.status_code).phrase
+    detail = _DETAILS.get(error.status_code, error.detail) if unsaid else error.detail
+    answer = problem(error.status_code, detail)
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+def _misshapen(_request: Request, error: Exception) -> Response:
+    if not isinstance(error, RequestValidationError):
+        raise error
+    errors = [_field_error(each) for each in error.errors()]
+    in_body = any(each["loc"][0] == "body" for each in error.errors())
+    where = "body" if in_body else "parameters"
+    detail = f"The {where} of the request cannot be understood."
+    return problem(422 if in_body else 400, detail, errors=errors)
+
+
+def _field_error(error: Mapping[str, Any]) -> dict[str, str]:
+    if error["type"] == "json_invalid":
+        where, what = error["loc"][-1], error["ctx"]["error"]
+        return {"field": "body", "reason": f"This is no JSON: {what}, at character {where}."}
+    return {"field": ".".join(str(part) for part in error["loc"]), "reason": error["msg"]}
+
+
+def _unavailable(request: Request, error: Exception) -> Response:
+    place = request.app.state.parts.db.place
+    reason = _PATH.sub("...", str(error).replace(place, "its address"))
+    answer = problem(503, f"The database is out of reach: {reason}")
+    answer.headers["Retry-After"] = _SECONDS
+    return answer
+
+
+def _data_refused(_request: Request, _error: Exception) -> Response:
+    return problem(400, "The database takes no such value: a text is too long or no valid text.")
+
+
+def _unexpected(_request: Request, error: Exception) -> Response:
+    return problem(500, f"The request failed unexpectedly ({type(error).__name__}).")

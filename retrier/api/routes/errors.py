@@ -1,0 +1,80 @@
+"""Failed messages: lists, one message, counts."""
+
+from fastapi import APIRouter, Request, Response
+
+from retrier.api.answers import answer
+from retrier.api.filters import OrderQuery, Wanted, narrowed
+from retrier.api.paging import PageQuery, page_headers
+from retrier.api.parts import Parts
+from retrier.api.problems import problem
+from retrier.api.views import messages as views
+from retrier.store.reading.details import find_listed, find_message
+from retrier.store.reading.messages import list_messages
+from retrier.store.reading.queues import list_queues, summarise
+
+router = APIRouter(prefix="/api", tags=["failed messages"])
+
+
+@router.head("/errors")
+@router.get("/errors")
+def get_errors(
+    request: Request, parts: Parts, wanted: Wanted, order: OrderQuery, page: PageQuery
+) -> Response:
+    """List failed messages."""
+    found = list_messages(parts.db, wanted, order, page)
+    items = [views.item(message) for message in found.items]
+    return answer(request, items, page_headers(request, page, found.total))
+
+
+@router.get("/endpoints/{name:path}/errors")
+def get_errors_of_endpoint(
+    request: Request, name: str, parts: Parts, wanted: Wanted, order: OrderQuery, page: PageQuery
+) -> Response:
+    """List the failed messages of one endpoint."""
+    found = list_messages(parts.db, narrowed(wanted, endpoint=name), order, page)
+    items = [views.item(message) for message in found.items]
+    return answer(request, items, page_headers(request, page, found.total))
+
+
+@router.get("/errors/summary")
+def get_summary(request: Request, parts: Parts) -> Response:
+    """Count unresolved messages by endpoint and message type; hosts are not known."""
+    summary = summarise(parts.db)
+    counts = {
+        "Endpoints": summary.endpoints,
+        "Hosts": {},
+        "Message types": summary.message_types,
+    }
+    return answer(request, counts)
+
+
+@router.get("/errors/queues/addresses")
+def get_queue_addresses(request: Request, parts: Parts, page: PageQuery) -> Response:
+    """List the queues on which messages failed, with the number of messages in any status."""
+    found = list_queues(parts.db, page)
+    items = [
+        {"physical_address": each.queue, "failed_message_count": each.count} for each in found.items
+    ]
+    return answer(request, items, page_headers(request, page, found.total))
+
+
+@router.get("/errors/last/{failed_message_id}")
+def get_last_attempt(request: Request, failed_message_id: str, parts: Parts) -> Response:
+    """Return one message as lists show it, with its last failure."""
+    found = find_listed(parts.db, failed_message_id)
+    if found is None:
+        return _unknown(failed_message_id)
+    return answer(request, views.item(found))
+
+
+@router.get("/errors/{failed_message_id}")
+def get_error(request: Request, failed_message_id: str, parts: Parts) -> Response:
+    """Return one message with headers, attempts, groups and claim."""
+    found = find_message(parts.db, failed_message_id)
+    if found is None:
+        return _unknown(failed_message_id)
+    return answer(request, views.details(found))
+
+
+def _unknown(failed_message_id: str) -> Response:
+    return problem(404, f"No failed message has the id {failed_message_id[:100]}.")

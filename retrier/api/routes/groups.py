@@ -1,0 +1,70 @@
+"""Failure groups: classifiers, groups with counts, the messages of one."""
+
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from retrier.api.answers import TOTAL_COUNT, answer
+from retrier.api.filters import OrderQuery, Wanted, narrowed
+from retrier.api.paging import PageQuery, page_headers
+from retrier.api.parts import Parts
+from retrier.api.problems import problem
+from retrier.api.views import messages as message_views
+from retrier.api.views.groups import group, group_operation
+from retrier.domain.classifiers import CLASSIFIERS
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.store.reading.groups import find_group, list_groups
+from retrier.store.reading.messages import list_messages
+
+router = APIRouter(prefix="/api/recoverability", tags=["groups"])
+
+_UNRESOLVED = frozenset({FailedMessageStatus.UNRESOLVED})
+_NO_FILTER = ("", "undefined")
+"""What clients send when they filter nothing."""
+
+
+@router.get("/classifiers")
+def get_classifiers(request: Request) -> Response:
+    """List the classifiers, the default one first."""
+    return answer(request, CLASSIFIERS, {TOTAL_COUNT: str(len(CLASSIFIERS))})
+
+
+@router.get("/groups")
+@router.get("/groups/{classifier}")
+def get_groups(
+    request: Request,
+    parts: Parts,
+    classifier: str = CLASSIFIERS[0],
+    classifierfilter: Annotated[str, Query(description="the exact title")] = "",
+) -> Response:
+    """List the groups of a classifier that have unresolved messages or a retry alive."""
+    title = None if classifierfilter in _NO_FILTER else classifierfilter
+    groups = list_groups(parts.db, classifier, title)
+    return answer(request, [group_operation(each) for each in groups])
+
+
+@router.get("/groups/id/{group_id}")
+def get_group(request: Request, group_id: str, parts: Parts, wanted: Wanted) -> Response:
+    """Return one group with its unresolved messages counted, or those that the filter names."""
+    counted = replace(wanted, statuses=wanted.statuses or _UNRESOLVED)
+    found = find_group(parts.db, group_id, narrowed(counted, group=group_id))
+    if found is None:
+        return problem(404, f"No group has the id {group_id[:100]}.")
+    return answer(request, group(found))
+
+
+@router.head("/groups/{group_id}/errors")
+@router.get("/groups/{group_id}/errors")
+def get_errors_of_group(
+    request: Request,
+    group_id: str,
+    parts: Parts,
+    wanted: Wanted,
+    order: OrderQuery,
+    page: PageQuery,
+) -> Response:
+    """List the failed messages of one group."""
+    found = list_messages(parts.db, narrowed(wanted, group=group_id), order, page)
+    items = [message_views.item(message) for message in found.items]
+    return answer(request, items, page_headers(request, page, found.total))

@@ -1,0 +1,117 @@
+"""Failed messages as JSON (ServiceControl: FailedMessageView, FailedMessage)."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from retrier.api.views.json import Json, camel, present, time
+from retrier.domain.failure_group import FailureGroup
+from retrier.store.reading.details import MessageDetails, ShownAttempt, ShownClaim
+from retrier.store.reading.messages import ListedMessage
+
+_NO_HOST = "00000000-0000-0000-0000-000000000000"
+
+
+def item(message: ListedMessage) -> Json:
+    """Show a message as lists do.
+
+    `exception` and `receiving_endpoint` are always there: ServicePulse shows no list without.
+    """
+    return present(
+        {
+            "id": message.unique_message_id,
+            "message_type": message.message_type,
+            "time_sent": time(message.time_sent),
+            "is_system_message": False,
+            "exception": _exception(message, message.failure_reason),
+            "message_id": message.message_id,
+            "number_of_processing_attempts": message.attempts,
+            "status": camel(message.status),
+            "receiving_endpoint": _endpoint(message.endpoint or message.queue),
+            "queue_address": message.queue,
+            "time_of_failure": time(message.last_failure),
+            "first_failure": time(message.first_failure),
+            "last_modified": time(message.last_modified),
+            "edited": False,
+            "failure_reason": message.failure_reason,
+            "disposition": camel(message.disposition),
+            "disposition_reason": message.disposition_reason,
+            "retry_at": time(message.retry_at),
+        }
+    )
+
+
+def details(found: MessageDetails) -> Json:
+    """Show a message with its attempts, groups and claim."""
+    unique_id = found.message.unique_message_id
+    more = {
+        "unique_message_id": unique_id,
+        "processing_attempts": [_attempt(attempt, found) for attempt in found.attempts],
+        "failure_groups": [_group(group) for group in found.groups],
+        "destination": found.destination,
+        "error_queue": found.error_queue,
+        "dialect": found.dialect,
+        "content_type": found.content_type,
+        "body_size": found.body_size,
+        "body_url": f"/messages/{unique_id}/body",
+        "completed_steps": found.completed_steps,
+        "stream": found.stream_id,
+        "resolution": camel(found.resolution) if found.resolution else None,
+        "resolved_at": time(found.resolved_at),
+        "last_retry_id": found.last_retry_id,
+        "maybe_copy_of": found.maybe_copy_of,
+        "claim": claim(found.claim) if found.claim else None,
+    }
+    return item(found.message) | present(more)
+
+
+def claim(shown: ShownClaim) -> Json:
+    """Show a claim; in doubt while it is stamped and not recorded as forwarded."""
+    times = {
+        "sending_since": time(shown.sending_since),
+        "forwarded_at": time(shown.forwarded_at),
+        "in_doubt": shown.sending_since is not None and shown.forwarded_at is None,
+    }
+    return present(asdict(shown) | times)
+
+
+def _attempt(attempt: ShownAttempt, found: MessageDetails) -> Json:
+    failure_details = {
+        "address_of_failing_endpoint": attempt.queue,
+        "time_of_failure": time(attempt.time_of_failure),
+        "exception": _exception(attempt),
+    }
+    return present(
+        {
+            "message_id": found.message.message_id,
+            "attempted_at": time(attempt.time_of_failure or attempt.received_at),
+            "received_at": time(attempt.received_at),
+            "failure_details": present(failure_details),
+            "retry_id": attempt.retry_id,
+            "headers": _headers(found.headers) if attempt.is_current else None,
+        }
+    )
+
+
+def _headers(headers: Mapping[str, object]) -> dict[str, str]:
+    """Show every value as text, as ServiceControl's headers all are."""
+    return {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in headers.items()
+    }
+
+
+def _exception(failed: ListedMessage | ShownAttempt, reason: str | None = None) -> Json:
+    always = {
+        "message": failed.exception_message or reason or "",
+        "stack_trace": failed.stack_trace or "",
+    }
+    return present({"exception_type": failed.exception_type}) | always
+
+
+def _endpoint(name: str) -> Json:
+    return {"name": name, "host_id": _NO_HOST, "host": ""}
+
+
+def _group(group: FailureGroup) -> Json:
+    return {"id": group.group_id, "title": group.title, "type": group.classifier}

@@ -1,0 +1,112 @@
+"""Building the parts from the settings: the only code that knows both."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Event
+from uuid import uuid4
+
+from retrier.app.process import describe_process, is_dead
+from retrier.clock import Clock, SystemClock
+from retrier.ingestion.ingestor import Ingestor
+from retrier.ingestion.queue_mapping import QueueMapping
+from retrier.logs import Say
+from retrier.processor.broker import Broker
+from retrier.processor.lease import Lease
+from retrier.processor.processor import Processor
+from retrier.processor.surroundings import RetryParameters, Surroundings
+from retrier.settings import ErrorQueue, Settings
+from retrier.store.database import Database, DatabaseOptions
+from retrier.store.installation import get_installation_id, probe_write
+from retrier.store.received import record_received
+from retrier.transport.rabbitmq import RabbitMQTransport
+from retrier.transport.seam import Transport
+
+_SQLITE_PAUSE = 0.01
+"""Seconds between two received batches on SQLite, so that other writers get in between."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What every part of the service shares."""
+
+    settings: Settings
+    db: Database
+    transport: Transport
+    say: Say
+    crash_point: Callable[[str], None]
+    clock: Clock = field(default_factory=SystemClock)
+    session_id: str = field(default_factory=lambda: str(uuid4()))
+    stop: Event = field(default_factory=Event)
+    wake: Event = field(default_factory=Event)
+
+    @property
+    def error_queues(self) -> tuple[str, ...]:
+        """The names of the error queues."""
+        return tuple(each.queue for each in self.settings.ingestion.error_queues)
+
+
+def open_database(settings: Settings) -> Database:
+    """Return the database the settings name; nothing is connected yet."""
+    options = DatabaseOptions(url=settings.database.url, lease=settings.processor.lease)
+    return Database(options)
+
+
+def make_transport(settings: Settings) -> Transport:
+    """Return the transport the broker's URL names; nothing is connected yet."""
+    return RabbitMQTransport(
+        settings.broker.url,
+        staging_queue_type=settings.broker.staging_queue_type,
+        connection_name=settings.instance,
+    )
+
+
+def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:
+    """Return the ingestor of one error queue."""
+    holder = describe_process(parts.session_id)
+    instance = f"{parts.settings.instance}@{holder.host}"
+    return Ingestor(
+        mapping=QueueMapping(
+            queue=queue.queue, dialect=queue.dialect, destination=queue.destination
+        ),
+        transport=parts.transport,
+        record=partial(record_received, parts.db, instance=instance),
+        probe=partial(probe_write, parts.db),
+        clock=parts.clock,
+        say=parts.say,
+        prefetch=parts.settings.ingestion.prefetch,
+        pause=_SQLITE_PAUSE if parts.db.is_sqlite else 0.0,
+        crash_point=parts.crash_point,
+    )
+
+
+def make_lease(parts: Parts) -> Lease:
+    """Return the processor's lease, not held yet."""
+    holder = describe_process(parts.session_id)
+    return Lease(parts.db, holder, parts.settings.processor.lease, parts.clock, is_dead)
+
+
+def make_processor(parts: Parts, lease: Lease) -> Processor:
+    """Return the processor. Raises DatabaseUnavailable: it needs the installation's id."""
+    retries = parts.settings.retries
+    parameters = RetryParameters(
+        staging_queue=parts.settings.staging_queue,
+        error_queues=parts.error_queues,
+        installation_id=get_installation_id(parts.db),
+        session_id=parts.session_id,
+        window=retries.forwarding_window,
+        window_bytes=retries.forwarding_window_bytes,
+        drain_timeout=retries.drain_timeout,
+        idle_wait=retries.idle_wait,
+    )
+    around = Surroundings(
+        db=parts.db,
+        broker=Broker(parts.transport, parts.settings.staging_queue),
+        lease=lease,
+        clock=parts.clock,
+        retries=parameters,
+        say=parts.say,
+        crash_point=parts.crash_point,
+        stop=parts.stop,
+    )
+    return Processor(around, parts.wake)

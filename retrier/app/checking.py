@@ -1,0 +1,76 @@
+"""`retrier check` and `retrier db upgrade`: what can be done with no service running."""
+
+from dataclasses import dataclass
+
+from retrier.app.building import make_transport, open_database
+from retrier.errors import BrokerUnavailable, DatabaseUnavailable
+from retrier.settings import Settings
+from retrier.store.upgrade import find_revision, upgrade_schema
+from retrier.transport.seam import Queues
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """One line of the check."""
+
+    name: str
+    ok: bool
+    text: str
+
+
+def check(settings: Settings) -> tuple[CheckResult, ...]:
+    """Try the database and the broker; changes nothing."""
+    return (_check_database(settings), *_check_broker(settings))
+
+
+def upgrade_database(settings: Settings) -> str:
+    """Bring the schema to the newest revision; say what was done. Raises DatabaseUnavailable."""
+    db = open_database(settings)
+    try:
+        before = upgrade_schema(db)
+    finally:
+        db.dispose()
+    if before.is_current:
+        return f"the database at {db.place} is at revision {before.wanted} already"
+    origin = before.current or "an empty schema"
+    return f"the database at {db.place} was brought from {origin} to revision {before.wanted}"
+
+
+def _check_database(settings: Settings) -> CheckResult:
+    db = open_database(settings)
+    try:
+        revision = find_revision(db)
+    except DatabaseUnavailable as error:
+        return CheckResult(name="database", ok=False, text=str(error))
+    finally:
+        db.dispose()
+    if revision.is_current:
+        text = f"ok, {db.place}, schema at revision {revision.current}"
+    else:
+        text = f"ok, {db.place}, schema has to be upgraded to revision {revision.wanted}"
+    return CheckResult(name="database", ok=True, text=text)
+
+
+def _check_broker(settings: Settings) -> list[CheckResult]:
+    try:
+        queues = make_transport(settings).queues()
+    except BrokerUnavailable as error:
+        return [CheckResult(name="broker", ok=False, text=str(error))]
+    try:
+        return [CheckResult(name="broker", ok=True, text="ok"), *_check_queues(settings, queues)]
+    except BrokerUnavailable as error:
+        return [CheckResult(name="broker", ok=False, text=str(error))]
+    finally:
+        queues.close()
+
+
+def _check_queues(settings: Settings, queues: Queues) -> list[CheckResult]:
+    names = [each.queue for each in settings.ingestion.error_queues]
+    return [
+        CheckResult(name=f"error queue {name}", ok=True, text=_describe(queues.depth(name)))
+        for name in names
+    ]
+
+
+def _describe(depth: int | None) -> str:
+    return "missing: will be declared" if depth is None else f"ok, {depth} messages ready"

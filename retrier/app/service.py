@@ -1,0 +1,165 @@
+"""The service: builds all parts, starts them, waits for a signal, stops them within seconds."""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import FrameType
+
+from retrier import __version__
+from retrier.api.application import ApiParts, create_api
+from retrier.app.building import (
+    Parts,
+    make_ingestor,
+    make_lease,
+    make_processor,
+    make_transport,
+    open_database,
+)
+from retrier.app.process import make_crash_point
+from retrier.app.readiness import ReadinessBoard
+from retrier.app.startup import Startup
+from retrier.app.ticks import Ticks
+from retrier.app.web_server import WebServer
+from retrier.errors import DatabaseUnavailable
+from retrier.gateway import Gateway
+from retrier.ingestion.ingestor import Ingestor
+from retrier.logs import Events, adopt_standard_logging
+from retrier.processor.lease import Lease
+from retrier.processor.processor import Processor
+from retrier.settings import Role, Settings
+from retrier.store.installation import probe_read
+
+_STOP_DEADLINE = 8.0
+"""Seconds the parts have together to hand back what they hold."""
+
+
+def serve(settings: Settings, roles: frozenset[Role]) -> int:
+    """Run the service until SIGTERM or SIGINT; return the exit code.
+
+    A second signal ends the process at once: everything it had in hand is derived again from
+    the database. Raises ConfigurationError when the API cannot listen.
+    """
+    adopt_standard_logging(sys.stderr, logging.getLogger())
+    parts = Parts(
+        settings=settings,
+        db=open_database(settings),
+        transport=make_transport(settings),
+        say=Events(sys.stderr).say,
+        crash_point=make_crash_point(os.environ),
+    )
+    service = Service(parts, roles)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, service.on_signal)
+    return service.run()
+
+
+class Service:
+    """One process with its roles."""
+
+    def __init__(self, parts: Parts, roles: frozenset[Role]) -> None:
+        self._parts = parts
+        self._roles = roles
+        self._board = ReadinessBoard()
+        for part in ("database", "broker", *sorted(roles - {Role.API})):
+            self._board.put(part, ready=False, reason="starting")
+        self._ticks = Ticks(parts, self._board)
+        self._server = self._make_server() if Role.API in roles else None
+        self._threads: list[threading.Thread] = []
+
+    def on_signal(self, number: int, _frame: FrameType | None) -> None:
+        """Begin to stop; at the second signal end at once."""
+        if self._parts.stop.is_set():
+            os._exit(1)
+        self._parts.say("service.stopping", reason=signal.Signals(number).name)
+        self._parts.stop.set()
+        self._parts.wake.set()
+
+    def run(self) -> int:
+        """Start everything, wait for the stop, stop everything."""
+        roles = ", ".join(sorted(self._roles))
+        instance = self._parts.settings.instance
+        self._parts.say("service.starting", version=__version__, instance=instance, roles=roles)
+        if self._server is not None:
+            self._server.start()
+            host, port = self._server.address
+            self._parts.say("api.listening", host=host, port=port)
+        if Startup(parts=self._parts, board=self._board).prepare():
+            self._start_parts()
+            self._parts.say("service.started")
+        self._parts.stop.wait()
+        self._stop_parts()
+        self._parts.say("service.stopped")
+        return 0
+
+    def _make_server(self) -> WebServer:
+        parts = self._parts
+        api = create_api(
+            ApiParts(
+                db=parts.db,
+                gateway=Gateway(parts.db, parts.wake.set),
+                health=self._board.read,
+                version=__version__,
+            )
+        )
+        return WebServer(api, parts.settings.api.host, parts.settings.api.port)
+
+    def _start_parts(self) -> None:
+        self._board.watch("database", self._look_at_database)
+        lease = make_lease(self._parts) if Role.PROCESSOR in self._roles else None
+        self._ticks.start(lease)
+        if lease is not None:
+            self._start_processor(lease)
+        if Role.INGESTION in self._roles:
+            self._start_ingestion()
+
+    def _start_processor(self, lease: Lease) -> None:
+        processor = make_processor(self._parts, lease)
+        self._board.watch(Role.PROCESSOR, lambda: _describe_processor(processor, lease))
+        self._start_thread("processor", processor.run)
+
+    def _start_ingestion(self) -> None:
+        queues = self._parts.settings.ingestion.error_queues
+        ingestors = [make_ingestor(self._parts, queue) for queue in queues]
+        self._board.watch(Role.INGESTION, lambda: _describe_ingestion(ingestors))
+        for ingestor in ingestors:
+            self._start_thread(
+                f"ingestion {ingestor.mapping.queue}", partial(ingestor.run, self._parts.stop)
+            )
+
+    def _start_thread(self, name: str, work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _stop_parts(self) -> None:
+        self._ticks.stop()
+        end = self._parts.clock.monotonic() + _STOP_DEADLINE
+        for thread in self._threads:
+            thread.join(max(0.0, end - self._parts.clock.monotonic()))
+        if self._server is not None:
+            self._server.stop()
+        self._parts.db.dispose()
+
+    def _look_at_database(self) -> tuple[bool, str]:
+        try:
+            probe_read(self._parts.db)
+        except DatabaseUnavailable as error:
+            return False, str(error)
+        return True, "reached"
+
+
+def _describe_processor(processor: Processor, lease: Lease) -> tuple[bool, str]:
+    """A standby is ready: it is there to take over."""
+    if processor.reason is not None:
+        return not lease.held, processor.reason
+    return True, "processing" if lease.held else "standing by"
+
+
+def _describe_ingestion(ingestors: Sequence[Ingestor]) -> tuple[bool, str]:
+    states = [ingestor.state for ingestor in ingestors]
+    words = [f"{state.queue}: {state.reason or 'consuming'}" for state in states]
+    return all(state.consuming for state in states), "; ".join(words)

@@ -1,0 +1,66 @@
+"""Start-up: the database and the broker are waited for, with one line when they are away."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from retrier.app.building import Parts
+from retrier.app.readiness import ReadinessBoard
+from retrier.errors import BrokerUnavailable, DatabaseUnavailable
+from retrier.store.upgrade import find_revision, upgrade_schema
+
+_WAITS = (0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Startup:
+    """What has to be there before anything can work."""
+
+    parts: Parts
+    board: ReadinessBoard
+
+    def prepare(self) -> bool:
+        """Wait for database, then broker; false when told to stop meanwhile."""
+        return self._wait_for("database", self._prepare_database) and self._wait_for(
+            "broker", self._prepare_queues
+        )
+
+    def _wait_for(self, part: str, prepare: Callable[[], None]) -> bool:
+        failures = 0
+        while not self.parts.stop.is_set():
+            try:
+                prepare()
+            except (DatabaseUnavailable, BrokerUnavailable) as error:
+                self._tell(part, str(error), failures)
+                self.parts.stop.wait(_WAITS[min(failures, len(_WAITS) - 1)])
+                failures += 1
+            else:
+                self.board.put(part, ready=True, reason="reached")
+                if failures:
+                    self.parts.say(f"{part}.reached")
+                return True
+        return False
+
+    def _tell(self, part: str, reason: str, failures: int) -> None:
+        self.board.put(part, ready=False, reason=reason)
+        if failures == 0:
+            self.parts.say(f"{part}.unreachable", reason=reason)
+
+    def _prepare_database(self) -> None:
+        db = self.parts.db
+        if self.parts.settings.database.upgrade:
+            upgrade_schema(db)
+            return
+        revision = find_revision(db)
+        if not revision.is_current:
+            raise DatabaseUnavailable(
+                f"the database at {db.place} is at revision {revision.current or 'none'} and "
+                f"this version needs {revision.wanted}: run `retrier db upgrade`"
+            )
+
+    def _prepare_queues(self) -> None:
+        queues = self.parts.transport.queues()
+        try:
+            for queue in self.parts.error_queues:
+                queues.declare_error_queue(queue)
+        finally:
+            queues.close()

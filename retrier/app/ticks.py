@@ -1,0 +1,102 @@
+"""Recurring small work: the lease, adoption, queue depths, the event log's sweep (APScheduler)."""
+
+from collections.abc import Callable
+from datetime import UTC
+from threading import Lock
+
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from retrier.app.building import Parts
+from retrier.app.readiness import ReadinessBoard
+from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError
+from retrier.processor.lease import Lease
+from retrier.store.event_log import sweep_events
+
+_LEASE_LOOK = 1
+_ADOPTION = 30
+_DEPTHS = 10
+_SWEEP = 3600
+
+
+class Ticks:
+    """The scheduler and its jobs. Kept in memory: everything durable is in the database."""
+
+    def __init__(self, parts: Parts, board: ReadinessBoard) -> None:
+        self._parts = parts
+        self._board = board
+        self._told: dict[str, str] = {}
+        self._lock = Lock()
+        # Late or missed ticks are made up for by one; a slow one is not run twice at a time.
+        self._scheduler = BackgroundScheduler(
+            timezone=UTC,
+            executors={"default": ThreadPoolExecutor(3)},
+            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+        )
+
+    def start(self, lease: Lease | None) -> None:
+        """Start ticking; the lease only where there is a processor."""
+        if lease is not None:
+            self._add("lease", _LEASE_LOOK, lambda: self._renew(lease))
+            self._add("adoption", _ADOPTION, self._parts.wake.set)
+        self._add("queue depths", _DEPTHS, self.look_at_queues)
+        self._add("event log sweep", _SWEEP, self._sweep)
+        self._scheduler.start()
+
+    def stop(self) -> None:
+        """Stop; a tick that is running ends by itself."""
+        if self._scheduler.running:
+            self._scheduler.shutdown(wait=False)
+
+    def look_at_queues(self) -> None:
+        """Read the depth of the queues: the broker is reached if that works."""
+        try:
+            queues = self._parts.transport.queues()
+            try:
+                names = (*self._parts.error_queues, self._parts.settings.staging_queue)
+                depths = {name: queues.depth(name) for name in names}
+            finally:
+                queues.close()
+        except BrokerUnavailable as error:
+            self._board.put("broker", ready=False, reason=str(error))
+            raise
+        shown = ", ".join(f"{name}: {_show(depth)}" for name, depth in depths.items())
+        self._board.put("broker", ready=True, reason=f"reached; {shown}")
+
+    def _renew(self, lease: Lease) -> None:
+        try:
+            lease.renew_if_due()
+        except LeaseLost:
+            # The processor finds out before it does anything else, and says so.
+            self._parts.wake.set()
+
+    def _sweep(self) -> None:
+        sweep_events(self._parts.db, older_than=self._parts.settings.retention.events)
+
+    def _add(self, name: str, seconds: int, tick: Callable[[], object]) -> None:
+        self._scheduler.add_job(
+            self._guard(name, tick), "interval", seconds=seconds, id=name, name=name
+        )
+
+    def _guard(self, name: str, tick: Callable[[], object]) -> Callable[[], None]:
+        """Say once what is wrong with a tick, and not at each of its tries."""
+
+        def run() -> None:
+            try:
+                tick()
+            except RetrierError as error:
+                self._tell(name, str(error))
+            else:
+                self._told.pop(name, None)
+
+        return run
+
+    def _tell(self, name: str, reason: str) -> None:
+        with self._lock:
+            told, self._told[name] = self._told.get(name), reason
+        if told != reason:
+            self._parts.say("tick.failed", tick=name, reason=reason)
+
+
+def _show(depth: int | None) -> str:
+    return "missing" if depth is None else f"{depth} ready"

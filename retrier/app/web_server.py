@@ -1,0 +1,52 @@
+"""The HTTP server in a thread of its own (uvicorn)."""
+
+import socket
+import threading
+
+import uvicorn
+from fastapi import FastAPI
+
+from retrier.errors import ConfigurationError
+
+_BACKLOG = 128
+_GRACE = 3
+"""Seconds a request may go on after the stop."""
+
+
+class WebServer:
+    """Listens from the start, so that /health/ready can say what is still missing."""
+
+    def __init__(self, api: FastAPI, host: str, port: int) -> None:
+        self._socket = _listen(host, port)
+        config = uvicorn.Config(
+            api, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=_GRACE
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=self._server.run, args=([self._socket],), name="api", daemon=True
+        )
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens: host, and the port that was free if 0 was asked for."""
+        host, port = self._socket.getsockname()[:2]
+        return host, port
+
+    def start(self) -> None:
+        """Start serving."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish what is being answered, then close."""
+        self._server.should_exit = True
+        self._thread.join(_GRACE + 1)
+        self._socket.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        problem = f"api.port: cannot listen on {host} port {port}: {error.strerror}"
+        raise ConfigurationError([problem]) from error

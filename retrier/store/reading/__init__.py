@@ -1,0 +1,1 @@
+"""Reads for the faces: nothing in here changes a row."""

@@ -1,0 +1,134 @@
+"""Retry batches now alive, their claims counted, and who is the processor."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, select
+
+from retrier.domain.retry_batch import RetryBatch
+from retrier.store import batches
+from retrier.store.database import Database
+from retrier.store.reading.details import ShownClaim
+from retrier.store.schema import (
+    failed_message_retries,
+    processor_lease,
+    retry_batch_now_forwarding,
+    retry_batches,
+)
+
+claims = failed_message_retries.c
+
+SHOWN_CLAIMS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchCount:
+    """A batch alive and its claims: all, recorded as forwarded, and stamped but not recorded."""
+
+    batch: RetryBatch
+    claims: int
+    forwarded: int
+    in_doubt: int
+    is_now_forwarding: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchDetails:
+    """A batch alive and the claims that are in doubt: sent perhaps, and not recorded."""
+
+    counted: BatchCount
+    in_doubt: tuple[ShownClaim, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processor:
+    """Who holds the lease; nobody while `is_held` is false. `forwarding` names a batch."""
+
+    is_held: bool
+    epoch: int
+    session_id: str | None
+    host: str | None
+    pid: int | None
+    acquired_at: datetime | None
+    renewed_at: datetime | None
+    expires_at: datetime | None
+    forwarding: str | None
+
+
+def list_batches(db: Database) -> tuple[BatchCount, ...]:
+    """Return every batch now alive, oldest first. Raises DatabaseUnavailable."""
+    return db.read(lambda conn: tuple(_counts(conn, select(retry_batches))))
+
+
+def find_batch(db: Database, batch_id: str) -> BatchDetails | None:
+    """Return the batch alive with that id, or None. Raises DatabaseUnavailable."""
+    return db.read(partial(_find, batch_id))
+
+
+def find_processor(db: Database) -> Processor | None:
+    """Return the lease as it stands; None before anybody held it. Raises DatabaseUnavailable."""
+    return db.read(partial(_find_processor, db))
+
+
+def _counts(conn: Connection, query: Select[Any]) -> list[BatchCount]:
+    counted = (
+        query.add_columns(
+            func.count(claims.unique_message_id).label("claims"),
+            _count_where(claims.forwarded_at.is_not(None)).label("forwarded"),
+            _count_where(_is_in_doubt()).label("in_doubt"),
+            retry_batch_now_forwarding.c.id.is_not(None).label("is_now_forwarding"),
+        )
+        .outerjoin(failed_message_retries, claims.batch_id == retry_batches.c.batch_id)
+        .outerjoin(retry_batch_now_forwarding)
+        .group_by(retry_batches.c.batch_id, retry_batch_now_forwarding.c.id)
+        .order_by(retry_batches.c.created_at, retry_batches.c.batch_id)
+    )
+    return [_batch_count(dict(row)) for row in conn.execute(counted).mappings()]
+
+
+def _count_where(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return func.count(case((condition, 1)))
+
+
+def _is_in_doubt() -> ColumnElement[bool]:
+    return and_(claims.sending_since.is_not(None), claims.forwarded_at.is_(None))
+
+
+def _batch_count(row: Mapping[str, Any]) -> BatchCount:
+    return BatchCount(
+        batch=batches.from_row(row),
+        claims=row["claims"],
+        forwarded=row["forwarded"],
+        in_doubt=row["in_doubt"],
+        is_now_forwarding=bool(row["is_now_forwarding"]),
+    )
+
+
+def _find(batch_id: str, conn: Connection) -> BatchDetails | None:
+    found = _counts(conn, select(retry_batches).where(retry_batches.c.batch_id == batch_id))
+    if not found:
+        return None
+    query = (
+        select(failed_message_retries)
+        .where(claims.batch_id == batch_id, _is_in_doubt())
+        .order_by(claims.sending_since, claims.unique_message_id)
+        .limit(SHOWN_CLAIMS)
+    )
+    rows = conn.execute(query).mappings()
+    return BatchDetails(counted=found[0], in_doubt=tuple(ShownClaim(**row) for row in rows))
+
+
+def _find_processor(db: Database, conn: Connection) -> Processor | None:
+    row = conn.execute(select(processor_lease)).mappings().one_or_none()
+    if row is None:
+        return None
+    names = "epoch session_id host pid acquired_at renewed_at expires_at"
+    pointer = select(retry_batch_now_forwarding.c.batch_id)
+    return Processor(
+        **{name: row[name] for name in names.split()},
+        is_held=row["session_id"] is not None and row["expires_at"] > db.sql.now(conn),
+        forwarding=conn.execute(pointer).scalar_one_or_none(),
+    )

@@ -1,0 +1,423 @@
+"""Recording failures: what a new one, a repeated one and a redelivered one leave in the tables."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from uuid import uuid4
+
+from sqlalchemy import select
+
+from retrier.store.schema import (
+    failed_message_groups,
+    failure_groups,
+    ledger,
+    message_bodies,
+    processing_attempts,
+)
+from tests.contract.store_rows import (
+    again,
+    everything_but,
+    message,
+    messages,
+    only_message,
+    record,
+    redelivered,
+    rows,
+    set_columns,
+)
+from tests.support.factories import FAILED_AT, failure, unique_id
+
+EARLIER = FAILED_AT - timedelta(minutes=5)
+LATER = FAILED_AT + timedelta(minutes=5)
+FULL = {
+    "queue": "orders",
+    "destination": "orders.in",
+    "endpoint": "Sales",
+    "message_type": "Shop.PlaceOrder",
+    "exception_type": "Shop.OutOfStock",
+    "exception_message": "nothing left",
+    "stack_trace": "Shop.OutOfStock: nothing left\n   at Shop.Stock.Take(String item)",
+    "failure_reason": "rejected",
+    "time_sent": datetime(2026, 5, 4, 11, 59, 30, 123456, tzinfo=UTC),
+    "completed_steps": '["reserve"]',
+    "stream_id": "customer 7",
+}
+
+
+def groups_of(db, unique_message_id):
+    query = (
+        select(failure_groups.c.classifier, failure_groups.c.title)
+        .join(failed_message_groups)
+        .where(failed_message_groups.c.unique_message_id == unique_message_id)
+    )
+    return dict(db.read(lambda conn: [tuple(row) for row in conn.execute(query)]))
+
+
+class TestANewFailure:
+    def test_becomes_a_row_with_every_column(self, database):
+        new = failure(**FULL, time_of_failure=FAILED_AT)
+
+        record(database, new)
+
+        assert only_message(database) == {
+            **FULL,
+            "unique_message_id": new.computed_id,
+            "failure_seq": 1,
+            "message_id": new.message_id,
+            "status": "unresolved",
+            "first_failure": FAILED_AT,
+            "last_failure": FAILED_AT,
+            "last_failure_known": True,
+            "attempts": 1,
+            "disposition": "manual",
+            "disposition_reason": None,
+            "retry_at": None,
+            "resolution": None,
+            "resolved_at": None,
+            "last_retry_id": None,
+            "last_modified": new.received_at,
+            "dialect": "retrier",
+            "error_queue": "error",
+            "content_type": "application/json",
+            "raw_properties": new.raw,
+            "headers": dict(new.headers),
+            "body_hash": new.body_hash,
+            "body_size": len(new.body),
+            "maybe_copy_of": None,
+        }
+
+    def test_becomes_an_attempt_with_every_column(self, database):
+        new = failure(**FULL, time_of_failure=FAILED_AT, retry_id="r1")
+
+        record(database, new)
+
+        (attempt,) = rows(database, processing_attempts)
+        assert attempt.pop("attempt_id") > 0
+        assert attempt == {
+            "unique_message_id": new.computed_id,
+            "fingerprint": new.fingerprint,
+            "retry_id": "r1",
+            "time_of_failure": FAILED_AT,
+            "received_at": new.received_at,
+            "queue": "orders",
+            "endpoint": "Sales",
+            "exception_type": FULL["exception_type"],
+            "exception_message": FULL["exception_message"],
+            "stack_trace": FULL["stack_trace"],
+            "raw_properties": new.raw,
+            "body_hash": new.body_hash,
+            "redelivered": False,
+        }
+
+    def test_leaves_its_body(self, database):
+        new = failure(body=bytes(range(256)))
+
+        record(database, new)
+
+        assert rows(database, message_bodies) == [
+            {"body_hash": new.body_hash, "body": new.body, "size": 256}
+        ]
+
+    def test_belongs_to_its_groups(self, database):
+        new = failure()
+
+        record(database, new)
+
+        expected = {group.classifier: group.title for group in new.groups}
+        assert groups_of(database, unique_id(new)) == expected
+
+    def test_shares_body_and_groups_with_others(self, database):
+        record(database, failure(body=b"same"), failure(body=b"same"))
+        record(database, failure(body=b"same"))
+
+        assert len(rows(database, message_bodies)) == 1
+        assert len(rows(database, failure_groups)) == 4
+        assert len(messages(database)) == 3
+
+    def test_counts_as_new(self, database):
+        receipt = record(database, failure(), failure())
+
+        assert (receipt.new, receipt.repeated, receipt.redelivered) == (2, 0, 0)
+
+    def test_takes_numbers_in_order_of_arrival(self, database):
+        arrived = [failure() for _ in range(5)]
+
+        record(database, *arrived[:3])
+        record(database, *arrived[3:])
+
+        numbered = sorted(messages(database).values(), key=lambda row: row["failure_seq"])
+        assert [row["unique_message_id"] for row in numbered] == [
+            each.computed_id for each in arrived
+        ]
+
+    def test_with_an_empty_body_is_stored(self, database):
+        record(database, failure(body=b""))
+
+        assert only_message(database)["body_size"] == 0
+
+    def test_may_give_its_times_with_any_offset(self, database):
+        east = FAILED_AT.astimezone(timezone(timedelta(hours=5, minutes=30)))
+
+        record(database, failure(time_of_failure=east, time_sent=east))
+
+        assert only_message(database)["last_failure"] == FAILED_AT
+
+
+class TestARedelivery:
+    def test_of_a_stored_attempt_changes_nothing_but_the_ledger(self, database):
+        new = failure()
+        record(database, new)
+        before = everything_but(database, ledger)
+
+        receipt = record(database, redelivered(new))
+
+        assert receipt.redelivered == 1
+        assert everything_but(database, ledger) == before
+
+    def test_of_any_stored_attempt_counts_not_only_of_the_last(self, database):
+        first = failure()
+        record(database, first)
+        record(database, again(first, time_of_failure=LATER))
+        before = everything_but(database, ledger)
+
+        record(database, redelivered(first))
+
+        assert everything_but(database, ledger) == before
+
+    def test_of_a_message_whose_body_was_replaced_since_is_still_that_attempt(self, database):
+        """The first failure comes again after a retry failed with another body."""
+        first = failure(retry_id="r0")
+        record(database, first)
+        set_columns(database, unique_id(first), last_retry_id="r1")
+        record(database, again(first, body=b"changed by the consumer", retry_id="r1"))
+
+        receipt = record(database, redelivered(first))
+
+        assert receipt.redelivered == 1
+        assert len(messages(database)) == 1
+
+    def test_that_differs_in_a_byte_is_a_failure_of_its_own(self, database):
+        first = failure(headers={"Try": "1"})
+        record(database, first)
+
+        receipt = record(database, redelivered(again(first, headers={"Try": "2"})))
+
+        assert receipt.repeated == 1
+
+    def test_of_what_was_never_stored_is_new(self, database):
+        receipt = record(database, redelivered(failure()))
+
+        assert receipt.new == 1
+
+    def test_equal_bytes_that_the_broker_does_not_call_redelivered_are_another_failure(
+        self, database
+    ):
+        """Broker death times have seconds: two failures within one may be byte-identical."""
+        first = failure()
+        record(database, first)
+
+        receipt = record(database, first)
+
+        assert receipt.repeated == 1
+        assert only_message(database)["attempts"] == 2
+
+    def test_does_not_bring_back_what_a_person_archived(self, database):
+        first = failure()
+        record(database, first)
+        set_columns(database, unique_id(first), status="archived")
+
+        record(database, redelivered(first))
+
+        assert only_message(database)["status"] == "archived"
+
+
+class TestAnotherFailureOfTheSameMessage:
+    def test_that_is_newer_replaces_the_details(self, database):
+        first = failure()
+        record(database, first)
+        second = again(first, **FULL, time_of_failure=LATER)
+
+        record(database, second)
+
+        row = only_message(database)
+        assert {name: row[name] for name in FULL} == FULL
+        assert row["last_failure"] == LATER
+        assert row["raw_properties"] == second.raw
+        assert row["last_modified"] == second.received_at
+
+    def test_that_is_newer_replaces_the_groups(self, database):
+        first = failure(exception_type="A")
+        record(database, first)
+        second = again(first, exception_type="B", message_type=None, time_of_failure=LATER)
+
+        record(database, second)
+
+        expected = {group.classifier: group.title for group in second.groups}
+        assert groups_of(database, unique_id(first)) == expected
+
+    def test_that_is_newer_takes_a_new_number(self, database):
+        first, other = failure(), failure()
+        record(database, first, other)
+
+        record(database, again(first, time_of_failure=LATER))
+
+        assert message(database, unique_id(first))["failure_seq"] == 3
+
+    def test_that_is_newer_keeps_the_first_failure(self, database):
+        first = failure()
+        record(database, first)
+
+        record(database, again(first, time_of_failure=LATER))
+
+        assert only_message(database)["first_failure"] == FAILED_AT
+
+    def test_that_is_older_counts_and_overwrites_nothing(self, database):
+        first = failure(**FULL)
+        record(database, first)
+        before = only_message(database)
+
+        receipt = record(
+            database, again(first, exception_type="Old", queue="old", time_of_failure=EARLIER)
+        )
+
+        assert receipt.repeated == 1
+        assert only_message(database) == before | {"attempts": 2, "first_failure": EARLIER}
+
+    def test_that_is_older_replaces_no_groups(self, database):
+        first = failure()
+        record(database, first)
+        before = groups_of(database, unique_id(first))
+
+        record(database, again(first, exception_type="Old", time_of_failure=EARLIER))
+
+        assert groups_of(database, unique_id(first)) == before
+
+    def test_that_is_older_moves_the_first_failure_back(self, database):
+        first = failure()
+        record(database, first)
+
+        record(database, again(first, time_of_failure=EARLIER))
+
+        row = only_message(database)
+        assert (row["first_failure"], row["last_failure"]) == (EARLIER, FAILED_AT)
+
+    def test_at_the_same_time_replaces_the_details(self, database):
+        first = failure()
+        record(database, first)
+
+        record(database, again(first, exception_type="Tie"))
+
+        assert only_message(database)["exception_type"] == "Tie"
+
+    def test_adds_an_attempt_and_keeps_the_ones_before(self, database):
+        first = failure()
+        second = again(first, time_of_failure=LATER)
+        record(database, first)
+
+        record(database, second)
+
+        kept = [row["fingerprint"] for row in rows(database, processing_attempts)]
+        assert kept == [first.fingerprint, second.fingerprint]
+
+    def test_keeps_every_body_ever_seen(self, database):
+        first = failure(body=b"first")
+        record(database, first)
+        set_columns(database, unique_id(first), last_retry_id="r1")
+
+        record(database, again(first, body=b"second", retry_id="r1"))
+
+        assert {row["body"] for row in rows(database, message_bodies)} == {b"first", b"second"}
+
+
+class TestTwoFailuresOfOneMessageInOneBatch:
+    def test_fold_into_one_row(self, database):
+        first = failure()
+        second = again(first, exception_type="Second", time_of_failure=LATER)
+
+        receipt = record(database, first, second)
+
+        row = only_message(database)
+        assert (receipt.new, receipt.repeated) == (1, 1)
+        assert (row["attempts"], row["exception_type"]) == (2, "Second")
+
+    def test_keep_the_time_of_the_first(self, database):
+        first = failure()
+
+        record(database, first, again(first, time_of_failure=LATER))
+
+        row = only_message(database)
+        assert (row["first_failure"], row["last_failure"]) == (FAILED_AT, LATER)
+
+    def test_end_with_the_newer_one_also_if_it_came_first(self, database):
+        newer = failure(exception_type="Newer", time_of_failure=LATER)
+
+        record(database, newer, again(newer, exception_type="Older"))
+
+        row = only_message(database)
+        assert row["exception_type"] == "Newer"
+        assert (row["first_failure"], row["last_failure"]) == (FAILED_AT, LATER)
+
+    def test_fold_into_a_row_that_is_there(self, database):
+        first = failure()
+        record(database, first)
+
+        record(
+            database,
+            again(first, time_of_failure=LATER),
+            again(first, time_of_failure=EARLIER),
+        )
+
+        row = only_message(database)
+        assert row["attempts"] == 3
+        assert (row["first_failure"], row["last_failure"]) == (EARLIER, LATER)
+
+    def test_take_the_groups_of_the_newer_one(self, database):
+        first = failure(exception_type="A")
+        second = again(first, exception_type="B", time_of_failure=LATER)
+
+        record(database, first, second)
+
+        expected = {group.classifier: group.title for group in second.groups}
+        assert groups_of(database, unique_id(first)) == expected
+
+
+class TestAMissingTimeOfFailure:
+    def test_is_filled_in_for_people(self, database):
+        timeless = failure(time_of_failure=None)
+
+        record(database, timeless)
+
+        row = only_message(database)
+        assert row["first_failure"] == row["last_failure"] == timeless.received_at
+        assert row["last_failure_known"] is False
+
+    def test_stays_missing_in_the_attempt(self, database):
+        record(database, failure(time_of_failure=None))
+
+        (attempt,) = rows(database, processing_attempts)
+        assert attempt["time_of_failure"] is None
+
+    def test_of_a_stored_message_makes_no_failure_older(self, database):
+        first = failure(time_of_failure=None)
+        record(database, first)
+
+        record(database, again(first, exception_type="Next", time_of_failure=EARLIER))
+
+        row = only_message(database)
+        assert (row["exception_type"], row["last_failure_known"]) == ("Next", True)
+
+    def test_makes_a_failure_never_older(self, database):
+        first = failure(time_of_failure=LATER)
+        record(database, first)
+
+        record(database, again(first, exception_type="Next", time_of_failure=None))
+
+        row = only_message(database)
+        assert (row["exception_type"], row["last_failure_known"]) == ("Next", False)
+
+
+def test_a_batch_may_hold_more_messages_than_a_statement_holds_parameters(database):
+    """Three ids to look up for each failure: 33,000, and SQLite takes 32,766 parameters."""
+    made = [failure(stamped_id=str(uuid4()), body=b"") for _ in range(11_000)]
+
+    receipt = record(database, *made)
+
+    assert receipt.new == 11_000

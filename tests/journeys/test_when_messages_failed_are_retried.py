@@ -1,0 +1,151 @@
+"""The main job, as a user starts it: RabbitMQ, PostgreSQL, a real process, a plain client."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from retrier.domain import headers
+from tests.journeys.conftest import Site
+from tests.support.shop import Sent
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.journey, pytest.mark.rabbitmq, pytest.mark.postgres]
+
+FAILED = 2500
+DEAD_LETTERED = 500
+
+# The destination itself adds its counter when it is a quorum queue.
+ADDED = (
+    headers.UNIQUE_MESSAGE_ID,
+    headers.ACKNOWLEDGEMENT_QUEUE,
+    headers.RETRY_ID,
+    "x-delivery-count",
+)
+NSB_STRIPPED = (
+    "NServiceBus.Retries",
+    "NServiceBus.FailedQ",
+    "NServiceBus.TimeOfFailure",
+    "NServiceBus.ExceptionInfo.",
+)
+
+
+@contextmanager
+def watching_batches(site: Site) -> Iterator[set[str]]:
+    """Collect every status in which a batch is seen in the database meanwhile."""
+    seen: set[str] = set()
+    done = threading.Event()
+
+    def watch() -> None:
+        with psycopg.connect(site.database_url, autocommit=True) as conn:
+            while not done.is_set():
+                seen.update(row[0] for row in conn.execute("SELECT status FROM retry_batches"))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        done.set()
+        watcher.join()
+
+
+def without(kept: dict[str, object], *prefixes: str) -> dict[str, object]:
+    return {name: value for name, value in kept.items() if not name.startswith(prefixes)}
+
+
+def as_sent(sent: Sent) -> dict[str, object]:
+    """Everything but headers."""
+    values = vars(sent.properties).copy()
+    values.pop("headers")
+    return values
+
+
+def test_the_main_job(site: Site) -> None:
+    # Given 2,500 messages that NServiceBus gave up and 500 that RabbitMQ dead-lettered
+    failed = site.shop.fail(FAILED)
+    dead = site.shop.dead_letter(DEAD_LETTERED)
+    service = site.host.start_ready()
+
+    with service.http as http, watching_batches(site) as seen:
+        wait_until(
+            lambda: http.get("/api/errors").headers["Total-Count"] == str(FAILED + DEAD_LETTERED),
+            60,
+            "all failed messages are listed",
+        )
+        # When somebody asks for a retry of all of them
+        answer = http.post("/api/errors/retry/all", headers={"X-Retrier-User": "ada"})
+        assert answer.status_code == 202
+        orders = site.shop.take(site.shop.orders, FAILED)
+        payments = site.shop.take(site.shop.payments, DEAD_LETTERED)
+        wait_until(lambda: site.count("SELECT count(*) FROM retry_batches") == 0, 30)
+
+    # Then each arrives exactly once, as it was, less the headers its dialect strips
+    assert len(orders) == FAILED
+    assert len(payments) == DEAD_LETTERED
+    for sent in orders:
+        original = failed[sent.properties.message_id]
+        assert sent.body == original.body
+        assert as_sent(sent) == as_sent(original)
+        assert without(sent.headers, *ADDED) == without(original.headers, *NSB_STRIPPED)
+    for sent in payments:
+        original = dead[sent.properties.message_id]
+        assert sent.body == original.body
+        assert as_sent(sent) == as_sent(original)
+        assert without(sent.headers, *ADDED) == original.headers
+    assert {sent.properties.message_id for sent in orders} == set(failed)
+    assert {sent.properties.message_id for sent in payments} == set(dead)
+    # and the batches were seen in each of their states, and every message has its claim
+    assert seen == {"marking", "staging", "forwarding"}
+    assert site.query("SELECT DISTINCT status FROM failed_messages") == [("retry_issued",)]
+    recorded = "SELECT count(*) FROM failed_message_retries WHERE forwarded_at IS NOT NULL"
+    assert site.count(recorded) == FAILED + DEAD_LETTERED
+    assert service.stop() == 0
+
+
+def test_what_happens_to_a_message_afterwards(site: Site) -> None:
+    # Given two messages that were retried once
+    site.shop.fail(2)
+    service = site.host.start_ready()
+    with service.http as http:
+        wait_until(lambda: http.get("/api/errors").headers["Total-Count"] == "2", 30)
+        http.post("/api/errors/retry/all")
+        first, second = site.shop.take(site.shop.orders, 2)
+        wait_until(lambda: site.count("SELECT count(*) FROM retry_batches") == 0, 10)
+        ids = [sent.headers[headers.UNIQUE_MESSAGE_ID] for sent in (first, second)]
+
+        # When a second retry of them is asked for, then nothing is sent and the reason is told
+        again = http.post("/api/errors/retry", json=ids).json()["operation_id"]
+        operation = f"/api/operations/{again}"
+        wait_until(lambda: http.get(operation).json()["state"] == "completed", 10)
+        assert http.get(operation).json()["skipped"] == 2
+        assert "issued already" in http.get(operation).text
+        assert site.shop.depth(site.shop.orders) == 0
+
+        # When one is confirmed, then it is resolved
+        site.shop.confirm(first)
+        wait_until(lambda: http.get(f"/api/errors/{ids[0]}").json()["status"] == "resolved", 10)
+
+        # When the other fails again, then it is unresolved with two attempts, and can be retried
+        site.shop.fail_again(second)
+        wait_until(lambda: http.get(f"/api/errors/{ids[1]}").json()["status"] == "unresolved", 10)
+        listed = http.get("/api/errors", params={"status": "unresolved"}).json()
+        assert [item["number_of_processing_attempts"] for item in listed] == [2]
+        http.post(f"/api/errors/{ids[1]}/retry")
+        (third,) = site.shop.take(site.shop.orders, 1)
+        assert third.body == second.body
+        assert third.headers[headers.RETRY_ID] != second.headers[headers.RETRY_ID]
+
+
+def test_a_single_retry_on_an_idle_service_is_quick(site: Site) -> None:
+    site.shop.fail(1)
+    service = site.host.start_ready()
+    with service.http as http:
+        wait_until(lambda: http.get("/api/errors").headers["Total-Count"] == "1", 30)
+        (listed,) = http.get("/api/errors").json()
+
+        http.post(f"/api/errors/{listed['id']}/retry")
+
+        wait_until(lambda: site.shop.depth(site.shop.orders) == 1, 1.0, "well under a second")

@@ -1,0 +1,265 @@
+"""Forwarding: windows go out, and what the broker says of each message decides what becomes of it."""
+
+from collections import Counter
+
+import pytest
+
+from retrier.domain.wire import ChannelClosed, Refused, Unknown
+from retrier.store.database import Database
+from tests.support.bench import QUEUE, STAGING, Bench
+from tests.support.factories import failure
+from tests.support.script import to_queue
+from tests.support.staged import is_marker, of_message, put_again
+
+
+@pytest.fixture
+def bench(database: Database) -> Bench:
+    return Bench(database, window=2)
+
+
+def times_sent(bench: Bench) -> Counter[str]:
+    return Counter(bench.sent())
+
+
+def sent_twice(bench: Bench) -> set[str]:
+    return {key for key, times in times_sent(bench).items() if times > 1}
+
+
+def note_windows(bench: Bench) -> list[str]:
+    windows: list[str] = []
+    bench.crash_at = lambda point: (
+        windows.append(point) if point == "forwarding.published" else None
+    )
+    return windows
+
+
+def test_a_batch_staged_here_is_counted_and_needs_no_marker(bench: Bench) -> None:
+    bench.fail(3)
+
+    bench.ask_all()
+    bench.work()
+
+    assert not any(map(is_marker, bench.transport.published))
+
+
+def test_a_batch_goes_out_in_windows(bench: Bench) -> None:
+    ids = bench.fail(5)
+    windows = note_windows(bench)
+
+    bench.ask_all()
+    bench.work()
+
+    assert bench.sent() == ids
+    assert len(windows) == 3
+
+
+def test_a_window_ends_before_its_bytes_are_too_many(database: Database) -> None:
+    bench = Bench(database, window=10, window_bytes=100)
+    for number in range(5):
+        bench.fail(body=b"%d" % number * 40)
+    windows = note_windows(bench)
+
+    bench.ask_all()
+    bench.work()
+
+    assert len(windows) == 3
+
+
+def test_a_body_larger_than_a_window_goes_alone(database: Database) -> None:
+    bench = Bench(database, window=10, window_bytes=100)
+    ids = [*bench.fail(), *bench.fail(body=b"x" * 101), *bench.fail()]
+    windows = note_windows(bench)
+
+    bench.ask_all()
+    bench.work()
+
+    assert bench.sent() == ids
+    assert len(windows) == 3
+
+
+def test_a_refused_message_is_unresolved_again_with_the_brokers_words(bench: Bench) -> None:
+    ids = bench.fail(3)
+    bench.transport.cue(Refused("queue is full"), when=of_message(ids[1], QUEUE))
+
+    operation = bench.ask_all()
+    bench.work()
+
+    assert bench.sent() == [ids[0], ids[2]]
+    assert "queue is full" in bench.message(ids[1])["disposition_reason"]
+    assert bench.operation(operation)["failed"] == 1
+
+
+def test_a_reverted_message_has_no_claim_and_can_be_asked_for_again(bench: Bench) -> None:
+    (unique_id,) = bench.fail()
+    bench.transport.cue(Refused("queue is full"), when=to_queue(QUEUE))
+    bench.ask([unique_id])
+    bench.work()
+
+    assert bench.claims() == {}
+    bench.ask([unique_id])
+    bench.work()
+
+    assert bench.sent() == [unique_id]
+
+
+def test_a_message_that_closes_the_channel_is_found_and_reverted(bench: Bench) -> None:
+    ids = bench.fail(5)
+    poison = of_message(ids[3], QUEUE)
+    bench.transport.cue(ChannelClosed("406 too large"), when=poison, times=None)
+
+    operation = bench.ask_all()
+    bench.work()
+
+    assert set(bench.sent()) == {ids[0], ids[1], ids[2], ids[4]}
+    assert "406 too large" in bench.message(ids[3])["disposition_reason"]
+    row = bench.operation(operation)
+    assert (row["state"], row["forwarded"], row["failed"]) == ("completed", 4, 1)
+
+
+def test_a_closed_channel_doubles_only_its_own_window_and_once(bench: Bench) -> None:
+    ids = bench.fail(5)
+    bench.transport.cue(ChannelClosed("406"), when=of_message(ids[3], QUEUE), times=None)
+
+    bench.ask_all()
+    bench.work()
+
+    assert sent_twice(bench) == {ids[2]}
+    assert max(times_sent(bench).values()) == 2
+
+
+def test_what_was_confirmed_before_the_channel_closed_is_not_doubled(bench: Bench) -> None:
+    ids = bench.fail(2)
+    poison = of_message(ids[1], QUEUE)
+    bench.transport.cue(ChannelClosed("406"), when=poison, settled=1, times=None)
+
+    bench.ask_all()
+    bench.work()
+
+    assert bench.sent() == [ids[0]]
+
+
+def test_a_message_that_has_its_outcome_is_not_sent_alone(bench: Bench) -> None:
+    bench.receive(failure(queue=QUEUE, message_id="1"))
+    (first,) = bench.statuses()
+    (poison,) = bench.fail()
+    bench.transport.cue(ChannelClosed("406"), when=of_message(poison, QUEUE), times=None)
+    bench.ask_all()
+
+    # It arrived before the channel was closed, and fails again before it is sent alone.
+    bench.at(
+        "forwarding.published",
+        lambda: bench.receive(
+            failure(queue=QUEUE, message_id="1", retry_id=bench.retry_id(first))
+        ),
+    )
+    bench.work()
+
+    assert bench.sent() == [first]
+
+
+def test_each_message_sent_alone_is_recorded_before_the_next(bench: Bench) -> None:
+    ids = bench.fail(2)
+    bench.transport.cue(ChannelClosed("406"), when=to_queue(QUEUE))
+    bench.ask_all()
+
+    recorded: list[bool] = []
+    when_second = of_message(ids[1], QUEUE)
+    bench.transport.cue(
+        Refused("no"),
+        when=lambda message: (
+            when_second(message) and not recorded.append(bool(bench.claims()[ids[0]]["forwarded_at"]))
+        ),
+    )
+    bench.work()
+
+    assert recorded == [True]
+
+
+def test_a_lost_connection_doubles_only_what_is_in_doubt(bench: Bench) -> None:
+    ids = bench.fail(6)
+    in_doubt = of_message(ids[3], QUEUE)
+    bench.transport.cue(Unknown("reset"), when=in_doubt, settled=1, stored=True)
+
+    operation = bench.ask_all()
+    bench.work()
+
+    assert set(bench.sent()) == set(ids)
+    assert sent_twice(bench) == {ids[3]}
+    assert bench.operation(operation)["forwarded"] == 6
+
+
+def test_after_a_lost_connection_a_marker_ends_the_batch(bench: Bench) -> None:
+    bench.fail(3)
+    bench.transport.cue(Unknown("reset"), when=to_queue(QUEUE))
+
+    bench.ask_all()
+    bench.work()
+
+    assert sum(map(is_marker, bench.transport.published)) == 1
+
+
+def test_a_copy_that_is_there_twice_is_sent_once(bench: Bench) -> None:
+    ids = bench.fail(5)
+    bench.ask_all()
+
+    def double_all() -> None:
+        for copy in bench.transport.broker.holds(STAGING):
+            put_again(bench, copy)
+
+    bench.at("staging.committed", double_all)
+    bench.work()
+
+    assert bench.sent() == ids
+
+
+def test_a_message_that_fails_again_before_it_is_recorded_counts_once(bench: Bench) -> None:
+    (unique_id,) = bench.fail(message_id="7")
+    operation = bench.ask([unique_id])
+
+    bench.at(
+        "forwarding.published",
+        lambda: bench.receive(
+            failure(queue=QUEUE, message_id="7", retry_id=bench.retry_id(unique_id))
+        ),
+    )
+    bench.work()
+
+    row = bench.operation(operation)
+    assert bench.statuses() == {unique_id: "unresolved"}
+    assert (row["state"], row["forwarded"], row["skipped"]) == ("completed", 1, 0)
+    assert bench.claims() == {}
+
+
+def test_a_confirmation_before_the_recording_counts_once(bench: Bench) -> None:
+    (unique_id,) = bench.fail()
+    operation = bench.ask([unique_id])
+
+    bench.at("forwarding.published", lambda: bench.confirm(unique_id))
+    bench.work()
+
+    row = bench.operation(operation)
+    assert bench.statuses() == {unique_id: "resolved"}
+    assert (row["state"], row["forwarded"], row["skipped"]) == ("completed", 1, 0)
+
+
+def test_a_message_whose_claim_is_gone_is_acked_unsent(bench: Bench) -> None:
+    ids = bench.fail(3)
+    bench.ask_all()
+
+    bench.at("staging.committed", lambda: bench.confirm(ids[1]))
+    bench.work()
+
+    assert bench.sent() == [ids[0], ids[2]]
+    assert bench.transport.broker.holds(STAGING) == []
+
+
+def test_a_message_put_aside_after_staging_is_not_sent(bench: Bench) -> None:
+    ids = bench.fail(3)
+    operation = bench.ask_all()
+
+    bench.at("staging.committed", lambda: bench.set_status(ids[1], "archived"))
+    bench.work()
+
+    row = bench.operation(operation)
+    assert bench.sent() == [ids[0], ids[2]]
+    assert (row["state"], row["forwarded"], row["skipped"]) == ("completed", 2, 1)

@@ -1,0 +1,104 @@
+"""Ingestion is killed at every step once; the next process takes over: nothing lost, nothing twice."""
+
+from functools import partial
+
+import pytest
+from sqlalchemy import func, select
+
+from retrier.ingestion.ingestor import Ingestor
+from retrier.ingestion.queue_mapping import QueueMapping
+from retrier.store.database import Database
+from retrier.store.installation import probe_write
+from retrier.store.received import record_received
+from retrier.store.schema import failed_messages, processing_attempts
+from tests.support.frozen_clock import FrozenClock
+from tests.support.raw_messages import raw_properties, retrier_headers
+from tests.support.scripted_transport import ScriptedTransport
+from tests.support.told import Told
+
+QUEUE = "error"
+IDS = [f"order-{number}" for number in range(7)]
+STEPS = 29
+"""Calls, before and after, and crash points of taking all messages off the queue."""
+
+
+class Killed(BaseException):
+    """The process dies here; nothing in it may catch this."""
+
+
+class Steps:
+    """Counts the steps of a process, and kills it at one of them, by number or by name."""
+
+    def __init__(self, kill_at: int | str | None = None) -> None:
+        self.count = 0
+        self.kill_at = kill_at
+
+    def __call__(self, name: str) -> None:
+        self.count += 1
+        if self.kill_at in (self.count, name):
+            raise Killed
+
+
+@pytest.fixture
+def transport() -> ScriptedTransport:
+    made = ScriptedTransport()
+    for message_id in IDS:
+        raw = raw_properties(retrier_headers(), message_id=message_id)
+        made.broker.put(QUEUE, raw, message_id.encode())
+    return made
+
+
+def ingest_all(database: Database, transport: ScriptedTransport, step: Steps) -> None:
+    transport.before_call = transport.after_call = step
+    ingestor = Ingestor(
+        mapping=QueueMapping(queue=QUEUE),
+        transport=transport,
+        record=partial(record_received, database, instance="retrier"),
+        probe=partial(probe_write, database),
+        clock=FrozenClock(),
+        say=Told().say,
+        crash_point=step,
+    )
+    while transport.broker.holds(QUEUE):
+        ingestor.ingest_once()
+
+
+def die_and_start_again(
+    database: Database, transport: ScriptedTransport, kill_at: int | str
+) -> None:
+    with pytest.raises(Killed):
+        ingest_all(database, transport, Steps(kill_at))
+    transport.drop_connections("the process died")
+    ingest_all(database, transport, Steps())
+
+
+def test_every_step_is_one_of_those_killed_below(database, transport):
+    steps = Steps()
+
+    ingest_all(database, transport, steps)
+
+    assert steps.count == STEPS
+
+
+@pytest.mark.parametrize("kill_at", range(1, STEPS + 1))
+def test_killed_at_any_step_every_message_is_there_once(database, transport, kill_at):
+    die_and_start_again(database, transport, kill_at)
+
+    with database.engine.connect() as conn:
+        stored = conn.scalars(select(failed_messages.c.message_id)).all()
+        attempts = conn.scalar(select(func.count()).select_from(processing_attempts))
+    assert (sorted(stored), attempts) == (IDS, len(IDS))
+
+
+def test_without_any_id_the_second_copy_says_what_it_may_be_a_copy_of(database):
+    transport = ScriptedTransport()
+    transport.broker.put(QUEUE, raw_properties(retrier_headers()), b"anonymous")
+
+    die_and_start_again(database, transport, kill_at="ingestion.after_record")
+
+    with database.engine.connect() as conn:
+        rows = conn.execute(
+            select(failed_messages.c.unique_message_id, failed_messages.c.maybe_copy_of)
+        ).all()
+    (original,) = [row.unique_message_id for row in rows if row.maybe_copy_of is None]
+    assert [row.maybe_copy_of for row in rows if row.unique_message_id != original] == [original]

@@ -1,0 +1,66 @@
+"""The API as a client sees it, with everything around it under the test's control."""
+
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import update
+
+from retrier.api.application import ApiParts, create_api
+from retrier.domain.failed_message import Failure, FailedMessageStatus, Received, Resolution
+from retrier.gateway import Gateway
+from retrier.store.database import Database
+from retrier.store.lease import Fence, Holder, acquire_lease
+from retrier.store.received import record_received
+from retrier.store.schema import failed_messages
+from tests.support.factories import unique_id
+from tests.support.http_client import client_of
+
+HOLDER = Holder(session_id="session", host="host", pid=7, process_started="then")
+
+
+class Api:
+    """An API on a database. `wakes` counts how often the processor was woken."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+        self.wakes = 0
+        self.health: dict[str, tuple[bool, str]] = {"database": (True, "reached")}
+        parts = ApiParts(
+            db=db, gateway=Gateway(db, self._wake), health=lambda: self.health, version="1.2.3"
+        )
+        self.app = create_api(parts)
+        self.http = client_of(self.app)
+
+    def receive(self, *received: Received) -> list[str]:
+        """Let ingestion record what arrived; return the unique ids of the failures, in order."""
+        record_received(self.db, received, instance="test")
+        return [unique_id(item) for item in received if isinstance(item, Failure)]
+
+    def set_status(self, unique_message_id: str, status: FailedMessageStatus) -> None:
+        """Put a message into a status, however it would come into it."""
+        resolution = Resolution.BY_HAND if status is FailedMessageStatus.RESOLVED else None
+        with self.db.engine.begin() as conn:
+            conn.execute(
+                update(failed_messages)
+                .where(failed_messages.c.unique_message_id == unique_message_id)
+                .values(status=status, resolution=resolution)
+            )
+
+    def get(self, path: str, **params: Any) -> Any:
+        """Return the JSON at a path under /api."""
+        answer = self.http.get(f"/api/{path}", params=params)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def ids(self, path: str = "errors", **params: Any) -> list[str]:
+        """Return the ids of the items at a path under /api, as they are listed."""
+        return [item["id"] for item in self.get(path, **params)]
+
+    def become_processor(self) -> Fence:
+        """Take the lease."""
+        fence = acquire_lease(self.db, HOLDER, timedelta(seconds=15), lambda _holder: False)
+        assert isinstance(fence, Fence)
+        return fence
+
+    def _wake(self) -> None:
+        self.wakes += 1

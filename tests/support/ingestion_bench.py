@@ -1,0 +1,106 @@
+"""An ingestor over a scripted transport, with a store that does what it is told."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from retrier.domain.failed_message import Received
+from retrier.ingestion.ingestor import Ingestor
+from retrier.ingestion.queue_mapping import QueueMapping
+from tests.support.frozen_clock import FrozenClock
+from tests.support.raw_messages import raw_properties, retrier_headers
+from tests.support.scripted_connections import ScriptedConsumer
+from tests.support.scripted_transport import ScriptedTransport
+from tests.support.told import Told
+
+QUEUE = "error"
+
+
+class Stop(threading.Event):
+    """A stop event that nobody waits for: it notes the waits, and is set after some of them."""
+
+    def __init__(self, turns: int) -> None:
+        super().__init__()
+        self.turns = turns
+        self.waits: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Note the wait."""
+        self.waits.append(timeout)
+        if len(self.waits) >= self.turns:
+            self.set()
+        return self.is_set()
+
+
+class ScriptedStore:
+    """Keeps the batches recorded; raises what `faults` and `probe_faults` hold, one a call."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[Received]] = []
+        self.probes = 0
+        self.faults: list[Exception | None] = []
+        self.probe_faults: list[Exception | None] = []
+        self.refuses: dict[bytes, Exception] = {}
+
+    def record(self, received: Sequence[Received]) -> None:
+        """Record a batch, or refuse it whole for one of its bodies."""
+        fault = self.faults.pop(0) if self.faults else None
+        if fault is not None:
+            raise fault
+        for each in received:
+            refusal = self.refuses.get(getattr(each, "body", b""))
+            if refusal is not None and hasattr(each, "details"):
+                raise refusal
+        self.batches.append(list(received))
+
+    def probe(self) -> None:
+        """Answer, or not."""
+        self.probes += 1
+        fault = self.probe_faults.pop(0) if self.probe_faults else None
+        if fault is not None:
+            raise fault
+
+
+class IngestionBench:
+    """One error queue, one ingestor, and everything it touches."""
+
+    def __init__(self, **changes: Any) -> None:
+        self.clock = FrozenClock()
+        self.told = Told()
+        self.store = ScriptedStore()
+        self.transport = ScriptedTransport()
+        self.transport.broker.declare(QUEUE)
+        self.ingestor = Ingestor(
+            **{
+                "mapping": QueueMapping(queue=QUEUE),
+                "transport": self.transport,
+                "record": self.store.record,
+                "probe": self.store.probe,
+                "clock": self.clock,
+                "say": self.told.say,
+            }
+            | changes
+        )
+
+    def fail(self, *bodies: bytes) -> None:
+        """Let one failed message per body arrive."""
+        raw = raw_properties(retrier_headers())
+        for body in bodies:
+            self.transport.broker.put(QUEUE, raw, body)
+
+    def turns(self, count: int) -> Stop:
+        """Run so many turns of the loop, then stop."""
+        stop = Stop(count)
+        self.ingestor.run(stop)
+        return stop
+
+    def recorded(self) -> list[list[bytes]]:
+        """Return the bodies of each batch that was recorded."""
+        return [[getattr(each, "body", b"") for each in batch] for batch in self.store.batches]
+
+    def consumer(self) -> ScriptedConsumer:
+        """Return the consumer that is open."""
+        (found,) = [
+            each for each in self.transport.connections if isinstance(each, ScriptedConsumer)
+        ]
+        return found

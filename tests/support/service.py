@@ -1,0 +1,123 @@
+"""A real service process, as a user would start it, and the HTTP client that asks it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from tests.support.waiting import wait_until
+
+START_DEADLINE = 30.0
+STOP_DEADLINE = 10.0
+
+
+class Service:
+    """One process. `logged` holds its log lines as they come."""
+
+    def __init__(self, config: Path, environ: Mapping[str, str], roles: tuple[str, ...]) -> None:
+        self.logged: list[dict[str, Any]] = []
+        command = [sys.executable, "-m", "retrier", "run", "--config", str(config)]
+        command += [word for role in roles for word in ("--role", role)]
+        self.process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, env={**os.environ, **environ}, text=True
+        )
+        self._reader = threading.Thread(target=self._read_log, daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def http(self) -> httpx.Client:
+        """Return a client of the API, as soon as the process says where it listens."""
+        wait_until(lambda: self._listening() or self.process.poll() is not None, START_DEADLINE)
+        (line,) = self._listening()
+        base = f"http://{line['host']}:{line['port']}"
+        return httpx.Client(base_url=base, timeout=30)
+
+    def wait_ready(self, deadline: float = START_DEADLINE) -> None:
+        """Wait until every part is ready."""
+        with self.http as http:
+            wait_until(
+                lambda: http.get("/health/ready").status_code == 200, deadline, "service not ready"
+            )
+
+    def wait_dead(self, deadline: float = START_DEADLINE) -> int:
+        """Wait for the end of the process; return its exit code."""
+        wait_until(lambda: self.process.poll() is not None, deadline, "process lives on")
+        return int(self.process.returncode)
+
+    def kill(self) -> None:
+        """End it with SIGKILL, if it lives."""
+        self.process.kill()
+        self._end()
+
+    def stop(self) -> int:
+        """End it with SIGTERM; return its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(STOP_DEADLINE)
+        self._end()
+        return int(self.process.returncode)
+
+    def names(self) -> list[str]:
+        """Return the names of the events logged so far."""
+        return [str(line.get("event")) for line in self.logged]
+
+    def _listening(self) -> list[dict[str, Any]]:
+        return [line for line in self.logged if line.get("event") == "api.listening"]
+
+    def _read_log(self) -> None:
+        for line in self.process.stderr or ():
+            try:
+                self.logged.append(json.loads(line))
+            except ValueError:
+                self.logged.append({"event": "unreadable", "text": line})
+
+    def _end(self) -> None:
+        self.process.wait(STOP_DEADLINE)
+        self._reader.join(STOP_DEADLINE)
+        if self.process.stderr is not None:
+            self.process.stderr.close()
+
+
+class Host:
+    """Starts services on one configuration and ends all of them."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        self.config = folder / "retrier.yaml"
+        self.config.write_text(yaml.safe_dump(dict(settings)))
+        self.services: list[Service] = []
+
+    def start(self, *roles: str, crash_at: str | None = None) -> Service:
+        """Start a process; with `crash_at` it kills itself at that crash point."""
+        environ = {"RETRIER_TEST_CRASH_AT": crash_at} if crash_at else {}
+        self.services.append(Service(self.config, environ, roles))
+        return self.services[-1]
+
+    def start_ready(self, *roles: str) -> Service:
+        """Start a process and wait until it is ready."""
+        service = self.start(*roles)
+        service.wait_ready()
+        return service
+
+
+@contextmanager
+def hosted(folder: Path, settings: Mapping[str, Any]) -> Iterator[Host]:
+    """Give a host; whatever still runs afterwards is killed."""
+    host = Host(folder, settings)
+    try:
+        yield host
+    finally:
+        for service in host.services:
+            if service.process.poll() is None:
+                service.kill()

@@ -1,0 +1,160 @@
+"""GET /api/errors/{id}: everything known of one message; and its body."""
+
+from datetime import timedelta
+
+import pytest
+
+from retrier.domain.failed_message import Failure
+from tests.support.api import Api
+from tests.support.factories import FAILED_AT, confirmation, failure
+
+MINUTE = timedelta(minutes=1)
+
+
+def again(made: Failure, **changes: object) -> Failure:
+    """Make another failure of the same message, a minute later."""
+    later = FAILED_AT + MINUTE
+    return failure(message_id=made.message_id, body=made.body, time_of_failure=later, **changes)
+
+
+def test_a_message_tells_its_attempts_oldest_first(api: Api) -> None:
+    first = failure(exception_message="first")
+    (unique_id,) = api.receive(first)
+    api.receive(again(first, exception_message="second"))
+
+    found = api.get(f"errors/{unique_id}")
+
+    assert found["number_of_processing_attempts"] == 2
+    failures = [each["failure_details"] for each in found["processing_attempts"]]
+    assert [each["exception"]["message"] for each in failures] == ["first", "second"]
+    assert failures[1]["time_of_failure"] == "2026-05-04T12:01:00.000000Z"
+    assert failures[1]["address_of_failing_endpoint"] == "orders"
+
+
+def test_the_attempt_in_force_has_the_headers_as_text(api: Api) -> None:
+    first = failure(headers={"Number": "1"})
+    (unique_id,) = api.receive(first)
+    api.receive(again(first, raw=b"\x00\x00", headers={"Number": 2, "Text": "zwei", "List": [1]}))
+
+    old, new = api.get(f"errors/{unique_id}")["processing_attempts"]
+
+    assert "headers" not in old
+    assert new["headers"] == {"Number": "2", "Text": "zwei", "List": "[1]"}
+
+
+def test_a_message_tells_its_groups(api: Api) -> None:
+    made = failure()
+    (unique_id,) = api.receive(made)
+
+    groups = api.get(f"errors/{unique_id}")["failure_groups"]
+
+    assert {(each["id"], each["title"], each["type"]) for each in groups} == {
+        (group.group_id, group.title, group.classifier) for group in made.groups
+    }
+
+
+def test_a_message_tells_where_a_retry_of_it_goes(api: Api) -> None:
+    (unique_id,) = api.receive(failure(queue="orders", destination="orders-v2"))
+
+    found = api.get(f"errors/{unique_id}")
+
+    assert found["queue_address"] == "orders"
+    assert found["destination"] == "orders-v2"
+
+
+def test_a_message_without_a_claim_tells_of_none(api: Api) -> None:
+    (unique_id,) = api.receive(failure())
+
+    assert "claim" not in api.get(f"errors/{unique_id}")
+
+
+def test_a_resolved_message_tells_on_what_evidence(api: Api) -> None:
+    (unique_id,) = api.receive(failure())
+    api.receive(confirmation(unique_id, succeeded_at=FAILED_AT + MINUTE))
+
+    found = api.get(f"errors/{unique_id}")
+
+    assert (found["status"], found["resolution"]) == ("resolved", "confirmed")
+    assert found["resolved_at"] == "2026-05-04T12:01:00.000000Z"
+
+
+def test_the_last_attempt_is_shown_as_in_a_list(api: Api) -> None:
+    (unique_id,) = api.receive(failure())
+
+    assert [api.get(f"errors/last/{unique_id}")] == api.get("errors")
+
+
+@pytest.mark.parametrize("path", ["errors/unknown", "errors/last/unknown", "messages/unknown/body"])
+def test_an_unknown_id_is_not_found(api: Api, path: str) -> None:
+    answer = api.http.get(f"/api/{path}")
+
+    assert answer.status_code == 404
+    assert "unknown" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("key", ["unique_message_id", "message_id"])
+def test_a_body_is_byte_for_byte_under_either_id(api: Api, key: str) -> None:
+    body = b"\xff\x00<script>alert(1)</script>\r\n"
+    made = failure(body=body, content_type="text/html; charset=utf-8", message_id="orders/7 ä")
+    (unique_id,) = api.receive(made)
+    known_as = {"unique_message_id": unique_id, "message_id": "orders/7 ä"}[key]
+
+    answer = api.http.get(f"/api/messages/{known_as}/body")
+
+    assert answer.content == body
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+
+
+def test_of_two_messages_with_one_message_id_the_newest_body_is_shown(api: Api) -> None:
+    api.receive(failure(message_id="7", body=b"old"), failure(message_id="7", body=b"new"))
+
+    assert api.http.get("/api/messages/7/body").content == b"new"
+
+
+def test_a_body_is_never_rendered(api: Api) -> None:
+    (unique_id,) = api.receive(failure(content_type="text/html"))
+
+    headers = api.http.get(f"/api/messages/{unique_id}/body").headers
+
+    assert headers["Content-Disposition"] == "attachment"
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert "sandbox" in headers["Content-Security-Policy"]
+
+
+def test_an_empty_body_is_no_content(api: Api) -> None:
+    (unique_id,) = api.receive(failure(body=b""))
+
+    answer = api.http.get(f"/api/messages/{unique_id}/body")
+
+    assert (answer.status_code, answer.content) == (204, b"")
+
+
+@pytest.mark.parametrize(
+    ("given", "body", "sent"),
+    [
+        (None, "Grüße".encode(), "text/plain; charset=utf-8"),
+        (None, b"\xff\xfe", "application/octet-stream"),
+        ("text/html\r\nSet-Cookie: x=1", b"x", "text/plain; charset=utf-8"),
+        ("text/пример", b"x", "text/plain; charset=utf-8"),
+        ("json", b"x", "text/plain; charset=utf-8"),
+        ("application/vnd.shop+json;v=1", b"x", "application/vnd.shop+json;v=1"),
+    ],
+)
+def test_a_content_type_that_is_none_is_guessed(
+    api: Api, given: str | None, body: bytes, sent: str
+) -> None:
+    (unique_id,) = api.receive(failure(content_type=given, body=body))
+
+    answer = api.http.get(f"/api/messages/{unique_id}/body")
+
+    assert answer.headers["Content-Type"] == sent
+    assert "Set-Cookie" not in answer.headers
+
+
+def test_a_body_known_to_the_client_is_not_sent_again(api: Api) -> None:
+    (unique_id,) = api.receive(failure())
+    etag = api.http.get(f"/api/messages/{unique_id}/body").headers["ETag"]
+
+    again = api.http.get(f"/api/messages/{unique_id}/body", headers={"If-None-Match": etag})
+
+    assert (again.status_code, again.content) == (304, b"")

@@ -1,0 +1,201 @@
+"""The loop of one error queue."""
+
+import pytest
+
+from retrier.domain.failed_message import FailedImport
+from retrier.errors import DatabaseUnavailable
+from retrier.ingestion.ingestor import IngestionState
+from tests.support.ingestion_bench import QUEUE, IngestionBench
+from tests.support.raw_messages import raw_properties
+
+DOWN = DatabaseUnavailable("no route to the database")
+
+
+@pytest.fixture
+def bench() -> IngestionBench:
+    return IngestionBench()
+
+
+class TestIngesting:
+    def test_what_is_recorded_is_acknowledged(self, bench):
+        bench.fail(b"one")
+
+        ingested = bench.ingestor.ingest_once()
+
+        assert (ingested, bench.recorded()) == (1, [[b"one"]])
+        assert bench.transport.broker.holds(QUEUE) == []
+
+    def test_nothing_is_acknowledged_before_it_is_recorded(self):
+        held: list[int] = []
+        bench = IngestionBench(
+            crash_point=lambda _point: held.append(len(bench.transport.broker.holds(QUEUE)))
+        )
+        bench.fail(b"one")
+
+        bench.ingestor.ingest_once()
+
+        assert held == [1, 1, 0]
+
+    def test_crash_points_are_told_in_order(self):
+        points: list[str] = []
+        bench = IngestionBench(crash_point=points.append)
+        bench.fail(b"one")
+
+        bench.ingestor.ingest_once()
+
+        assert points == [
+            "ingestion.before_record",
+            "ingestion.after_record",
+            "ingestion.after_ack",
+        ]
+
+    def test_an_empty_queue_records_nothing(self, bench):
+        ingested = bench.ingestor.ingest_once()
+
+        assert (ingested, bench.recorded()) == (0, [])
+
+    def test_an_empty_queue_is_waited_on_for_a_second(self, bench):
+        waited: list[float] = []
+        bench.transport.on_idle = waited.append
+
+        bench.ingestor.ingest_once()
+
+        assert waited == [1.0]
+
+    def test_a_received_batch_is_recorded_in_one_transaction(self, bench):
+        bench.fail(*[b"%d" % number for number in range(7)])
+
+        for _ in range(3):
+            bench.ingestor.ingest_once()
+
+        assert [len(batch) for batch in bench.recorded()] == [1, 2, 4]
+
+    def test_a_message_nobody_understands_does_not_block_the_others(self, bench):
+        bench.transport.broker.put(QUEUE, b"\xff", b"garbage")
+        bench.fail(b"one")
+
+        bench.ingestor.ingest_once()
+        bench.ingestor.ingest_once()
+
+        assert bench.recorded() == [[b"garbage"], [b"one"]]
+        assert isinstance(bench.store.batches[0][0], FailedImport)
+
+    def test_times_of_receipt_come_from_the_clock(self, bench):
+        bench.fail(b"one")
+
+        bench.ingestor.ingest_once()
+
+        assert bench.store.batches[0][0].received_at == bench.clock.now()
+
+
+class TestSlowStart:
+    def test_the_first_prefetch_is_one_and_doubles_per_committed_batch(self, bench):
+        bench.fail(*[b"x"] * 7)
+        seen = []
+
+        for _ in range(3):
+            bench.ingestor.ingest_once()
+            seen.append(bench.consumer().prefetch)
+
+        assert seen == [2, 4, 8]
+
+    def test_the_prefetch_stays_below_the_configured_one(self):
+        bench = IngestionBench(prefetch=3)
+        bench.fail(*[b"x"] * 20)
+
+        for _ in range(4):
+            bench.ingestor.ingest_once()
+
+        assert bench.consumer().prefetch == 3
+
+    def test_an_empty_queue_opens_nothing_up(self, bench):
+        bench.ingestor.ingest_once()
+
+        assert bench.consumer().prefetch == 1
+
+    def test_large_messages_are_taken_one_by_one(self, bench):
+        bench.fail(*[b"x" * 40 * 1024 * 1024] * 2)
+
+        bench.ingestor.ingest_once()
+
+        assert bench.consumer().prefetch == 1
+        assert "consumer.widen" not in bench.transport.calls
+
+    def test_after_an_interruption_it_starts_small_again(self, bench):
+        bench.fail(*[b"x"] * 7)
+        bench.turns(2)
+        bench.fail(b"y")
+
+        bench.ingestor.ingest_once()
+
+        assert [len(batch) for batch in bench.recorded()] == [1, 2, 1]
+
+
+class TestTelling:
+    def test_failed_imports_are_told_once_a_batch_and_reason(self, bench):
+        bench.fail(b"one")
+        bench.ingestor.ingest_once()
+        for _ in range(2):
+            bench.transport.broker.put(QUEUE, raw_properties({"Shop.Tenant": "north"}))
+
+        bench.ingestor.ingest_once()
+
+        assert bench.told.names == ["ingestion.started", "ingestion.failed_import"]
+
+    def test_own_copies_are_told_once_a_batch(self, bench):
+        bench.fail(b"one")
+        bench.ingestor.ingest_once()
+        for number in range(2):
+            raw = raw_properties({"ServiceControl.Retry.StagingId": str(number)})
+            bench.transport.broker.put(QUEUE, raw)
+
+        bench.ingestor.ingest_once()
+
+        assert bench.told.names == ["ingestion.started", "ingestion.own_copy"]
+
+
+class TestState:
+    def test_before_it_starts_it_says_so(self, bench):
+        assert bench.ingestor.state == IngestionState(
+            queue=QUEUE, consuming=False, reason="not started yet"
+        )
+
+    def test_while_it_works_there_is_no_reason(self, bench):
+        bench.ingestor.ingest_once()
+
+        assert bench.ingestor.state == IngestionState(queue=QUEUE, consuming=True, reason=None)
+
+    def test_while_it_waits_it_says_for_what(self, bench):
+        states: list[IngestionState] = []
+        bench.transport.on_idle = lambda _seconds: states.append(bench.ingestor.state)
+        bench.store.probe_faults = [DOWN]
+
+        bench.turns(2)
+
+        assert states == [
+            IngestionState(queue=QUEUE, consuming=False, reason="no route to the database")
+        ]
+
+    def test_when_it_stops_it_closes_its_consumer(self, bench):
+        bench.turns(1)
+
+        assert bench.ingestor.state.reason == "stopped"
+        assert bench.transport.connected() == 0
+
+    def test_a_stop_before_the_first_turn_opens_nothing(self, bench):
+        stop = bench.turns(1)
+        opened = len(bench.transport.calls)
+
+        bench.ingestor.run(stop)
+
+        assert len(bench.transport.calls) == opened
+
+
+class TestPausing:
+    def test_after_a_batch_others_get_a_turn_at_the_database(self):
+        bench = IngestionBench(pause=0.01)
+        bench.fail(b"one")
+
+        stop = bench.turns(2)
+
+        assert stop.waits == [0.01, 0.0]

@@ -1,0 +1,185 @@
+"""What ingestion does when database, broker or data fail it."""
+
+import pytest
+
+from retrier.domain.failed_message import FailedImport
+from retrier.errors import BrokerUnavailable, DatabaseUnavailable, DataRefused
+from tests.support.ingestion_bench import QUEUE, IngestionBench
+
+DOWN = DatabaseUnavailable("no route to the database")
+
+
+@pytest.fixture
+def bench() -> IngestionBench:
+    return IngestionBench()
+
+
+class TestWithoutDatabase:
+    def test_nothing_is_asked_of_the_broker_before_a_write_succeeded(self, bench):
+        bench.store.probe_faults = [DOWN] * 3
+
+        bench.turns(3)
+
+        assert "transport.consumer" not in bench.transport.calls
+
+    def test_the_consumer_is_closed_once_and_opened_after_the_next_write(self, bench):
+        bench.fail(b"one")
+        bench.store.faults = [DOWN]
+        bench.store.probe_faults = [None, DOWN, DOWN]
+
+        bench.turns(4)
+
+        assert bench.transport.calls == [
+            "transport.consumer",
+            "consumer.receive",
+            "consumer.close",
+            "transport.consumer",
+            "consumer.receive",
+            "consumer.ack",
+            "consumer.widen",
+            "consumer.close",
+        ]
+
+    def test_what_was_not_recorded_comes_again(self, bench):
+        bench.fail(b"one")
+        bench.store.faults = [DOWN]
+
+        bench.turns(2)
+
+        assert [each.redelivered for each in bench.store.batches[0]] == [True]
+
+    def test_it_waits_longer_each_time_up_to_half_a_minute(self, bench):
+        bench.store.probe_faults = [DOWN] * 8
+
+        stop = bench.turns(8)
+
+        assert stop.waits == [1, 2, 4, 8, 16, 30, 30, 30]
+
+    def test_after_a_success_it_waits_little_again(self, bench):
+        bench.store.probe_faults = [DOWN, DOWN]
+        bench.turns(3)
+        bench.transport.go_down()
+
+        stop = bench.turns(1)
+
+        assert stop.waits == [1]
+
+    def test_it_is_told_once_however_often_it_is_tried(self, bench):
+        bench.store.probe_faults = [DOWN] * 5
+
+        bench.turns(6)
+
+        assert bench.told.events == [
+            ("ingestion.paused", {"queue": QUEUE, "reason": "no route to the database"}),
+            ("ingestion.started", {"queue": QUEUE}),
+        ]
+
+
+class TestWithoutBroker:
+    def test_it_connects_again_when_the_broker_is_back(self, bench):
+        bench.fail(b"one", b"two")
+        bench.turns(1)
+        bench.transport.go_down("connection refused")
+        bench.turns(2)
+        bench.transport.come_up()
+
+        bench.turns(1)
+
+        assert bench.recorded() == [[b"one"], [b"two"]]
+
+    @pytest.mark.parametrize("call", ["consumer.receive", "consumer.ack", "consumer.widen"])
+    def test_a_connection_that_breaks_at_any_call_is_replaced(self, bench, call):
+        bench.fail(b"one", b"two")
+        bench.transport.fail(call, BrokerUnavailable("reset"))
+
+        bench.turns(4)
+
+        assert {body for batch in bench.recorded() for body in batch} == {b"one", b"two"}
+        assert bench.transport.broker.holds(QUEUE) == []
+
+    def test_a_lost_acknowledgement_brings_the_message_again_marked_redelivered(self, bench):
+        bench.fail(b"one")
+        bench.transport.fail("consumer.ack", BrokerUnavailable("reset"))
+
+        bench.turns(2)
+
+        assert [[each.redelivered for each in batch] for batch in bench.store.batches] == [
+            [False],
+            [True],
+        ]
+
+    def test_each_change_is_told_once(self, bench):
+        bench.turns(1)
+        bench.transport.go_down("connection refused")
+        bench.turns(3)
+        bench.transport.come_up()
+        bench.turns(2)
+
+        assert bench.told.names == [
+            "ingestion.started",
+            "ingestion.paused",
+            "ingestion.resumed",
+        ]
+
+    def test_a_connection_that_breaks_at_once_each_time_is_told_once(self, bench):
+        bench.transport.fail("consumer.receive", BrokerUnavailable("reset"), times=4)
+
+        bench.turns(5)
+
+        assert bench.told.names == ["ingestion.paused", "ingestion.started"]
+
+    def test_a_deleted_queue_is_tried_again(self, bench):
+        bench.turns(1)
+        bench.transport.broker.delete(QUEUE)
+        bench.turns(2)
+        bench.fail(b"one")
+
+        bench.turns(1)
+
+        assert bench.recorded() == [[b"one"]]
+
+
+class TestRefusedData:
+    REFUSAL = DataRefused("invalid byte sequence")
+
+    def test_the_guilty_one_becomes_a_failed_import_and_the_others_are_stored(self, bench):
+        bench.fail(*[b"good"] * 3, b"bad", b"good")
+        bench.store.refuses = {b"bad": self.REFUSAL}
+
+        for _ in range(3):
+            bench.ingestor.ingest_once()
+
+        assert bench.recorded() == [[b"good"], [b"good", b"good"], [b"bad"], [b"good"]]
+        assert bench.transport.broker.holds(QUEUE) == []
+
+    def test_the_failed_import_says_what_the_database_said(self, bench):
+        bench.fail(b"bad")
+        bench.store.refuses = {b"bad": self.REFUSAL}
+
+        bench.ingestor.ingest_once()
+
+        (recorded,) = bench.store.batches[0]
+        assert isinstance(recorded, FailedImport)
+        assert recorded.reason == "the database refuses it: invalid byte sequence"
+
+    def test_a_failed_import_that_is_refused_too_stays_on_the_queue(self, bench):
+        bench.fail(b"bad")
+        bench.store.faults = [self.REFUSAL] * 3
+
+        bench.turns(1)
+
+        assert bench.told.events == [
+            ("ingestion.paused", {"queue": QUEUE, "reason": "invalid byte sequence"})
+        ]
+        assert len(bench.transport.broker.ready(QUEUE)) == 1
+
+
+class TestUnforeseenFailures:
+    def test_the_loop_outlives_them_and_tells_what_kind_it_was(self, bench):
+        bench.fail(b"one")
+        bench.store.faults = [ZeroDivisionError("with a body in its words")]
+
+        bench.turns(2)
+
+        assert bench.told.events[0][1]["reason"] == "unforeseen ZeroDivisionError"
+        assert bench.recorded() == [[b"one"]]
