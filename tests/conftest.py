@@ -1,6 +1,7 @@
 """Fixtures every test may ask for: the servers, and names that are cleaned up."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
@@ -62,9 +63,7 @@ def queue_name(amqp_url: str) -> Iterator[Callable[..., str]]:
 
 
 def _delete(url: str, names: list[str]) -> None:
-    connection = pika_connection(url)
-    channel = connection.channel()
-    for name in names:
-        channel.queue_delete(name)
-        channel.queue_delete(f"{name}.staging")
-    connection.close()
+    with closing(pika_connection(url)) as connection:
+        channel = connection.channel()
+        for name in names:
+            channel.queue_delete(name)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from retrier.domain.amqp_table import LENGTH, decode_table, entries, text, text_entry
+from retrier.domain.headers import BROKER_COUNTERS
 from retrier.domain.wire import Edit, Properties, UnreadableProperties
 
 Kind = Literal["text", "table", "octet", "time"]
@@ -65,6 +66,21 @@ class AmqpPropertyCodec:
         if "headers" in parts or edit.set_headers:
             parts["headers"] = _edit_table(parts.get("headers", b""), edit)
         return _join(undefined, parts)
+
+    def canonical(self, raw: bytes) -> bytes:
+        """Return the properties without the broker's counters and with headers in one order.
+
+        A quorum queue that redelivers adds `x-delivery-count` and sorts the table by name, also
+        one that the message did not have [seen on RabbitMQ 3.10].
+        """
+        undefined, parts = _split(raw)
+        table = parts.pop("headers", b"")[LENGTH:]
+        kept = sorted(
+            (name, table[start:end])
+            for name, start, _, end in entries(table)
+            if name not in BROKER_COUNTERS
+        )
+        return _join(undefined, parts) + b"".join(entry for _, entry in kept)
 
 
 def _split(raw: bytes) -> tuple[int, dict[str, bytes]]:

@@ -46,7 +46,7 @@ def body_hash(body: bytes) -> str:
 
 
 def fingerprint(raw: bytes, body: bytes) -> str:
-    """Return a hash of a whole message, given its properties without the broker's counters.
+    """Return a hash of a whole message, given its properties in their canonical form.
 
     Equal for every redelivery of one message.
     """

@@ -73,7 +73,8 @@ def _was_set_aside_without_evidence(known: Known) -> bool:
 
 
 def _judge_by_time(known: Known, failed_at: datetime | None) -> Verdict:
-    latest = max(filter(None, (known.last_failure, known.confirmed_at)), default=None)
+    # What succeeded since is the one event to compare with: an earlier host's clock may be ahead.
+    latest = known.confirmed_at or known.last_failure
     if failed_at is None or latest is None or failed_at >= latest:
         return Verdict.BECOMES_UNRESOLVED
     return Verdict.ATTEMPT_ONLY

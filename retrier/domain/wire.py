@@ -116,3 +116,10 @@ class PropertyCodec(Protocol):
     def edit(self, raw: bytes, edit: Edit) -> bytes:
         """Return the properties with the edit applied. Raises UnreadableProperties."""
         ...
+
+    def canonical(self, raw: bytes) -> bytes:
+        """Return what is equal for every delivery of one message. Raises UnreadableProperties.
+
+        A broker may count deliveries in a header, and write the table anew when it does.
+        """
+        ...

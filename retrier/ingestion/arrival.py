@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from retrier.domain.headers import BROKER_COUNTERS
 from retrier.domain.identity import fingerprint
 from retrier.domain.times import not_ahead_of
-from retrier.domain.wire import Delivery, Edit, Properties, PropertyCodec
+from retrier.domain.wire import Delivery, Properties, PropertyCodec
 from retrier.ingestion.queue_mapping import QueueMapping
 
 CLOCK_SLACK = timedelta(days=1)
@@ -32,23 +31,10 @@ def read_arrival(
     delivery: Delivery, codec: PropertyCodec, mapping: QueueMapping, received_at: datetime
 ) -> Arrival:
     """Read the properties of a delivery. Raises UnreadableProperties."""
-    properties = codec.read(delivery.raw)
-    edit = _without_counters(properties)
-    as_sent = codec.edit(delivery.raw, edit) if edit else delivery.raw
     return Arrival(
         delivery=delivery,
-        properties=properties,
-        fingerprint=fingerprint(as_sent, delivery.body),
+        properties=codec.read(delivery.raw),
+        fingerprint=fingerprint(codec.canonical(delivery.raw), delivery.body),
         mapping=mapping,
         received_at=received_at,
     )
-
-
-def _without_counters(properties: Properties) -> Edit | None:
-    """Return what undoes the broker's additions: a header, or the whole table if it had none."""
-    names = properties.headers.keys()
-    if names <= BROKER_COUNTERS:
-        return Edit(drop_fields=frozenset({"headers"}))
-    if names.isdisjoint(BROKER_COUNTERS):
-        return None
-    return Edit(drop_headers=BROKER_COUNTERS.__contains__)

@@ -18,7 +18,7 @@ def insert(db: Database, conn: Connection, imports: Sequence[FailedImport]) -> i
     acknowledgement must not make two of it. Two that merely look alike are two.
     """
     known = _known(db, conn, [item.fingerprint for item in imports if item.redelivered])
-    fresh = [item for item in imports if item.fingerprint not in known]
+    fresh = [item for item in imports if not (item.redelivered and item.fingerprint in known)]
     if fresh:
         conn.execute(failed_imports.insert(), [_row(item) for item in fresh])
     return len(fresh)

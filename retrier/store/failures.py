@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, case, func, select, update
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
 from retrier.domain.judgement import Known
@@ -12,8 +12,16 @@ from retrier.store import claims
 from retrier.store.columns import long, short
 from retrier.store.database import ConcurrentChange, Database
 from retrier.store.schema import failed_messages
+from retrier.store.schema.types import UtcTime
 
 messages = failed_messages.c
+
+_first = bindparam("first", type_=UtcTime)
+_COUNTED = {
+    "attempts": messages.attempts + bindparam("added"),
+    "first_failure": case((messages.first_failure > _first, _first), else_=messages.first_failure),
+}
+"""What every attempt changes in the row of its message; see `_counted` for the parameters."""
 
 
 def lock(db: Database, conn: Connection, unique_ids: Sequence[str]) -> dict[str, StoredMessage]:
@@ -79,7 +87,7 @@ def _insert(
         {
             "unique_message_id": change.unique_message_id,
             "attempts": change.attempts_added,
-            "first_failure": _failed_at(change.details),
+            "first_failure": change.first_failure,
             "failure_seq": numbers[change.unique_message_id],
             **_details(change.details),
         }
@@ -106,8 +114,7 @@ def _replace(
     ]
     rows = [
         {
-            "key": change.unique_message_id,
-            "added": change.attempts_added,
+            **_counted(change),
             **{f"new_{name}": value for name, value in values.items()},
         }
         for change, values in zip(changes, new, strict=True)
@@ -116,21 +123,19 @@ def _replace(
         conn.execute(
             update(failed_messages)
             .where(messages.unique_message_id == bindparam("key"))
-            .values(
-                attempts=messages.attempts + bindparam("added"),
-                **{name: bindparam(f"new_{name}") for name in new[0]},
-            ),
+            .values(**_COUNTED, **{name: bindparam(f"new_{name}") for name in new[0]}),
             rows,
         )
 
 
 def _add_attempts(conn: Connection, changes: Sequence[MessageChange]) -> None:
-    rows = [{"key": c.unique_message_id, "added": c.attempts_added} for c in changes]
+    rows = [{**_counted(change), "latest": change.last_failure} for change in changes]
     if rows:
+        latest = func.coalesce(bindparam("latest", type_=UtcTime), messages.last_failure)
         conn.execute(
             update(failed_messages)
             .where(messages.unique_message_id == bindparam("key"))
-            .values(attempts=messages.attempts + bindparam("added")),
+            .values(**_COUNTED, last_failure=latest),
             rows,
         )
 
@@ -139,7 +144,8 @@ def _resolve(conn: Connection, changes: Sequence[MessageChange]) -> None:
     rows = [
         {
             "key": change.unique_message_id,
-            "at": change.confirmation.succeeded_at or change.confirmation.received_at,
+            # Left empty without a time: later failures are compared with it.
+            "at": change.confirmation.succeeded_at,
             "modified": change.confirmation.received_at,
         }
         for change in changes
@@ -164,11 +170,12 @@ def _resolve(conn: Connection, changes: Sequence[MessageChange]) -> None:
         )
 
 
-def _failed_at(attempt: Attempt | None) -> object:
-    # A missing time is filled in for display only; last_failure_known says so.
-    if attempt is None:
-        return None
-    return attempt.failure.details.time_of_failure or attempt.failure.received_at
+def _counted(change: MessageChange) -> dict[str, object]:
+    return {
+        "key": change.unique_message_id,
+        "added": change.attempts_added,
+        "first": change.first_failure,
+    }
 
 
 def _details(attempt: Attempt | None) -> dict[str, object]:
@@ -188,7 +195,8 @@ def _details(attempt: Attempt | None) -> dict[str, object]:
         "stack_trace": long(details.stack_trace),
         "failure_reason": short(details.failure_reason),
         "time_sent": details.time_sent,
-        "last_failure": _failed_at(attempt),
+        # A missing time is filled in for display only; last_failure_known says so.
+        "last_failure": attempt.shown_time,
         "last_failure_known": details.time_of_failure is not None,
         "completed_steps": short(details.completed_steps),
         "stream_id": short(details.stream_id),

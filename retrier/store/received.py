@@ -7,7 +7,8 @@ from uuid import uuid4
 from sqlalchemy import Connection
 
 from retrier.domain.failed_message import Confirmation, FailedImport, Failure, OwnCopy, Received
-from retrier.domain.receipt import Before, Receipt, candidate_ids, fold
+from retrier.domain.folding import candidate_ids, fold
+from retrier.domain.receipt import Before, Receipt
 from retrier.store import attempts, claims, event_log, failed_imports, failures, groups, ledger
 from retrier.store.database import Database
 from retrier.store.event_log import Event

@@ -1,7 +1,6 @@
 """Recording failures: what a new one, a repeated one and a redelivered one leave in the tables."""
 
 from datetime import UTC, datetime, timedelta, timezone
-from uuid import uuid4
 
 from sqlalchemy import select
 
@@ -219,6 +218,14 @@ class TestARedelivery:
         assert receipt.repeated == 1
         assert only_message(database)["attempts"] == 2
 
+    def test_makes_no_redelivery_of_another_failure_with_equal_bytes_beside_it(self, database):
+        first = failure()
+        record(database, first)
+
+        receipt = record(database, redelivered(first), first)
+
+        assert (receipt.redelivered, receipt.repeated) == (1, 1)
+
     def test_does_not_bring_back_what_a_person_archived(self, database):
         first = failure()
         record(database, first)
@@ -412,12 +419,3 @@ class TestAMissingTimeOfFailure:
 
         row = only_message(database)
         assert (row["exception_type"], row["last_failure_known"]) == ("Next", False)
-
-
-def test_a_batch_may_hold_more_messages_than_a_statement_holds_parameters(database):
-    """Three ids to look up for each failure: 33,000, and SQLite takes 32,766 parameters."""
-    made = [failure(stamped_id=str(uuid4()), body=b"") for _ in range(11_000)]
-
-    receipt = record(database, *made)
-
-    assert receipt.new == 11_000

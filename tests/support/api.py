@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import update
 
 from retrier.api.application import ApiParts, create_api
-from retrier.domain.failed_message import Failure, FailedMessageStatus, Received, Resolution
+from retrier.domain.failed_message import FailedMessageStatus, Failure, Received, Resolution
 from retrier.gateway import Gateway
 from retrier.store.database import Database
 from retrier.store.lease import Fence, Holder, acquire_lease

@@ -32,6 +32,7 @@ from retrier.store.received import record_received
 from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
+    retry_batch_now_forwarding,
     retry_batches,
     retry_operations,
 )
@@ -43,6 +44,11 @@ from tests.support.told import Told
 STAGING = "retrier.staging"
 QUEUE = "orders"
 MOST_TURNS = 500
+
+
+def is_gone(holder: Holder) -> bool:
+    """Say that processes started here are dead, so that the next one takes over at once."""
+    return holder.host == "here"
 
 
 class Killed(BaseException):
@@ -75,7 +81,7 @@ class Bench:
             redeclare_pause=timedelta(0),
         )
         holder = Holder(session_id=session, host="here", pid=1, process_started=session)
-        lease = Lease(self.db, holder, timedelta(seconds=15), self.clock, lambda _holder: True)
+        lease = Lease(self.db, holder, timedelta(seconds=15), self.clock, is_gone)
         self.around = Surroundings(
             db=self.db,
             broker=Broker(self.transport, STAGING),
@@ -114,6 +120,15 @@ class Bench:
                 act()
 
         self.crash_at = reach
+
+    def lose_lease(self) -> Lease:
+        """Let another process become the processor, after this one stood still for a while."""
+        session = str(uuid4())
+        holder = Holder(session_id=session, host="there", pid=2, process_started=session)
+        other = Lease(self.db, holder, timedelta(seconds=15), self.clock, is_gone)
+        other.acquire()
+        self.clock.advance(6)
+        return other
 
     def fail(self, count: int = 1, **changes: Any) -> list[str]:
         """Store failed messages; return their unique message ids in order of failure."""
@@ -200,6 +215,11 @@ class Bench:
     def batches(self) -> list[dict[str, Any]]:
         """Return the rows of all batches alive."""
         return self.rows(select(retry_batches))
+
+    def pointer(self) -> str | None:
+        """Return the id of the batch that is forwarding."""
+        rows = self.rows(select(retry_batch_now_forwarding))
+        return str(rows[0]["batch_id"]) if rows else None
 
     def claims(self) -> dict[str, dict[str, Any]]:
         """Return the rows of all claims by message."""

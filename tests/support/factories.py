@@ -30,12 +30,13 @@ def failure(**changes: Any) -> Failure:
     message_id = changes.setdefault("message_id", str(uuid4()))
     body = changes.setdefault("body", b'{"order": "%s"}' % str(message_id).encode())
     headers = changes.setdefault("headers", {"Shop.Tenant": "north", "Failure": str(uuid4())})
-    raw = changes.setdefault("raw", raw_properties(headers))
+    raw = changes["raw"] if "raw" in changes else raw_properties(headers)
     derived: dict[str, Any] = {
         "stamped_id": None,
         "computed_id": message_id and computed_id(message_id, details.endpoint or "", DIALECT),
         "retry_id": None,
         "dialect": DIALECT,
+        "raw": raw,
         "groups": classify(details),
         "body_hash": body_hash(body),
         "fingerprint": fingerprint(raw, body),

@@ -119,5 +119,4 @@ def hosted(folder: Path, settings: Mapping[str, Any]) -> Iterator[Host]:
         yield host
     finally:
         for service in host.services:
-            if service.process.poll() is None:
-                service.kill()
+            service.kill()

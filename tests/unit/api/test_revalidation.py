@@ -59,7 +59,7 @@ def test_another_message_changes_the_etag(api: Api, path: str) -> None:
 
 def test_a_message_behind_the_page_changes_the_etag(api: Api) -> None:
     kept, other = api.receive(failure(), failure())
-    first = sorted([kept, other])[0]
+    first = min(kept, other)
     page = {"per_page": 1, "sort": "id", "direction": "asc", "status": "unresolved"}
     before = api.http.get("/api/errors", params=page).headers["ETag"]
 

@@ -1,0 +1,205 @@
+"""Folds one received batch in memory: whose failure each is, and what it changes."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import datetime
+
+from retrier.domain.failed_message import (
+    Confirmation,
+    FailedMessageStatus,
+    Failure,
+    Resolution,
+)
+from retrier.domain.identity import with_body
+from retrier.domain.judgement import Known, Verdict, confirmation_resolves, judge_failure
+from retrier.domain.receipt import Attempt, Before, MessageChange, Receipt, StoredMessage
+from retrier.domain.text import clean
+
+
+def candidate_ids(failure: Failure) -> tuple[str, ...]:
+    """Return every unique message id the failure may turn out to have."""
+    ids = [failure.stamped_id] if failure.stamped_id else []
+    if failure.computed_id:
+        ids += [failure.computed_id, with_body(failure.computed_id, failure.body_hash)]
+    return tuple(ids)
+
+
+def fold(
+    failures: Iterable[Failure],
+    confirmations: Iterable[Confirmation],
+    before: Before,
+    new_id: Callable[[], str],
+) -> Receipt:
+    """Fold a received batch, in order, failures first: a failure and its later success resolve."""
+    folding = _Folding(before, new_id)
+    for failure in failures:
+        folding.add_failure(failure)
+    for confirmation in confirmations:
+        folding.add_confirmation(confirmation)
+    return folding.receipt()
+
+
+class _Folding:
+    """The state of one fold: the stored messages as they will be, and the changes so far."""
+
+    def __init__(self, before: Before, new_id: Callable[[], str]) -> None:
+        self._stored = dict(before.stored)
+        self._seen = before.seen
+        self._new_id = new_id
+        self._attempts: list[Attempt] = []
+        self._changes: dict[str, MessageChange] = {}
+        self._new = self._redelivered = self._confirmations = 0
+
+    def receipt(self) -> Receipt:
+        return Receipt(
+            attempts=tuple(self._attempts),
+            changes=tuple(self._changes.values()),
+            new=self._new,
+            repeated=len(self._attempts) - self._new,
+            redelivered=self._redelivered,
+            confirmations=self._confirmations,
+        )
+
+    def add_failure(self, failure: Failure) -> None:
+        # Only a redelivery can be a stored attempt; equal bytes alone are another failure.
+        copies = self._seen.get(failure.fingerprint) if failure.redelivered else None
+        if copies and not copies.isdisjoint(candidate_ids(failure)):
+            self._redelivered += 1
+            return
+        unique_id = self._identify(failure)
+        attempt = Attempt(
+            unique_message_id=unique_id or self._new_id(),
+            failure=failure,
+            maybe_copy_of=min(copies) if copies and unique_id is None else None,
+        )
+        self._attempts.append(attempt)
+        stored = self._stored.get(attempt.unique_message_id)
+        if stored is None:
+            self._add_message(attempt)
+        else:
+            self._add_attempt(stored, attempt)
+
+    def add_confirmation(self, confirmation: Confirmation) -> None:
+        self._confirmations += 1
+        stored = self._stored.get(confirmation.unique_message_id)
+        if stored is None or not confirmation_resolves(
+            stored.known, succeeded_at=confirmation.succeeded_at
+        ):
+            return
+        change = self._change(stored.unique_message_id)
+        self._put(replace(change, confirmation=confirmation, claim_ends=True))
+        self._remember(
+            stored,
+            status=FailedMessageStatus.RESOLVED,
+            claim=None,
+            resolution=Resolution.CONFIRMED,
+            confirmed_at=confirmation.succeeded_at,
+        )
+
+    def _identify(self, failure: Failure) -> str | None:
+        """Return the unique message id; None for a message that has none to go by.
+
+        Middleware copies headers to new messages and publishers reuse message ids, so an id is
+        believed only where the failure agrees with the row that has it.
+        """
+        if failure.stamped_id and self._may_be(failure.stamped_id, failure):
+            return failure.stamped_id
+        if failure.computed_id is None or self._may_be(failure.computed_id, failure):
+            return failure.computed_id
+        return with_body(failure.computed_id, failure.body_hash)
+
+    def _may_be(self, unique_id: str, failure: Failure) -> bool:
+        stored = self._stored.get(unique_id)
+        return stored is None or _agrees(failure, stored)
+
+    def _add_message(self, attempt: Attempt) -> None:
+        self._new += 1
+        failure = attempt.failure
+        unique_id = attempt.unique_message_id
+        self._put(
+            MessageChange(
+                unique_message_id=unique_id,
+                is_new=True,
+                attempts_added=1,
+                first_failure=attempt.shown_time,
+                details=attempt,
+            )
+        )
+        self._stored[unique_id] = StoredMessage(
+            unique_message_id=unique_id,
+            message_id=_message_id(failure),
+            body_hash=failure.body_hash,
+            last_retry_id=None,
+            known=_freshly_failed(failure),
+        )
+
+    def _add_attempt(self, stored: StoredMessage, attempt: Attempt) -> None:
+        failure = attempt.failure
+        failed_at = failure.details.time_of_failure
+        change = _with_attempt(self._change(stored.unique_message_id), attempt)
+        verdict = judge_failure(stored.known, retry_id=failure.retry_id, failed_at=failed_at)
+        match verdict:
+            case Verdict.ATTEMPT_ONLY:
+                latest = _later(stored.known.last_failure, failed_at)
+                self._put(replace(change, last_failure=latest))
+                self._remember(stored, last_failure=latest)
+            case Verdict.BECOMES_UNRESOLVED:
+                self._put(replace(change, details=attempt, confirmation=None, claim_ends=True))
+                self._stored[stored.unique_message_id] = replace(
+                    stored, known=_freshly_failed(failure), body_hash=failure.body_hash
+                )
+
+    def _change(self, unique_id: str) -> MessageChange:
+        return self._changes.get(unique_id) or MessageChange(
+            unique_message_id=unique_id, is_new=False
+        )
+
+    def _put(self, change: MessageChange) -> None:
+        self._changes[change.unique_message_id] = change
+
+    def _remember(self, stored: StoredMessage, **known: object) -> None:
+        self._stored[stored.unique_message_id] = replace(
+            stored,
+            known=replace(stored.known, **known),  # type: ignore[arg-type] # names are Known's own
+        )
+
+
+def _agrees(failure: Failure, stored: StoredMessage) -> bool:
+    """Say whether a failure that names a stored message can be one of it.
+
+    Without a message id a stamp alone is no evidence for another body, unless the claim in force
+    waits for that outcome: all that one consumer sends may carry the same copied headers.
+    """
+    if stored.message_id != _message_id(failure):
+        return False
+    if stored.body_hash == failure.body_hash:
+        return True
+    if failure.retry_id is None:
+        return False
+    known = failure.retry_id == stored.last_retry_id and failure.message_id is not None
+    return known or failure.retry_id == stored.known.claim
+
+
+def _message_id(failure: Failure) -> str | None:
+    """Return the message id as its column holds it."""
+    return clean(failure.message_id) if failure.message_id else None
+
+
+def _with_attempt(change: MessageChange, attempt: Attempt) -> MessageChange:
+    earliest = min(change.first_failure or attempt.shown_time, attempt.shown_time)
+    return replace(change, attempts_added=change.attempts_added + 1, first_failure=earliest)
+
+
+def _later(last_failure: datetime | None, failed_at: datetime | None) -> datetime | None:
+    """Return the later one; a last failure without a time stays without."""
+    return last_failure and max(last_failure, failed_at or last_failure)
+
+
+def _freshly_failed(failure: Failure) -> Known:
+    return Known(
+        status=FailedMessageStatus.UNRESOLVED,
+        claim=None,
+        last_failure=failure.details.time_of_failure,
+        resolution=None,
+        confirmed_at=None,
+    )

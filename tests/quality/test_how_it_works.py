@@ -1,0 +1,116 @@
+"""The page that says how it works knows every state, every move and every crash point of the code."""
+
+import ast
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+
+import pytest
+from sqlalchemy import text
+
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.retry_batch import NEXT, RetryBatchStatus
+from retrier.domain.retry_operation import RetryOperationState
+from retrier.store.database import Database
+from tests.support.project import MODULES, ROOT
+
+PAGE = (ROOT / "docs" / "how-it-works.md").read_text()
+
+HEADINGS: dict[str, type[StrEnum]] = {
+    "A failed message": FailedMessageStatus,
+    "A retry batch": RetryBatchStatus,
+    "A retry operation": RetryOperationState,
+}
+POINT = re.compile(r"[a-z]+\.[a-z_]+")
+MOVE = re.compile(r"^\| (\S+) \| (\S+) \| .+ \| .+ \|$", re.MULTILINE)
+ARROW = re.compile(r"^ +(\S+) --> (\S+):", re.MULTILINE)
+CRASH_ROW = re.compile(r"^\| `([a-z]+\.[a-z_]+)` \|", re.MULTILINE)
+QUERY = re.compile(r"```sql\n(.+?)```", re.DOTALL)
+
+
+def section(heading: str) -> str:
+    """Return the text below a heading, up to the next one."""
+    _, _, rest = PAGE.partition(f"# {heading}\n")
+    return re.split(r"^#", rest, maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def walk_crash_points() -> Iterator[str]:
+    """Walk the names given to crash_point, and those that a module crash_points lists."""
+    for path in MODULES:
+        tree = ast.parse(path.read_text())
+        named = [tree] if path.name == "crash_points.py" else []
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        told = [node for call in calls if is_crash_point(call.func) for node in call.args]
+        for constant in (each for node in [*named, *told] for each in ast.walk(node)):
+            if isinstance(constant, ast.Constant) and POINT.fullmatch(str(constant.value)):
+                yield constant.value
+
+
+def is_crash_point(function: ast.expr) -> bool:
+    return isinstance(function, ast.Attribute) and function.attr == "crash_point"
+
+
+def moves(heading: str) -> set[tuple[str, str]]:
+    """Return the moves of a table, with nothing for a row that is not there."""
+    rows = MOVE.findall(section(heading))
+    return {(state(source), state(target)) for source, target in rows if source != "from"} - {
+        ("---", "---")
+    }
+
+
+def state(cell: str) -> str:
+    return "" if cell in {"(new)", "(deleted)", "[*]"} else cell.strip("`")
+
+
+def test_every_crash_point_of_the_code_has_a_row() -> None:
+    rows = CRASH_ROW.findall(section("Killed in the middle"))
+
+    assert sorted(set(walk_crash_points()) - set(rows)) == []
+
+
+def test_every_row_names_a_crash_point_of_the_code() -> None:
+    rows = CRASH_ROW.findall(section("Killed in the middle"))
+
+    assert sorted(set(rows) - set(walk_crash_points())) == []
+
+
+def test_no_crash_point_has_two_rows() -> None:
+    rows = CRASH_ROW.findall(section("Killed in the middle"))
+
+    assert len(rows) == len(set(rows))
+
+
+@pytest.mark.parametrize(
+    ("heading", "value"),
+    [(heading, value) for heading, states in HEADINGS.items() for value in states],
+    ids=str,
+)
+def test_every_state_is_told_under_its_heading(heading: str, value: str) -> None:
+    assert f"`{value}`" in section(heading)
+
+
+def test_every_move_of_a_batch_is_in_the_table() -> None:
+    legal = {(str(source), str(target or "")) for source, target in NEXT.items()}
+
+    assert legal - moves("A retry batch") == set()
+
+
+@pytest.mark.parametrize("heading", HEADINGS)
+def test_a_table_of_moves_names_no_other_state(heading: str) -> None:
+    named = {each for move in moves(heading) for each in move}
+
+    assert named - {"", *HEADINGS[heading]} == set()
+
+
+@pytest.mark.parametrize("heading", HEADINGS)
+def test_every_arrow_of_a_diagram_is_in_its_table(heading: str) -> None:
+    found = ARROW.findall(section(heading))
+    arrows = {(state(source), state(target)) for source, target in found}
+
+    assert arrows
+    assert arrows - moves(heading) == set()
+
+
+@pytest.mark.parametrize("query", QUERY.findall(PAGE))
+def test_every_query_of_the_page_can_be_asked(database: Database, query: str) -> None:
+    assert database.read(lambda conn: conn.execute(text(query)).all()) == []

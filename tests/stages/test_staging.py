@@ -1,0 +1,319 @@
+"""Staging: copies under a new id, messages that cannot be copied, and a broker that is away."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from sqlalchemy import insert
+
+from retrier.domain import headers
+from retrier.domain.amqp_properties import AmqpPropertyCodec
+from retrier.domain.wire import ChannelClosed, Edit, Properties, Refused, Unknown
+from retrier.store.database import Database
+from retrier.store.schema import message_redirects
+from tests.support.bench import QUEUE, STAGING, Bench
+from tests.support.factories import ERROR_QUEUE, failure
+from tests.support.flaky_database import FlakyDatabase
+from tests.support.script import to_queue
+from tests.support.staged import is_copy, of_message, put_foreign
+
+
+@pytest.fixture
+def bench(database: Database) -> Bench:
+    return Bench(database, window=2)
+
+
+def redirect(bench: Bench, old: str, new: str) -> None:
+    row = {"from_queue": old, "to_queue": new, "modified_at": datetime.now(UTC)}
+    with bench.db.engine.begin() as conn:
+        conn.execute(insert(message_redirects).values(row))
+
+
+def copies(bench: Bench) -> list[Properties]:
+    published = filter(is_copy, bench.transport.published)
+    return [bench.transport.codec.read(each.raw) for each in published]
+
+
+def count_adds_up(row: dict[str, Any]) -> bool:
+    return bool(row["forwarded"] + row["failed"] + row["skipped"] == row["total"])
+
+
+def test_each_attempt_has_a_staging_id_of_its_own(bench: Bench) -> None:
+    bench.fail(1)
+    bench.transport.cue(Unknown("reset"), when=is_copy, stored=True)
+
+    bench.ask_all()
+    bench.work()
+
+    first, second = copies(bench)
+    assert first.text(headers.STAGING_ID) != second.text(headers.STAGING_ID)
+
+
+def test_what_earlier_attempts_left_is_purged(bench: Bench) -> None:
+    bench.ask(bench.fail(1))
+    bench.work()
+    for _ in range(5):
+        put_foreign(bench)
+
+    bench.ask(bench.fail(1))
+    at_commit: list[int] = []
+    bench.at("staging.committed", lambda: at_commit.append(len(bench.transport.broker.holds(STAGING))))
+    bench.work()
+
+    assert at_commit == [1]
+
+
+def test_a_broker_that_goes_down_while_staging_ejects_nobody(bench: Bench) -> None:
+    ids = bench.fail(5)
+    operation = bench.ask_all()
+
+    bench.at("staging.purged", bench.transport.go_down)
+    for _ in range(5):
+        bench.take_turn()
+        bench.end_waits()
+    bench.transport.come_up()
+    bench.work()
+
+    assert bench.sent() == ids
+    assert bench.operation(operation)["failed"] == 0
+
+
+def test_a_batch_waits_with_the_reason_while_the_broker_is_down(bench: Bench) -> None:
+    bench.fail(1)
+    bench.ask_all()
+    bench.at("staging.purged", lambda: bench.transport.go_down("connection refused"))
+
+    while not bench.batches() or bench.batches()[0]["not_before"] is None:
+        bench.take_turn()
+
+    assert bench.batches()[0]["reason"] == "connection refused"
+
+
+def test_a_reason_to_wait_is_gone_once_the_batch_is_staged(bench: Bench) -> None:
+    bench.fail(1)
+    bench.transport.cue(Unknown("reset"), when=is_copy)
+    bench.ask_all()
+    reasons: list[object] = []
+
+    bench.at("staging.committed", lambda: reasons.append(bench.batches()[0]["reason"]))
+    bench.work()
+
+    assert reasons == [None]
+
+
+def test_a_copy_the_broker_will_not_take_is_ejected_alone(bench: Bench) -> None:
+    ids = bench.fail(5)
+    bench.transport.cue(
+        ChannelClosed("406 bad header"), when=of_message(ids[3], STAGING), times=None
+    )
+
+    operation = bench.ask_all()
+    bench.work()
+
+    assert sorted(bench.sent()) == sorted({*ids} - {ids[3]})
+    assert "406 bad header" in bench.message(ids[3])["disposition_reason"]
+    row = bench.operation(operation)
+    assert (row["state"], row["forwarded"], row["failed"]) == ("completed", 4, 1)
+
+
+def test_a_batch_of_nothing_but_guilty_copies_ends(bench: Bench) -> None:
+    ids = bench.fail(3)
+    bench.transport.cue(Refused("properties too large"), when=is_copy, times=None)
+
+    operation = bench.ask_all()
+    bench.work()
+
+    assert set(bench.statuses().values()) == {"unresolved"}
+    assert bench.operation(operation)["failed"] == len(ids)
+    assert bench.claims() == {}
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_staging_queue_that_is_full_ejects_nobody(bench: Bench, count: int) -> None:
+    ids = bench.fail(count)
+    operation = bench.ask_all()
+    bench.transport.cue(Refused("queue is full"), when=to_queue(STAGING), times=None)
+    bench.at("staging.purged", lambda: None)
+
+    for _ in range(4):
+        bench.take_turn()
+        bench.end_waits()
+    assert "queue is full" in str(bench.processor.reason)
+    bench.transport.forget_cues()
+    bench.work()
+
+    assert sorted(bench.sent()) == sorted(ids)
+    assert bench.operation(operation)["failed"] == 0
+
+
+def test_a_staging_queue_that_fills_up_half_way_ejects_nobody(bench: Bench) -> None:
+    ids = bench.fail(5)
+    bench.ask_all()
+
+    def fill(point: str) -> None:
+        full = len(bench.transport.broker.queues[STAGING].ready) > 2
+        if point == "staging.sent" and full:
+            bench.transport.cue(Refused("queue is full"), when=to_queue(STAGING), times=None)
+
+    bench.crash_at = fill
+    for _ in range(4):
+        bench.take_turn()
+        bench.end_waits()
+    bench.transport.forget_cues()
+    bench.crash_at = lambda _point: None
+    bench.work()
+
+    assert sorted(bench.sent()) == sorted(ids)
+
+
+@pytest.mark.parametrize(
+    ("destination", "word"),
+    [("", "no destination"), (ERROR_QUEUE, "error queue"), (STAGING, "staging queue")],
+)
+def test_a_queue_that_would_bring_it_back_is_never_sent_to(
+    bench: Bench, destination: str, word: str
+) -> None:
+    (kept,) = bench.fail()
+    (lost,) = bench.fail(destination=destination)
+
+    bench.ask_all()
+    bench.work()
+
+    assert bench.sent() == [kept]
+    assert word in bench.message(lost)["disposition_reason"]
+    assert bench.transport.broker.holds(ERROR_QUEUE) == []
+
+
+def test_properties_that_cannot_be_read_eject_their_message(bench: Bench) -> None:
+    (kept,) = bench.fail()
+    (lost,) = bench.fail(raw=b"\xff")
+
+    bench.ask_all()
+    bench.work()
+
+    assert bench.sent() == [kept]
+    assert "cannot be read" in bench.message(lost)["disposition_reason"]
+
+
+def test_a_redirect_is_applied(bench: Bench) -> None:
+    bench.transport.broker.declare("new orders")
+    ids = bench.fail(2)
+    redirect(bench, QUEUE, "new orders")
+
+    bench.ask_all()
+    bench.work()
+
+    assert bench.sent("new orders") == ids
+    assert bench.sent() == []
+
+
+def test_a_redirect_to_an_error_queue_ejects(bench: Bench) -> None:
+    bench.fail(1)
+    redirect(bench, QUEUE, ERROR_QUEUE)
+
+    bench.ask_all()
+    bench.work()
+
+    assert bench.transport.broker.holds(ERROR_QUEUE) == []
+    assert set(bench.statuses().values()) == {"unresolved"}
+
+
+def test_a_message_ejected_is_not_cut_again_by_its_operation(bench: Bench) -> None:
+    bench.fail(1, destination="")
+
+    operation = bench.ask_all()
+    bench.work()
+
+    row = bench.operation(operation)
+    assert (row["state"], row["batches"], row["failed"]) == ("completed", 1, 1)
+
+
+@pytest.mark.parametrize("point", ["marking.moved", "staging.purged", "staging.published"])
+def test_a_message_put_aside_before_staging_is_over_is_not_sent(bench: Bench, point: str) -> None:
+    ids = bench.fail(3)
+    operation = bench.ask_all()
+
+    bench.at(point, lambda: bench.set_status(ids[1], "archived"))
+    bench.work()
+
+    row = bench.operation(operation)
+    assert bench.sent() == [ids[0], ids[2]]
+    assert (row["state"], row["skipped"], count_adds_up(row)) == ("completed", 1, True)
+    assert ids[1] not in bench.claims()
+
+
+def test_a_batch_that_lost_all_its_messages_ends(bench: Bench) -> None:
+    ids = bench.fail(2)
+    operation = bench.ask_all()
+
+    def put_all_aside() -> None:
+        for unique_id in ids:
+            bench.set_status(unique_id, "archived")
+
+    bench.at("staging.published", put_all_aside)
+    bench.work()
+
+    assert bench.batches() == []
+    assert bench.operation(operation)["skipped"] == 2
+
+
+def test_a_message_that_fails_again_while_it_is_staged_is_not_sent(bench: Bench) -> None:
+    (unique_id,) = bench.fail(message_id="7")
+    operation = bench.ask([unique_id])
+
+    bench.at(
+        "staging.published", lambda: bench.receive(failure(queue=QUEUE, message_id="7"))
+    )
+    bench.work()
+
+    row = bench.operation(operation)
+    assert bench.sent() == []
+    assert (row["state"], row["skipped"]) == ("completed", 1)
+
+
+def test_a_commit_that_nobody_heard_of_is_forwarded_all_the_same(database: Database) -> None:
+    flaky = FlakyDatabase(database)
+    bench = Bench(flaky, window=2)
+    ids = bench.fail(3)
+    bench.ask_all()
+
+    flaky.silence("begin")
+    bench.work()
+
+    assert bench.sent() == ids
+
+
+def test_a_copy_leaves_out_what_would_multiply_expire_or_bounce_it(bench: Bench) -> None:
+    raw = AmqpPropertyCodec().edit(b"\x00\x00", Edit(set_headers={"CC": "x", "BCC": "y"}))
+    bench.fail(1, raw=raw)
+
+    bench.ask_all()
+    bench.work()
+
+    (copy,) = copies(bench)
+    assert not {"CC", "BCC"} & set(copy.headers)
+
+
+def test_without_error_queues_acknowledgements_go_where_the_message_failed(
+    database: Database,
+) -> None:
+    bench = Bench(database, error_queues=())
+    bench.fail(1)
+
+    bench.ask_all()
+    bench.work()
+
+    (copy,) = copies(bench)
+    assert copy.text(headers.ACKNOWLEDGEMENT_QUEUE) == ERROR_QUEUE
+
+
+def test_nothing_is_purged_under_a_lease_that_another_processor_has(bench: Bench) -> None:
+    bench.fail(1)
+    bench.ask_all()
+    bench.at("marking.moved", lambda: bench.lose_lease())
+    bench.turn()
+    put_foreign(bench)
+
+    bench.take_turn()
+
+    assert "queues.purge" not in bench.transport.calls

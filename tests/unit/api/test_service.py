@@ -1,0 +1,100 @@
+"""The root document, health, the event log, and what the API says of itself."""
+
+import pytest
+
+from retrier.api.answers import SERVICECONTROL_VERSION
+from tests.support.api import Api
+from tests.support.factories import failure
+
+
+@pytest.mark.parametrize("path", ["/api", "/api/"])
+def test_the_root_document_is_there_with_and_without_a_slash(api: Api, path: str) -> None:
+    answer = api.http.get(path)
+
+    assert answer.status_code == 200
+    assert answer.json()["name"] == "Retrier"
+    assert answer.json()["version"] == "1.2.3"
+    assert answer.headers["X-Particular-Version"] == SERVICECONTROL_VERSION
+
+
+def test_the_urls_of_the_root_document_are_absolute(api: Api) -> None:
+    urls = [value for name, value in api.get("").items() if name.endswith("_url")]
+
+    assert urls != []
+    assert [url for url in urls if not url.startswith("http://testserver/api/")] == []
+
+
+@pytest.mark.parametrize("name", ["operations_url", "batches_url", "processor_url"])
+def test_the_urls_of_the_root_document_lead_somewhere(api: Api, name: str) -> None:
+    assert api.http.get(api.get("")[name]).status_code == 200
+
+
+def test_a_trailing_slash_is_no_redirect(api: Api) -> None:
+    (unique_id,) = api.receive(failure())
+
+    for path in ("errors/", f"errors/{unique_id}/", "operations/", "recoverability/classifiers/"):
+        assert api.http.get(f"/api/{path}").status_code == 200
+
+
+def test_the_service_is_alive_whatever_its_parts(api: Api) -> None:
+    api.health = {"broker": (False, "connection refused")}
+
+    assert api.http.get("/health").status_code == 200
+
+
+def test_a_service_is_ready_when_every_part_is(api: Api) -> None:
+    answer = api.http.get("/health/ready")
+
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "status": "ready",
+        "parts": {"database": {"ok": True, "reason": "reached"}},
+    }
+
+
+def test_a_service_is_not_ready_for_a_reason(api: Api) -> None:
+    api.health = {"database": (True, "reached"), "broker": (False, "connection refused")}
+
+    answer = api.http.get("/health/ready")
+
+    assert answer.status_code == 503
+    assert answer.json()["status"] == "not ready"
+    assert answer.json()["parts"]["broker"] == {"ok": False, "reason": "connection refused"}
+    assert answer.json()["parts"]["database"]["ok"]
+
+
+def test_the_event_log_is_newest_first_and_in_pages(api: Api) -> None:
+    for queue in ("a", "b", "c"):
+        api.http.post(f"/api/errors/queues/{queue}/retry")
+
+    answer = api.http.get("/api/eventlogitems", params={"page": 1, "per_page": 2})
+
+    assert answer.headers["Total-Count"] == "3"
+    described = [item["description"] for item in answer.json()]
+    assert ["queue c" in described[0], "queue b" in described[1]] == [True, True]
+
+
+def test_an_event_has_what_clients_of_servicecontrol_read(api: Api) -> None:
+    api.http.post("/api/errors/retry/all")
+
+    (item,) = api.get("eventlogitems")
+
+    assert {name: item[name] for name in ("severity", "category", "event_type")} == {
+        "severity": "info",
+        "category": "Recoverability",
+        "event_type": "RetryAsked",
+    }
+    assert item["raised_at"].endswith("Z")
+    assert isinstance(item["id"], str)
+
+
+def test_openapi_describes_every_route(api: Api) -> None:
+    described = api.http.get("/openapi.json").json()["paths"]
+
+    assert "/api/errors/queues/{queue}/retry" in described
+    assert set(described["/api/errors"]) == {"get", "head"}
+
+
+@pytest.mark.parametrize("path", ["/docs", "/redoc"])
+def test_no_page_loads_scripts_from_elsewhere(api: Api, path: str) -> None:
+    assert api.http.get(path).status_code == 404
