@@ -120,3 +120,4 @@ def hosted(folder: Path, settings: Mapping[str, Any]) -> Iterator[Host]:
     finally:
         for service in host.services:
             service.kill()
+            print(*service.logged, sep="\n")  # noqa: T201 - shown with a failure only

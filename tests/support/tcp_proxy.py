@@ -16,9 +16,9 @@ LOOK_AT_COMMANDS_EVERY = 0.01
 class TcpProxy:
     """Passes bytes on, both ways, until told otherwise. One thread; commands take effect at once."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, port: int = 0) -> None:
         self._target = urlsplit(url)
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", port))
         self._pairs: dict[socket.socket, socket.socket] = {}
         self._clients: list[socket.socket] = []
         self._commands: SimpleQueue[Callable[[], None]] = SimpleQueue()

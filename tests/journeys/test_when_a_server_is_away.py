@@ -1,0 +1,89 @@
+"""Broker or database out of reach at start: one clear line, a reason in /health/ready, recovery."""
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import make_url
+
+from tests.support.databases import sqlite_url, temporary_postgres
+from tests.support.service import Service, hosted
+from tests.support.tcp_proxy import TcpProxy
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.journey, pytest.mark.rabbitmq, pytest.mark.postgres]
+
+
+def find_closed_port() -> int:
+    """Return a port on which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def lines(service: Service, event: str) -> list[dict[str, Any]]:
+    return [line for line in service.logged if line.get("event") == event]
+
+
+def test_a_broker_that_is_away_is_told_once_and_waited_for(
+    amqp_url: str, queue_name: Callable[..., str], tmp_path: Path
+) -> None:
+    # Given a service whose broker does not listen
+    port = find_closed_port()
+    settings = {
+        "instance": queue_name("instance"),
+        "broker": {"url": f"amqp://guest:guest@127.0.0.1:{port}//"},
+        "database": {"url": sqlite_url(tmp_path)},
+        "ingestion": {"error_queues": [queue_name("error")]},
+        "api": {"port": 0},
+    }
+    with hosted(tmp_path, settings) as host:
+        service = host.start()
+        with service.http as http:
+            # Then it says so once, with host and reason, and is not ready
+            wait_until(lambda: lines(service, "broker.unreachable"), 10)
+            answer = http.get("/health/ready")
+            assert answer.status_code == 503
+            assert f"127.0.0.1:{port}" in answer.text
+            assert "refused" in answer.text
+            assert http.get("/health").status_code == 200
+
+            # When the broker comes, then it is ready by itself
+            with TcpProxy(amqp_url, port):
+                wait_until(lambda: http.get("/health/ready").status_code == 200, 30)
+        assert len(lines(service, "broker.unreachable")) == 1
+        assert lines(service, "broker.reached")
+        service.kill()
+
+
+def test_a_database_that_is_away_is_told_once_and_waited_for(
+    amqp_url: str, postgres_url: str, queue_name: Callable[..., str], tmp_path: Path
+) -> None:
+    port = find_closed_port()
+    with temporary_postgres(postgres_url) as url:
+        settings = {
+            "instance": queue_name("instance"),
+            "broker": {"url": amqp_url},
+            "database": {
+                "url": make_url(url)
+                .set(host="127.0.0.1", port=port)
+                .render_as_string(hide_password=False)
+            },
+            "ingestion": {"error_queues": [queue_name("error")]},
+            "api": {"port": 0},
+        }
+        with hosted(tmp_path, settings) as host:
+            service = host.start()
+            with service.http as http:
+                wait_until(lambda: lines(service, "database.unreachable"), 10)
+                answer = http.get("/health/ready")
+                assert answer.status_code == 503
+                assert f"127.0.0.1:{port}" in answer.text
+                assert http.get("/api/errors").status_code == 503
+
+                with TcpProxy(url, port):
+                    wait_until(lambda: http.get("/health/ready").status_code == 200, 30)
+                    assert http.get("/api/errors").json() == []
+                    service.kill()
+            assert len(lines(service, "database.unreachable")) == 1

@@ -1,0 +1,70 @@
+"""One processor on a database: a second one waits, says so, and takes over."""
+
+import signal
+
+import pytest
+
+from tests.journeys.conftest import Site
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.journey, pytest.mark.rabbitmq, pytest.mark.postgres]
+
+
+@pytest.fixture
+def kind() -> str:
+    """One type of queue is enough here."""
+    return "quorum"
+
+
+def test_a_second_processor_waits_and_says_for_whom(site: Site) -> None:
+    first = site.host.start_ready()
+    second = site.host.start_ready()
+
+    wait_until(lambda: "processor.waiting_for_lease" in second.names(), 10)
+
+    with second.http as http:
+        assert f"process {first.pid}" in http.get("/health/ready").text
+    assert second.names().count("processor.waiting_for_lease") == 1
+    assert "processor.lease_acquired" not in second.names()
+
+
+def test_a_killed_processor_of_this_host_is_replaced_at_once(site: Site) -> None:
+    first = site.host.start_ready()
+    second = site.host.start_ready()
+    wait_until(lambda: "processor.waiting_for_lease" in second.names(), 10)
+
+    first.kill()
+
+    wait_until(lambda: "processor.lease_acquired" in second.names(), 5)
+
+
+def test_a_processor_that_stops_hands_the_lease_over(site: Site) -> None:
+    first = site.host.start_ready()
+    second = site.host.start_ready()
+    wait_until(lambda: "processor.waiting_for_lease" in second.names(), 10)
+
+    assert first.stop() == 0
+
+    wait_until(lambda: "processor.lease_acquired" in second.names(), 5)
+
+
+def test_a_request_to_one_process_is_carried_out_by_another(site: Site) -> None:
+    site.shop.fail(1)
+    site.host.start("ingestion", "processor")
+    api = site.host.start_ready("api")
+    with api.http as http:
+        wait_until(lambda: http.get("/api/errors").headers["Total-Count"] == "1", 30)
+
+        http.post("/api/errors/retry/all")
+
+        wait_until(lambda: site.shop.depth(site.shop.orders) == 1, 5)
+
+
+def test_a_second_signal_ends_the_process_at_once(site: Site) -> None:
+    service = site.host.start_ready()
+
+    service.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: "service.stopping" in service.names(), 5)
+    service.process.send_signal(signal.SIGTERM)
+
+    assert service.wait_dead(2) in (0, 1)

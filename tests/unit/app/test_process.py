@@ -1,0 +1,67 @@
+"""Who holds the lease, and whether that process is gone for certain."""
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from retrier.app.process import CRASH_AT, describe_process, is_dead, make_crash_point
+
+ME = describe_process("a session")
+
+CRASH = f"""
+import os
+from retrier.app.process import make_crash_point
+crash_point = make_crash_point({{"{CRASH_AT}": "here:2"}})
+for point in ("elsewhere", "here", "elsewhere", "here"):
+    print(point, flush=True)
+    crash_point(point)
+print("survived")
+"""
+
+
+@pytest.fixture
+def dead_pid() -> int:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_this_process_is_not_dead() -> None:
+    assert not is_dead(ME)
+
+
+def test_a_process_that_ended_is_dead(dead_pid: int) -> None:
+    assert is_dead(replace(ME, pid=dead_pid))
+
+
+def test_a_reused_process_id_does_not_stand_for_its_predecessor() -> None:
+    assert is_dead(replace(ME, process_started=ME.process_started + "0"))
+
+
+def test_a_process_of_another_host_cannot_be_judged(dead_pid: int) -> None:
+    assert not is_dead(replace(ME, host="elsewhere", pid=dead_pid))
+
+
+def test_a_process_of_another_boot_cannot_be_judged(dead_pid: int) -> None:
+    assert not is_dead(replace(ME, process_started="another boot", pid=dead_pid))
+
+
+def test_a_crash_point_kills_at_the_time_asked_for() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CRASH], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == -signal.SIGKILL
+    assert done.stdout.split() == ["elsewhere", "here", "elsewhere", "here"]
+
+
+def test_crash_points_are_inert_without_the_switch() -> None:
+    crash_point = make_crash_point({})
+
+    crash_point("forwarding.published")
+
+    assert os.getpid() == ME.pid
