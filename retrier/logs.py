@@ -67,7 +67,6 @@ EVENTS: Mapping[str, Event] = {
     "batch.moved": _warning("What was not forwarded moves to batch {batch_id}, messages: {size}"),
     "message.reverted": _warning("Message {message} is unresolved again: {reason}"),
     "message.ejected": _warning("Message {message} is taken out of its batch: {reason}"),
-    "operation.created": _info("Operation {operation_id} asks for a retry, messages: {total}"),
     "operation.completed": _info("Operation {operation_id} is complete"),
     "staging.unusable": _error("The staging queue cannot be used: {reason}"),
     "api.listening": _info("The API listens on {host} port {port}"),

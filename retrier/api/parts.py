@@ -1,11 +1,12 @@
 """What the API is given when it is built, and how a handler asks for it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, Request
 
+from retrier.api.remembered import Remembered
 from retrier.gateway import Gateway
 from retrier.store.database import Database
 
@@ -21,6 +22,7 @@ class ApiParts:
     gateway: Gateway
     health: Callable[[], Mapping[str, tuple[bool, str]]]
     version: str
+    remembered: Remembered = field(default_factory=Remembered)
 
 
 def _of(request: Request) -> ApiParts:

@@ -11,9 +11,11 @@ from retrier.app.building import Parts
 from retrier.app.readiness import ReadinessBoard
 from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError
 from retrier.processor.lease import Lease
+from retrier.store.due import is_work_due
 from retrier.store.event_log import sweep_events
 
 _LEASE_LOOK = 1
+_REQUESTS = 1
 _ADOPTION = 30
 _DEPTHS = 10
 _SWEEP = 3600
@@ -38,6 +40,7 @@ class Ticks:
         """Start ticking; the lease only where there is a processor."""
         if lease is not None:
             self._add("lease", _LEASE_LOOK, lambda: self._renew(lease))
+            self._add("requests", _REQUESTS, lambda: self._look_for_requests(lease))
             self._add("adoption", _ADOPTION, self._parts.wake.set)
         self._add("queue depths", _DEPTHS, self.look_at_queues)
         self._add("event log sweep", _SWEEP, self._sweep)
@@ -68,6 +71,11 @@ class Ticks:
             lease.renew_if_due()
         except LeaseLost:
             # The processor finds out before it does anything else, and says so.
+            self._parts.wake.set()
+
+    def _look_for_requests(self, lease: Lease) -> None:
+        """Wake the processor for what another process was asked, and for what has become due."""
+        if lease.held and is_work_due(self._parts.db):
             self._parts.wake.set()
 
     def _sweep(self) -> None:

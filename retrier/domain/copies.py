@@ -12,6 +12,8 @@ _RESTORED_FIELDS = ("delivery_mode", "priority")
 _PERSISTENT = 2
 _LONGEST_QUEUE_NAME = 255
 """Bytes: AMQP's short string."""
+_LARGEST_OCTET = 255
+_MOST_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +61,11 @@ def make_staged(
         stamped[headers.COMPLETED_STEPS] = message.completed_steps
     foreign_user = fields.get("user_id") not in (None, stamps.own_user)
     dropped = {"expiration", "priority", *({"user_id"} if foreign_user else ())}
+    # Stamps that came with the message are somebody else's: an end marker among them would have
+    # the copy dropped, each time anew.
+    unwanted = headers.FAN_OUT | headers.STAGING_ONLY
     edit = Edit(
-        drop_headers=lambda name: strips(message.dialect, name) or name in headers.FAN_OUT,
+        drop_headers=lambda name: strips(message.dialect, name) or name in unwanted,
         set_headers=stamped,
         drop_fields=frozenset(dropped),
         set_fields={"delivery_mode": _PERSISTENT},
@@ -71,12 +76,12 @@ def make_staged(
 def make_forwarded(codec: PropertyCodec, raw: bytes) -> bytes:
     """Return the properties a staged copy is forwarded with: its stamps gone, fields restored."""
     noted = codec.read(raw).text(headers.ORIGINAL_FIELDS) or ""
-    original = dict(pair.split("=", 1) for pair in noted.split(";") if "=" in pair)
+    original = _read_noted(noted)
     gone = headers.STAGING_ONLY | headers.BROKER_COUNTERS
     edit = Edit(
         drop_headers=gone.__contains__,
         drop_fields=frozenset(_RESTORED_FIELDS) - frozenset(original),
-        set_fields={name: int(value) for name, value in original.items()},
+        set_fields=original,
     )
     return codec.edit(raw, edit)
 
@@ -119,13 +124,23 @@ def _note_fields(fields: Mapping[str, str | int]) -> str:
     return ";".join(f"{name}={fields[name]}" for name in _RESTORED_FIELDS if name in fields)
 
 
+def _read_noted(noted: str) -> dict[str, int]:
+    pairs = (pair.partition("=") for pair in noted.split(";"))
+    values = {name: _number(value) for name, _, value in pairs if name in _RESTORED_FIELDS}
+    return {name: min(value, _LARGEST_OCTET) for name, value in values.items()}
+
+
+def _number(text: str) -> int:
+    """Read a stamp that anybody may have written; 0 for what is none of our numbers."""
+    return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else 0
+
+
 def _read_stamps(staging_id: str, properties: Properties) -> StagedCopy:
-    size = properties.text(headers.BODY_SIZE) or ""
     return StagedCopy(
         staging_id=staging_id,
         installation_id=properties.text(headers.INSTALLATION_ID),
         unique_message_id=properties.text(headers.UNIQUE_MESSAGE_ID) or "",
         target=properties.text(headers.TARGET_ADDRESS) or "",
-        body_size=int(size) if size.isdecimal() else 0,
+        body_size=_number(properties.text(headers.BODY_SIZE) or ""),
         end_marker=properties.text(headers.END_MARKER),
     )

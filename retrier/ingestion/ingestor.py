@@ -17,7 +17,7 @@ from retrier.transport.seam import Consumer, Transport
 RECEIVE_TIMEOUT = 1.0
 """Seconds an empty queue is waited on before the stop event is looked at."""
 
-BACK_OFF = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+BACK_OFF = (1.0, 2.0, 4.0, 8.0, 10.0)
 """Seconds to wait after the first failure in a row, the second, ...; the last one for ever."""
 
 Record = Callable[[Sequence[Received]], object]
@@ -104,9 +104,18 @@ class Ingestor:
         cannot store what it is handed must not ask for it.
         """
         self.probe()
+        self._declare()
         self._window = 1
         self._consumer = self.transport.consumer(self.mapping.queue, self._window)
         return self._consumer
+
+    def _declare(self) -> None:
+        """Declare the queue if it is missing, also one that was deleted while we ran."""
+        queues = self.transport.queues()
+        try:
+            queues.declare_error_queue(self.mapping.queue)
+        finally:
+            queues.close()
 
     def _ingest(self, consumer: Consumer, deliveries: Sequence[Delivery]) -> None:
         codec, now = self.transport.codec, self.clock.now()

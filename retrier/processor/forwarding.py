@@ -6,13 +6,14 @@ from uuid import uuid4
 
 from retrier.domain.copies import Stamps, make_end_marker
 from retrier.domain.retry_batch import RetryBatch
-from retrier.domain.wire import Confirmed, Outgoing
+from retrier.domain.wire import Confirmed, Outgoing, Refused
 from retrier.errors import BrokerUnavailable
+from retrier.processor.crash_points import CrashPoint
 from retrier.processor.forwarding_run import ForwardingRun, refuse_foreign
 from retrier.processor.surroundings import Surroundings
 from retrier.processor.window import WindowSender, batch_reason
 from retrier.store.batches import back_off_batch, find_forwarding
-from retrier.store.forwarding import complete_batch, move_rest
+from retrier.store.forwarding import MovedRest, complete_batch, move_rest
 
 _LOSSES_BEFORE_BACKING_OFF = 3
 _LOSS_WAIT = timedelta(seconds=30)
@@ -25,7 +26,7 @@ class Forwarding:
 
     In counting mode, when this process staged the batch itself, the frozen count says when to
     look whether it is done. Otherwise an end marker does: the staging queue keeps order, so
-    behind the marker nothing of the batch is left.
+    behind the marker nothing of the batch is left. Without order, silence must do.
     """
 
     def __init__(self, around: Surroundings, staged_here: Callable[[], str | None]) -> None:
@@ -39,18 +40,24 @@ class Forwarding:
         batch = find_forwarding(self._around.db)
         if batch is None:
             self._run = None
+            # It may have ended without our hearing of it.
+            self._around.broker.close_consumer()
             return False
         run = self._resume(batch)
-        self._receive(run)
-        window = run.take_window(self._around.retries.window, self._around.retries.window_bytes)
-        if window:
-            self._sender.send(run, window)
+        if run.doubtful:
+            self._sender.send_alone(run)
             run.quiet_since = self._around.clock.monotonic()
-        elif run.may_be_done or (not run.finished and self._is_quiet(run)):
-            self._close(run)
         else:
-            self._sender.record(run)
+            self._forward(run)
         return True
+
+    def hand_over(self) -> None:
+        """Record what is confirmed, and ack it: after a stop it would be sent again.
+
+        Raises LeaseLost, DatabaseUnavailable, BrokerUnavailable.
+        """
+        if self._run is not None:
+            self._sender.record(self._run)
 
     def forget(self) -> None:
         """Forget the run with its connection: the batch goes on in non-counting mode.
@@ -79,11 +86,13 @@ class Forwarding:
         counting = self._staged_here() == batch.batch_id
         # Opened first: a consumer that cannot be had must not leave markers behind at each try.
         around.broker.consumer(2 * around.retries.window)
-        marker = None if counting else self._publish_marker(batch)
+        ordered = around.broker.transport.capabilities.ordered
+        marker = self._publish_marker(batch) if ordered and not counting else None
         around.say("batch.forwarding", batch_id=batch.batch_id, counting=counting)
         return ForwardingRun(
             batch=batch,
             installation_id=around.retries.installation_id,
+            counting=counting,
             marker=marker,
             quiet_since=around.clock.monotonic(),
         )
@@ -101,9 +110,23 @@ class Forwarding:
         marker = Outgoing(queue=around.retries.staging_queue, raw=raw, body=b"")
         around.lease.ensure_fresh()
         (outcome,) = around.broker.publisher.publish([marker], around.lease.check)
-        if not isinstance(outcome, Confirmed):
+        # One that a full queue refuses never arrives, which ends the run as well: the copies
+        # that fill the queue must not wait for it.
+        if not isinstance(outcome, Confirmed | Refused):
             raise BrokerUnavailable(f"the end marker was not taken: {outcome.reason}")
+        around.crash_point(CrashPoint.FORWARDING_MARKED)
         return nonce
+
+    def _forward(self, run: ForwardingRun) -> None:
+        self._receive(run)
+        window = run.take_window(self._around.retries.window, self._around.retries.window_bytes)
+        if window:
+            self._sender.send(run, window)
+            run.quiet_since = self._around.clock.monotonic()
+        elif run.may_be_done or (not run.finished and self._is_quiet(run)):
+            self._close(run)
+        else:
+            self._sender.record(run)
 
     def _receive(self, run: ForwardingRun) -> None:
         around = self._around
@@ -113,16 +136,20 @@ class Forwarding:
         consumer = around.broker.consumer(2 * around.retries.window)
         expecting = not (run.inbox or run.finished or run.marker_seen)
         deliveries = consumer.receive(room, _RECEIVE_TIMEOUT if expecting else 0)
+        arrived = run.arrived
         foreign = run.sort(deliveries, around.broker.transport.codec)
         if foreign:
             consumer.put_back(foreign)
             raise refuse_foreign(len(foreign))
-        if deliveries:
+        # Where there is order, what nobody asked for is no sign that more will come: somebody
+        # who keeps putting things there would keep the batch open for ever.
+        ordered = around.broker.transport.capabilities.ordered
+        if run.arrived > arrived or (deliveries and not ordered):
             run.quiet_since = around.clock.monotonic()
 
     def _is_quiet(self, run: ForwardingRun) -> bool:
         retries = self._around.retries
-        patience = retries.drain_timeout if run.counting else retries.marker_timeout
+        patience = retries.drain_timeout if run.marker is None else retries.marker_timeout
         quiet = self._around.clock.monotonic() - run.quiet_since
         return quiet >= patience.total_seconds()
 
@@ -130,18 +157,19 @@ class Forwarding:
         """Delete the batch if all of it is recorded, else move the rest on: nothing can hang."""
         around = self._around
         self._sender.record(run)
+        over = run.marker_seen or self._is_quiet(run)
+        if over and run.misses_marker:
+            self._delete_queue()
         unrecorded = complete_batch(around.db, around.lease.fence, run.batch)
-        around.crash_point("forwarding.completed")
+        around.crash_point(CrashPoint.FORWARDING_COMPLETED)
         if unrecorded == 0:
-            self._leave(run)
+            self._leave()
             around.say("batch.forwarded", batch_id=run.batch.batch_id)
-        elif run.marker_seen or self._is_quiet(run):
+        elif over:
             self._move_rest(run)
 
     def _move_rest(self, run: ForwardingRun) -> None:
         around = self._around
-        if not run.counting and not run.marker_seen:
-            self._declare_anew()
         rest = move_rest(
             around.db,
             around.lease.fence,
@@ -149,32 +177,33 @@ class Forwarding:
             session_id=around.retries.session_id,
             made_progress=run.made_progress,
         )
-        around.crash_point("forwarding.moved")
-        self._leave(run)
+        around.crash_point(CrashPoint.FORWARDING_MOVED)
+        self._leave()
         if rest is None:
             return
         around.say("batch.moved", batch_id=rest.batch_id, size=rest.size)
         if rest.stage_attempts >= _LOSSES_BEFORE_BACKING_OFF:
-            fence = around.lease.fence
-            reason = batch_reason(run.batch)
-            back_off_batch(around.db, fence, rest.batch_id, wait=_LOSS_WAIT, reason=reason)
+            self._back_off(rest, batch_reason(run.batch))
 
-    def _declare_anew(self) -> None:
-        """Delete the staging queue and declare it again: a predecessor still holds it.
+    def _back_off(self, rest: MovedRest, reason: str) -> None:
+        around = self._around
+        back_off_batch(around.db, around.lease.fence, rest.batch_id, wait=_LOSS_WAIT, reason=reason)
+        around.say("processor.backing_off", reason=reason)
 
-        The pause between the two is needed: a quorum queue declared anew at once kept the dead
-        consumer registered and handed it all new copies.
+    def _delete_queue(self) -> None:
+        """Delete the staging queue: a predecessor still holds it. It is declared when needed.
+
+        The pause is needed: a quorum queue declared anew at once kept the dead consumer
+        registered and handed it all new copies.
         """
         around = self._around
         around.lease.ensure_fresh()
         around.broker.drop()
         with around.broker.queues() as queues:
             queues.delete(around.retries.staging_queue)
-            around.stop.wait(around.retries.redeclare_pause.total_seconds())
-            queues.declare_staging_queue(around.retries.staging_queue)
+        around.crash_point(CrashPoint.FORWARDING_QUEUE_DELETED)
+        around.stop.wait(around.retries.redeclare_pause.total_seconds())
 
-    def _leave(self, run: ForwardingRun) -> None:
+    def _leave(self) -> None:
         self._run = None
-        if run.droppable:
-            self._around.broker.consumer(0).ack(run.droppable)
         self._around.broker.close_consumer()

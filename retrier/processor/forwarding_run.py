@@ -30,17 +30,21 @@ class _Kind(Enum):
 class ForwardingRun:
     """What this process knows while it forwards one batch; gone with the connection.
 
-    `marker` is the nonce of the end marker of non-counting mode, None in counting mode.
-    `finished` is the window that is published and not recorded yet, `unacked` its deliveries.
-    One that is not `connected` any more is only kept until that is recorded.
+    `counting` says that the frozen count tells when to look, `marker` is the nonce of the end
+    marker that tells it otherwise; with neither, silence does. `doubtful` copies shared a window
+    with one that closed the channel, and go one by one. `finished` is what is settled and not
+    recorded yet, `unacked` its deliveries. A run that is not `connected` any more is only kept
+    until that is recorded.
     """
 
     batch: RetryBatch
     installation_id: str
+    counting: bool
     marker: str | None
     quiet_since: float
     seen: set[str] = field(default_factory=set)
     inbox: deque[WantedCopy] = field(default_factory=deque)
+    doubtful: deque[WantedCopy] = field(default_factory=deque)
     droppable: list[Delivery] = field(default_factory=list)
     finished: WindowResult = field(default_factory=WindowResult)
     unacked: list[Delivery] = field(default_factory=list)
@@ -49,9 +53,14 @@ class ForwardingRun:
     connected: bool = True
 
     @property
-    def counting(self) -> bool:
-        """Whether the frozen count says when to look, and not an end marker."""
-        return self.marker is None
+    def arrived(self) -> int:
+        """How much of what this run waits for has arrived: copies of the batch, and the marker."""
+        return len(self.seen) + self.marker_seen
+
+    @property
+    def misses_marker(self) -> bool:
+        """Whether an end marker was published and has not arrived."""
+        return self.marker is not None and not self.marker_seen
 
     @property
     def may_be_done(self) -> bool:

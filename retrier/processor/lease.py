@@ -90,8 +90,9 @@ class Lease:
 
         Raises LeaseLost, DatabaseUnavailable.
         """
-        self.check()
         self.renew_if_due()
+        # Asked last: the tick may have found out meanwhile, and then there is nothing to renew.
+        self.check()
 
     def check(self) -> None:
         """Raise LeaseLost when the lease is known to be lost; asks no database.

@@ -1,5 +1,6 @@
 """Marking: finish what was found in Marking, else cut the next batch off an operation."""
 
+from retrier.processor.crash_points import CrashPoint
 from retrier.processor.surroundings import Surroundings
 from retrier.store.batches import find_marking, is_any_staging
 from retrier.store.marking import claim_messages, move_to_staging, open_batch
@@ -22,7 +23,7 @@ class Adoption:
         if batch is None:
             return False
         size = move_to_staging(around.db, around.lease.fence, batch.batch_id)
-        around.crash_point("adoption.moved")
+        around.crash_point(CrashPoint.ADOPTION_MOVED)
         around.say("batch.adopted", batch_id=batch.batch_id, session=batch.session_id, size=size)
         return True
 
@@ -45,14 +46,14 @@ class Marking:
         opened = open_batch(around.db, around.lease.fence, around.retries.session_id)
         if opened is None:
             return False
-        around.crash_point("marking.opened")
+        around.crash_point(CrashPoint.MARKING_OPENED)
         marked = claim_messages(around.db, around.lease.fence, opened)
-        around.crash_point("marking.claimed")
+        around.crash_point(CrashPoint.MARKING_CLAIMED)
         if marked.completed:
             around.say("operation.completed", operation_id=opened.operation.operation_id)
             return True
         size = move_to_staging(around.db, around.lease.fence, opened.batch_id)
-        around.crash_point("marking.moved")
+        around.crash_point(CrashPoint.MARKING_MOVED)
         around.say(
             "batch.marked",
             batch_id=opened.batch_id,

@@ -13,6 +13,7 @@ from retrier.processor.forwarding import Forwarding
 from retrier.processor.marking import Adoption, Marking
 from retrier.processor.staging import Staging
 from retrier.processor.surroundings import Surroundings
+from retrier.store.batches import is_any_staging
 
 _STANDBY_LOOK = 1.0
 _IDLE_LOOK = 1.0
@@ -50,8 +51,7 @@ class Processor:
         while not self._around.stop.is_set():
             pause = self._turn()
             if pause:
-                self._wake.wait(pause)
-                self._wake.clear()
+                self._wait(pause)
         self._finish()
 
     def _turn(self) -> float:
@@ -60,6 +60,8 @@ class Processor:
             if not self._is_processor():
                 return _STANDBY_LOOK
             worked = self.run_once()
+            if worked or not self._is_held_up():
+                self._recover()
         except LeaseLost as error:
             return self._step_down(error)
         except RetrierError as error:
@@ -67,13 +69,27 @@ class Processor:
         except Exception as error:  # noqa: BLE001 - the edge of the loop: the service must go on
             self._around.say("processor.turn_failed", error=type(error).__name__, exc_info=error)
             return self._back_off(error)
-        self._recover()
         return 0 if worked else min(_IDLE_LOOK, self._around.retries.idle_wait.total_seconds())
+
+    def _wait(self, pause: float) -> None:
+        if self._reason is not None:
+            # Requests wake the processor, but what is out of reach must not be tried at each.
+            self._around.stop.wait(pause)
+            return
+        self._wake.wait(pause)
+        self._wake.clear()
+
+    def _is_held_up(self) -> bool:
+        """Whether there was nothing to do only because a batch waits after the last failure."""
+        return self._failures > 0 and is_any_staging(self._around.db)
 
     def _is_processor(self) -> bool:
         around = self._around
         if around.lease.held:
             return True
+        # The tick may have found out that the lease is lost. Closed before anything else, like
+        # in stepping down: an open consumer would keep the copies from the next processor.
+        self._drop()
         other = around.lease.acquire()
         if other is None:
             around.say("processor.lease_acquired", epoch=around.lease.fence.epoch)
@@ -110,6 +126,8 @@ class Processor:
                 event = "database.unreachable"
             case StagingQueueUnusable():
                 event = "staging.unusable"
+            case LeaseLost():
+                event = "processor.lease_lost"
             case _:
                 event = "processor.backing_off"
         self._around.say(event, reason=str(error))
@@ -126,8 +144,8 @@ class Processor:
         self._staging.forget()
 
     def _finish(self) -> None:
-        self._drop()
-        try:
-            self._around.lease.release()
-        except DatabaseUnavailable as error:
-            self._around.say("database.unreachable", reason=str(error))
+        for last in (self._forwarding.hand_over, self._drop, self._around.lease.release):
+            try:
+                last()
+            except RetrierError as error:
+                self._say_why(error)

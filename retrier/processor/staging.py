@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import uuid4
 
-from retrier.domain.copies import Stamps, make_staged, why_not_sendable
+from retrier.domain.copies import Stamps, make_end_marker, make_staged, why_not_sendable
 from retrier.domain.retry_batch import ClaimedMessage, Ejected, RetryBatch, StagedCopies
 from retrier.domain.wire import (
     ChannelClosed,
@@ -18,6 +18,7 @@ from retrier.domain.wire import (
     UnreadableProperties,
 )
 from retrier.errors import BrokerUnavailable
+from retrier.processor.crash_points import CrashPoint
 from retrier.processor.surroundings import Surroundings
 from retrier.store.batches import back_off_batch, find_staging
 from retrier.store.staging import begin_forwarding, load_claimed
@@ -74,11 +75,12 @@ class Staging:
         around = self._around
         staging_id = str(uuid4())
         publisher = around.broker.publisher
+        around.lease.ensure_fresh()
         with around.broker.queues() as queues:
             # With no batch in Forwarding nothing in it is wanted: leftovers of attempts that
             # never committed, which must not pile up against a length limit.
             queues.purge(around.retries.staging_queue)
-        around.crash_point("staging.purged")
+        around.crash_point(CrashPoint.STAGING_PURGED)
         attempt = _Attempt()
         copies = self._make_copies(batch, staging_id, attempt)
         for window in _windows(copies, around.retries.window):
@@ -86,7 +88,8 @@ class Staging:
             outgoing = [copy.outgoing for copy in window]
             outcomes = publisher.publish(outgoing, around.lease.check)
             self._settle(window, outcomes, attempt)
-        around.crash_point("staging.published")
+            around.crash_point(CrashPoint.STAGING_SENT)
+        around.crash_point(CrashPoint.STAGING_PUBLISHED)
         self._commit(batch, staging_id, attempt)
 
     def _commit(self, batch: RetryBatch, staging_id: str, attempt: _Attempt) -> None:
@@ -98,7 +101,7 @@ class Staging:
         )
         count = begin_forwarding(around.db, around.lease.fence, batch, copies)
         self.staged_batch_id = batch.batch_id
-        around.crash_point("staging.committed")
+        around.crash_point(CrashPoint.STAGING_COMMITTED)
         around.say("batch.staged", batch_id=batch.batch_id, staging_id=staging_id, size=count)
         for item in attempt.ejected:
             around.say("message.ejected", message=item.unique_message_id, reason=item.reason)
@@ -123,19 +126,24 @@ class Staging:
         reason = why_not_sendable(message.destination, retries.closed_to_retries)
         if reason is not None:
             return reason
-        stamps = Stamps(
-            staging_id=staging_id,
-            installation_id=retries.installation_id,
-            own_user=transport.user,
-        )
-        known = message.error_queue in retries.error_queues
-        acknowledgements = message.error_queue if known else retries.error_queues[0]
+        stamps, ingested = self._make_stamps(staging_id), retries.error_queues
+        # A queue that is ingested no more would keep the confirmation to itself.
+        known = message.error_queue in ingested or not ingested
+        acknowledgements = message.error_queue if known else ingested[0]
         try:
             raw = make_staged(transport.codec, message, stamps, acknowledgements)
         except UnreadableProperties as error:
             return f"its stored properties cannot be read: {error}"
         outgoing = Outgoing(queue=retries.staging_queue, raw=raw, body=b"")
         return _Copy(unique_message_id=message.unique_message_id, outgoing=outgoing)
+
+    def _make_stamps(self, staging_id: str) -> Stamps:
+        around = self._around
+        return Stamps(
+            staging_id=staging_id,
+            installation_id=around.retries.installation_id,
+            own_user=around.broker.transport.user,
+        )
 
     def _settle(
         self, window: Sequence[_Copy], outcomes: Sequence[Outcome], attempt: _Attempt
@@ -146,12 +154,10 @@ class Staging:
             for copy, outcome in zip(window, outcomes, strict=True)
             if not self._is_staged(copy, outcome, attempt)
         ]
-        refused = [self._send_alone(copy, attempt) for copy in doubtful]
-        if len(doubtful) > 1 and all(refused) and not attempt.staged:
-            # Not one copy got in: the queue refuses us, and no message is to blame.
-            raise BrokerUnavailable(f"the staging queue refuses everything: {refused[0]}")
-        for copy, reason in zip(doubtful, refused, strict=True):
+        for copy in doubtful:
+            reason = self._send_alone(copy, attempt)
             if reason is not None:
+                self._prove_that_others_pass(reason)
                 attempt.eject(copy.unique_message_id, reason)
 
     def _is_staged(self, copy: _Copy, outcome: Outcome, attempt: _Attempt) -> bool:
@@ -174,6 +180,21 @@ class Staging:
         if self._is_staged(copy, outcome, attempt):
             return None
         return outcome.reason if isinstance(outcome, Refused | ChannelClosed) else None
+
+    def _prove_that_others_pass(self, reason: str) -> None:
+        """Send a copy that nobody asks for: if the queue refuses that too, no message is to blame.
+
+        A queue at its length limit, or one we may not publish to, ejects nobody. Raises
+        BrokerUnavailable.
+        """
+        around = self._around
+        codec = around.broker.transport.codec
+        raw = make_end_marker(codec, self._make_stamps(str(uuid4())), nonce="probe")
+        probe = Outgoing(queue=around.retries.staging_queue, raw=raw, body=b"")
+        around.lease.ensure_fresh()
+        (outcome,) = around.broker.publisher.publish([probe], around.lease.check)
+        if not isinstance(outcome, Confirmed):
+            raise BrokerUnavailable(f"the staging queue takes no copies: {reason}")
 
     def _back_off(self, batch: RetryBatch, reason: str) -> None:
         around = self._around

@@ -1,6 +1,7 @@
 """One window of forwarding: stamped copies are published, and every outcome is settled."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import assert_never
 
 from retrier.domain.copies import make_forwarded
@@ -15,6 +16,7 @@ from retrier.domain.wire import (
     Unknown,
 )
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable
+from retrier.processor.crash_points import CrashPoint
 from retrier.processor.forwarding_run import ForwardingRun, WantedCopy
 from retrier.processor.surroundings import Surroundings
 from retrier.store.forwarding import open_window
@@ -27,25 +29,41 @@ class WindowSender:
         self._around = around
 
     def send(self, run: ForwardingRun, window: Sequence[WantedCopy]) -> None:
-        """Record the window before, then send this one. An empty window only records.
+        """Record the window before, then send this one.
 
         Raises BrokerUnavailable after recording what was confirmed, LeaseLost,
         DatabaseUnavailable.
         """
         try:
-            stamped = self._open(run, [copy.stamps.unique_message_id for copy in window])
-            self._around.lease.ensure_fresh()
+            bodies = self._stamp(run, window)
         except DatabaseUnavailable:
             # Nothing of this window is sent yet: it is taken up again with the same copies.
             run.put_back(window)
             raise
-        bodies = {message.unique_message_id: message for message in stamped}
-        # A copy without a claim of this batch, or with a recorded one, is acked unsent.
-        run.droppable += [c.delivery for c in window if c.stamps.unique_message_id not in bodies]
-        sendable = [copy for copy in window if copy.stamps.unique_message_id in bodies]
-        self._ack(run)
+        sendable = self._leave_out_unclaimed(run, window, bodies)
         if sendable:
-            self._publish(run, sendable, bodies)
+            outcomes = self._publish(sendable, bodies)
+            self._around.crash_point(CrashPoint.FORWARDING_PUBLISHED)
+            run.doubtful += self._settle(run, sendable, outcomes)
+
+    def send_alone(self, run: ForwardingRun) -> None:
+        """Send the next doubtful copy by itself, after recording the one before.
+
+        The broker closes a channel without naming the guilty message; sent alone, the one that
+        closes it again is known, and reverted with the broker's words. Its claim is asked for
+        again: it may have arrived the first time, and failed. Raises what `send` raises.
+        """
+        copy = run.doubtful[0]
+        bodies = self._stamp(run, [copy])
+        run.doubtful.popleft()
+        sendable = self._leave_out_unclaimed(run, [copy], bodies)
+        if not sendable:
+            return
+        (outcome,) = self._publish(sendable, bodies)
+        self._around.crash_point(CrashPoint.FORWARDING_SENT_ALONE)
+        if isinstance(outcome, ChannelClosed):
+            outcome = Refused(outcome.reason)
+        self._settle(run, [copy], [outcome])
 
     def record(self, run: ForwardingRun) -> None:
         """Record what is settled, then ack it; nothing happens when nothing is settled.
@@ -55,6 +73,24 @@ class WindowSender:
         if run.finished:
             self._open(run, [])
         self._ack(run)
+
+    def _stamp(
+        self, run: ForwardingRun, copies: Sequence[WantedCopy]
+    ) -> Mapping[str, StampedMessage]:
+        stamped = self._open(run, [copy.stamps.unique_message_id for copy in copies])
+        self._around.lease.ensure_fresh()
+        return {message.unique_message_id: message for message in stamped}
+
+    def _leave_out_unclaimed(
+        self,
+        run: ForwardingRun,
+        copies: Sequence[WantedCopy],
+        bodies: Mapping[str, StampedMessage],
+    ) -> list[WantedCopy]:
+        """Return what may be sent; a copy without an unrecorded claim of this batch is acked."""
+        run.droppable += [c.delivery for c in copies if c.stamps.unique_message_id not in bodies]
+        self._ack(run)
+        return [copy for copy in copies if copy.stamps.unique_message_id in bodies]
 
     def _open(self, run: ForwardingRun, unique_ids: Sequence[str]) -> tuple[StampedMessage, ...]:
         around = self._around
@@ -67,29 +103,25 @@ class WindowSender:
         # Only what was settled before this transaction may be acked after it.
         run.droppable += run.unacked
         run.unacked = []
-        around.crash_point("forwarding.stamped" if unique_ids else "forwarding.recorded")
+        stamping = bool(unique_ids)
+        around.crash_point(
+            CrashPoint.FORWARDING_STAMPED if stamping else CrashPoint.FORWARDING_RECORDED
+        )
         return stamped
 
     def _ack(self, run: ForwardingRun) -> None:
         if run.droppable:
             self._around.lease.ensure_fresh()
-            self._around.broker.consumer(0).ack(run.droppable)
+            self._around.broker.acknowledge(run.droppable)
             run.droppable = []
-            self._around.crash_point("forwarding.acked")
+            self._around.crash_point(CrashPoint.FORWARDING_ACKED)
 
     def _publish(
-        self,
-        run: ForwardingRun,
-        copies: Sequence[WantedCopy],
-        bodies: Mapping[str, StampedMessage],
-    ) -> None:
+        self, copies: Sequence[WantedCopy], bodies: Mapping[str, StampedMessage]
+    ) -> Sequence[Outcome]:
         around = self._around
         outgoing = [self._make_outgoing(copy, bodies) for copy in copies]
-        outcomes = around.broker.publisher.publish(outgoing, around.lease.check)
-        around.crash_point("forwarding.published")
-        doubtful = self._settle(run, copies, outcomes)
-        for copy in doubtful:
-            self._send_alone(run, copy, bodies)
+        return around.broker.publisher.publish(outgoing, around.lease.check)
 
     def _make_outgoing(self, copy: WantedCopy, bodies: Mapping[str, StampedMessage]) -> Outgoing:
         codec = self._around.broker.transport.codec
@@ -131,27 +163,11 @@ class WindowSender:
 
     def _record_before_leaving(self, run: ForwardingRun, reason: str) -> None:
         """Record what is confirmed before the rest is derived again: only that is in doubt."""
-        if run.finished:
-            self._open(run, [])
+        # With the database away too it is kept with the run, and recorded before the next one.
+        with suppress(DatabaseUnavailable):
+            if run.finished:
+                self._open(run, [])
         raise BrokerUnavailable(reason)
-
-    def _send_alone(
-        self, run: ForwardingRun, copy: WantedCopy, bodies: Mapping[str, StampedMessage]
-    ) -> None:
-        """Send one copy by itself and record it before the next one.
-
-        The broker closes a channel without naming the guilty message; sent alone, the one that
-        closes it again is known, and reverted with the broker's words.
-        """
-        around = self._around
-        self.record(run)
-        around.lease.ensure_fresh()
-        outgoing = [self._make_outgoing(copy, bodies)]
-        (outcome,) = around.broker.publisher.publish(outgoing, around.lease.check)
-        if isinstance(outcome, ChannelClosed):
-            outcome = Refused(outcome.reason)
-        self._settle(run, [copy], [outcome])
-        self.record(run)
 
 
 def batch_reason(batch: RetryBatch) -> str:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-_BROKER_SCHEMES = ("amqp", "amqps", "pyamqp")
+_BROKER_SCHEMES = ("amqp", "amqps")
 _POSTGRESQL_SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 _LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 
@@ -24,7 +24,7 @@ def redact(url: str) -> str:
 def _check_broker_url(url: str) -> str:
     scheme, separator, rest = url.partition("://")
     if not separator or scheme.lower() not in _BROKER_SCHEMES:
-        raise ValueError("must begin with amqp://, amqps:// or pyamqp://")
+        raise ValueError("must begin with amqp:// or amqps://")
     _check_host_and_port(url)
     return f"{scheme.lower()}://{rest}"
 

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Annotated, Literal
 
 from retrier.settings.addresses import BrokerUrl, DatabaseUrl, LoopbackHost
-from retrier.settings.quantities import Count, Duration, Size, between
+from retrier.settings.quantities import Count, Duration, Size, at_least, between
 from retrier.settings.queues import ErrorQueue, ErrorQueues, InstanceName, staging_queue
 from retrier.settings.section import Section
 
@@ -51,7 +51,7 @@ class Retries(Section):
 class Processor(Section):
     """How processes agree on the one that forwards."""
 
-    lease: Duration = timedelta(seconds=15)
+    lease: Annotated[Duration, at_least(timedelta(seconds=3))] = timedelta(seconds=15)
 
 
 class Api(Section):

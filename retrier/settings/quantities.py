@@ -64,6 +64,17 @@ def between(low: int, high: int) -> AfterValidator:
     return AfterValidator(check)
 
 
+def at_least(shortest: timedelta) -> AfterValidator:
+    """Accept durations that are not shorter."""
+
+    def check(value: timedelta) -> timedelta:
+        if value < shortest:
+            raise ValueError(f"must be at least {shortest.total_seconds():g}s")
+        return value
+
+    return AfterValidator(check)
+
+
 Count = Annotated[int, BeforeValidator(_refuse_truth)]
 Duration = Annotated[timedelta, BeforeValidator(_parse_duration), AfterValidator(_check_duration)]
 Size = Annotated[int, BeforeValidator(_parse_size), AfterValidator(_check_size)]

@@ -1,34 +1,41 @@
 """The database: its engine, and how a verb becomes a transaction."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy import Connection, Engine, make_url
 from sqlalchemy.exc import (
+    DatabaseError,
     DataError,
     DBAPIError,
     IntegrityError,
     InterfaceError,
+    InternalError,
     OperationalError,
+    SQLAlchemyError,
     StatementError,
 )
+from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
 from retrier.errors import DatabaseUnavailable, DataRefused
+from retrier.store.engines import make_postgres, make_sqlite
 from retrier.store.sql_dialect import PostgresDialect, SqlDialect, SqliteDialect
 
 T = TypeVar("T")
 
-_READ_ONLY = "retrier_read_only"
 _TRIES = 10
 # Deadlock detected, serialization failure, lock timeout: the transaction did nothing; do it again.
 _TRANSIENT_STATES = frozenset({"40P01", "40001", "55P03"})
-# A value too large for an index comes as an operational error, but it is the data's fault.
-_PROGRAM_LIMIT = "54000"
-_UNDEFINED_TABLE = "42P01"
+# Program limits, such as a value too large for an index, come as operational errors, but they are
+# the data's fault.
+_PROGRAM_LIMITS = "54"
+# No such table, no right to it: the database is not what it should be, whatever the statement.
+_UNUSABLE_STATES = frozenset({"42P01", "42501"})
+_UNUSABLE = (OperationalError, InterfaceError, InternalError)
 _BUSY_WORDS = ("database is locked", "database table is locked")
 
 
@@ -52,7 +59,7 @@ class Database:
         self._url = make_url(options.url)
         self.is_sqlite = self._url.get_backend_name() == "sqlite"
         self.sql: SqlDialect = SqliteDialect() if self.is_sqlite else PostgresDialect()
-        self.engine = _sqlite(options) if self.is_sqlite else _postgres(options)
+        self.engine = self._make_engine(options)
         self._pause = threading.Event()
 
     @property
@@ -68,103 +75,94 @@ class Database:
         Deadlocks, serialization failures and a busy SQLite are tried again. Raises
         DatabaseUnavailable, or DataRefused when a row's data is the reason.
         """
-        for attempt in range(_TRIES):
-            try:
-                with self.engine.begin() as conn:
-                    return verb(conn)
-            except ConcurrentChange:
-                continue
-            except DBAPIError as error:
-                if not _is_transient(error):
-                    raise self._translate(error) from error
-                # Two that collided must not collide again in step; not a wait inside a transaction.
-                self._pause.wait(0.01 * attempt)
-            except (StatementError, UnicodeError, OverflowError) as error:
-                raise DataRefused(str(error)) from error
-        raise DatabaseUnavailable(f"the database at {self.place} stayed busy for {_TRIES} tries")
+        return self._run(self.engine.begin, verb)
 
     def read(self, verb: Callable[[Connection], T]) -> T:
         """Run the verb on one consistent view, without any lock. Raises DatabaseUnavailable."""
-        try:
-            with (
-                self.engine.connect().execution_options(**{_READ_ONLY: True}) as conn,
-                conn.begin(),
-            ):
-                return verb(conn)
-        except DBAPIError as error:
-            raise self._translate(error) from error
+        return self._run(self._begin_reading, verb)
 
     def dispose(self) -> None:
         """Close all connections."""
         self.engine.dispose()
 
-    def _translate(self, error: DBAPIError) -> Exception:
+    def _make_engine(self, options: DatabaseOptions) -> Engine:
+        if self.is_sqlite:
+            return make_sqlite(self._url)
+        return make_postgres(
+            self._url, lease=options.lease, connect_timeout=options.connect_timeout
+        )
+
+    @contextmanager
+    def _begin_reading(self) -> Iterator[Connection]:
+        with self.engine.connect().execution_options(**self.sql.reading) as conn, conn.begin():
+            yield conn
+
+    def _run(
+        self,
+        begin: Callable[[], AbstractContextManager[Connection]],
+        verb: Callable[[Connection], T],
+    ) -> T:
+        for attempt in range(_TRIES):
+            try:
+                with begin() as conn:
+                    return verb(conn)
+            except ConcurrentChange:
+                continue
+            except SQLAlchemyError as error:
+                if not _is_transient(error):
+                    raise self._translate(error) from error
+                # Two that collided must not collide again in step; not a wait inside a transaction.
+                self._pause.wait(0.01 * attempt)
+            except (UnicodeError, OverflowError) as error:
+                raise DataRefused(str(error)) from error
+        raise DatabaseUnavailable(f"the database at {self.place} stayed busy for {_TRIES} tries")
+
+    def _translate(self, error: SQLAlchemyError) -> Exception:
+        match error:
+            case DBAPIError():
+                return self._translate_from_driver(error)
+            case NoConnectionFree():
+                return DatabaseUnavailable(f"all connections to {self.place} are in use")
+            # What SQLAlchemy itself objects to is our statement; blaming a row would hide that.
+            case StatementError(orig=Exception() as cause) if not isinstance(
+                cause, SQLAlchemyError
+            ):
+                return DataRefused(str(cause))
+            case _:
+                return error
+
+    def _translate_from_driver(self, error: DBAPIError) -> Exception:
         words = str(error.orig).strip().splitlines()
+        # The first line only: what follows may quote the data.
         first = words[0] if words else type(error.orig).__name__
-        too_large = getattr(error.orig, "sqlstate", None) == _PROGRAM_LIMIT
-        if too_large or isinstance(error, DataError | IntegrityError):
+        if _is_refusal(error):
             return DataRefused(first)
-        if _lacks_tables(error):
-            return DatabaseUnavailable(f"the database at {self.place} has no tables yet: {first}")
-        if isinstance(error, OperationalError | InterfaceError) or error.connection_invalidated:
+        if _is_unusable(error):
             return DatabaseUnavailable(f"cannot reach the database at {self.place}: {first}")
         return error
 
 
-def _is_transient(error: DBAPIError) -> bool:
-    state = getattr(error.orig, "sqlstate", None)
-    return state in _TRANSIENT_STATES or any(word in str(error.orig) for word in _BUSY_WORDS)
-
-
-def _lacks_tables(error: DBAPIError) -> bool:
-    state = getattr(error.orig, "sqlstate", None)
-    return state == _UNDEFINED_TABLE or "no such table" in str(error.orig)
-
-
-def _postgres(options: DatabaseOptions) -> Engine:
-    lease_ms = int(options.lease.total_seconds() * 1000)
-    settings = {
-        # A role or database set to "off" would lose acknowledged failures in a server crash.
-        "synchronous_commit": "on",
-        "lock_timeout": lease_ms // 3,
-        # A frozen leader inside a transaction would block its successor for ever without this.
-        "idle_in_transaction_session_timeout": lease_ms // 3,
-        "statement_timeout": lease_ms // 2,
-    }
-    connect_args: dict[str, Any] = {
-        "connect_timeout": int(options.connect_timeout.total_seconds()),
-        "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
-        "application_name": "retrier",
-        "keepalives_idle": 5,
-        "keepalives_interval": 2,
-        "keepalives_count": 3,
-    }
-    return create_engine(
-        options.url,
-        connect_args=connect_args,
-        pool_pre_ping=True,
-        pool_size=10,
-        hide_parameters=True,
+def _is_transient(error: SQLAlchemyError) -> bool:
+    if not isinstance(error, DBAPIError):
+        return False
+    return _state(error) in _TRANSIENT_STATES or any(
+        word in str(error.orig) for word in _BUSY_WORDS
     )
 
 
-def _sqlite(options: DatabaseOptions) -> Engine:
-    database = make_url(options.url).database
-    if database:
-        Path(database).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(options.url, connect_args={"timeout": 30}, hide_parameters=True)
-    event.listen(engine, "connect", _prepare_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
-    return engine
+def _is_refusal(error: DBAPIError) -> bool:
+    return isinstance(error, DataError | IntegrityError) or _state(error).startswith(
+        _PROGRAM_LIMITS
+    )
 
 
-def _prepare_sqlite(connection: Any, _record: object) -> None:
-    # The driver must not begin transactions by itself: it would begin them without the write lock.
-    connection.isolation_level = None
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {pragma}")
+def _is_unusable(error: DBAPIError) -> bool:
+    connecting = error.statement is None
+    # SQLite tells of a damaged file, or of one that is no database, by the plain class.
+    damaged = type(error) is DatabaseError
+    unusable = isinstance(error, _UNUSABLE) or _state(error) in _UNUSABLE_STATES
+    return connecting or damaged or unusable or error.connection_invalidated
 
 
-def _begin_sqlite(conn: Connection) -> None:
-    read_only = conn.get_execution_options().get(_READ_ONLY, False)
-    conn.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+def _state(error: DBAPIError) -> str:
+    return getattr(error.orig, "sqlstate", None) or ""

@@ -11,8 +11,10 @@ from retrier.store.database import Database
 from retrier.store.schema import failed_imports
 
 
-def insert(db: Database, conn: Connection, imports: Sequence[FailedImport]) -> int:
-    """Keep them; return how many were new.
+def insert(
+    db: Database, conn: Connection, imports: Sequence[FailedImport]
+) -> Sequence[FailedImport]:
+    """Keep them; return those that were new.
 
     A redelivered one whose bytes are kept is the same: a crash between commit and
     acknowledgement must not make two of it. Two that merely look alike are two.
@@ -21,7 +23,7 @@ def insert(db: Database, conn: Connection, imports: Sequence[FailedImport]) -> i
     fresh = [item for item in imports if not (item.redelivered and item.fingerprint in known)]
     if fresh:
         conn.execute(failed_imports.insert(), [_row(item) for item in fresh])
-    return len(fresh)
+    return fresh
 
 
 def _known(db: Database, conn: Connection, fingerprints: Sequence[str]) -> frozenset[str]:

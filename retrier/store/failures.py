@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, case, func, select, update
+from sqlalchemy import Connection, bindparam, case, func, or_, select, update
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
 from retrier.domain.judgement import Known
@@ -156,8 +156,10 @@ def _resolve(conn: Connection, changes: Sequence[MessageChange]) -> None:
             update(failed_messages)
             .where(
                 messages.unique_message_id == bindparam("key"),
-                messages.status.in_(
-                    [FailedMessageStatus.UNRESOLVED, FailedMessageStatus.RETRY_ISSUED]
+                # Not IN: a list of values cannot be part of a statement for many rows.
+                or_(
+                    messages.status == FailedMessageStatus.UNRESOLVED,
+                    messages.status == FailedMessageStatus.RETRY_ISSUED,
                 ),
             )
             .values(
@@ -198,7 +200,7 @@ def _details(attempt: Attempt | None) -> dict[str, object]:
         # A missing time is filled in for display only; last_failure_known says so.
         "last_failure": attempt.shown_time,
         "last_failure_known": details.time_of_failure is not None,
-        "completed_steps": short(details.completed_steps),
+        "completed_steps": long(details.completed_steps),
         "stream_id": short(details.stream_id),
         "disposition": Disposition.MANUAL,
         "disposition_reason": None,

@@ -6,15 +6,16 @@ from datetime import datetime
 from functools import partial
 from uuid import uuid4
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, exists, func, select, update
 
+from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import RetryBatch, RetryBatchStatus, StampedMessage, WindowResult
 from retrier.store import batches, event_log
 from retrier.store import claims as claim_rows
 from retrier.store.database import Database
 from retrier.store.event_log import Event
 from retrier.store.lease import Fence, hold
-from retrier.store.returned import lock_messages, take_back
+from retrier.store.returned import hold_off_cut_offs, lock_messages, take_back
 from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
@@ -82,6 +83,7 @@ def _open_window(
     conn: Connection,
 ) -> tuple[StampedMessage, ...]:
     now = hold(db, conn, fence)
+    hold_off_cut_offs(db, conn, finished.reverted)
     reverted = sorted(item.unique_message_id for item in finished.reverted)
     lock_messages(db, conn, reverted)
     claim_rows.lock(db, conn, sorted({*finished.forwarded, *reverted, *unique_ids}))
@@ -117,6 +119,13 @@ def _stamp(
         claims.batch_id == batch.batch_id,
         claims.forwarded_at.is_(None),
         db.sql.member(claims.unique_message_id, unique_ids),
+        # One that was put aside or resolved since it was staged is on nobody's way any more.
+        exists()
+        .where(
+            messages.unique_message_id == claims.unique_message_id,
+            messages.status == FailedMessageStatus.RETRY_ISSUED,
+        )
+        .correlate(failed_message_retries),
     )
     # The first stamp stays: it says since when the message has been in doubt.
     since = func.coalesce(claims.sending_since, now)
@@ -158,6 +167,7 @@ def _move_rest(
     conn: Connection,
 ) -> MovedRest | None:
     now = hold(db, conn, fence)
+    claim_rows.lock_batch(conn, batch.batch_id)
     size = claim_rows.count_unrecorded(conn, batch.batch_id)
     batches.delete_batch(conn, batch.batch_id)
     if size == 0:

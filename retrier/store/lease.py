@@ -58,12 +58,7 @@ def renew_lease(db: Database, fence: Fence) -> None:
 
 def release_lease(db: Database, fence: Fence) -> None:
     """Let the next processor in at once; nothing happens if the lease is lost already."""
-    released = (
-        update(processor_lease)
-        .where(lease.epoch == fence.epoch)
-        .values(session_id=None, expires_at=None)
-    )
-    db.transact(lambda conn: conn.execute(released))
+    db.transact(partial(_release, fence))
 
 
 def hold(db: Database, conn: Connection, fence: Fence) -> datetime:
@@ -81,6 +76,14 @@ def hold(db: Database, conn: Connection, fence: Fence) -> datetime:
     if renewed.rowcount != 1:
         raise LeaseLost(f"epoch {fence.epoch} is over")
     return now
+
+
+def _release(fence: Fence, conn: Connection) -> None:
+    conn.execute(
+        update(processor_lease)
+        .where(lease.epoch == fence.epoch)
+        .values(session_id=None, expires_at=None)
+    )
 
 
 def _acquire(

@@ -10,6 +10,7 @@ from retrier.domain.failed_message import Confirmation, FailedImport, Failure, O
 from retrier.domain.folding import candidate_ids, fold
 from retrier.domain.receipt import Before, Receipt
 from retrier.store import attempts, claims, event_log, failed_imports, failures, groups, ledger
+from retrier.store.columns import identifier, short
 from retrier.store.database import Database
 from retrier.store.event_log import Event
 
@@ -33,15 +34,15 @@ def _record(db: Database, received: Sequence[Received], instance: str, conn: Con
     receipt = fold(failed, confirmed, _before(db, conn, failed, confirmed), lambda: str(uuid4()))
     _apply(db, conn, receipt)
     imported = failed_imports.insert(db, conn, imports)
-    event_log.append(conn, db.sql.now(conn), _events(copies, imports))
+    event_log.append(conn, db.sql.now(conn), _events(copies, imported))
     counts = {
         "taken_off": len(received),
         "new": receipt.new,
         "repeated": receipt.repeated,
-        "redelivered": receipt.redelivered + len(imports) - imported,
+        "redelivered": receipt.redelivered + len(imports) - len(imported),
         "confirmations": receipt.confirmations,
         "own_copies": len(copies),
-        "failed_imports": imported,
+        "failed_imports": len(imported),
     }
     ledger.count(db, conn, instance, counts)
     return receipt
@@ -74,11 +75,12 @@ def _events(copies: Iterable[OwnCopy], imports: Iterable[FailedImport]) -> list[
                 f"A copy of ours arrived on the error queue {copy.error_queue}: most likely a "
                 "dead-letter or expiry policy applies to the staging queue. It was dropped."
             ),
-            unique_message_id=copy.unique_message_id,
+            unique_message_id=identifier(copy.unique_message_id),
         )
         for copy in copies
     ]
     events += [
-        Event(kind="failed_import", text=f"{item.error_queue}: {item.reason}") for item in imports
+        Event(kind="failed_import", text=short(f"{item.error_queue}: {item.reason}"))
+        for item in imports
     ]
     return events

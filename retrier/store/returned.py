@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, bindparam, delete, select, update
+from sqlalchemy import Connection, bindparam, delete, or_, select, update
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.retry_batch import Ejected, RetryBatch
@@ -27,6 +27,16 @@ def lock_messages(db: Database, conn: Connection, unique_ids: Sequence[str]) -> 
             .order_by(messages.unique_message_id)
             .with_for_update()
         )
+
+
+def hold_off_cut_offs(db: Database, conn: Connection, ejected: Sequence[Ejected]) -> None:
+    """Let no cut-off be taken between the new failure numbers of these and their commit.
+
+    Called before any row is locked: ingestion takes the same lock first, and a request that
+    waits for both would otherwise close a circle.
+    """
+    if ejected:
+        db.sql.share_cut_off(conn)
 
 
 def take_back(
@@ -76,10 +86,14 @@ def _make_unresolved(
         {"key": unique_id, "number": number, "why": short(reason)}
         for (unique_id, reason), number in zip(sorted(reasons.items()), numbers, strict=True)
     ]
-    pending = [FailedMessageStatus.RETRY_ISSUED, FailedMessageStatus.UNRESOLVED]
+    # Written out: a list of values cannot be bound where many rows are.
+    pending = or_(
+        messages.status == FailedMessageStatus.RETRY_ISSUED,
+        messages.status == FailedMessageStatus.UNRESOLVED,
+    )
     conn.execute(
         update(failed_messages)
-        .where(messages.unique_message_id == bindparam("key"), messages.status.in_(pending))
+        .where(messages.unique_message_id == bindparam("key"), pending)
         .values(
             status=FailedMessageStatus.UNRESOLVED,
             failure_seq=bindparam("number"),

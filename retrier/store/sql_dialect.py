@@ -1,8 +1,10 @@
 """Where PostgreSQL and SQLite differ: locks, numbers, time, upserts, array parameters."""
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Connection, Table, Text, any_, bindparam, func, select, text
@@ -12,6 +14,9 @@ from sqlalchemy.sql import ColumnElement
 
 from retrier.store.schema import counters
 
+READING = "retrier_reading"
+"""The execution option by which SQLite is told to begin without the write lock."""
+
 _FAILURE_SEQ = "failure_seq"
 # Any two numbers that nothing else on the database uses; they name the cut-off lock.
 _CUT_OFF_LOCK = "7263, 1"
@@ -19,6 +24,9 @@ _CUT_OFF_LOCK = "7263, 1"
 
 class SqlDialect(ABC):
     """What the store's verbs ask a database for in its own words."""
+
+    reading: Mapping[str, Any]
+    """Execution options of a transaction that reads: one view of the data for all it asks."""
 
     @abstractmethod
     def now(self, conn: Connection) -> datetime:
@@ -52,13 +60,17 @@ class SqlDialect(ABC):
 class PostgresDialect(SqlDialect):
     """PostgreSQL: rows are locked, numbers come from a sequence and may commit out of order."""
 
+    # By default every statement would see what others have committed since the one before.
+    reading = MappingProxyType({"isolation_level": "REPEATABLE READ", "postgresql_readonly": True})
+
     def now(self, conn: Connection) -> datetime:
         """Return the server's clock, not the start of the transaction."""
         moment: datetime = conn.execute(select(func.clock_timestamp())).scalar_one()
         return moment
 
     def next_failure_seqs(self, conn: Connection, count: int) -> list[int]:
-        """Take numbers from the sequence."""
+        """Take numbers from the sequence, behind the lock that a cut-off waits for."""
+        self.share_cut_off(conn)
         query = text("SELECT nextval('failure_seq') FROM generate_series(1, :count)")
         return sorted(conn.execute(query, {"count": count}).scalars())
 
@@ -87,6 +99,8 @@ class PostgresDialect(SqlDialect):
 
 class SqliteDialect(SqlDialect):
     """SQLite: one writer at a time, so BEGIN IMMEDIATE is every lock there is."""
+
+    reading = MappingProxyType({READING: True})
 
     def now(self, conn: Connection) -> datetime:
         """Return this machine's clock, as SQLite reads it."""
@@ -121,5 +135,6 @@ class SqliteDialect(SqlDialect):
         return sqlite.insert(table)
 
     def member(self, column: ColumnElement[Any], values: Sequence[str]) -> ColumnElement[bool]:
-        """SQLite has no arrays; its limit of 32,766 parameters is above any batch of ours."""
-        return column.in_(list(values))
+        """Send one JSON array: a received batch may have more ids than a statement parameters."""
+        member = func.json_each(json.dumps(list(values))).table_valued("value")
+        return column.in_(select(member.c.value))

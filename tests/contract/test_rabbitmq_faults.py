@@ -191,6 +191,18 @@ def test_a_broker_that_blocks_the_probe_gets_nothing_that_matters(
     publisher.close()
 
 
+def test_a_line_cut_during_the_probe_puts_nothing_in_doubt(
+    proxy: TcpProxy, classic_queue: str, far_side: FarSide
+) -> None:
+    publisher = transport_at(proxy.url).publisher(probe_queue=classic_queue)
+    proxy.freeze()
+
+    with pytest.raises(BrokerUnavailable, match="cannot reach the broker"):
+        publisher.publish([message(classic_queue)], waiting=proxy.cut)
+
+    assert far_side.count(classic_queue) == 0
+
+
 def test_a_blocked_line_that_is_cut_leaves_the_window_unknown(
     proxy: TcpProxy, publisher: RabbitMQPublisher, classic_queue: str
 ) -> None:
@@ -200,6 +212,34 @@ def test_a_blocked_line_that_is_cut_leaves_the_window_unknown(
     outcomes = publisher.publish([message(classic_queue)] * 2, waiting=proxy.cut)
 
     assert [type(outcome) for outcome in outcomes] == [Unknown, Unknown]
+
+
+LARGE = bytes(30_000_000)
+"""More than all buffers between us and the broker hold."""
+
+
+def test_calls_waiting_while_the_broker_does_not_take_a_large_body(
+    proxy: TcpProxy, publisher: RabbitMQPublisher, classic_queue: str
+) -> None:
+    proxy.freeze()
+
+    outcomes = publisher.publish([message(classic_queue, LARGE)] * 2, waiting=proxy.cut)
+
+    assert [type(outcome) for outcome in outcomes] == [Unknown, Unknown]
+
+
+def test_what_waiting_raises_in_the_middle_of_a_large_body_goes_through(
+    proxy: TcpProxy, publisher: RabbitMQPublisher, classic_queue: str
+) -> None:
+    def say_that_another_line_broke() -> None:
+        raise BrokerUnavailable("another line")
+
+    proxy.freeze()
+    with pytest.raises(BrokerUnavailable, match="another line"):
+        publisher.publish([message(classic_queue, LARGE)], say_that_another_line_broke)
+    proxy.cut()
+
+    assert publisher.publish([message(classic_queue)], nothing) == (Confirmed(),)
 
 
 def test_a_message_the_broker_closes_the_channel_for_takes_the_window_with_it(

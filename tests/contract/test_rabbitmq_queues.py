@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from retrier.errors import StagingQueueUnusable
+from retrier.errors import BrokerUnavailable, StagingQueueUnusable
 from retrier.transport.rabbitmq import RabbitMQTransport
 from retrier.transport.rabbitmq.queues import RabbitMQQueues
 from retrier.transport.seam import QueueKind
@@ -124,6 +124,18 @@ def test_a_staging_queue_of_another_connection_alone_cannot_be_used(
 
     with pytest.raises(StagingQueueUnusable, match="another name"):
         connect("quorum").declare_staging_queue(name)
+
+    far_side.close()  # or nobody could delete it
+
+
+def test_a_queue_that_may_not_be_looked_at_is_not_called_missing(
+    connect: Connect, far_side: FarSide, name: str
+) -> None:
+    far_side.channel.queue_declare(name, exclusive=True)
+    queues = connect("quorum")
+
+    with pytest.raises(BrokerUnavailable, match="405 RESOURCE_LOCKED"):
+        queues.depth(name)
 
     far_side.close()  # or nobody could delete it
 

@@ -91,6 +91,10 @@ class ReadyMade:
         del edit
         return raw
 
+    def canonical(self, raw: bytes) -> bytes:
+        """Change nothing."""
+        return raw
+
 
 def deliver(raw: bytes, body: bytes = b"") -> Delivery:
     return Delivery(tag=1, queue="error", raw=raw, body=body, redelivered=False)

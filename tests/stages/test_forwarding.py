@@ -148,9 +148,7 @@ def test_a_message_that_has_its_outcome_is_not_sent_alone(bench: Bench) -> None:
     # It arrived before the channel was closed, and fails again before it is sent alone.
     bench.at(
         "forwarding.published",
-        lambda: bench.receive(
-            failure(queue=QUEUE, message_id="1", retry_id=bench.retry_id(first))
-        ),
+        lambda: bench.receive(failure(queue=QUEUE, message_id="1", retry_id=bench.retry_id(first))),
     )
     bench.work()
 
@@ -167,7 +165,8 @@ def test_each_message_sent_alone_is_recorded_before_the_next(bench: Bench) -> No
     bench.transport.cue(
         Refused("no"),
         when=lambda message: (
-            when_second(message) and not recorded.append(bool(bench.claims()[ids[0]]["forwarded_at"]))
+            when_second(message)
+            and not recorded.append(bool(bench.claims()[ids[0]]["forwarded_at"]))
         ),
     )
     bench.work()

@@ -57,7 +57,9 @@ def test_what_earlier_attempts_left_is_purged(bench: Bench) -> None:
 
     bench.ask(bench.fail(1))
     at_commit: list[int] = []
-    bench.at("staging.committed", lambda: at_commit.append(len(bench.transport.broker.holds(STAGING))))
+    bench.at(
+        "staging.committed", lambda: at_commit.append(len(bench.transport.broker.holds(STAGING)))
+    )
     bench.work()
 
     assert at_commit == [1]
@@ -133,7 +135,6 @@ def test_a_staging_queue_that_is_full_ejects_nobody(bench: Bench, count: int) ->
     ids = bench.fail(count)
     operation = bench.ask_all()
     bench.transport.cue(Refused("queue is full"), when=to_queue(STAGING), times=None)
-    bench.at("staging.purged", lambda: None)
 
     for _ in range(4):
         bench.take_turn()
@@ -261,9 +262,7 @@ def test_a_message_that_fails_again_while_it_is_staged_is_not_sent(bench: Bench)
     (unique_id,) = bench.fail(message_id="7")
     operation = bench.ask([unique_id])
 
-    bench.at(
-        "staging.published", lambda: bench.receive(failure(queue=QUEUE, message_id="7"))
-    )
+    bench.at("staging.published", lambda: bench.receive(failure(queue=QUEUE, message_id="7")))
     bench.work()
 
     row = bench.operation(operation)
@@ -310,9 +309,8 @@ def test_without_error_queues_acknowledgements_go_where_the_message_failed(
 def test_nothing_is_purged_under_a_lease_that_another_processor_has(bench: Bench) -> None:
     bench.fail(1)
     bench.ask_all()
-    bench.at("marking.moved", lambda: bench.lose_lease())
+    bench.at("marking.moved", bench.lose_lease)
     bench.turn()
-    put_foreign(bench)
 
     bench.take_turn()
 

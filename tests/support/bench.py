@@ -92,7 +92,8 @@ class Bench:
             crash_point=lambda point: self.crash_at(point),
             stop=Event(),
         )
-        self.processor = Processor(self.around, Event())
+        self.wake = Event()
+        self.processor = Processor(self.around, self.wake)
         lease.acquire()
 
     def restart(self) -> None:

@@ -40,7 +40,8 @@ def open_upgraded(url: str) -> Database:
 
 def empty(db: Database) -> None:
     """Delete every row, so that the next test starts from nothing."""
-    names = ", ".join(table.name for table in metadata.sorted_tables)
+    # Not TRUNCATE: it makes new files, which takes a hundred times as long for a few rows.
     with db.engine.begin() as conn:
-        conn.execute(text(f"TRUNCATE {names} CASCADE"))
+        for table in reversed(metadata.sorted_tables):
+            conn.execute(table.delete())
         conn.execute(text("ALTER SEQUENCE failure_seq RESTART"))

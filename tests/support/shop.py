@@ -138,7 +138,7 @@ class Shop:
         return Sent(properties, b"\x00\xff" + message_id.encode())
 
     def _reject_one(self) -> None:
-        wait_until(lambda: self._reject(), 10)
+        wait_until(self._reject, 10)
 
     def _reject(self) -> bool:
         method, _, _ = self.channel.basic_get(self.payments)

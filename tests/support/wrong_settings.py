@@ -4,9 +4,7 @@ WRONG_FILES = {
     "instance: my retrier": (
         "instance: must consist of letters, digits, dots, dashes and underscores, is my retrier"
     ),
-    "broker: {url: 'redis://127.0.0.1'}": (
-        "broker.url: must begin with amqp://, amqps:// or pyamqp://"
-    ),
+    "broker: {url: 'redis://127.0.0.1'}": ("broker.url: must begin with amqp:// or amqps://"),
     "broker: {staging_queue_type: mirrored}": (
         "broker.staging_queue_type: must be quorum or classic, is mirrored"
     ),
@@ -41,6 +39,7 @@ WRONG_FILES = {
     "retries: {idle_wait: 0s}": (
         "retries.idle_wait: must be longer than 0s and at most 36500d, is 0s"
     ),
+    "processor: {lease: 1ms}": ("processor.lease: must be at least 3s, is 1ms"),
     "processor: {lease: }": (
         "processor.lease: must be a duration like 500ms, 30s, 5m, 1h or 7d, has no value"
     ),

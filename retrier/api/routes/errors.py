@@ -1,5 +1,7 @@
 """Failed messages: lists, one message, counts."""
 
+from functools import partial
+
 from fastapi import APIRouter, Request, Response
 
 from retrier.api.answers import answer
@@ -39,7 +41,7 @@ def get_errors_of_endpoint(
 @router.get("/errors/summary")
 def get_summary(request: Request, parts: Parts) -> Response:
     """Count unresolved messages by endpoint and message type; hosts are not known."""
-    summary = summarise(parts.db)
+    summary = parts.remembered.get("summary", partial(summarise, parts.db))
     counts = {
         "Endpoints": summary.endpoints,
         "Hosts": {},

@@ -1,6 +1,8 @@
 """Failure groups: classifiers, groups with counts, the messages of one."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -8,13 +10,13 @@ from fastapi import APIRouter, Query, Request, Response
 from retrier.api.answers import TOTAL_COUNT, answer
 from retrier.api.filters import OrderQuery, Wanted, narrowed
 from retrier.api.paging import PageQuery, page_headers
-from retrier.api.parts import Parts
+from retrier.api.parts import ApiParts, Parts
 from retrier.api.problems import problem
 from retrier.api.views import messages as message_views
 from retrier.api.views.groups import group, group_operation
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.store.reading.groups import find_group, list_groups
+from retrier.store.reading.groups import GroupCount, add_retries, count_groups, find_group
 from retrier.store.reading.messages import list_messages
 
 router = APIRouter(prefix="/api/recoverability", tags=["groups"])
@@ -40,7 +42,8 @@ def get_groups(
 ) -> Response:
     """List the groups of a classifier that have unresolved messages or a retry alive."""
     title = None if classifierfilter in _NO_FILTER else classifierfilter
-    groups = list_groups(parts.db, classifier, title)
+    counted = _count(parts, classifier, title)
+    groups = add_retries(parts.db, counted, classifier, title)
     return answer(request, [group_operation(each) for each in groups])
 
 
@@ -68,3 +71,11 @@ def get_errors_of_group(
     found = list_messages(parts.db, narrowed(wanted, group=group_id), order, page)
     items = [message_views.item(message) for message in found.items]
     return answer(request, items, page_headers(request, page, found.total))
+
+
+def _count(parts: ApiParts, classifier: str, title: str | None) -> Sequence[GroupCount]:
+    """The counts may be remembered, the retries alive are not: a click must show at once."""
+    count = partial(count_groups, parts.db, classifier, title)
+    if title is not None or classifier not in CLASSIFIERS:
+        return count()
+    return parts.remembered.get(("groups", classifier), count)

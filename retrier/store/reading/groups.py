@@ -1,7 +1,7 @@
 """Failure groups with their unresolved messages counted, and the retries alive for them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -41,13 +41,23 @@ class GroupCount:
     operation: RetryOperation | None = None
 
 
-def list_groups(db: Database, classifier: str, title: str | None = None) -> tuple[GroupCount, ...]:
-    """Return a classifier's groups, at most 200, newest failure first.
+def count_groups(db: Database, classifier: str, title: str | None = None) -> tuple[GroupCount, ...]:
+    """Return a classifier's groups with unresolved messages, at most 200, newest failure first.
 
-    Only those with unresolved messages, or with a retry alive: while it runs, no message of its
-    group may be unresolved any more. Raises DatabaseUnavailable.
+    Reads every unresolved message once: costly where there are many. Raises DatabaseUnavailable.
     """
-    return db.read(partial(_list, classifier, title))
+    return db.read(partial(_count, classifier, title))
+
+
+def add_retries(
+    db: Database, counted: Sequence[GroupCount], classifier: str, title: str | None = None
+) -> tuple[GroupCount, ...]:
+    """Return the groups with the retries alive for them, and those that have nothing else.
+
+    While a retry runs, no message of its group may be unresolved any more. Raises
+    DatabaseUnavailable.
+    """
+    return db.read(partial(_add_retries, counted, _conditions(classifier, title)))
 
 
 def find_group(db: Database, group_id: str, wanted: MessageFilter) -> GroupCount | None:
@@ -61,24 +71,12 @@ def find_title(db: Database, group_id: str) -> str | None:
     return db.read(lambda conn: conn.execute(query).scalar_one_or_none())
 
 
-def _list(classifier: str, title: str | None, conn: Connection) -> tuple[GroupCount, ...]:
-    of_classifier = [groups.classifier == classifier]
-    if title is not None:
-        of_classifier.append(groups.title == title)
-    alive = _alive_operations(conn)
-    counted = _counted(conn, of_classifier)
-    known = {row["group_id"] for row in counted}
-    waiting = select(failure_groups).where(
-        *of_classifier, groups.group_id.in_(sorted(alive.keys() - known))
-    )
-    nothing = {"count": 0, "first": None, "last": None}
-    rows = [*counted, *({**row, **nothing} for row in conn.execute(waiting).mappings())]
-    return tuple(_group_count(row, alive) for row in rows)
+def _conditions(classifier: str, title: str | None) -> list[ColumnElement[bool]]:
+    by_title = [] if title is None else [groups.title == title]
+    return [groups.classifier == classifier, *by_title]
 
 
-def _counted(
-    conn: Connection, of_classifier: Sequence[ColumnElement[bool]]
-) -> list[dict[str, Any]]:
+def _count(classifier: str, title: str | None, conn: Connection) -> tuple[GroupCount, ...]:
     last = func.max(messages.last_failure)
     counts = (
         select(
@@ -89,7 +87,7 @@ def _counted(
         )
         .join_from(failed_message_groups, failure_groups)
         .join(failed_messages, messages.unique_message_id == members.unique_message_id)
-        .where(messages.status == FailedMessageStatus.UNRESOLVED, *of_classifier)
+        .where(messages.status == FailedMessageStatus.UNRESOLVED, *_conditions(classifier, title))
         .group_by(members.group_id)
         .order_by(last.desc(), members.group_id)
         .limit(MOST_GROUPS)
@@ -100,7 +98,22 @@ def _counted(
         .join_from(counts, failure_groups, groups.group_id == counts.c.group_id)
         .order_by(counts.c.last.desc(), groups.group_id)
     )
-    return [dict(row) for row in conn.execute(query).mappings()]
+    return tuple(_group_count(dict(row)) for row in conn.execute(query).mappings())
+
+
+def _add_retries(
+    counted: Sequence[GroupCount], conditions: Sequence[ColumnElement[bool]], conn: Connection
+) -> tuple[GroupCount, ...]:
+    alive = _alive_operations(conn)
+    known = {each.group.group_id for each in counted}
+    others = select(failure_groups).where(
+        groups.group_id.in_(sorted(alive.keys() - known)), *conditions
+    )
+    uncounted = {"count": 0, "first": None, "last": None}
+    emptied = [_group_count({**row, **uncounted}) for row in conn.execute(others).mappings()]
+    return tuple(
+        replace(each, operation=alive.get(each.group.group_id)) for each in (*counted, *emptied)
+    )
 
 
 def _find(group_id: str, wanted: MessageFilter, conn: Connection) -> GroupCount | None:
@@ -114,7 +127,7 @@ def _find(group_id: str, wanted: MessageFilter, conn: Connection) -> GroupCount 
         func.max(messages.last_failure).label("last"),
     ).where(*seeking(wanted))
     counts = conn.execute(query).mappings().one()
-    return _group_count({**row, **counts}, _alive_operations(conn))
+    return _group_count({**row, **counts})
 
 
 def _alive_operations(conn: Connection) -> dict[str, RetryOperation]:
@@ -128,12 +141,6 @@ def _alive_operations(conn: Connection) -> dict[str, RetryOperation]:
     return {each.selection.group: each for each in alive if each.selection.group}
 
 
-def _group_count(row: Mapping[str, Any], alive: Mapping[str, RetryOperation]) -> GroupCount:
+def _group_count(row: Mapping[str, Any]) -> GroupCount:
     group = FailureGroup(group_id=row["group_id"], classifier=row["classifier"], title=row["title"])
-    return GroupCount(
-        group=group,
-        count=row["count"],
-        first=row["first"],
-        last=row["last"],
-        operation=alive.get(group.group_id),
-    )
+    return GroupCount(group=group, count=row["count"], first=row["first"], last=row["last"])

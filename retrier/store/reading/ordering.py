@@ -3,9 +3,10 @@
 A message without the value that the list is sorted by comes last, in either direction.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +18,9 @@ from retrier.store.reading.pages import PageRequest
 from retrier.store.schema import failed_messages
 
 messages = failed_messages.c
+
+Find = Callable[["Order", int, int], list[str]]
+"""Finds so many ids of a list in that order, after so many others."""
 
 FEW = 5000
 """So many rows at most are found and then sorted; more are walked in order until the page is full."""
@@ -43,48 +47,76 @@ class Order:
 
 
 def find_ids(
-    conn: Connection, wanted: MessageFilter, order: Order, page: PageRequest, *, total: int
+    conn: Connection,
+    wanted: MessageFilter,
+    order: Order,
+    page: PageRequest,
+    *,
+    total: int,
+    few: int = FEW,
 ) -> list[str]:
     """Return the ids of one page of a list that has `total` messages in all."""
-    if total > FEW and order.sort is Sort.TIME_OF_FAILURE:
-        return _merge_statuses(conn, wanted, order, page)
-    conditions = seeking(wanted) if total <= FEW else walking(wanted)
-    query = select(messages.unique_message_id).where(*conditions)
-    column = _COLUMNS[order.sort][0]
-    if column.nullable:
-        return _with_missing_last(conn, query, order, page)
-    return _cut(conn, _sorted(query, order), page.size, page.offset)
+    many = total > few
+    start, stop = page.offset, min(page.offset + page.size, total)
+    if stop <= start:
+        return []
+    if many and order.sort is Sort.TIME_OF_FAILURE:
+        return _slice(partial(_merge_statuses, conn, wanted), order, start, stop, total)
+    query = _ids().where(*(walking(wanted) if many else seeking(wanted)))
+    if _COLUMNS[order.sort][0].nullable:
+        return _with_missing_last(conn, query, order, slice(start, stop), total)
+    return _slice(partial(_cut, conn, query), order, start, stop, total)
 
 
 def _with_missing_last(
-    conn: Connection, query: Select[tuple[str]], order: Order, page: PageRequest
+    conn: Connection, query: Select[tuple[str]], order: Order, part: slice, total: int
 ) -> list[str]:
+    """Take the list as two: the messages that have the value, and those that have not."""
+    start, stop = part.start, part.stop
     column = _COLUMNS[order.sort][0]
-    present = query.where(column.is_not(None))
-    found = _cut(conn, _sorted(present, order), page.size, page.offset)
-    if len(found) == page.size:
-        return found
-    before = page.offset + len(found) if found else _count(conn, present)
-    missing = _sorted(query.where(column.is_(None)), replace(order, sort=Sort.MODIFIED))
-    return found + _cut(conn, missing, page.size - len(found), max(0, page.offset - before))
+    find_present = partial(_cut, conn, query.where(column.is_not(None)))
+    if start <= total // 2:
+        found = find_present(order, stop - start, start)
+        if len(found) == stop - start:
+            return found
+    present = _count(conn, query.where(column.is_not(None)))
+    find_missing = partial(_cut, conn, query.where(column.is_(None)))
+    rest = replace(order, sort=Sort.MODIFIED)
+    return [
+        *_slice(find_present, order, start, min(stop, present), present),
+        *_slice(find_missing, rest, max(0, start - present), stop - present, total - present),
+    ]
+
+
+def _slice(find: Find, order: Order, start: int, stop: int, length: int) -> list[str]:
+    """Read a part of a list from the end that is nearer: the last page is as near as the first."""
+    if stop <= start:
+        return []
+    if start <= length - stop:
+        return find(order, stop - start, start)
+    backwards = replace(order, descending=not order.descending)
+    return find(backwards, stop - start, length - stop)[::-1]
 
 
 def _merge_statuses(
-    conn: Connection, wanted: MessageFilter, order: Order, page: PageRequest
+    conn: Connection, wanted: MessageFilter, order: Order, size: int, offset: int
 ) -> list[str]:
     """The index of this order begins with the status: the heads of all statuses are merged."""
-    statuses = sorted(wanted.statuses or FailedMessageStatus)
+    statuses = FailedMessageStatus if wanted.statuses is None else wanted.statuses
     tested = walking(replace(wanted, statuses=None))
-    query = select(messages.unique_message_id, messages.last_failure).where(*tested)
+    query = _ids().add_columns(messages.last_failure).where(*tested)
     heads = [
-        _sorted(query.where(messages.status == status), order)
-        .limit(page.offset + page.size)
-        .subquery()
-        for status in statuses
+        _sorted(query.where(messages.status == status), order).limit(offset + size).subquery()
+        for status in sorted(statuses)
     ]
-    merged = union_all(*(select(head) for head in heads)).subquery()
-    keys = [_directed(merged.c[name], order) for name in ("last_failure", "unique_message_id")]
-    return _cut(conn, select(merged.c.unique_message_id).order_by(*keys), page.size, page.offset)
+    merged = union_all(*(select(head) for head in heads)).subquery().c
+    keys = (_directed(key, order) for key in (merged.last_failure, merged.unique_message_id))
+    found = select(merged.unique_message_id).order_by(*keys).limit(size).offset(offset)
+    return list(conn.execute(found).scalars())
+
+
+def _ids() -> Select[tuple[str]]:
+    return select(messages.unique_message_id)
 
 
 def _sorted(query: Select[Any], order: Order) -> Select[Any]:
@@ -96,8 +128,10 @@ def _directed(column: ColumnElement[Any], order: Order) -> ColumnElement[Any]:
     return column.desc() if order.descending else column.asc()
 
 
-def _cut(conn: Connection, query: Select[Any], size: int, offset: int) -> list[str]:
-    return list(conn.execute(query.limit(size).offset(offset)).scalars())
+def _cut(
+    conn: Connection, query: Select[tuple[str]], order: Order, size: int, offset: int
+) -> list[str]:
+    return list(conn.execute(_sorted(query, order).limit(size).offset(offset)).scalars())
 
 
 def _count(conn: Connection, query: Select[tuple[str]]) -> int:

@@ -1,6 +1,5 @@
 """One connection with one channel: dialled, read, kept alive, dropped; its errors are ours."""
 
-import socket
 import struct
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,16 +9,11 @@ from typing import NoReturn, TypeVar
 import amqp
 from amqp import spec
 from amqp.exceptions import AMQPError, ChannelError, ConsumerCancelled
-from kombu.connection import Connection
 
 from retrier.errors import BrokerUnavailable
 from retrier.transport.rabbitmq.address import Address
-from retrier.transport.rabbitmq.raw_message import PROPERTIES_AT, FrameHandler, raw_message
-
-CONNECT_TIMEOUT = 5.0
-ANSWER_TIMEOUT = 20.0
-UNACKNOWLEDGED_TIMEOUT = 30_000
-"""Milliseconds the kernel waits for the peer to take what was written; py-amqp's own is 1 s."""
+from retrier.transport.rabbitmq.library import Channel, dial
+from retrier.transport.rabbitmq.raw_message import PROPERTIES_AT, raw_message
 
 GOODBYE_TIMEOUT = 1.0
 FRAME_OVERHEAD = 8
@@ -53,17 +47,6 @@ class ChannelLost(Refusal):
     """The broker closed the channel alone; we drop the connection with it."""
 
 
-class Channel(amqp.Channel):  # type: ignore[misc]  # py-amqp has no types
-    """A channel that stays closed.
-
-    py-amqp opens a channel again that the broker closed: without confirms, without consumers, and
-    with delivery tags that begin at 1, so that an old tag acknowledges a new message.
-    """
-
-    def _do_revive(self) -> None:
-        self.is_open = False
-
-
 class BrokerConnection:
     """A connection used by one thread; the first error drops it for good."""
 
@@ -77,7 +60,13 @@ class BrokerConnection:
         self._raw: amqp.Connection | None = None
         self._used = monotonic()
         try:
-            self._raw = self._dial(name)
+            self._raw = dial(
+                address,
+                name,
+                heartbeat,
+                on_blocked=self._on_blocked,
+                on_unblocked=self._on_unblocked,
+            )
             self.channel = Channel(self._raw, auto_decode=False)
             self.channel.open()
         except BREAKS as error:
@@ -89,6 +78,11 @@ class BrokerConnection:
     def largest_properties(self) -> int:
         """The most bytes of properties that fit into one frame, as they must."""
         return int(self._live().frame_max) - FRAME_OVERHEAD - PROPERTIES_AT
+
+    @property
+    def open(self) -> bool:
+        """Whether nothing has broken it yet, as far as is known."""
+        return self._raw is not None
 
     def is_fit(self) -> bool:
         """Say whether it is open, and was used recently enough for the broker to think so."""
@@ -116,6 +110,10 @@ class BrokerConnection:
         """Take in all that has arrived. Raises BrokerUnavailable."""
         while not until() and self.read(0):
             pass
+
+    def while_stalled(self, call: Callable[[], None]) -> None:
+        """Have this called while the broker does not take what is written."""
+        self._live().transport.stalled = call
 
     def keep_alive(self) -> None:
         """Send the heartbeat that is due and miss the broker's. Raises BrokerUnavailable.
@@ -176,30 +174,6 @@ class BrokerConnection:
             if raw.connected:
                 raw.sock.settimeout(GOODBYE_TIMEOUT)  # TLS says goodbye, too
             raw.collect()
-
-    def _dial(self, name: str) -> amqp.Connection:
-        address = self._address
-        client = Connection(  # type: ignore[no-untyped-call]  # Kombu types half of itself
-            hostname=address.host,
-            port=address.port,
-            userid=address.user,
-            password=address.password,
-            virtual_host=address.virtual_host,
-            ssl={"server_hostname": address.host} if address.tls else False,
-            transport="pyamqp",
-            heartbeat=self.heartbeat,
-            connect_timeout=CONNECT_TIMEOUT,
-            transport_options={
-                "frame_handler": FrameHandler,
-                "read_timeout": ANSWER_TIMEOUT,
-                "socket_settings": {socket.TCP_USER_TIMEOUT: UNACKNOWLEDGED_TIMEOUT},
-                "client_properties": {"connection_name": name},
-                "on_blocked": self._on_blocked,
-                "on_unblocked": self._on_unblocked,
-            },
-        )
-        # Not `client.connect`: Kombu's own connection dials again behind our back.
-        return client.transport.establish_connection()
 
     def _live(self) -> amqp.Connection:
         if self._raw is None:

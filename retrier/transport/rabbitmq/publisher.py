@@ -14,7 +14,7 @@ from retrier.transport.rabbitmq.connection import BrokerConnection, ChannelLost
 from retrier.transport.rabbitmq.raw_message import RawMessage
 from retrier.transport.rabbitmq.window import Window
 
-WAITING_EVERY = 0.5
+WAITING_EVERY = 0.25
 LONGEST_QUEUE_NAME = 255
 NO_PROPERTIES = b"\x00\x00"
 NACK = "the broker refused the message (negative acknowledgement): is its queue full?"
@@ -68,16 +68,11 @@ class RabbitMQPublisher:
     def _run(self, window: Window, patience: "Patience", *, mandatory: bool) -> tuple[Outcome, ...]:
         line = self._line
         try:
-            line.begin(window)
+            line.begin(window, patience)
             for place in range(len(window.messages)):
                 line.send(place, mandatory=mandatory)
-                line.turn(0)
-                while line.connection.blocked and not window.settled:
-                    line.turn_patiently(patience)
-                if window.settled:
-                    break
-            while not window.settled:
-                line.turn_patiently(patience)
+                line.wait_while(lambda: line.connection.blocked)
+            line.wait_while(lambda: True)
         finally:
             # What `waiting` raised leaves confirms on their way that no later window may take.
             if not window.settled:
@@ -94,30 +89,45 @@ class ConfirmLine:
     def __init__(self, connection: BrokerConnection) -> None:
         self.connection = connection
         self._window = Window([])
+        self._patience = Patience(lambda: None)
         self._published = 0
         connection.ask(self._confirm_mode)
 
-    def begin(self, window: Window) -> None:
+    def begin(self, window: Window, patience: "Patience") -> None:
         """Take this window's confirms from now on; the one before must be settled."""
         self._window = window
+        self._patience = patience
+        self.connection.while_stalled(patience.tell)
 
     def send(self, place: int, *, mandatory: bool) -> None:
-        """Write the message at this place."""
+        """Write the message at this place, unless the window has ended, and see what came back."""
+        if self._window.settled:
+            return
         message = self._window.messages[place]
         try:
             problem = unsendable(message, self.connection.largest_properties)
-            if problem is not None:
+            if problem is None:
+                self._write(place, message, mandatory=mandatory)
+            else:
                 self._window.decline(place, problem)
-                return
-            self.connection.send(message.queue, message.raw, message.body, mandatory=mandatory)
         except BrokerUnavailable as lost:
+            if self.connection.open:
+                raise  # by `waiting`, while the broker took its time
             self._window.end(Unknown(str(lost)))
-            return
+        self._turn(0)
+
+    def wait_while(self, condition: Callable[[], bool]) -> None:
+        """Wait for the broker, and let the caller do meanwhile what it must do."""
+        while condition() and not self._window.settled:
+            self._turn(self.connection.tick)
+
+    def _write(self, place: int, message: Outgoing, *, mandatory: bool) -> None:
+        self.connection.send(message.queue, message.raw, message.body, mandatory=mandatory)
+        # Counted after the write: what raises before it is no publish to the broker either.
         self._published += 1
         self._window.sent(place, self._published)
 
-    def turn(self, seconds: float) -> None:
-        """Take in what the broker said, or says within so many seconds."""
+    def _turn(self, seconds: float) -> None:
         try:
             if self.connection.read(seconds):
                 self.connection.read_arrived()
@@ -126,11 +136,8 @@ class ConfirmLine:
             self._window.end(ChannelClosed(closed.words))
         except BrokerUnavailable as lost:
             self._window.end(Unknown(str(lost)))
-
-    def turn_patiently(self, patience: "Patience") -> None:
-        """Wait for the broker a while, and let the caller do what it must do meanwhile."""
-        self.turn(self.connection.tick)
-        patience.tell()
+        if not self._window.settled:
+            self._patience.tell()
 
     def _confirm_mode(self, channel: amqp.Channel) -> None:
         channel.events["basic_ack"].add(self._on_ack)
@@ -167,9 +174,13 @@ class Patience:
 
 
 def probe(queue: str) -> Outgoing:
-    """Make a transient, empty copy under a staging id that nobody asks for."""
+    """Make a transient copy under a staging id that nobody asks for.
+
+    It has a body, because a broker under an alarm stops reading behind the header of the first
+    message: one without a body would be confirmed all the same.
+    """
     stamp = Edit(set_headers={STAGING_ID: str(uuid4())})
-    return Outgoing(queue=queue, raw=AmqpPropertyCodec().edit(NO_PROPERTIES, stamp), body=b"")
+    return Outgoing(queue=queue, raw=AmqpPropertyCodec().edit(NO_PROPERTIES, stamp), body=b"probe")
 
 
 def unsendable(message: Outgoing, largest_properties: int) -> str | None:

@@ -8,6 +8,9 @@ from retrier.domain.failed_message import FailedMessageStatus
 from tests.support.api import Api
 from tests.support.factories import failure
 
+# What a database does here is the same on each: the routes are what is tested.
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+
 
 def ask(api: Api, path: str, **request: Any) -> Any:
     """Ask for a retry at a path under /api; return the operation as it is shown."""

@@ -7,6 +7,9 @@ from retrier.domain.failed_message import FailedMessageStatus
 from tests.support.api import Api
 from tests.support.factories import failure
 
+# What a database does here is the same on each: the routes are what is tested.
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+
 PATHS = ["errors", "recoverability/groups/", "operations", "batches", "eventlogitems"]
 
 

@@ -6,6 +6,9 @@ from retrier.api.answers import SERVICECONTROL_VERSION
 from tests.support.api import Api
 from tests.support.factories import failure
 
+# What a database does here is the same on each: the routes are what is tested.
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+
 
 @pytest.mark.parametrize("path", ["/api", "/api/"])
 def test_the_root_document_is_there_with_and_without_a_slash(api: Api, path: str) -> None:

@@ -1,0 +1,89 @@
+"""How each database is connected to: pragmas, session settings, timeouts."""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import timedelta
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event
+
+from retrier.errors import DataRefused
+from retrier.store.sql_dialect import READING
+
+
+def make_postgres(url: URL, *, lease: timedelta, connect_timeout: timedelta) -> Engine:
+    """Return an engine whose sessions can neither wait nor idle for longer than the lease."""
+    lease_ms = int(lease.total_seconds() * 1000)
+    settings = {
+        # A role or database set to "off" would lose acknowledged failures in a server crash.
+        "synchronous_commit": "on",
+        "lock_timeout": max(1, lease_ms // 3),
+        # A frozen leader inside a transaction would block its successor for ever without this.
+        "idle_in_transaction_session_timeout": max(1, lease_ms // 3),
+        "statement_timeout": max(1, lease_ms // 2),
+    }
+    connect_args: dict[str, Any] = {
+        # To the driver 0 is no limit at all.
+        "connect_timeout": max(1, ceil(connect_timeout.total_seconds())),
+        "options": _options(url, settings),
+        "application_name": "retrier",
+        "keepalives_idle": 5,
+        "keepalives_interval": 2,
+        "keepalives_count": 3,
+        # No keep-alive is sent while data is unacknowledged: a lost network would hang a verb.
+        "tcp_user_timeout": lease_ms,
+    }
+    return create_engine(
+        url,
+        connect_args=connect_args,
+        pool_pre_ping=True,
+        pool_size=10,
+        hide_parameters=True,
+        json_serializer=_to_json,
+    )
+
+
+def make_sqlite(url: URL) -> Engine:
+    """Return an engine that makes the file's folder and takes the write lock at BEGIN."""
+    engine = create_engine(
+        url, connect_args={"timeout": 30}, hide_parameters=True, json_serializer=_to_json
+    )
+    event.listen(engine, "do_connect", _make_folder)
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _options(url: URL, settings: Mapping[str, object]) -> str:
+    """Put our settings behind the operator's own: of two of one name the last one holds."""
+    theirs = url.normalized_query.get("options", ())
+    return " ".join([*theirs, *(f"-c {name}={value}" for name, value in settings.items())])
+
+
+def _to_json(value: object) -> str:
+    """Write JSON in one place: elsewhere such errors are not the data's fault but ours."""
+    try:
+        return json.dumps(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DataRefused(f"it cannot be written as JSON: {error}") from error
+
+
+def _make_folder(_dialect: object, _record: object, args: list[Any], _options: object) -> None:
+    # If this fails, SQLite says that it cannot open the file, as for every other reason.
+    with suppress(OSError):
+        Path(args[0]).parent.mkdir(parents=True, exist_ok=True)
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    # The driver must not begin transactions by itself: it would begin them without the write lock.
+    connection.isolation_level = None
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_sqlite(conn: Connection) -> None:
+    reading = conn.get_execution_options().get(READING, False)
+    conn.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")

@@ -1,0 +1,115 @@
+"""What Kombu and py-amqp do otherwise here than by themselves."""
+
+import socket
+from collections.abc import Callable, Mapping
+from select import POLLOUT, poll
+
+import amqp
+from amqp.transport import SSLTransport, TCPTransport
+from kombu.connection import Connection
+from kombu.transport import pyamqp
+
+from retrier.transport.rabbitmq.address import Address
+from retrier.transport.rabbitmq.raw_message import FrameHandler
+
+CONNECT_TIMEOUT = 5.0
+ANSWER_TIMEOUT = 20.0
+STALL = 250
+"""Milliseconds."""
+UNACKNOWLEDGED_TIMEOUT = 30_000
+"""Milliseconds the kernel waits for the peer to take what was written; py-amqp's own is 1 s."""
+
+SOCKET_SETTINGS = {socket.TCP_USER_TIMEOUT: UNACKNOWLEDGED_TIMEOUT}
+
+
+def dial(address: Address, name: str, heartbeat: float, **options: object) -> amqp.Connection:
+    """Open a py-amqp connection. Raises whatever py-amqp raises."""
+    client = Connection(  # type: ignore[no-untyped-call]  # Kombu types half of itself
+        hostname=address.host,
+        port=address.port,
+        userid=address.user,
+        password=address.password,
+        virtual_host=address.virtual_host,
+        ssl={"server_hostname": address.host} if address.tls else False,
+        transport=Transport,
+        heartbeat=heartbeat,
+        connect_timeout=CONNECT_TIMEOUT,
+        transport_options={
+            "frame_handler": FrameHandler,
+            "read_timeout": ANSWER_TIMEOUT,
+            "socket_settings": SOCKET_SETTINGS,
+            "client_properties": {"connection_name": name},
+            **options,
+        },
+    )
+    # Not `client.connect`: Kombu's own connection dials again behind our back.
+    return client.transport.establish_connection()
+
+
+class Channel(amqp.Channel):  # type: ignore[misc]  # py-amqp has no types
+    """A channel that stays closed.
+
+    py-amqp opens a channel again that the broker closed: without confirms, without consumers, and
+    with delivery tags that begin at 1, so that an old tag acknowledges a new message.
+    """
+
+    def _do_revive(self) -> None:
+        self.is_open = False
+
+
+class PatientTransport(TCPTransport):  # type: ignore[misc]  # py-amqp has no types
+    """A socket that says when the broker does not take what is written to it.
+
+    A broker that blocks publishers, or a slow line, would else hold up a large body, and with it
+    the lease of whoever publishes.
+    """
+
+    stalled: Callable[[], None] | None = None
+
+    def _setup_transport(self) -> None:
+        super()._setup_transport()
+        self._write = self._write_patiently
+
+    def _write_patiently(self, content: bytes) -> None:
+        left = memoryview(content)
+        while left:
+            try:
+                left = left[self.sock.send(left, socket.MSG_DONTWAIT) :]
+            except BlockingIOError:
+                self._wait()
+
+    def _wait(self) -> None:
+        writable = poll()
+        writable.register(self.sock, POLLOUT)
+        if not writable.poll(STALL) and self.stalled is not None:
+            self.stalled()
+
+
+class RawConnection(pyamqp.Connection):
+    """A connection over a patient socket; one with TLS has py-amqp's own."""
+
+    def Transport(  # noqa: N802 - py-amqp's name
+        self,
+        host: str,
+        connect_timeout: float,
+        ssl: object,
+        *timeouts: float | None,
+        socket_settings: Mapping[int, int],
+    ) -> TCPTransport | SSLTransport:
+        """Make the socket's side of the connection."""
+        kind = SSLTransport if ssl else PatientTransport
+        read_timeout, write_timeout = timeouts
+        return kind(
+            host,
+            connect_timeout=connect_timeout,
+            ssl=ssl,
+            read_timeout=read_timeout,
+            write_timeout=write_timeout,
+            socket_settings=socket_settings,
+        )
+
+
+class Transport(pyamqp.Transport):
+    """Kombu's AMQP transport, over our connections."""
+
+    Connection = RawConnection

@@ -1,0 +1,92 @@
+"""Adoption: a batch found in Marking goes on with the claims it got, whoever left it."""
+
+import pytest
+
+from retrier.errors import DatabaseUnavailable
+from retrier.store.database import Database
+from tests.support.bench import Bench, Killed
+from tests.support.flaky_database import FlakyDatabase
+
+
+@pytest.fixture
+def bench(database: Database) -> Bench:
+    return Bench(database)
+
+
+def die_at(bench: Bench, point: str) -> None:
+    bench.kill_at(point)
+    with pytest.raises(Killed):
+        bench.work()
+    bench.restart()
+
+
+def test_an_orphan_with_claims_is_adopted(bench: Bench) -> None:
+    ids = bench.fail(3)
+    operation = bench.ask_all()
+    die_at(bench, "marking.claimed")
+
+    bench.work()
+
+    assert "batch.adopted" in bench.told.names
+    assert bench.sent() == ids
+    assert bench.operation(operation)["batches"] == 1
+
+
+def test_an_orphan_without_claims_is_deleted_and_its_operation_cut_again(bench: Bench) -> None:
+    ids = bench.fail(3)
+    operation = bench.ask_all()
+    die_at(bench, "marking.opened")
+
+    bench.work()
+
+    assert bench.sent() == ids
+    assert bench.operation(operation)["state"] == "completed"
+
+
+def test_an_orphan_of_this_same_session_is_adopted(database: Database) -> None:
+    flaky = FlakyDatabase(database)
+    bench = Bench(flaky)
+    ids = bench.fail(3)
+    bench.ask_all()
+
+    flaky.refuse("move_to_staging")
+    with pytest.raises(DatabaseUnavailable):
+        bench.turn()
+    bench.work()
+
+    assert bench.told.names.count("batch.adopted") == 1
+    assert bench.sent() == ids
+
+
+def test_an_orphan_is_adopted_before_anything_new_is_cut(bench: Bench) -> None:
+    orphaned = bench.fail(2, endpoint="north")
+    bench.ask_all(endpoint="north")
+    die_at(bench, "marking.claimed")
+    (single,) = bench.fail(1, endpoint="south")
+
+    bench.ask([single])
+    bench.work()
+
+    assert bench.sent() == [*orphaned, single]
+
+
+def test_an_orphan_keeps_its_claims_and_their_retry_ids(bench: Bench) -> None:
+    bench.fail(2)
+    bench.ask_all()
+    die_at(bench, "marking.claimed")
+    before = {key: row["retry_id"] for key, row in bench.claims().items()}
+
+    bench.work()
+
+    assert {key: row["retry_id"] for key, row in bench.claims().items()} == before
+
+
+def test_an_adoption_that_is_killed_is_done_again(bench: Bench) -> None:
+    ids = bench.fail(2)
+    bench.ask_all()
+    die_at(bench, "marking.claimed")
+    die_at(bench, "adoption.moved")
+
+    bench.work()
+
+    assert bench.sent() == ids

@@ -1,0 +1,139 @@
+"""The process is killed at every crash point: nothing is lost, and no more than a window doubled."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from retrier.domain.wire import ChannelClosed
+from retrier.processor.crash_points import CrashPoint
+from retrier.store.database import Database
+from retrier.store.operations import CreatedOperation
+from tests.support.bench import QUEUE, STAGING, Bench, Killed
+from tests.support.promises import count_doubled, count_lost, count_up, find_leftovers
+from tests.support.script import to_queue
+
+WINDOW = 2
+MESSAGES = 5
+
+Trouble = Callable[[Bench], None]
+
+
+def die(_bench: Bench) -> None:
+    raise Killed
+
+
+def lose_all_copies(bench: Bench) -> None:
+    bench.transport.broker.queues[STAGING].ready.clear()
+
+
+def die_with_the_queue_held(bench: Bench) -> None:
+    bench.transport.broker.subscribe(STAGING, 1000)
+    raise Killed
+
+
+def close_a_channel(bench: Bench) -> None:
+    bench.transport.cue(ChannelClosed("406"), when=to_queue(QUEUE))
+
+
+TROUBLES: dict[CrashPoint, tuple[CrashPoint, Trouble]] = {
+    CrashPoint.ADOPTION_MOVED: (CrashPoint.MARKING_CLAIMED, die),
+    CrashPoint.FORWARDING_MARKED: (CrashPoint.STAGING_COMMITTED, die),
+    CrashPoint.FORWARDING_MOVED: (CrashPoint.STAGING_COMMITTED, lose_all_copies),
+    CrashPoint.FORWARDING_QUEUE_DELETED: (CrashPoint.STAGING_COMMITTED, die_with_the_queue_held),
+    CrashPoint.FORWARDING_SENT_ALONE: (CrashPoint.STAGING_COMMITTED, close_a_channel),
+}
+"""What has to go wrong, and where, before the processor comes to a crash point at all."""
+
+SENDING = frozenset(
+    {
+        CrashPoint.FORWARDING_STAMPED,
+        CrashPoint.FORWARDING_ACKED,
+        CrashPoint.FORWARDING_PUBLISHED,
+        CrashPoint.FORWARDING_SENT_ALONE,
+    }
+)
+"""Where a window is stamped and not recorded: the only crashes that may double anything."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Crash:
+    """A process that dies the n-th time it comes to a point, and the troubles that lead there."""
+
+    bench: Bench
+    point: CrashPoint
+    time: int
+    doubt: set[str] = field(default_factory=set)
+    happened: bool = False
+
+    def reach(self, reached: str) -> None:
+        if self.happened:
+            return
+        where, trouble = TROUBLES.get(self.point, (None, die))
+        if reached == where:
+            trouble(self.bench)
+        self.time -= reached == self.point
+        if self.time == 0 and reached == self.point:
+            self.happened = True
+            self.doubt = self.bench.in_doubt()
+            raise Killed(reached)
+
+    def live_through(self) -> None:
+        """Work, die, and let the next process finish the work."""
+        while True:
+            self.bench.crash_at = self.reach
+            try:
+                self.bench.work()
+            except Killed:
+                self.bench.restart()
+            else:
+                return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """Two operations, one crash, and the end of it."""
+
+    bench: Bench
+    ids: Sequence[str]
+    asked: Sequence[CreatedOperation]
+    crash: Crash
+
+
+@pytest.fixture(params=[1, 2])
+def time(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+@pytest.fixture(params=list(CrashPoint))
+def story(database: Database, request: pytest.FixtureRequest, time: int) -> Story:
+    bench = Bench(database, window=WINDOW)
+    north = bench.fail(MESSAGES, endpoint="north")
+    south = bench.fail(MESSAGES, endpoint="south")
+    asked = [bench.ask_all(endpoint="north"), bench.ask_all(endpoint="south")]
+    crash = Crash(bench=bench, point=request.param, time=time)
+    crash.live_through()
+    return Story(bench=bench, ids=[*north, *south], asked=asked, crash=crash)
+
+
+def test_nothing_is_lost_and_only_what_was_in_doubt_is_doubled(story: Story) -> None:
+    bench, crash = story.bench, story.crash
+    doubled = count_doubled(bench)
+
+    assert crash.happened
+    assert count_lost(bench, story.ids) == set()
+    assert doubled <= crash.doubt
+    assert len(doubled) <= WINDOW
+    assert not doubled or crash.point in SENDING
+    assert find_leftovers(bench) == []
+    assert count_up(bench, story.asked) == [("completed", MESSAGES, MESSAGES)] * 2
+
+
+def test_after_any_crash_a_stage_that_is_done_does_nothing_more(story: Story) -> None:
+    bench = story.bench
+    before = (bench.sent(), bench.claims(), bench.statuses(), bench.transport.published[:])
+
+    worked = bench.turn()
+
+    assert not worked
+    assert (bench.sent(), bench.claims(), bench.statuses(), bench.transport.published) == before

@@ -1,0 +1,193 @@
+"""Marking: whose turn it is, what is cut, and that nothing is cut while a batch waits."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+
+from retrier.domain.retry_batch import BATCH_BYTES
+from retrier.domain.wire import Refused
+from retrier.store.database import Database
+from retrier.store.operations import CreatedOperation
+from retrier.store.schema import failed_messages, retry_operation_messages, retry_operations
+from tests.support.bench import QUEUE, Bench
+from tests.support.factories import failure
+from tests.support.script import to_queue
+
+
+@pytest.fixture
+def bench(database: Database) -> Bench:
+    return Bench(database)
+
+
+def set_state(bench: Bench, operation: CreatedOperation, state: str) -> None:
+    key = retry_operations.c.operation_id == operation.operation_id
+    with bench.db.engine.begin() as conn:
+        conn.execute(update(retry_operations).where(key).values(state=state))
+
+
+def pretend_bodies(bench: Bench, size: int) -> None:
+    """Let every message count as so large, without its having to be."""
+    with bench.db.engine.begin() as conn:
+        conn.execute(update(failed_messages).values(body_size=size))
+
+
+def skipped(bench: Bench, operation: CreatedOperation) -> dict[str, str | None]:
+    named = retry_operation_messages.c
+    query = select(retry_operation_messages).where(named.operation_id == operation.operation_id)
+    return {row["unique_message_id"]: row["skipped_because"] for row in bench.rows(query)}
+
+
+def adds_up(row: dict[str, Any]) -> bool:
+    return bool(row["forwarded"] + row["failed"] + row["skipped"] == row["total"])
+
+
+def test_a_batch_holds_no_more_bytes_than_it_may(bench: Bench) -> None:
+    ids = bench.fail(5)
+    pretend_bodies(bench, BATCH_BYTES // 2)
+
+    operation = bench.ask_all()
+    bench.work()
+
+    assert bench.operation(operation)["batches"] == 3
+    assert bench.sent() == ids
+
+
+def test_a_message_larger_than_a_batch_is_a_batch_of_its_own(bench: Bench) -> None:
+    ids = bench.fail(3)
+    pretend_bodies(bench, BATCH_BYTES + 1)
+
+    operation = bench.ask(ids)
+    bench.work()
+
+    assert bench.operation(operation)["batches"] == 3
+    assert bench.sent() == ids
+
+
+def test_a_short_list_goes_before_a_bulk_asked_for_earlier(bench: Bench) -> None:
+    bulk = bench.fail(3)
+    bench.ask_all()
+    (single,) = bench.fail()
+
+    bench.ask([single])
+    bench.work()
+
+    assert bench.sent() == [single, *bulk]
+
+
+def test_two_bulk_operations_take_turns(bench: Bench) -> None:
+    north = bench.fail(4, endpoint="north")
+    south = bench.fail(4, endpoint="south")
+    pretend_bodies(bench, BATCH_BYTES // 2)
+    bench.ask_all(endpoint="north")
+    bench.ask_all(endpoint="south")
+
+    bench.work()
+
+    assert bench.sent() == [*north[:2], *south[:2], *north[2:], *south[2:]]
+
+
+def test_an_operation_that_is_paused_does_not_hold_up_the_next(bench: Bench) -> None:
+    paused = bench.fail(2, endpoint="north")
+    others = bench.fail(2, endpoint="south")
+    first = bench.ask_all(endpoint="north")
+    bench.ask_all(endpoint="south")
+
+    set_state(bench, first, "paused")
+    bench.work()
+    assert bench.sent() == others
+
+    set_state(bench, first, "preparing")
+    bench.work()
+    assert bench.sent() == [*others, *paused]
+
+
+def test_nothing_is_marked_while_a_batch_waits_for_the_broker(bench: Bench) -> None:
+    bench.fail(1, endpoint="north")
+    bench.fail(1, endpoint="south")
+    bench.ask_all(endpoint="north")
+    bench.ask_all(endpoint="south")
+    bench.transport.go_down()
+
+    for _ in range(10):
+        bench.take_turn()
+
+    assert len(bench.batches()) == 1
+    assert len(bench.claims()) == 1
+
+
+def test_a_reverted_message_is_not_cut_again_by_its_operation(bench: Bench) -> None:
+    bench.fail(2)
+    bench.transport.cue(Refused("no"), when=to_queue(QUEUE), times=None)
+
+    operation = bench.ask_all()
+    bench.work()
+
+    row = bench.operation(operation)
+    assert (row["state"], row["batches"], row["failed"]) == ("completed", 1, 2)
+
+
+def test_a_message_claimed_by_one_operation_is_skipped_by_the_other(bench: Bench) -> None:
+    ids = bench.fail(3)
+    first, second = bench.ask_all(), bench.ask_all()
+
+    bench.work()
+
+    assert bench.sent() == ids
+    assert bench.operation(first)["forwarded"] == 3
+    assert bench.operation(second)["skipped"] == 3
+
+
+def test_a_message_put_aside_before_its_cut_is_counted_as_skipped(bench: Bench) -> None:
+    ids = bench.fail(3)
+    operation = bench.ask_all()
+
+    bench.set_status(ids[1], "archived")
+    bench.work()
+
+    row = bench.operation(operation)
+    assert bench.sent() == [ids[0], ids[2]]
+    assert (row["skipped"], adds_up(row)) == (1, True)
+
+
+def test_a_named_message_that_failed_again_is_skipped_with_that_reason(bench: Bench) -> None:
+    (unique_id,) = bench.fail(message_id="7")
+    operation = bench.ask([unique_id])
+
+    bench.receive(failure(queue=QUEUE, message_id="7"))
+    bench.work()
+
+    assert bench.sent() == []
+    assert "failed again" in str(skipped(bench, operation)[unique_id])
+
+
+def test_a_named_message_that_is_claimed_is_skipped_with_that_reason(bench: Bench) -> None:
+    (unique_id,) = bench.fail()
+    bench.ask([unique_id])
+    second = bench.ask([unique_id])
+
+    bench.work()
+
+    assert "its retry was issued" in str(skipped(bench, second)[unique_id])
+
+
+def test_the_same_id_twice_in_one_request_is_one_message(bench: Bench) -> None:
+    (unique_id,) = bench.fail()
+
+    operation = bench.ask([unique_id, unique_id])
+    bench.work()
+
+    row = bench.operation(operation)
+    assert bench.sent() == [unique_id]
+    assert (row["total"], row["forwarded"]) == (1, 1)
+
+
+def test_a_message_that_fails_between_look_and_lock_is_left_out(bench: Bench) -> None:
+    ids = bench.fail(2)
+    operation = bench.ask_all()
+
+    bench.at("marking.opened", lambda: bench.set_status(ids[0], "archived"))
+    bench.work()
+
+    assert bench.sent() == [ids[1]]
+    assert bench.operation(operation)["skipped"] == 1

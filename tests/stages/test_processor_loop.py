@@ -1,0 +1,311 @@
+"""The processor's loop: who may run it, what it says of its troubles, and how long it waits."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from threading import Thread
+
+import pytest
+from sqlalchemy import select
+
+from retrier.errors import BrokerUnavailable, LeaseLost, StagingQueueUnusable
+from retrier.processor.lease import Lease
+from retrier.store.database import Database
+from retrier.store.lease import Holder
+from retrier.store.schema import processor_lease
+from tests.support.bench import Bench
+from tests.support.flaky_database import FlakyDatabase
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def bench(database: Database) -> Bench:
+    return Bench(database, window=2)
+
+
+def told(bench: Bench) -> Counter[str]:
+    return Counter(bench.told.names)
+
+
+def run_in_thread(bench: Bench) -> Thread:
+    thread = Thread(target=bench.processor.run)
+    thread.start()
+    return thread
+
+
+def end(bench: Bench, thread: Thread) -> None:
+    bench.around.stop.set()
+    bench.wake.set()
+    thread.join(10)
+
+
+def test_a_broker_that_is_down_is_told_once_and_not_per_try(bench: Bench) -> None:
+    bench.fail(1)
+    bench.ask_all()
+    bench.transport.go_down()
+
+    for _ in range(20):
+        bench.take_turn()
+        bench.end_waits()
+
+    assert told(bench)["broker.unreachable"] == 1
+
+
+def test_nothing_has_recovered_while_a_batch_still_waits_for_the_broker(bench: Bench) -> None:
+    bench.fail(1)
+    bench.ask_all()
+    bench.transport.go_down("connection refused")
+
+    for _ in range(20):
+        bench.take_turn()
+
+    assert told(bench)["processor.recovered"] == 0
+    assert bench.processor.reason == "connection refused"
+
+
+def test_a_broker_that_is_back_ends_the_reason(bench: Bench) -> None:
+    ids = bench.fail(1)
+    bench.ask_all()
+    bench.transport.go_down()
+    for _ in range(3):
+        bench.take_turn()
+
+    bench.transport.come_up()
+    bench.work()
+
+    assert bench.sent() == ids
+    assert bench.processor.reason is None
+    assert told(bench)["processor.recovered"] == 1
+
+
+def test_another_reason_is_told_anew(bench: Bench) -> None:
+    bench.fail(1)
+    bench.ask_all()
+    bench.transport.fail("transport.publisher", BrokerUnavailable("refused"), times=2)
+    bench.transport.fail("transport.publisher", BrokerUnavailable("not allowed"), times=2)
+
+    bench.work()
+
+    assert told(bench)["broker.unreachable"] == 2
+
+
+def test_each_failure_in_a_row_makes_the_wait_longer(bench: Bench) -> None:
+    bench.fail(1)
+    bench.ask_all()
+    bench.turn()
+    bench.transport.go_down()
+
+    waits = []
+    for _ in range(7):
+        waits.append(bench.take_turn())
+        bench.end_waits()
+
+    assert waits == [0.5, 1.0, 2.0, 5.0, 10.0, 10.0, 10.0]
+
+
+def test_a_staging_queue_of_somebody_else_is_tried_every_half_minute(bench: Bench) -> None:
+    bench.fail(1)
+    bench.ask_all()
+    bench.turn()
+    unusable = StagingQueueUnusable("not ours")
+    bench.transport.fail("queues.declare_staging_queue", unusable, times=3)
+
+    waits = [bench.take_turn() for _ in range(3)]
+
+    assert waits == [30.0, 30.0, 30.0]
+    assert told(bench)["staging.unusable"] == 1
+
+
+def test_an_unforeseen_error_is_told_and_survived(bench: Bench) -> None:
+    ids = bench.fail(1)
+    bench.ask_all()
+    bench.transport.fail("queues.purge", ZeroDivisionError("a bug"))
+
+    bench.work()
+
+    assert told(bench)["processor.turn_failed"] == 1
+    assert bench.sent() == ids
+
+
+def test_a_database_that_is_away_is_told_once(database: Database) -> None:
+    flaky = FlakyDatabase(database)
+    bench = Bench(flaky)
+    ids = bench.fail(1)
+    bench.ask_all()
+
+    flaky.refuse("read", times=5)
+    bench.work()
+
+    assert bench.sent() == ids
+    assert told(bench)["database.unreachable"] == 1
+
+
+def test_a_wake_up_does_not_cut_a_back_off_short(bench: Bench) -> None:
+    bench.fail(1)
+    bench.ask_all()
+    bench.at("staging.committed", bench.transport.go_down)
+    thread = run_in_thread(bench)
+    wait_until(lambda: bench.processor.reason, 5)
+    start, tries = time.monotonic(), len(bench.transport.calls)
+
+    def tried_again() -> bool:
+        bench.wake.set()
+        return len(bench.transport.calls) > tries
+
+    wait_until(tried_again, 10)
+    waited = time.monotonic() - start
+    end(bench, thread)
+
+    assert waited > 0.4
+
+
+def test_a_wake_up_ends_an_idle_wait(bench: Bench) -> None:
+    thread = run_in_thread(bench)
+    ids = bench.fail(1)
+
+    bench.ask_all()
+    bench.wake.set()
+    wait_until(lambda: bench.sent() == ids, 5)
+    end(bench, thread)
+
+    assert not thread.is_alive()
+
+
+def test_a_second_processor_waits_and_says_so_once(bench: Bench) -> None:
+    bench.lose_lease()
+    bench.around.lease.lose()
+
+    for _ in range(5):
+        bench.take_turn()
+
+    assert told(bench)["processor.waiting_for_lease"] == 1
+    assert "another processor holds the lease" in str(bench.processor.reason)
+
+
+def test_a_second_processor_takes_over_when_the_first_hands_back_its_lease(bench: Bench) -> None:
+    ids = bench.fail(1)
+    bench.ask_all()
+    other = bench.lose_lease()
+    for _ in range(3):
+        bench.take_turn()
+
+    other.release()
+    bench.work()
+
+    assert bench.sent() == ids
+
+
+@pytest.mark.parametrize("point", ["forwarding.stamped", "staging.published", "staging.committed"])
+def test_a_lease_lost_before_a_window_publishes_and_acks_nothing(bench: Bench, point: str) -> None:
+    bench.fail(5)
+    bench.ask_all()
+
+    bench.at(point, bench.lose_lease)
+    for _ in range(10):
+        bench.take_turn()
+
+    assert bench.sent() == []
+    assert bench.transport.acked == []
+    assert bench.transport.connected() == 0
+
+
+def test_a_lease_lost_during_a_window_costs_at_most_that_window(bench: Bench) -> None:
+    ids = bench.fail(6)
+    bench.ask_all()
+    others = []
+    bench.at("forwarding.published", lambda: others.append(bench.lose_lease()))
+    for _ in range(10):
+        bench.take_turn()
+
+    others[0].release()
+    bench.work()
+
+    sent = bench.sent()
+    assert set(sent) == set(ids)
+    assert len(sent) - len(set(sent)) <= 2
+
+
+def test_a_lease_lost_while_waiting_for_confirms_ends_the_wait(bench: Bench) -> None:
+    bench.fail(2)
+    bench.ask_all()
+
+    def lose_then_wait(name: str) -> None:
+        if name == "publisher.publish" and bench.claims():
+            bench.lose_lease()
+            with pytest.raises(LeaseLost):
+                bench.around.lease.renew_if_due()
+
+    bench.transport.before_call = once_in_forwarding(bench, lose_then_wait)
+    for _ in range(8):
+        bench.take_turn()
+
+    assert bench.transport.acked == []
+    assert told(bench)["processor.lease_lost"] == 1
+
+
+def once_in_forwarding(bench: Bench, act: Callable[[str], None]) -> Callable[[str], None]:
+    def look(name: str) -> None:
+        if name == "publisher.publish" and bench.pointer():
+            bench.transport.before_call = lambda _name: None
+            act(name)
+
+    return look
+
+
+def test_a_loss_that_the_tick_found_closes_the_connections(bench: Bench) -> None:
+    bench.fail(5)
+    bench.ask_all()
+    while not bench.sent():
+        bench.take_turn()
+
+    bench.lose_lease()
+    with pytest.raises(LeaseLost):
+        bench.around.lease.renew_if_due()
+    bench.take_turn()
+
+    assert bench.transport.connected() == 0
+
+
+def test_after_a_loss_that_the_tick_found_the_batch_goes_on_with_a_marker(bench: Bench) -> None:
+    ids = bench.fail(6)
+    bench.ask_all()
+
+    def lose_and_win() -> None:
+        other = bench.lose_lease()
+        with pytest.raises(LeaseLost):
+            bench.around.lease.renew_if_due()
+        other.release()
+
+    bench.at("forwarding.published", lose_and_win)
+    bench.work()
+
+    modes = [fields["counting"] for name, fields in bench.told.events if name == "batch.forwarding"]
+    assert modes == [True, False]
+    assert bench.sent() == ids
+
+
+def test_a_lease_that_the_tick_loses_in_between_is_not_fresh(bench: Bench) -> None:
+    class Raced(Lease):
+        def renew_if_due(self) -> None:
+            self.lose()
+            super().renew_if_due()
+
+    holder = Holder(session_id="raced", host="here", pid=1, process_started="now")
+    lease = Raced(bench.db, holder, timedelta(seconds=15), bench.clock, lambda _holder: True)
+    lease.acquire()
+
+    with pytest.raises(LeaseLost):
+        lease.ensure_fresh()
+
+
+def test_a_stop_closes_everything_and_hands_back_the_lease(bench: Bench) -> None:
+    bench.fail(5)
+    bench.ask_all()
+    bench.at("staging.committed", bench.around.stop.set)
+
+    bench.processor.run()
+
+    (lease,) = bench.rows(select(processor_lease))
+    assert bench.transport.connected() == 0
+    assert lease["session_id"] is None
