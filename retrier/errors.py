@@ -5,6 +5,8 @@ RetrierError
 ├── BrokerUnavailable       the broker cannot be reached, or the connection broke
 ├── DatabaseUnavailable     the database cannot be reached, or the connection broke
 ├── DataRefused             the database refuses a row for its data
+├── ServiceUnavailable      the service cannot be reached, or cannot work
+├── RequestRefused          the service says no
 ├── StagingQueueUnusable    the staging queue is somebody else's
 └── LeaseLost               another process is the processor now
 """
@@ -34,6 +36,14 @@ class DatabaseUnavailable(RetrierError):
 
 class DataRefused(RetrierError):
     """The database refuses a row for its data."""
+
+
+class ServiceUnavailable(RetrierError):
+    """The service cannot be reached, or cannot work."""
+
+
+class RequestRefused(RetrierError):
+    """The service says no: there is no such thing, or it may not be."""
 
 
 class StagingQueueUnusable(RetrierError):

@@ -53,6 +53,9 @@ EVENTS: Mapping[str, Event] = {
     "ingestion.own_copy": _warning(
         "A staged copy arrived on {queue} and is dropped: a policy of the broker sends it there"
     ),
+    "ingestion.delivery_limit": _warning(
+        "The queue {queue} may drop messages that are delivered too often: give it no delivery limit"
+    ),
     "processor.waiting_for_lease": _info("Stands by: process {pid} on {host} is the processor"),
     "processor.lease_acquired": _info("Is the processor now, epoch {epoch}"),
     "processor.lease_lost": _warning("Is the processor no more: {reason}"),

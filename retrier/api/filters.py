@@ -9,10 +9,12 @@ from fastapi import Depends, HTTPException, Query
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Selection
+from retrier.domain.short_ids import SHORTEST, IdRange, ids_beginning
 from retrier.store.reading.filters import MessageFilter
 from retrier.store.reading.ordering import Order, Sort
 
 _STATUSES = {status.replace("_", ""): status for status in FailedMessageStatus}
+_BEGINNING = f"id_prefix is the beginning of an id: {SHORTEST} to 36 hexadecimal digits and dashes."
 _RANGE = "modified is a range of two ISO 8601 times: 2026-05-04T00:00:00Z...2026-05-05T00:00:00Z"
 
 
@@ -35,7 +37,23 @@ def narrowed(wanted: MessageFilter, **parts: Any) -> MessageFilter:
     return replace(wanted, selection=replace(wanted.selection, **parts))
 
 
-def _filter(query: Annotated[FilterQuery, Depends()]) -> MessageFilter:
+def _ids(
+    id_prefix: Annotated[
+        str, Query(description=f"the beginning of the id, {SHORTEST} characters or more")
+    ] = "",
+) -> IdRange | None:
+    if not id_prefix:
+        return None
+    found = ids_beginning(id_prefix)
+    if found is None:
+        raise HTTPException(400, _BEGINNING)
+    return found
+
+
+IdsQuery = Annotated[IdRange | None, Depends(_ids)]
+
+
+def _filter(query: Annotated[FilterQuery, Depends()], ids: IdsQuery) -> MessageFilter:
     selection = Selection(
         group=query.group or None,
         queue=query.queueaddress or query.queue or None,
@@ -44,7 +62,10 @@ def _filter(query: Annotated[FilterQuery, Depends()]) -> MessageFilter:
         message_type=query.message_type or None,
     )
     return MessageFilter(
-        statuses=_statuses(query.status), modified=_range(query.modified), selection=selection
+        statuses=_statuses(query.status),
+        modified=_range(query.modified),
+        ids=ids,
+        selection=selection,
     )
 
 

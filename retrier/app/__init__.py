@@ -2,5 +2,6 @@
 
 from retrier.app.checking import CheckResult, check, upgrade_database
 from retrier.app.service import serve
+from retrier.app.verifying import Verification, verify
 
-__all__ = ["CheckResult", "check", "serve", "upgrade_database"]
+__all__ = ["CheckResult", "Verification", "check", "serve", "upgrade_database", "verify"]

@@ -19,6 +19,7 @@ from retrier.settings import ErrorQueue, Settings
 from retrier.store.database import Database, DatabaseOptions
 from retrier.store.installation import get_installation_id, probe_write
 from retrier.store.received import record_received
+from retrier.transport.embedded import EmbeddedTransport
 from retrier.transport.rabbitmq import RabbitMQTransport
 from retrier.transport.seam import Transport
 
@@ -54,6 +55,8 @@ def open_database(settings: Settings) -> Database:
 
 def make_transport(settings: Settings) -> Transport:
     """Return the transport the broker's URL names; nothing is connected yet."""
+    if settings.broker.url.startswith("embedded:"):
+        return EmbeddedTransport(settings.broker.url)
     return RabbitMQTransport(
         settings.broker.url,
         staging_queue_type=settings.broker.staging_queue_type,

@@ -67,10 +67,15 @@ def _check_broker(settings: Settings) -> list[CheckResult]:
 def _check_queues(settings: Settings, queues: Queues) -> list[CheckResult]:
     names = [each.queue for each in settings.ingestion.error_queues]
     return [
-        CheckResult(name=f"error queue {name}", ok=True, text=_describe(queues.depth(name)))
+        CheckResult(name=f"error queue {name}", ok=True, text=_describe(queues, name))
         for name in names
     ]
 
 
-def _describe(depth: int | None) -> str:
-    return "missing: will be declared" if depth is None else f"ok, {depth} messages ready"
+def _describe(queues: Queues, name: str) -> str:
+    depth = queues.depth(name)
+    if depth is None:
+        return "missing: will be declared"
+    limited = queues.may_limit_deliveries(name)
+    warning = "; it may drop messages that are delivered too often (delivery limit)"
+    return f"ok, {depth} messages ready{warning if limited else ''}"

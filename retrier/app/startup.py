@@ -61,6 +61,8 @@ class Startup:
         queues = self.parts.transport.queues()
         try:
             for queue in self.parts.error_queues:
-                queues.declare_error_queue(queue)
+                declared = queues.declare_error_queue(queue)
+                if not declared and queues.may_limit_deliveries(queue):
+                    self.parts.say("ingestion.delivery_limit", queue=queue)
         finally:
             queues.close()

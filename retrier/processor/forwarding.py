@@ -186,9 +186,12 @@ class Forwarding:
             self._back_off(rest, batch_reason(run.batch))
 
     def _back_off(self, rest: MovedRest, reason: str) -> None:
+        # If somebody else takes the copies off the queue, this ends their consumer, too.
+        self._delete_queue()
         around = self._around
         back_off_batch(around.db, around.lease.fence, rest.batch_id, wait=_LOSS_WAIT, reason=reason)
-        around.say("processor.backing_off", reason=reason)
+        if rest.stage_attempts == _LOSSES_BEFORE_BACKING_OFF:
+            around.say("processor.backing_off", reason=reason)
 
     def _delete_queue(self) -> None:
         """Delete the staging queue: a predecessor still holds it. It is declared when needed.

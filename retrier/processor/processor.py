@@ -32,6 +32,7 @@ class Processor:
         self._forwarding = Forwarding(around, lambda: self._staging.staged_batch_id)
         self._stages = (self._forwarding, self._staging, Adoption(around), Marking(around))
         self._failures = 0
+        self._lacks_broker = False
         self._reason: str | None = None
 
     @property
@@ -64,10 +65,7 @@ class Processor:
                 self._recover()
         except LeaseLost as error:
             return self._step_down(error)
-        except RetrierError as error:
-            return self._back_off(error)
         except Exception as error:  # noqa: BLE001 - the edge of the loop: the service must go on
-            self._around.say("processor.turn_failed", error=type(error).__name__, exc_info=error)
             return self._back_off(error)
         return 0 if worked else min(_IDLE_LOOK, self._around.retries.idle_wait.total_seconds())
 
@@ -80,8 +78,8 @@ class Processor:
         self._wake.clear()
 
     def _is_held_up(self) -> bool:
-        """Whether there was nothing to do only because a batch waits after the last failure."""
-        return self._failures > 0 and is_any_staging(self._around.db)
+        """Whether there was nothing to do only because a batch waits for the broker."""
+        return self._lacks_broker and is_any_staging(self._around.db)
 
     def _is_processor(self) -> bool:
         around = self._around
@@ -113,29 +111,33 @@ class Processor:
             self._drop()
         wait = _BACK_OFF[min(self._failures, len(_BACK_OFF) - 1)]
         self._failures += 1
+        self._lacks_broker = isinstance(error, BrokerUnavailable)
         if self._reason != str(error):
             self._say_why(error)
         self._reason = str(error)
         return _UNUSABLE_WAIT if isinstance(error, StagingQueueUnusable) else wait
 
     def _say_why(self, error: Exception) -> None:
+        say, reason = self._around.say, str(error)
         match error:
             case BrokerUnavailable():
-                event = "broker.unreachable"
+                say("broker.unreachable", reason=reason)
             case DatabaseUnavailable():
-                event = "database.unreachable"
+                say("database.unreachable", reason=reason)
             case StagingQueueUnusable():
-                event = "staging.unusable"
+                say("staging.unusable", reason=reason)
             case LeaseLost():
-                event = "processor.lease_lost"
+                say("processor.lease_lost", reason=reason)
+            case RetrierError():
+                say("processor.backing_off", reason=reason)
             case _:
-                event = "processor.backing_off"
-        self._around.say(event, reason=str(error))
+                say("processor.turn_failed", error=type(error).__name__, exc_info=error)
 
     def _recover(self) -> None:
         if self._failures:
             self._around.say("processor.recovered")
         self._failures = 0
+        self._lacks_broker = False
         self._reason = None
 
     def _drop(self) -> None:

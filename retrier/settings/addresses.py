@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-_BROKER_SCHEMES = ("amqp", "amqps")
+_BROKER_SCHEMES = ("amqp", "amqps", "embedded")
 _POSTGRESQL_SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 _LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 
@@ -24,8 +24,11 @@ def redact(url: str) -> str:
 def _check_broker_url(url: str) -> str:
     scheme, separator, rest = url.partition("://")
     if not separator or scheme.lower() not in _BROKER_SCHEMES:
-        raise ValueError("must begin with amqp:// or amqps://")
-    _check_host_and_port(url)
+        raise ValueError("must begin with amqp://, amqps:// or embedded:///")
+    if scheme.lower() == "embedded":
+        _check_embedded_path(rest)
+    else:
+        _check_host_and_port(url)
     return f"{scheme.lower()}://{rest}"
 
 
@@ -39,6 +42,11 @@ def _check_database_url(url: str) -> str:
     if rest.partition("?")[0] in {"", "/", "/:memory:"}:
         raise ValueError("must name a file: what is kept in memory is lost with the process")
     return f"sqlite://{rest}"
+
+
+def _check_embedded_path(rest: str) -> None:
+    if not rest.startswith("/") or rest == "/":
+        raise ValueError("must name a file: embedded:///PATH")
 
 
 def _check_host_and_port(url: str) -> None:

@@ -21,7 +21,7 @@ class Role(StrEnum):
 class Broker(Section):
     """The broker that holds the error queues, the staging queue and the destinations."""
 
-    url: BrokerUrl = "amqp://guest:guest@127.0.0.1:5672//"
+    url: BrokerUrl = "embedded:///./retrier-data/broker.db"
     staging_queue_type: Literal["quorum", "classic"] = "quorum"
 
 

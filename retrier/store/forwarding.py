@@ -15,7 +15,7 @@ from retrier.store import claims as claim_rows
 from retrier.store.database import Database
 from retrier.store.event_log import Event
 from retrier.store.lease import Fence, hold
-from retrier.store.returned import hold_off_cut_offs, lock_messages, take_back
+from retrier.store.returned import lock_messages, take_back
 from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
@@ -83,7 +83,6 @@ def _open_window(
     conn: Connection,
 ) -> tuple[StampedMessage, ...]:
     now = hold(db, conn, fence)
-    hold_off_cut_offs(db, conn, finished.reverted)
     reverted = sorted(item.unique_message_id for item in finished.reverted)
     lock_messages(db, conn, reverted)
     claim_rows.lock(db, conn, sorted({*finished.forwarded, *reverted, *unique_ids}))

@@ -54,6 +54,9 @@ def open_batch(db: Database, fence: Fence, session_id: str) -> OpenedBatch | Non
     By priority, and among equals the operation cut longest ago: a bulk of a million starves
     nobody. Raises LeaseLost, DatabaseUnavailable.
     """
+    # A look without any lock first: a processor with nothing to do writes nothing.
+    if not db.read(partial(_is_any_open, db)):
+        return None
     return db.transact(partial(_open, db, fence, session_id))
 
 
@@ -73,6 +76,10 @@ def move_to_staging(db: Database, fence: Fence, batch_id: str) -> int:
     LeaseLost, DatabaseUnavailable.
     """
     return db.transact(partial(_move_to_staging, db, fence, batch_id))
+
+
+def _is_any_open(db: Database, conn: Connection) -> bool:
+    return conn.execute(_next_operation(db.sql.now(conn))).first() is not None
 
 
 def _open(db: Database, fence: Fence, session_id: str, conn: Connection) -> OpenedBatch | None:

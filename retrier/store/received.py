@@ -10,7 +10,6 @@ from retrier.domain.failed_message import Confirmation, FailedImport, Failure, O
 from retrier.domain.folding import candidate_ids, fold
 from retrier.domain.receipt import Before, Receipt
 from retrier.store import attempts, claims, event_log, failed_imports, failures, groups, ledger
-from retrier.store.columns import identifier, short
 from retrier.store.database import Database
 from retrier.store.event_log import Event
 
@@ -75,12 +74,11 @@ def _events(copies: Iterable[OwnCopy], imports: Iterable[FailedImport]) -> list[
                 f"A copy of ours arrived on the error queue {copy.error_queue}: most likely a "
                 "dead-letter or expiry policy applies to the staging queue. It was dropped."
             ),
-            unique_message_id=identifier(copy.unique_message_id),
+            unique_message_id=copy.unique_message_id,
         )
         for copy in copies
     ]
     events += [
-        Event(kind="failed_import", text=short(f"{item.error_queue}: {item.reason}"))
-        for item in imports
+        Event(kind="failed_import", text=f"{item.error_queue}: {item.reason}") for item in imports
     ]
     return events

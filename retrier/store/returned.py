@@ -29,16 +29,6 @@ def lock_messages(db: Database, conn: Connection, unique_ids: Sequence[str]) -> 
         )
 
 
-def hold_off_cut_offs(db: Database, conn: Connection, ejected: Sequence[Ejected]) -> None:
-    """Let no cut-off be taken between the new failure numbers of these and their commit.
-
-    Called before any row is locked: ingestion takes the same lock first, and a request that
-    waits for both would otherwise close a circle.
-    """
-    if ejected:
-        db.sql.share_cut_off(conn)
-
-
 def take_back(
     db: Database, conn: Connection, batch: RetryBatch, ejected: Sequence[Ejected], now: datetime
 ) -> int:

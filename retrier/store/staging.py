@@ -14,7 +14,7 @@ from retrier.store import claims as claim_rows
 from retrier.store.database import Database
 from retrier.store.event_log import Event
 from retrier.store.lease import Fence, hold
-from retrier.store.returned import hold_off_cut_offs, lock_messages, take_back
+from retrier.store.returned import lock_messages, take_back
 from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
@@ -91,7 +91,6 @@ def _begin(
     conn: Connection,
 ) -> int:
     now = hold(db, conn, fence)
-    hold_off_cut_offs(db, conn, staged.ejected)
     ejected = {item.unique_message_id for item in staged.ejected}
     lock_messages(db, conn, sorted({*staged.unique_ids, *ejected}))
     claim_rows.lock_batch(conn, batch.batch_id)

@@ -7,8 +7,10 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from sqlalchemy import Connection, text
 
+from retrier.errors import DatabaseUnavailable
 from retrier.store.database import Database
 
 _UPGRADE_LOCK = "7263, 2"
@@ -47,10 +49,21 @@ def _upgrade(db: Database, conn: Connection) -> SchemaRevision:
         conn.execute(text(f"SELECT pg_advisory_xact_lock({_UPGRADE_LOCK})"))
     before = _find(conn)
     if not before.is_current:
-        config = _config()
-        config.attributes["connection"] = conn
-        command.upgrade(config, "head")
+        _apply_missing(db, conn, before)
     return before
+
+
+def _apply_missing(db: Database, conn: Connection, before: SchemaRevision) -> None:
+    config = _config()
+    config.attributes["connection"] = conn
+    try:
+        command.upgrade(config, "head")
+    except CommandError as error:
+        # A revision that this version has not heard of: a newer one has been at work here.
+        raise DatabaseUnavailable(
+            f"the database at {db.place} is at revision {before.current}, and this version "
+            f"knows them up to {before.wanted} only"
+        ) from error
 
 
 def _find(conn: Connection) -> SchemaRevision:

@@ -91,6 +91,13 @@ class Queues(Protocol):
         """
         ...
 
+    def may_limit_deliveries(self, queue: str) -> bool:
+        """Say whether the queue may drop messages that come back too often; false if missing.
+
+        As far as the broker tells: a limit set by a policy is not always seen.
+        """
+        ...
+
     def purge(self, queue: str) -> int:
         """Drop every ready message; return how many."""
         ...

@@ -33,8 +33,9 @@ def redelivered(delivery: Failure) -> Failure:
 
 
 def rows(db: Database, table: Table) -> list[dict[str, Any]]:
-    """Return all rows of a table."""
-    return db.read(lambda conn: [dict(row) for row in conn.execute(select(table)).mappings()])
+    """Return all rows of a table, in the order of its key."""
+    query = select(table).order_by(*table.primary_key.columns)
+    return db.read(lambda conn: [dict(row) for row in conn.execute(query).mappings()])
 
 
 def messages(db: Database) -> dict[str, dict[str, Any]]:

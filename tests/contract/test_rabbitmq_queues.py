@@ -143,3 +143,35 @@ def test_a_queue_that_may_not_be_looked_at_is_not_called_missing(
 @pytest.fixture
 def delivery_limit(far_side: FarSide) -> dict[str, int]:
     return {"x_delivery_limit": -1} if far_side.version >= (4, 0) else {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "limited"),
+    [
+        ({"x_queue_type": "quorum", "x_delivery_limit": 20}, True),
+        ({"x_queue_type": "classic"}, False),
+        ({"x_queue_type": "classic", "x_max_length": 7}, False),
+    ],
+)
+def test_a_delivery_limit_is_seen(
+    connect: Connect, far_side: FarSide, name: str, arguments: dict[str, object], *, limited: bool
+) -> None:
+    far_side.declare(name, **arguments)
+
+    assert connect("quorum").may_limit_deliveries(name) is limited
+
+
+def test_the_queue_of_our_own_making_has_no_delivery_limit(connect: Connect, name: str) -> None:
+    queues = connect("quorum")
+    queues.declare_error_queue(name)
+
+    assert queues.may_limit_deliveries(name) is False
+
+
+def test_a_missing_queue_has_no_delivery_limit_and_stays_missing(
+    connect: Connect, name: str
+) -> None:
+    queues = connect("quorum")
+
+    assert queues.may_limit_deliveries(name) is False
+    assert queues.depth(name) is None

@@ -10,6 +10,7 @@ from tests.contract.store_rows import (
     again,
     everything_but,
     ledger_entries,
+    messages,
     only_message,
     record,
     set_columns,
@@ -28,7 +29,7 @@ def bench(database):
 
 
 class TestAConfirmationOfAMessageInRetryIssued:
-    @pytest.mark.parametrize("succeeded_at", [EARLIER, LATER, None], ids=str)
+    @pytest.mark.parametrize("succeeded_at", [EARLIER, None], ids=["earlier", "no time"])
     @pytest.mark.parametrize("stage", ISSUED)
     def test_resolves_it(self, bench, stage, succeeded_at):
         retry = bring_to(bench, stage)
@@ -80,6 +81,15 @@ class TestAConfirmationOfAMessageInRetryIssued:
 
         assert retry.operation["forwarded"] == 1
         assert ledger_entries(bench.db)["confirmations"] == 2
+
+
+def test_a_batch_may_hold_confirmations_of_many_messages(database):
+    failed = [failure() for _ in range(3)]
+    record(database, *failed)
+
+    record(database, *(confirmation(unique_id(each), succeeded_at=LATER) for each in failed))
+
+    assert [row["status"] for row in messages(database).values()] == ["resolved"] * 3
 
 
 class TestAConfirmationOfAnUnresolvedMessage:

@@ -334,6 +334,22 @@ class TestAnotherFailureOfTheSameMessage:
         assert {row["body"] for row in rows(database, message_bodies)} == {b"first", b"second"}
 
 
+def test_a_batch_may_hold_failures_of_many_known_messages(database):
+    newer, older = [failure() for _ in range(3)], [failure() for _ in range(3)]
+    record(database, *newer, *older)
+
+    record(
+        database,
+        *(again(each, time_of_failure=LATER) for each in newer),
+        *(again(each, time_of_failure=EARLIER) for each in older),
+    )
+
+    stored = messages(database)
+    assert {stored[unique_id(each)]["last_failure"] for each in newer} == {LATER}
+    assert {stored[unique_id(each)]["first_failure"] for each in older} == {EARLIER}
+    assert {row["attempts"] for row in stored.values()} == {2}
+
+
 class TestTwoFailuresOfOneMessageInOneBatch:
     def test_fold_into_one_row(self, database):
         first = failure()

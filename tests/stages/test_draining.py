@@ -10,6 +10,7 @@ from retrier.domain.wire import Refused, Unknown
 from retrier.errors import BrokerUnavailable
 from retrier.store.database import Database
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
+from tests.support.memory_broker import Subscription
 from tests.support.script import to_queue
 from tests.support.staged import is_marker, put_again, put_foreign
 
@@ -220,6 +221,26 @@ def test_garbage_in_the_staging_queue_is_dropped(bench: Bench) -> None:
     assert bench.batches() == []
 
 
+def test_a_copy_of_an_earlier_attempt_is_never_the_one_that_is_sent(bench: Bench) -> None:
+    bench.transport.broker.declare("before the redirect")
+    ids = bench.fail(3)
+    bench.ask_all()
+
+    def put_old_ones_in_front() -> None:
+        copies = bench.transport.broker.holds(STAGING)
+        purge(bench)
+        for copy in copies:
+            put_again(bench, copy, staging_id="earlier", target="before the redirect")
+        for copy in copies:
+            put_again(bench, copy)
+
+    bench.at("staging.committed", put_old_ones_in_front)
+    bench.work()
+
+    assert bench.sent() == ids
+    assert bench.sent("before the redirect") == []
+
+
 def test_copies_of_another_installation_are_put_back_and_nothing_is_done(bench: Bench) -> None:
     bench.fail(2)
     bench.ask_all()
@@ -282,6 +303,23 @@ def test_a_queue_that_loses_messages_is_told(bench: Bench) -> None:
 
     reasons = [str(fields.get("reason")) for _, fields in bench.told.events]
     assert any("the staging queue loses messages" in reason for reason in reasons)
+
+
+def test_somebody_else_who_takes_all_copies_is_ended_after_three_losses(bench: Bench) -> None:
+    ids = bench.fail(3)
+    bench.ask_all()
+    stranger: list[Subscription] = []
+
+    def come_first(point: str) -> None:
+        if point == "staging.committed" and not stranger:
+            stranger.append(bench.transport.broker.subscribe(STAGING, 1000))
+
+    bench.crash_at = come_first
+    bench.work()
+
+    assert bench.sent() == ids
+    assert stranger[0].gone is not None
+    assert bench.told.names.count("batch.moved") == 3
 
 
 def test_a_loss_after_a_forward_does_not_count_towards_the_three(bench: Bench) -> None:

@@ -197,8 +197,9 @@ def test_after_a_lost_connection_a_marker_ends_the_batch(bench: Bench) -> None:
     assert sum(map(is_marker, bench.transport.published)) == 1
 
 
-def test_a_copy_that_is_there_twice_is_sent_once(bench: Bench) -> None:
-    ids = bench.fail(5)
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_copy_that_is_there_twice_is_sent_once(bench: Bench, count: int) -> None:
+    ids = bench.fail(count)
     bench.ask_all()
 
     def double_all() -> None:

@@ -1,5 +1,6 @@
 """Marking: whose turn it is, what is cut, and that nothing is cut while a batch waits."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -20,10 +21,10 @@ def bench(database: Database) -> Bench:
     return Bench(database)
 
 
-def set_state(bench: Bench, operation: CreatedOperation, state: str) -> None:
+def change(bench: Bench, operation: CreatedOperation, **columns: object) -> None:
     key = retry_operations.c.operation_id == operation.operation_id
     with bench.db.engine.begin() as conn:
-        conn.execute(update(retry_operations).where(key).values(state=state))
+        conn.execute(update(retry_operations).where(key).values(**columns))
 
 
 def pretend_bodies(bench: Bench, size: int) -> None:
@@ -93,13 +94,28 @@ def test_an_operation_that_is_paused_does_not_hold_up_the_next(bench: Bench) -> 
     first = bench.ask_all(endpoint="north")
     bench.ask_all(endpoint="south")
 
-    set_state(bench, first, "paused")
+    change(bench, first, state="paused")
     bench.work()
     assert bench.sent() == others
 
-    set_state(bench, first, "preparing")
+    change(bench, first, state="preparing")
     bench.work()
     assert bench.sent() == [*others, *paused]
+
+
+def test_an_operation_whose_time_has_not_come_does_not_hold_up_the_next(bench: Bench) -> None:
+    later = bench.fail(2, endpoint="north")
+    others = bench.fail(2, endpoint="south")
+    first = bench.ask_all(endpoint="north")
+    bench.ask_all(endpoint="south")
+
+    change(bench, first, not_before=datetime(2999, 1, 1, tzinfo=UTC))
+    bench.work()
+    assert bench.sent() == others
+
+    change(bench, first, not_before=datetime(2001, 1, 1, tzinfo=UTC))
+    bench.work()
+    assert bench.sent() == [*others, *later]
 
 
 def test_nothing_is_marked_while_a_batch_waits_for_the_broker(bench: Bench) -> None:

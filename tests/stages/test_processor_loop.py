@@ -120,7 +120,7 @@ def test_a_staging_queue_of_somebody_else_is_tried_every_half_minute(bench: Benc
 def test_an_unforeseen_error_is_told_and_survived(bench: Bench) -> None:
     ids = bench.fail(1)
     bench.ask_all()
-    bench.transport.fail("queues.purge", ZeroDivisionError("a bug"))
+    bench.transport.fail("queues.purge", ZeroDivisionError("a bug"), times=3)
 
     bench.work()
 
@@ -139,6 +139,35 @@ def test_a_database_that_is_away_is_told_once(database: Database) -> None:
 
     assert bench.sent() == ids
     assert told(bench)["database.unreachable"] == 1
+
+
+def test_a_database_that_is_back_is_noticed_while_a_batch_waits(database: Database) -> None:
+    flaky = FlakyDatabase(database)
+    bench = Bench(flaky)
+    bench.fail(1)
+    bench.ask_all()
+    bench.turn()
+    bench.transport.go_down()
+    bench.take_turn()
+    flaky.refuse("read")
+    bench.take_turn()
+
+    bench.take_turn()
+
+    assert bench.processor.reason is None
+
+
+def test_a_processor_with_nothing_to_do_writes_nothing(database: Database) -> None:
+    flaky = FlakyDatabase(database)
+    bench = Bench(flaky)
+    bench.ask(bench.fail(1))
+    bench.work()
+    written: list[str] = []
+
+    flaky.before = lambda verb: None if verb == "read" else written.append(verb)
+    bench.take_turn()
+
+    assert written == []
 
 
 def test_a_wake_up_does_not_cut_a_back_off_short(bench: Bench) -> None:

@@ -68,6 +68,17 @@ def test_a_recording_that_was_committed_unheard_is_not_counted_twice(
     assert bench.operation(operation)["forwarded"] == 5
 
 
+def test_what_was_confirmed_when_the_connection_broke_is_recorded_at_once(bench: Bench) -> None:
+    ids = bench.fail(2)
+    bench.transport.cue(Unknown("reset"), when=of_message(ids[1], QUEUE), settled=1)
+    bench.ask_all()
+
+    while bench.processor.reason is None:
+        bench.take_turn()
+
+    assert {key for key, row in bench.claims().items() if row["forwarded_at"]} == {ids[0]}
+
+
 def test_a_connection_and_the_database_lost_together_double_only_the_doubt(
     bench: Bench, flaky: FlakyDatabase
 ) -> None:

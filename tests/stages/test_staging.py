@@ -1,6 +1,5 @@
 """Staging: copies under a new id, messages that cannot be copied, and a broker that is away."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ def bench(database: Database) -> Bench:
 
 
 def redirect(bench: Bench, old: str, new: str) -> None:
-    row = {"from_queue": old, "to_queue": new, "modified_at": datetime.now(UTC)}
+    row = {"from_queue": old, "to_queue": new, "modified_at": bench.clock.now()}
     with bench.db.engine.begin() as conn:
         conn.execute(insert(message_redirects).values(row))
 

@@ -51,6 +51,7 @@ class Script:
         self.on_idle: Callable[[float], None] = lambda _seconds: None
         self.waits = 1
         self.probes = True
+        self.limited: set[str] = set()
         self.connections: list[Breakable] = []
         self._cues: list[Cue] = []
         self._faults: dict[str, list[BaseException]] = {}

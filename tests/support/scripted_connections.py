@@ -183,6 +183,10 @@ class ScriptedQueues(ScriptedConnection):
         """Make sure it is ours: single active consumer, or empty and declared anew (seam)."""
         self.call("declare_staging_queue", lambda: self._declare_staging(queue))
 
+    def may_limit_deliveries(self, queue: str) -> bool:
+        """Say that no queue has a limit (seam)."""
+        return self.call("may_limit_deliveries", lambda: queue in self.script.limited)
+
     def purge(self, queue: str) -> int:
         """Drop every ready message; return how many (seam)."""
         return self.call("purge", lambda: self._purge(queue))

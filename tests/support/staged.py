@@ -1,5 +1,7 @@
 """Copies in the staging queue, as a test looks at them and as a stranger might put them there."""
 
+from collections.abc import Callable
+
 from retrier.domain import headers
 from retrier.domain.wire import Delivery, Edit, Outgoing
 from tests.support.bench import STAGING, Bench
@@ -16,20 +18,10 @@ def is_copy(message: Outgoing) -> bool:
     return message.queue == STAGING and headers.TARGET_ADDRESS.encode() in message.raw
 
 
-def of_message(unique_message_id: str, queue: str) -> "Matcher":
+def of_message(unique_message_id: str, queue: str) -> Callable[[Outgoing], bool]:
     """Match what goes to one queue for one message."""
-    return Matcher(unique_message_id, queue)
-
-
-class Matcher:
-    """Matches the copies of one message."""
-
-    def __init__(self, unique_message_id: str, queue: str) -> None:
-        self._mark = unique_message_id.encode()
-        self._queue = queue
-
-    def __call__(self, message: Outgoing) -> bool:
-        return message.queue == self._queue and self._mark in message.raw
+    mark = unique_message_id.encode()
+    return lambda message: message.queue == queue and mark in message.raw
 
 
 def put_again(bench: Bench, copy: Delivery, **stamps: str) -> None:
@@ -37,7 +29,7 @@ def put_again(bench: Bench, copy: Delivery, **stamps: str) -> None:
     names = {
         "staging_id": headers.STAGING_ID,
         "installation_id": headers.INSTALLATION_ID,
-        "unique_message_id": headers.UNIQUE_MESSAGE_ID,
+        "target": headers.TARGET_ADDRESS,
     }
     edit = Edit(set_headers={names[name]: value for name, value in stamps.items()})
     bench.transport.broker.put(STAGING, bench.transport.codec.edit(copy.raw, edit))
@@ -46,8 +38,3 @@ def put_again(bench: Bench, copy: Delivery, **stamps: str) -> None:
 def put_foreign(bench: Bench, **extra: str) -> None:
     """Put something into the staging queue that is no copy, or has these headers alone."""
     bench.transport.broker.put(STAGING, raw_properties(extra), b"not ours")
-
-
-def staging_id_of(bench: Bench, copy: Delivery) -> str | None:
-    """Return the staging id a copy is stamped with."""
-    return bench.transport.codec.read(copy.raw).text(headers.STAGING_ID)

@@ -4,7 +4,9 @@ WRONG_FILES = {
     "instance: my retrier": (
         "instance: must consist of letters, digits, dots, dashes and underscores, is my retrier"
     ),
-    "broker: {url: 'redis://127.0.0.1'}": ("broker.url: must begin with amqp:// or amqps://"),
+    "broker: {url: 'redis://127.0.0.1'}": (
+        "broker.url: must begin with amqp://, amqps:// or embedded:///"
+    ),
     "broker: {staging_queue_type: mirrored}": (
         "broker.staging_queue_type: must be quorum or classic, is mirrored"
     ),

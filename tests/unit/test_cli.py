@@ -19,7 +19,7 @@ from retrier.errors import (
     StagingQueueUnusable,
 )
 
-COMMANDS = (["run"], ["check"], ["db", "upgrade"])
+COMMANDS = (["run"], ["check"], ["verify"], ["db", "upgrade"])
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from retrier.api.answers import TOTAL_COUNT, answer
-from retrier.api.filters import OrderQuery, Wanted, narrowed
+from retrier.api.filters import IdsQuery, OrderQuery, Wanted, narrowed
 from retrier.api.paging import PageQuery, page_headers
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.problems import problem
@@ -16,7 +16,14 @@ from retrier.api.views import messages as message_views
 from retrier.api.views.groups import group, group_operation
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.store.reading.groups import GroupCount, add_retries, count_groups, find_group
+from retrier.domain.short_ids import IdRange
+from retrier.store.reading.groups import (
+    GroupCount,
+    add_retries,
+    count_groups,
+    find_group,
+    find_groups,
+)
 from retrier.store.reading.messages import list_messages
 
 router = APIRouter(prefix="/api/recoverability", tags=["groups"])
@@ -37,10 +44,17 @@ def get_classifiers(request: Request) -> Response:
 def get_groups(
     request: Request,
     parts: Parts,
+    ids: IdsQuery,
     classifier: str = CLASSIFIERS[0],
     classifierfilter: Annotated[str, Query(description="the exact title")] = "",
 ) -> Response:
-    """List the groups of a classifier that have unresolved messages or a retry alive."""
+    """List the groups of a classifier that have unresolved messages or a retry alive.
+
+    With `id_prefix`: all whose id begins so, whether or not they have any.
+    """
+    if ids is not None:
+        found = _find(parts, classifier, ids)
+        return answer(request, [group_operation(each) for each in found])
     title = None if classifierfilter in _NO_FILTER else classifierfilter
     counted = _count(parts, classifier, title)
     groups = add_retries(parts.db, counted, classifier, title)
@@ -71,6 +85,12 @@ def get_errors_of_group(
     found = list_messages(parts.db, narrowed(wanted, group=group_id), order, page)
     items = [message_views.item(message) for message in found.items]
     return answer(request, items, page_headers(request, page, found.total))
+
+
+def _find(parts: ApiParts, classifier: str, ids: IdRange) -> Sequence[GroupCount]:
+    found = find_groups(parts.db, classifier, ids)
+    # Behind the groups given come others whose retry is alive: they were not asked for.
+    return add_retries(parts.db, found, classifier)[: len(found)]
 
 
 def _count(parts: ApiParts, classifier: str, title: str | None) -> Sequence[GroupCount]:

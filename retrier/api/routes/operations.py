@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Request, Response
 
 from retrier.api.answers import answer
+from retrier.api.filters import IdsQuery
 from retrier.api.paging import PageQuery, page_headers
 from retrier.api.parts import Parts
 from retrier.api.problems import problem
@@ -13,9 +14,9 @@ router = APIRouter(prefix="/api", tags=["operations"])
 
 
 @router.get("/operations")
-def get_operations(request: Request, parts: Parts, page: PageQuery) -> Response:
+def get_operations(request: Request, parts: Parts, page: PageQuery, ids: IdsQuery) -> Response:
     """List all operations, newest first."""
-    found = list_operations(parts.db, page)
+    found = list_operations(parts.db, page, ids)
     items = [operation(each) for each in found.items]
     return answer(request, items, page_headers(request, page, found.total))
 

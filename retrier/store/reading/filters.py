@@ -8,6 +8,7 @@ from sqlalchemy import Column, ColumnElement, exists, func
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Selection
+from retrier.domain.short_ids import IdRange
 from retrier.store import selections
 from retrier.store.schema import failed_message_groups, failed_messages
 
@@ -21,12 +22,13 @@ class MessageFilter:
 
     statuses: frozenset[FailedMessageStatus] | None = None
     modified: tuple[datetime, datetime] | None = None
+    ids: IdRange | None = None
     selection: Selection = field(default_factory=Selection)
 
     @property
     def is_by_status_alone(self) -> bool:
         """Whether nothing but the status narrows the list."""
-        return self.modified is None and self.selection == Selection()
+        return self.modified is None and self.ids is None and self.selection == Selection()
 
 
 def seeking(wanted: MessageFilter) -> list[ColumnElement[bool]]:
@@ -39,6 +41,7 @@ def seeking(wanted: MessageFilter) -> list[ColumnElement[bool]]:
     return [
         *_status(wanted, status),
         *_modified(wanted, messages.last_modified),
+        *_in_range(wanted, messages.unique_message_id),
         *selections.where(wanted.selection),
     ]
 
@@ -48,6 +51,7 @@ def walking(wanted: MessageFilter) -> list[ColumnElement[bool]]:
     return [
         *_status(wanted, hidden(messages.status)),
         *_modified(wanted, hidden(messages.last_modified)),
+        *_in_range(wanted, hidden(messages.unique_message_id)),
         *_selected(wanted.selection),
     ]
 
@@ -67,6 +71,10 @@ def _status(wanted: MessageFilter, status: ColumnElement[Any]) -> list[ColumnEle
 
 def _modified(wanted: MessageFilter, modified: ColumnElement[Any]) -> list[ColumnElement[bool]]:
     return [modified.between(*wanted.modified)] if wanted.modified else []
+
+
+def _in_range(wanted: MessageFilter, unique_id: ColumnElement[Any]) -> list[ColumnElement[bool]]:
+    return [unique_id.between(wanted.ids.first, wanted.ids.last)] if wanted.ids else []
 
 
 def _selected(selection: Selection) -> list[ColumnElement[bool]]:

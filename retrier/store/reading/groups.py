@@ -11,6 +11,8 @@ from sqlalchemy import ColumnElement, Connection, func, select
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.failure_group import FailureGroup
 from retrier.domain.retry_operation import RetryOperation, RetryType
+from retrier.domain.selection import Selection
+from retrier.domain.short_ids import IdRange
 from retrier.store import operations
 from retrier.store.database import Database
 from retrier.store.reading.filters import MessageFilter, seeking
@@ -47,6 +49,14 @@ def count_groups(db: Database, classifier: str, title: str | None = None) -> tup
     Reads every unresolved message once: costly where there are many. Raises DatabaseUnavailable.
     """
     return db.read(partial(_count, classifier, title))
+
+
+def find_groups(db: Database, classifier: str, ids: IdRange) -> tuple[GroupCount, ...]:
+    """Return a classifier's groups in a range of ids, also those without unresolved messages.
+
+    At most 200. Raises DatabaseUnavailable.
+    """
+    return db.read(partial(_find_groups, classifier, ids))
 
 
 def add_retries(
@@ -99,6 +109,22 @@ def _count(classifier: str, title: str | None, conn: Connection) -> tuple[GroupC
         .order_by(counts.c.last.desc(), groups.group_id)
     )
     return tuple(_group_count(dict(row)) for row in conn.execute(query).mappings())
+
+
+def _find_groups(classifier: str, ids: IdRange, conn: Connection) -> tuple[GroupCount, ...]:
+    query = (
+        select(groups.group_id)
+        .where(groups.classifier == classifier, groups.group_id.between(ids.first, ids.last))
+        .order_by(groups.group_id)
+        .limit(MOST_GROUPS)
+    )
+    found = (_find(each, _unresolved_of(each), conn) for each in conn.execute(query).scalars())
+    return tuple(each for each in found if each is not None)
+
+
+def _unresolved_of(group_id: str) -> MessageFilter:
+    unresolved = frozenset({FailedMessageStatus.UNRESOLVED})
+    return MessageFilter(statuses=unresolved, selection=Selection(group=group_id))
 
 
 def _add_retries(

@@ -8,6 +8,7 @@ from functools import partial
 from sqlalchemy import ColumnElement, Connection, func, select
 
 from retrier.domain.retry_operation import RetryOperation, RetryOperationState
+from retrier.domain.short_ids import IdRange
 from retrier.store import operations
 from retrier.store.database import Database
 from retrier.store.reading.pages import Page, PageRequest
@@ -32,9 +33,14 @@ class OperationDetails:
     skipped: Mapping[str, str]
 
 
-def list_operations(db: Database, page: PageRequest) -> Page[RetryOperation]:
-    """Return one page of all operations, newest first. Raises DatabaseUnavailable."""
-    return db.read(partial(_list, page))
+def list_operations(
+    db: Database, page: PageRequest, ids: IdRange | None = None
+) -> Page[RetryOperation]:
+    """Return one page of all operations, newest first, or of those in a range of ids.
+
+    Raises DatabaseUnavailable.
+    """
+    return db.read(partial(_list, page, ids))
 
 
 def find_operation(db: Database, operation_id: str) -> OperationDetails | None:
@@ -49,10 +55,13 @@ def is_alive() -> ColumnElement[bool]:
     return columns.state.in_(alive)
 
 
-def _list(page: PageRequest, conn: Connection) -> Page[RetryOperation]:
-    total = conn.execute(select(func.count()).select_from(retry_operations)).scalar_one()
+def _list(page: PageRequest, ids: IdRange | None, conn: Connection) -> Page[RetryOperation]:
+    wanted = [columns.operation_id.between(ids.first, ids.last)] if ids else []
+    count = select(func.count()).select_from(retry_operations).where(*wanted)
+    total = conn.execute(count).scalar_one()
     query = (
         select(retry_operations)
+        .where(*wanted)
         .order_by(columns.created_at.desc(), columns.operation_id)
         .limit(page.size)
         .offset(page.offset)

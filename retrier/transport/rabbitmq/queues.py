@@ -52,6 +52,20 @@ class RabbitMQQueues:
             self._clear_away(queue, refusal)
             self._declare(queue, arguments)
 
+    def may_limit_deliveries(self, queue: str) -> bool:
+        """Say whether it is a quorum queue with a delivery limit, by argument or by default.
+
+        Only a declaration is told the arguments of a queue: one that differs is refused, with
+        the argument named.
+        """
+        if self._look(queue) is None:
+            return False
+        try:
+            self._declare(queue, {"x-queue-type": "quorum"})
+        except ChannelLost as refusal:
+            return "'x-delivery-limit'" in refusal.words and "'-1'" not in refusal.words
+        return self._line().version >= DELIVERY_LIMIT_SINCE
+
     def purge(self, queue: str) -> int:
         """Drop every ready message; return how many."""
         return int(self._ask(lambda channel: channel.queue_purge(queue)))

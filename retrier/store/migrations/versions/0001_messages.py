@@ -93,21 +93,21 @@ def _create_failed_messages() -> None:
         sa.Column("maybe_copy_of", sa.String(length=36), nullable=True),
         sa.CheckConstraint(
             "(status = 'resolved') = (resolution IS NOT NULL)",
-            name="ck_failed_messages_resolved_says_on_what_evidence",
+            name=op.f("ck_failed_messages_resolved_says_on_what_evidence"),
         ),
         sa.CheckConstraint(
             "disposition IN ('manual', 'scheduled', 'dead')",
-            name="ck_failed_messages_disposition_known",
+            name=op.f("ck_failed_messages_disposition_known"),
         ),
         sa.CheckConstraint(
             "resolution IN ('confirmed', 'presumed', 'by_hand')",
-            name="ck_failed_messages_resolution_known",
+            name=op.f("ck_failed_messages_resolution_known"),
         ),
         sa.CheckConstraint(
             "status IN ('unresolved', 'retry_issued', 'resolved', 'archived')",
-            name="ck_failed_messages_status_known",
+            name=op.f("ck_failed_messages_status_known"),
         ),
-        sa.CheckConstraint("attempts >= 1", name="ck_failed_messages_attempts_counted"),
+        sa.CheckConstraint("attempts >= 1", name=op.f("ck_failed_messages_attempts_counted")),
         sa.ForeignKeyConstraint(
             ["body_hash"], ["message_bodies.body_hash"], name="fk_failed_messages_body_hash"
         ),

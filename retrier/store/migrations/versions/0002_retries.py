@@ -59,15 +59,15 @@ def _create_retry_operations() -> None:
         sa.Column("modified_at", UtcTime(), nullable=False),
         sa.CheckConstraint(
             "(state IN ('completed', 'cancelled')) = (completed_at IS NOT NULL)",
-            name="ck_retry_operations_completed_has_its_time",
+            name=op.f("ck_retry_operations_completed_has_its_time"),
         ),
         sa.CheckConstraint(
             "retry_type IN ('single_message', 'multiple_messages', 'failure_group', 'all_for_endpoint', 'by_queue_address', 'all')",
-            name="ck_retry_operations_retry_type_known",
+            name=op.f("ck_retry_operations_retry_type_known"),
         ),
         sa.CheckConstraint(
             "state IN ('waiting', 'preparing', 'forwarding', 'paused', 'completed', 'cancelled')",
-            name="ck_retry_operations_state_known",
+            name=op.f("ck_retry_operations_state_known"),
         ),
         sa.PrimaryKeyConstraint("operation_id", name="pk_retry_operations"),
         sa.UniqueConstraint("idempotency_key", name="uq_retry_operations_idempotency_key"),
@@ -114,16 +114,17 @@ def _create_retry_batches() -> None:
         sa.Column("modified_at", UtcTime(), nullable=False),
         sa.CheckConstraint(
             "(status = 'forwarding') = (message_count IS NOT NULL)",
-            name="ck_retry_batches_count_frozen_with_staging_id",
+            name=op.f("ck_retry_batches_count_frozen_with_staging_id"),
         ),
         sa.CheckConstraint(
             "(status = 'forwarding') = (staging_id IS NOT NULL)",
-            name="ck_retry_batches_staging_id_while_forwarding",
+            name=op.f("ck_retry_batches_staging_id_while_forwarding"),
         ),
         sa.CheckConstraint(
-            "status IN ('marking', 'staging', 'forwarding')", name="ck_retry_batches_status_known"
+            "status IN ('marking', 'staging', 'forwarding')",
+            name=op.f("ck_retry_batches_status_known"),
         ),
-        sa.CheckConstraint("initial_size <= 1000", name="ck_retry_batches_at_most_1000"),
+        sa.CheckConstraint("initial_size <= 1000", name=op.f("ck_retry_batches_at_most_1000")),
         sa.ForeignKeyConstraint(
             ["operation_id"],
             ["retry_operations.operation_id"],
@@ -139,7 +140,7 @@ def _create_retry_batch_now_forwarding() -> None:
         "retry_batch_now_forwarding",
         sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("batch_id", sa.String(length=36), nullable=False),
-        sa.CheckConstraint("id = 1", name="ck_retry_batch_now_forwarding_at_most_one"),
+        sa.CheckConstraint("id = 1", name=op.f("ck_retry_batch_now_forwarding_at_most_one")),
         sa.ForeignKeyConstraint(
             ["batch_id"], ["retry_batches.batch_id"], name="fk_retry_batch_now_forwarding_batch_id"
         ),
@@ -158,7 +159,7 @@ def _create_failed_message_retries() -> None:
         sa.Column("forwarded_at", UtcTime(), nullable=True),
         sa.CheckConstraint(
             "forwarded_at IS NULL OR sending_since IS NOT NULL",
-            name="ck_failed_message_retries_stamped_before_recorded",
+            name=op.f("ck_failed_message_retries_stamped_before_recorded"),
         ),
         sa.ForeignKeyConstraint(
             ["unique_message_id"],

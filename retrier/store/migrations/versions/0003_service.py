@@ -41,7 +41,7 @@ def _create_processor_lease() -> None:
         sa.Column("acquired_at", UtcTime(), nullable=True),
         sa.Column("renewed_at", UtcTime(), nullable=True),
         sa.Column("expires_at", UtcTime(), nullable=True),
-        sa.CheckConstraint("id = 1", name="ck_processor_lease_one_processor"),
+        sa.CheckConstraint("id = 1", name=op.f("ck_processor_lease_one_processor")),
         sa.PrimaryKeyConstraint("id", name="pk_processor_lease"),
     )
 
@@ -83,7 +83,7 @@ def _create_event_log() -> None:
 def _create_ledger() -> None:
     op.create_table(
         "ledger",
-        sa.Column("instance", sa.String(length=36), nullable=False),
+        sa.Column("instance", sa.Text(), nullable=False),
         sa.Column("entry", sa.String(length=32), nullable=False),
         sa.Column("count", Number, nullable=False),
         sa.PrimaryKeyConstraint("instance", "entry", name="pk_ledger"),
@@ -96,6 +96,6 @@ def _create_installation() -> None:
         sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("installation_id", sa.String(length=36), nullable=False),
         sa.Column("created_at", UtcTime(), nullable=False),
-        sa.CheckConstraint("id = 1", name="ck_installation_one_installation"),
+        sa.CheckConstraint("id = 1", name=op.f("ck_installation_one_installation")),
         sa.PrimaryKeyConstraint("id", name="pk_installation"),
     )

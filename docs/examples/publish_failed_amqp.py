@@ -1,0 +1,35 @@
+"""Put a failed message on an error queue with plain AMQP 0-9-1 (pika).
+
+python publish_failed_amqp.py amqp://guest:guest@127.0.0.1:5672/%2F
+"""
+
+import sys
+import uuid
+from datetime import UTC, datetime
+
+import pika
+
+connection = pika.BlockingConnection(pika.URLParameters(sys.argv[1]))
+channel = connection.channel()
+channel.confirm_delivery()
+channel.basic_publish(
+    exchange="",
+    routing_key="error",
+    mandatory=True,
+    body=b'{"order": 42}',
+    properties=pika.BasicProperties(
+        message_id=str(uuid.uuid4()),
+        content_type="application/json",
+        delivery_mode=2,
+        headers={
+            "Retrier.FailedQueue": "orders",
+            "Retrier.TimeOfFailure": datetime.now(UTC).isoformat(),  # noqa: TID251 - an example
+            "Retrier.Exception.Type": "TimeoutError",
+            "Retrier.Exception.Message": "the stock service did not answer",
+            "Retrier.MessageType": "PlaceOrder",
+            "Retrier.Endpoint": "shop",
+        },
+    ),
+)
+connection.close()
+print("one failed message is on the queue error")

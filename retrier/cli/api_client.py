@@ -1,0 +1,161 @@
+"""The service, asked over HTTP: every answer is JSON or bytes, or an error that says what to do."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from retrier.errors import RequestRefused, ServiceUnavailable
+
+Json = dict[str, Any]
+Params = Mapping[str, str | int]
+
+LARGEST_PAGE = 500
+"""Items the service gives at once at most."""
+
+IDEMPOTENCY_KEY = b"Idempotency-Key"
+
+_OURS = "X-Particular-Version"
+"""The header that every answer of the service has."""
+
+_NO_CONTENT, _NOT_FOUND, _SERVER_ERROR = 204, 404, 500
+_WAY_OUT = (
+    "Is the service running? Start it with `retrier run`, or say where it is with --url or "
+    "RETRIER_URL."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """Items of a list, and how many the whole list has."""
+
+    total: int
+    items: tuple[Json, ...]
+
+
+class ApiClient:
+    """Asks one service. Every call raises ServiceUnavailable, and RequestRefused when it says no."""
+
+    def __init__(self, http: httpx.Client, url: str) -> None:
+        self._http = http
+        self._url = url
+
+    def find(self, *path: str, **params: str | int) -> Json:
+        """Return the one thing at a path under /api."""
+        found = self._json(self._get(path, params))
+        if not isinstance(found, dict):
+            raise self._strange()
+        return found
+
+    def texts(self, *path: str) -> tuple[str, ...]:
+        """Return a list of texts."""
+        return tuple(str(each) for each in self._items(self._get(path, {})))
+
+    def page(self, *path: str, **params: str | int) -> Listing:
+        """Return one page of a list."""
+        answer = self._get(path, params)
+        items = self._items(answer)
+        total = answer.headers.get("Total-Count", "")
+        return Listing(total=int(total) if total.isdecimal() else len(items), items=tuple(items))
+
+    def first(self, limit: int, *path: str, **params: str | int) -> Listing:
+        """Return the first items of a list, over as many pages as that takes."""
+        size = min(limit, LARGEST_PAGE)
+        items: list[Json] = []
+        total = 0
+        for page in self._pages(path, {**params, "per_page": size}):
+            items += page.items
+            total = page.total
+            if len(items) >= limit:
+                break
+        return Listing(total=total, items=tuple(items[:limit]))
+
+    def body(self, message_id: str) -> tuple[bytes, str]:
+        """Return the body of a failed message, and its content type."""
+        answer = self._get(("messages", message_id, "body"), {})
+        empty = answer.status_code == _NO_CONTENT
+        return (b"", "") if empty else (answer.content, answer.headers.get("Content-Type", ""))
+
+    def ask(self, path: Sequence[str], content: object, headers: Mapping[bytes, bytes]) -> Json:
+        """Ask for something to be done; return what was accepted.
+
+        When the connection breaks on the way nobody knows whether it was: the error says how
+        to ask again without asking twice.
+        """
+        try:
+            answer = self._http.post(_address(path), json=content, headers=dict(headers))
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise self._out_of_reach(error) from error
+        except httpx.TransportError as error:
+            key = headers[IDEMPOTENCY_KEY].decode()
+            raise ServiceUnavailable(
+                f"{self._out_of_reach(error)}\nIt may have been asked for all the same. Ask "
+                f"again with --idempotency-key {key}: that never asks twice."
+            ) from error
+        accepted: Json = self._json(self._checked(answer))
+        return accepted
+
+    def _pages(self, path: Sequence[str], params: Params) -> Iterator[Listing]:
+        number = 1
+        while True:
+            page = self.page(*path, **params, page=number)
+            yield page
+            if not page.items or number * int(params["per_page"]) >= page.total:
+                return
+            number += 1
+
+    def _get(self, path: Sequence[str], params: Params) -> httpx.Response:
+        try:
+            answer = self._http.get(_address(path), params=dict(params))
+        except httpx.TransportError as error:
+            raise self._out_of_reach(error) from error
+        return self._checked(answer)
+
+    def _checked(self, answer: httpx.Response) -> httpx.Response:
+        if answer.status_code >= _SERVER_ERROR:
+            raise ServiceUnavailable(f"The service at {self._url} cannot work: {_words(answer)}")
+        if _OURS not in answer.headers:
+            raise self._strange()
+        if not answer.is_success:
+            raise RequestRefused(_words(answer))
+        return answer
+
+    def _items(self, answer: httpx.Response) -> list[Any]:
+        items = self._json(answer)
+        if not isinstance(items, list):
+            raise self._strange()
+        return items
+
+    def _json(self, answer: httpx.Response) -> Any:
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise self._strange() from error
+
+    def _strange(self) -> ServiceUnavailable:
+        return ServiceUnavailable(f"What answers at {self._url} is not Retrier. {_WAY_OUT}")
+
+    def _out_of_reach(self, error: httpx.TransportError) -> ServiceUnavailable:
+        reason = str(error) or type(error).__name__
+        return ServiceUnavailable(f"Cannot reach the service at {self._url}: {reason}. {_WAY_OUT}")
+
+
+def _address(path: Sequence[str]) -> str:
+    return "/api/" + "/".join(_quoted(part) for part in path)
+
+
+def _quoted(part: str) -> str:
+    """A name of dots alone would climb in the path: `.` for an endpoint would mean everything."""
+    return part.replace(".", "%2E") if part.strip(".") == "" else quote(part, safe="")
+
+
+def _words(answer: httpx.Response) -> str:
+    """Return what a problem says, and what to do where the person could do something."""
+    try:
+        problem = answer.json()
+        detail, advice = str(problem["detail"]), str(problem["advice"])
+    except (ValueError, LookupError, TypeError):
+        return f"it answered {answer.status_code} {answer.reason_phrase}".strip()
+    return detail if answer.status_code == _NOT_FOUND else f"{detail} {advice}"

@@ -1,0 +1,61 @@
+"""The command line as a whole: its parts, and the options that need no command."""
+
+import sys
+from io import TextIOWrapper
+from typing import Annotated
+
+import typer
+
+from retrier import __version__
+from retrier.cli.commands import batches, errors, groups, operations, retry, service, verify
+from retrier.cli.typer_app import make_app
+
+app = make_app(
+    "Takes failed messages off error queues, keeps them, and sends them back in batches."
+)
+for part in (service.app, verify.app, groups.app, retry.app):
+    # Without a name its commands are the command line's own.
+    app.add_typer(part)
+app.add_typer(errors.app, name="errors")
+app.add_typer(operations.app, name="operations")
+app.add_typer(batches.app, name="batches")
+app.add_typer(service.db, name="db")
+
+
+def main() -> None:
+    """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        # What the terminal's encoding has no sign for is written out: no command ends over it.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    app(prog_name="retrier")
+
+
+def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it with the flag's value
+    if wanted:
+        typer.echo(f"retrier {__version__}")
+        raise typer.Exit
+
+
+@app.callback(
+    epilog="""
+    \b
+    Examples:
+      retrier run --config retrier.yaml
+      retrier groups
+      retrier retry --group 5a1d0b7e --watch
+
+    Exit codes: 0 done, 1 the answer is no, 2 usage or configuration, 3 service, broker or database
+    out of reach.
+    """
+)
+def options(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Take the options that need no command."""

@@ -1,0 +1,129 @@
+"""What a retry asks for: messages by their ids, or every unresolved one that matches."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from retrier.cli.api_client import ApiClient
+from retrier.cli.ids import find_group_id, find_message_id
+from retrier.cli.texts import counted
+from retrier.errors import RequestRefused
+
+MOST_IDS = 100_000
+"""Ids the service takes at once at most."""
+
+STANDARD_INPUT = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """Messages by their ids."""
+
+    ids: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """What is asked for, in words."""
+        return counted(len(self.ids), "named message")
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Where it is asked for."""
+        return ("errors", self.ids[0], "retry") if len(self.ids) == 1 else ("errors", "retry")
+
+    @property
+    def content(self) -> Sequence[str] | None:
+        """What is sent with the request."""
+        return None if len(self.ids) == 1 else self.ids
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matching:
+    """Every unresolved message that fits the filter of a list."""
+
+    words: str
+    path: tuple[str, ...]
+    filter: tuple[tuple[str, str], ...] = ()
+    content: None = None
+
+
+Asked = Named | Matching
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class What:
+    """What is to be retried: exactly one of these."""
+
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ID",
+            help="Ids, or their first 8 characters or more; - reads them from standard input.",
+        ),
+    ] = None
+    queue: Annotated[
+        str | None, typer.Option("--queue", metavar="NAME", help="What failed on this queue.")
+    ] = None
+    endpoint: Annotated[
+        str | None,
+        typer.Option("--endpoint", metavar="NAME", help="What failed at this endpoint."),
+    ] = None
+    group: Annotated[
+        str | None, typer.Option("--group", metavar="ID", help="This failure group.")
+    ] = None
+    everything: Annotated[bool, typer.Option("--all", help="Every unresolved message.")] = False
+
+    def check(self) -> None:
+        """Refuse anything but exactly one kind, before the service is asked."""
+        named = (self.queue, self.endpoint, self.group)
+        kinds = [bool(self.ids), self.everything, *(each is not None for each in named)]
+        if sum(kinds) != 1:
+            raise typer.BadParameter("give ids, or one of --queue, --endpoint, --group and --all.")
+        if "" in named:
+            # An empty part of an address could come to mean everything on its way.
+            raise typer.BadParameter("a queue, endpoint or group has a name.")
+
+    def resolve(self, api: ApiClient) -> Asked:
+        """Return what is asked for, with whole ids. Raises RequestRefused."""
+        if self.ids:
+            return Named(ids=_resolve_ids(api, self.ids))
+        if self.group is not None:
+            group = find_group_id(api, self.group)
+            path = ("recoverability", "groups", group, "errors", "retry")
+            return Matching(words=f"group {group}", path=path, filter=(("group", group),))
+        return self._resolve_names()
+
+    def _resolve_names(self) -> Matching:
+        if self.queue is not None:
+            path = ("errors", "queues", self.queue, "retry")
+            words = f"queue {self.queue}"
+            return Matching(words=words, path=path, filter=(("queue", self.queue),))
+        if self.endpoint is not None:
+            path = ("errors", self.endpoint, "retry", "all")
+            words = f"endpoint {self.endpoint}"
+            return Matching(words=words, path=path, filter=(("endpoint", self.endpoint),))
+        return Matching(words="everything", path=("errors", "retry", "all"))
+
+
+def _resolve_ids(api: ApiClient, given: Sequence[str]) -> tuple[str, ...]:
+    texts = list(dict.fromkeys(_with_standard_input(given)))
+    if not texts:
+        raise RequestRefused("Standard input named no message: there is nothing to retry.")
+    if len(texts) > MOST_IDS:
+        raise typer.BadParameter(f"one request names {MOST_IDS:,} ids at most.")
+    ids = tuple(dict.fromkeys(find_message_id(api, text) for text in texts))
+    if len(ids) == 1:
+        # The service accepts unknown ids and skips them; a person who typed one wants to know.
+        api.find("errors", "last", ids[0])
+    return ids
+
+
+def _with_standard_input(given: Sequence[str]) -> Iterator[str]:
+    for text in given:
+        if text == STANDARD_INPUT:
+            yield from sys.stdin.read().split()
+        else:
+            yield text

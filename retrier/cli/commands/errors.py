@@ -1,0 +1,233 @@
+"""`retrier errors`: failed messages listed, one of them shown, its body."""
+
+from base64 import b64encode
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from retrier.cli.api_client import ApiClient
+from retrier.cli.ids import find_group_id, find_message_id, is_short
+from retrier.cli.options import Pages, Service
+from retrier.cli.parameters import command
+from retrier.cli.printer import Printer
+from retrier.cli.texts import counted
+from retrier.cli.tools import tools_of
+from retrier.cli.typer_app import make_app
+from retrier.cli.views.messages import show_message, show_messages
+from retrier.errors import ConfigurationError, RequestRefused
+
+app = make_app("Look at failed messages.")
+
+
+class Status(StrEnum):
+    """The statuses of a failed message, as the API calls them."""
+
+    UNRESOLVED = "unresolved"
+    RETRY_ISSUED = "retryIssued"
+    RESOLVED = "resolved"
+    ARCHIVED = "archived"
+
+
+class Sort(StrEnum):
+    """What a list can be sorted by."""
+
+    ID = "id"
+    MESSAGE_ID = "message_id"
+    MESSAGE_TYPE = "message_type"
+    STATUS = "status"
+    TIME_SENT = "time_sent"
+    MODIFIED = "modified"
+    TIME_OF_FAILURE = "time_of_failure"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """Which messages are wanted; all parts have to fit."""
+
+    status: Annotated[
+        list[Status] | None,
+        typer.Option(
+            "--status",
+            case_sensitive=False,
+            metavar="STATUS",
+            help=f"In this status: {', '.join(Status)}; may be given again.",
+        ),
+    ] = None
+    queue: Annotated[
+        str | None, typer.Option("--queue", metavar="NAME", help="Failed on this queue.")
+    ] = None
+    endpoint: Annotated[
+        str | None, typer.Option("--endpoint", metavar="NAME", help="Failed at this endpoint.")
+    ] = None
+    group: Annotated[
+        str | None, typer.Option("--group", metavar="ID", help="In this failure group.")
+    ] = None
+    exception_type: Annotated[
+        str | None,
+        typer.Option("--exception-type", metavar="NAME", help="Failed with this exception."),
+    ] = None
+    message_type: Annotated[
+        str | None, typer.Option("--message-type", metavar="NAME", help="Of this type.")
+    ] = None
+
+    def params(self, api: ApiClient) -> dict[str, str]:
+        """Return them as the API takes them."""
+        parts = {
+            "status": ",".join(self.status or ()),
+            "queue": self.queue,
+            "endpoint": self.endpoint,
+            "group": find_group_id(api, self.group) if self.group else None,
+            "exception_type": self.exception_type,
+            "message_type": self.message_type,
+        }
+        return {name: value for name, value in parts.items() if value}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """How the list is sorted, and what of it is printed."""
+
+    sort: Annotated[
+        Sort,
+        typer.Option(
+            "--sort",
+            case_sensitive=False,
+            metavar="KEY",
+            help=f"What it is sorted by: {', '.join(Sort)}.",
+        ),
+    ] = Sort.TIME_OF_FAILURE
+    ascending: Annotated[
+        bool, typer.Option("--ascending", help="The smallest or oldest first.")
+    ] = False
+    ids: Annotated[
+        bool, typer.Option("--ids", help="Print whole ids only, one per line, for a pipe.")
+    ] = False
+
+    def params(self) -> dict[str, str]:
+        """Return it as the API takes it."""
+        return {"sort": self.sort, "direction": "asc" if self.ascending else "desc"}
+
+
+MessageId = Annotated[
+    str, typer.Argument(metavar="ID", help="The id, or its first 8 characters or more.")
+]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to this file.")
+]
+
+
+@app.command(
+    "list",
+    epilog="""
+    \b
+    Examples:
+      retrier errors list --status unresolved --queue orders
+      retrier errors list --group 5a1d0b7e --limit 1000
+      retrier errors list --exception-type Shop.OutOfStock --ids | retrier retry -
+    """,
+)
+@command
+def list_errors(
+    ctx: typer.Context, wanted: Filters, order: Order, pages: Pages, service: Service
+) -> None:
+    """List failed messages, the newest failure first."""
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        found = pages.fetch(api, "errors", **wanted.params(api), **order.params())
+    if service.as_json:
+        printer.document({"total": found.total, "items": found.items})
+    elif order.ids:
+        for item in found.items:
+            printer.line(item["id"])
+    elif found.items:
+        show_messages(printer, found.items)
+        printer.note(f"{len(found.items):,} of {counted(found.total, 'message')}")
+    else:
+        printer.note("no failed message matches")
+
+
+@app.command(
+    epilog="""
+    \b
+    Examples:
+      retrier errors show 3f2b91c0
+      retrier errors show 3f2b91c0 --json | jq .processing_attempts
+    """
+)
+@command
+def show(ctx: typer.Context, message_id: MessageId, service: Service) -> None:
+    """Show one failed message.
+
+    Where, when and why it failed, its headers, attempts and groups, and the retry under way.
+    """
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        found = api.find("errors", find_message_id(api, message_id))
+    if service.as_json:
+        printer.document(found)
+    else:
+        show_message(printer, found)
+
+
+@app.command(
+    epilog="""
+    \b
+    Examples:
+      retrier errors body 3f2b91c0
+      retrier errors body 3f2b91c0 --output order.json
+    """
+)
+@command
+def body(
+    ctx: typer.Context, message_id: MessageId, service: Service, output: Output = None
+) -> None:
+    """Print the body of a failed message, byte for byte.
+
+    On a terminal its control characters are written out, and a body that is no text is refused.
+    """
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        # The service knows bodies by message id too, which may look like anything.
+        whole = find_message_id(api, message_id) if is_short(message_id) else message_id
+        data, content_type = api.body(whole)
+    if output is not None:
+        _write(output, data)
+        printer.note(f"{counted(len(data), 'byte')} written to {output}")
+    if service.as_json:
+        printer.document({"id": whole, "content_type": content_type, **_in_json(data, output)})
+    elif output is None:
+        _print(printer, data)
+
+
+def _write(output: Path, data: bytes) -> None:
+    try:
+        output.write_bytes(data)
+    except OSError as error:
+        problem = f"--output: cannot write {output}: {error.strerror}"
+        raise ConfigurationError([problem]) from error
+
+
+def _in_json(data: bytes, output: Path | None) -> dict[str, object]:
+    if output is not None:
+        return {"size": len(data), "output": str(output)}
+    try:
+        return {"size": len(data), "encoding": "utf-8", "body": data.decode()}
+    except UnicodeDecodeError:
+        return {"size": len(data), "encoding": "base64", "body": b64encode(data).decode()}
+
+
+def _print(printer: Printer, data: bytes) -> None:
+    if not printer.out.is_terminal:
+        printer.raw(data)
+        return
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise RequestRefused(
+            f"The body is no text ({counted(len(data), 'byte')}): write it to a file with "
+            "--output, or into a pipe."
+        ) from None
+    printer.text(text)

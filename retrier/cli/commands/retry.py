@@ -1,0 +1,114 @@
+"""`retrier retry`: asks for a retry, and follows it if that is wanted."""
+
+from dataclasses import dataclass
+from typing import Annotated
+from uuid import uuid4
+
+import typer
+
+from retrier.cli.api_client import IDEMPOTENCY_KEY, ApiClient, Json
+from retrier.cli.asked import Asked, What
+from retrier.cli.options import Service
+from retrier.cli.parameters import command
+from retrier.cli.preview import look_ahead, show_preview
+from retrier.cli.printer import Printer
+from retrier.cli.texts import counted, one_line, short_id
+from retrier.cli.tools import tools_of
+from retrier.cli.typer_app import make_app
+from retrier.cli.views.operations import show_outcome
+from retrier.cli.watching import exit_code_of, watch_operation
+
+app = make_app("Send failed messages back to where they failed.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """How the retry is asked for."""
+
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Follow it until it is over; 1 if not all went.")
+    ] = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Tell what would be retried; change nothing.")
+    ] = False
+    user: Annotated[
+        str, typer.Option("--user", envvar="USER", metavar="NAME", help="Who asks, for the log.")
+    ] = ""
+    idempotency_key: Annotated[
+        str | None,
+        typer.Option(
+            "--idempotency-key",
+            metavar="KEY",
+            help="Makes it safe to run the command again: the same key asks once.",
+        ),
+    ] = None
+
+    def headers(self) -> dict[bytes, bytes]:
+        """Return the headers of the request."""
+        key = str(uuid4()) if self.idempotency_key is None else self.idempotency_key
+        if not (key and key.isascii() and key.isprintable()):
+            raise typer.BadParameter("--idempotency-key: letters, digits and the like only.")
+        return {IDEMPOTENCY_KEY: key.encode(), b"X-Retrier-User": one_line(self.user).encode()}
+
+
+@app.command(
+    epilog="""
+    \b
+    Examples:
+      retrier retry 3f2b91c0 77aa01de
+      retrier retry --group 5a1d0b7e --watch
+      retrier retry --queue orders --dry-run
+      retrier errors list --message-type Shop.PlaceOrder --ids | retrier retry -
+    """
+)
+@command
+def retry(ctx: typer.Context, what: What, how: How, service: Service) -> None:
+    """Send failed messages back to where they failed.
+
+    Ids name single messages; a queue, an endpoint, a group or --all mean every unresolved message
+    of it. What fails after the request is no part of it, and a message that another retry has
+    claimed is skipped.
+    """
+    what.check()
+    headers = how.headers()
+    tools = tools_of(ctx)
+    with service.open(ctx) as api:
+        asked = what.resolve(api)
+        if how.dry_run:
+            _preview(tools.printer, api, asked, as_json=service.as_json)
+            return
+        accepted = api.ask(asked.path, asked.content, headers)
+        if not how.watch:
+            _tell_accepted(tools.printer, accepted, as_json=service.as_json)
+            return
+        found = watch_operation(tools, api, accepted["operation_id"])
+    _tell_outcome(tools.printer, found, as_json=service.as_json)
+    raise typer.Exit(exit_code_of(found))
+
+
+def _preview(printer: Printer, api: ApiClient, asked: Asked, *, as_json: bool) -> None:
+    found = look_ahead(api, asked)
+    if as_json:
+        printer.document({"dry_run": True, **found})
+    else:
+        show_preview(printer, found)
+
+
+def _tell_accepted(printer: Printer, accepted: Json, *, as_json: bool) -> None:
+    if as_json:
+        printer.document(accepted)
+        return
+    operation = short_id(accepted["operation_id"])
+    total = counted(accepted["total"], "message")
+    printer.line(f"asked for a retry of {total}: operation {operation}")
+    if accepted["total"]:
+        printer.note(f"Follow it with: retrier operations show {operation} --watch")
+    else:
+        printer.note("There is nothing to retry: no unresolved message matches.")
+
+
+def _tell_outcome(printer: Printer, found: Json, *, as_json: bool) -> None:
+    if as_json:
+        printer.document(found)
+    else:
+        show_outcome(printer, found)

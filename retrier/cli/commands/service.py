@@ -1,0 +1,82 @@
+"""`retrier run`, `check` and `db upgrade`: what works from the settings, with no service running."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from retrier.cli.endings import ExitCode
+from retrier.cli.options import AsJson, Config, load_config
+from retrier.cli.parameters import command
+from retrier.cli.tools import tools_of
+from retrier.cli.typer_app import make_app
+from retrier.settings import Role
+
+app = make_app("Run the service.")
+db = make_app("Look after the database.")
+
+Roles = Annotated[
+    list[Role] | None,
+    typer.Option(
+        "--role",
+        metavar="ROLE",
+        help="What this process does: ingestion, processor or api; may be given again. "
+        "By default: all.",
+    ),
+]
+
+
+@app.command(
+    epilog="""
+    \b
+    Examples:
+      retrier run --config retrier.yaml
+      retrier run --config retrier.yaml --role ingestion --role api
+    """
+)
+@command
+def run(config: Config = None, role: Roles = None) -> None:
+    """Run the service until it is told to stop."""
+    settings = load_config(config)
+    from retrier.app import serve  # noqa: PLC0415 - wrong settings are told before all this loads
+
+    raise typer.Exit(serve(settings, frozenset(role or Role)))
+
+
+@app.command(epilog="Example: retrier check --config retrier.yaml")
+@command
+def check(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False) -> None:
+    """Check settings, database and broker.
+
+    The settings first, then whether the database and the broker can be reached. It changes
+    nothing.
+    """
+    settings = load_config(config)
+    from retrier.app import check as look  # noqa: PLC0415 - as in run
+
+    printer = tools_of(ctx).printer
+    if not as_json:
+        printer.line("settings: ok")
+    results = look(settings)
+    ok = all(result.ok for result in results)
+    if as_json:
+        printer.document({"ok": ok, "results": [asdict(result) for result in results]})
+    else:
+        for result in results:
+            printer.line(f"{result.name}: {result.text}")
+    raise typer.Exit(ExitCode.DONE if ok else ExitCode.OUT_OF_REACH)
+
+
+@db.command(epilog="Example: retrier db upgrade --config retrier.yaml")
+@command
+def upgrade(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False) -> None:
+    """Bring the database's tables up to this version."""
+    settings = load_config(config)
+    from retrier.app import upgrade_database  # noqa: PLC0415 - as in run
+
+    done = upgrade_database(settings)
+    printer = tools_of(ctx).printer
+    if as_json:
+        printer.document({"result": done})
+    else:
+        printer.line(done)

@@ -1,0 +1,115 @@
+"""Options that several commands take."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from retrier import __version__
+from retrier.cli.api_client import ApiClient, Listing
+from retrier.cli.tools import tools_of
+from retrier.errors import ConfigurationError
+from retrier.settings import Settings, load_settings, redact
+
+DEFAULT_URL = "http://127.0.0.1:33333"
+TOKEN = "RETRIER_TOKEN"  # noqa: S105 - the name of the variable, not a token
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="Settings (YAML). Without it: the defaults and RETRIER_<SECTION>__<KEY>.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def load_config(config: Path | None) -> Settings:
+    """Read file and environment. Raises ConfigurationError with every problem."""
+    return load_settings(config, os.environ)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """Which service is asked, and how its answer is printed."""
+
+    url: Annotated[
+        str,
+        typer.Option("--url", envvar="RETRIER_URL", metavar="URL", help="Where the service is."),
+    ] = DEFAULT_URL
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            help=f"The file that holds the token. Without it: {TOKEN}, or no token.",
+        ),
+    ] = None
+    as_json: AsJson = False
+
+    @contextmanager
+    def open(self, ctx: typer.Context) -> Iterator[ApiClient]:
+        """Give a client of the service. Raises ConfigurationError."""
+        base = _check_url(self.url)
+        token = _read_token(self.token_file)
+        headers = {b"User-Agent": f"retrier/{__version__}".encode()}
+        if token:
+            headers[b"Authorization"] = f"Bearer {token}".encode()
+        with tools_of(ctx).connect(base, headers) as http:
+            yield ApiClient(http, redact(base))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pages:
+    """Which part of a list is wanted."""
+
+    page: Annotated[
+        int | None, typer.Option("--page", min=1, metavar="N", help="The page, from 1 on.")
+    ] = None
+    per_page: Annotated[
+        int | None,
+        typer.Option("--per-page", min=1, max=500, metavar="N", help="Items on a page."),
+    ] = None
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=1, metavar="N", help="The first N, however many pages."),
+    ] = None
+
+    def fetch(self, api: ApiClient, *path: str, **params: str | int) -> Listing:
+        """Return that part of a list; by default its first 50 items."""
+        if self.limit is not None and (self.page or self.per_page):
+            raise typer.BadParameter("--limit goes with neither --page nor --per-page.")
+        if self.limit is not None:
+            return api.first(self.limit, *path, **params)
+        return api.page(*path, **params, page=self.page or 1, per_page=self.per_page or 50)
+
+
+def _check_url(url: str) -> str:
+    """Return the base URL without a slash at its end, or /api, which people add."""
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        known = False
+    if not known:
+        shown = redact(url)
+        raise ConfigurationError([f"--url or RETRIER_URL: {shown} is no http:// or https:// URL"])
+    return url.rstrip("/").removesuffix("/api")
+
+
+def _read_token(file: Path | None) -> str:
+    try:
+        text = os.environ.get(TOKEN, "") if file is None else file.read_text()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigurationError([f"--token-file: cannot read {file}: {reason}"]) from error
+    token = text.strip()
+    if not (token.isascii() and token.isprintable()):
+        raise ConfigurationError(["the token holds characters that no token has"])
+    return token

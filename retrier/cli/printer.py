@@ -1,0 +1,157 @@
+"""What commands print: tables and sheets in colour on a terminal, plain aligned text elsewhere.
+
+Answers go to standard output, remarks to standard error, so that a pipe carries answers only.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from retrier.cli.texts import harmless, one_line
+
+WIDE = 100
+"""Characters of a terminal that has room for extra columns."""
+
+_GAP = "  "
+_STYLES: Mapping[str, str] = {
+    "unresolved": "red",
+    "retryIssued": "yellow",
+    "resolved": "green",
+    "archived": "dim",
+    "waiting": "yellow",
+    "preparing": "yellow",
+    "forwarding": "cyan",
+    "paused": "magenta",
+    "completed": "green",
+    "cancelled": "dim",
+    "ok": "green",
+    "off": "bold red",
+}
+"""Words that have a colour of their own, wherever a table shows them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of a table. Where a terminal is too narrow for all, a flexible one is cut.
+
+    An extra one is left out on terminals of fewer than 100 characters.
+    """
+
+    title: str
+    flexible: bool = False
+    extra: bool = False
+    number: bool = False
+
+
+class Printer:
+    """Prints to standard output and standard error, or to the consoles it is given."""
+
+    def __init__(self, out: Console | None = None, err: Console | None = None) -> None:
+        self.out = out or _console(stderr=False)
+        self.err = err or _console(stderr=True)
+
+    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
+        """Print one line per row; cells are text as it came, and shown as one line each."""
+        lines = [[one_line(cell) for cell in row] for row in rows]
+        if self.out.is_terminal:
+            kept = [n for n, each in enumerate(columns) if not each.extra or self._is_wide]
+            self.out.print(
+                _rich_table([columns[n] for n in kept], [[line[n] for n in kept] for line in lines])
+            )
+        else:
+            self._write(_aligned(columns, lines))
+
+    def sheet(self, fields: Mapping[str, object]) -> None:
+        """Print names and values below each other; what has no value is left out."""
+        shown = {
+            one_line(name): one_line(value) for name, value in fields.items() if value is not None
+        }
+        width = max(map(len, shown), default=0)
+        for name, value in shown.items():
+            self._line(f"{name:<{width}}", _GAP + value)
+
+    def block(self, title: str, text: str) -> None:
+        """Print text of several lines below its title; without text nothing."""
+        if text:
+            self.heading(title)
+            self._line("", harmless(text).rstrip("\n"))
+
+    def heading(self, title: str) -> None:
+        """Print the title of what follows."""
+        self._line("", "")
+        self._line(f"{title}:", "")
+
+    def line(self, text: str) -> None:
+        """Print one line of an answer."""
+        self._line("", one_line(text))
+
+    def text(self, text: str) -> None:
+        """Print text of several lines."""
+        self._line("", harmless(text))
+
+    def note(self, text: str) -> None:
+        """Print a remark for the person in front of it, to standard error."""
+        self.out.file.flush()
+        self.err.print(Text(harmless(text)), soft_wrap=True)
+
+    def document(self, value: object) -> None:
+        """Print one JSON document. It is ASCII: no terminal can be misled by it."""
+        self._write([json.dumps(value, indent=2)])
+
+    def raw(self, data: bytes) -> None:
+        """Print bytes as they are."""
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+    @property
+    def _is_wide(self) -> bool:
+        return self.out.width >= WIDE
+
+    def _line(self, label: str, text: str) -> None:
+        if self.out.is_terminal:
+            self.out.print(Text.assemble((label, "bold"), text), soft_wrap=True)
+        else:
+            self._write([(label + text).rstrip()])
+
+    def _write(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.out.file.write(line + "\n")
+
+
+def _console(*, stderr: bool) -> Console:
+    # Nothing that came with a message is markup, an emoji's name, or worth a colour.
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+
+
+def _rich_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, len(_GAP), 0, 0), header_style="bold")
+    for column in columns:
+        justify: Any = "right" if column.number else "left"
+        table.add_column(column.title, justify=justify, no_wrap=not column.flexible)
+    for row in rows:
+        table.add_row(*(_cell(text) for text in row))
+    return table
+
+
+def _cell(text: str) -> Text:
+    return Text(text, style=_STYLES.get(text, ""), no_wrap=True, overflow="ellipsis")
+
+
+def _aligned(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [[column.title for column in columns], *rows]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(columns))]
+    return [_join(columns, line, widths) for line in lines]
+
+
+def _join(columns: Sequence[Column], line: Sequence[str], widths: Sequence[int]) -> str:
+    cells = (
+        cell.rjust(width) if column.number else cell.ljust(width)
+        for column, cell, width in zip(columns, line, widths, strict=True)
+    )
+    return _GAP.join(cells).rstrip()

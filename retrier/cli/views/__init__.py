@@ -1,0 +1,1 @@
+"""Views: what the service answers, as tables and sheets that people read."""

@@ -1,0 +1,117 @@
+"""Failed messages as people read them."""
+
+from collections.abc import Iterable
+
+from retrier.cli.api_client import Json
+from retrier.cli.printer import Column, Printer
+from retrier.cli.texts import minute, moment, one_line, short_id
+
+_LONGEST_HEADER = 300
+"""Characters of a header's value that are shown; --json has all of them."""
+
+_COLUMNS = (
+    Column(title="id"),
+    Column(title="status"),
+    Column(title="failed (UTC)"),
+    Column(title="attempts", number=True),
+    Column(title="queue", flexible=True),
+    Column(title="message type", flexible=True, extra=True),
+    Column(title="error", flexible=True),
+)
+_ATTEMPTS = (
+    Column(title="failed (UTC)"),
+    Column(title="queue", flexible=True),
+    Column(title="error", flexible=True),
+)
+_GROUPS = (
+    Column(title="id"),
+    Column(title="classifier"),
+    Column(title="title", flexible=True),
+)
+
+
+def show_messages(printer: Printer, items: Iterable[Json]) -> None:
+    """Print one line per message."""
+    printer.table(_COLUMNS, [_row(item) for item in items])
+
+
+def show_message(printer: Printer, found: Json) -> None:
+    """Print everything about one message, but for its body."""
+    printer.sheet(_facts(found))
+    exception = found["exception"]
+    printer.block("exception message", exception["message"])
+    printer.block("stack trace", exception["stack_trace"])
+    attempts = found["processing_attempts"]
+    headers: Json = next((each["headers"] for each in attempts if "headers" in each), {})
+    if headers:
+        printer.heading("headers")
+        printer.sheet({name: _cut(value) for name, value in headers.items()})
+    printer.heading("attempts")
+    printer.table(_ATTEMPTS, [_attempt(each) for each in attempts])
+    printer.heading("groups")
+    printer.table(
+        _GROUPS, [(short_id(g["id"]), g["type"], g["title"]) for g in found["failure_groups"]]
+    )
+
+
+def _row(item: Json) -> tuple[object, ...]:
+    return (
+        short_id(item["id"]),
+        item["status"],
+        minute(item["time_of_failure"]),
+        item["number_of_processing_attempts"],
+        item["queue_address"],
+        item.get("message_type"),
+        _error(item["exception"]),
+    )
+
+
+def _error(exception: Json) -> str:
+    parts = (exception.get("exception_type"), exception["message"])
+    return ": ".join(part for part in parts if part)
+
+
+def _attempt(attempt: Json) -> tuple[object, ...]:
+    details = attempt["failure_details"]
+    queue = details["address_of_failing_endpoint"]
+    return minute(attempt["attempted_at"]), queue, _error(details["exception"])
+
+
+def _facts(found: Json) -> dict[str, object]:
+    destination = found["destination"]
+    return {
+        "id": found["id"],
+        "status": found["status"],
+        "why": found.get("disposition_reason"),
+        "resolution": found.get("resolution"),
+        "queue": found["queue_address"],
+        "destination": destination if destination != found["queue_address"] else None,
+        "endpoint": found["receiving_endpoint"]["name"],
+        "message type": found.get("message_type"),
+        "message id": found.get("message_id"),
+        "exception type": found["exception"].get("exception_type"),
+        "first failure": moment(found["first_failure"]),
+        "last failure": moment(found["time_of_failure"]),
+        "attempts": found["number_of_processing_attempts"],
+        "error queue": found["error_queue"],
+        "dialect": found["dialect"],
+        "body": f"{found['body_size']:,} bytes {found.get('content_type') or ''}".strip(),
+        "maybe copy of": found.get("maybe_copy_of"),
+        "retry": _claim(found["claim"]) if "claim" in found else None,
+    }
+
+
+def _claim(claim: Json) -> str:
+    """Say how far the retry is that has claimed the message."""
+    if "forwarded_at" in claim:
+        state = f"forwarded at {moment(claim['forwarded_at'])}, no outcome yet"
+    elif claim["in_doubt"]:
+        state = f"in doubt: sent perhaps, since {moment(claim['sending_since'])}"
+    else:
+        state = "claimed, not sent yet"
+    return f"{state}; operation {claim['operation_id']}"
+
+
+def _cut(value: object) -> str:
+    text = one_line(value)
+    return text if len(text) <= _LONGEST_HEADER else text[:_LONGEST_HEADER] + "..."

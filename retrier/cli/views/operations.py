@@ -1,0 +1,133 @@
+"""Retry operations and batches as people read them."""
+
+from collections.abc import Iterable
+
+from retrier.cli.api_client import Json
+from retrier.cli.printer import Column, Printer
+from retrier.cli.texts import counted, minute, moment, short_id
+
+_OPERATIONS = (
+    Column(title="id"),
+    Column(title="state"),
+    Column(title="asked (UTC)", extra=True),
+    Column(title="total", number=True),
+    Column(title="forwarded", number=True),
+    Column(title="skipped", number=True),
+    Column(title="failed", number=True),
+    Column(title="by", flexible=True, extra=True),
+    Column(title="what", flexible=True),
+)
+_BATCHES = (
+    Column(title="id"),
+    Column(title="status"),
+    Column(title="operation"),
+    Column(title="size", number=True),
+    Column(title="claims", number=True),
+    Column(title="forwarded", number=True),
+    Column(title="in doubt", number=True),
+    Column(title="since (UTC)", extra=True),
+    Column(title="reason", flexible=True),
+)
+_SKIPPED = (Column(title="id"), Column(title="reason", flexible=True))
+_CLAIMS = (Column(title="message"), Column(title="retry id"), Column(title="sending since"))
+
+
+def show_operations(printer: Printer, items: Iterable[Json]) -> None:
+    """Print one line per operation."""
+    printer.table(_OPERATIONS, [_operation(item) for item in items])
+
+
+def show_operation(printer: Printer, found: Json) -> None:
+    """Print everything about one operation."""
+    printer.sheet(
+        {
+            "id": found["id"],
+            "what": found["originator"],
+            "asked by": found["requested_by"],
+            "state": found["state"],
+            "why": found.get("reason"),
+            "total": found["total"],
+            "forwarded": found["forwarded"],
+            "skipped": found["skipped"],
+            "failed": found["failed"],
+            "remaining": found["remaining"],
+            "batches": found["batches"],
+            "batch": found.get("batch_id"),
+            **_times(found),
+        }
+    )
+    _show_skipped(printer, found)
+
+
+def show_outcome(printer: Printer, found: Json) -> None:
+    """Print in one sentence what an operation came to, and why what was named was skipped."""
+    words = [f"{found['forwarded']:,} of {counted(found['total'], 'message')} forwarded"]
+    words += [f"{found[name]:,} {name}" for name in ("skipped", "failed") if found[name]]
+    reason = f": {found['reason']}" if found.get("reason") else ""
+    printer.line(f"{found['state']}: {', '.join(words)}{reason}")
+    _show_skipped(printer, found)
+    if found["failed"]:
+        printer.note("What failed is unresolved again; `retrier errors show ID` says why.")
+
+
+def show_batches(printer: Printer, items: Iterable[Json]) -> None:
+    """Print one line per batch alive."""
+    printer.table(_BATCHES, [_batch(item) for item in items])
+
+
+def show_batch(printer: Printer, found: Json) -> None:
+    """Print everything about one batch, with the claims that are in doubt."""
+    names = ("id", "status", "operation_id", "session_id", "staging_id", "initial_size")
+    counts = ("message_count", "claims", "forwarded", "in_doubt", "stage_attempts", "reason")
+    times = ("created_at", "modified_at", "not_before")
+    printer.sheet(
+        {name.replace("_", " "): found.get(name) for name in (*names, *counts)}
+        | {name.replace("_", " "): moment(found[name]) for name in times if name in found}
+    )
+    claims = found["claims_in_doubt"]
+    if claims:
+        printer.heading("claims in doubt")
+        printer.table(_CLAIMS, [_claim(each) for each in claims])
+
+
+def _show_skipped(printer: Printer, found: Json) -> None:
+    skipped = found.get("skipped_messages")
+    if skipped:
+        printer.heading("skipped")
+        # Whole: what was named need not be an id at all.
+        printer.table(_SKIPPED, [(each["id"], each["reason"]) for each in skipped])
+
+
+def _operation(item: Json) -> tuple[object, ...]:
+    counts = (f"{item[name]:,}" for name in ("total", "forwarded", "skipped", "failed"))
+    asked = (item["requested_by"], item["originator"])
+    return (short_id(item["id"]), item["state"], minute(item["created_at"]), *counts, *asked)
+
+
+def _times(found: Json) -> dict[str, str]:
+    names = {
+        "asked": "created_at",
+        "started": "started_at",
+        "estimated end": "estimated_end",
+        "completed": "completed_at",
+    }
+    return {shown: moment(found[name]) for shown, name in names.items() if name in found}
+
+
+def _batch(item: Json) -> tuple[object, ...]:
+    return (
+        short_id(item["id"]),
+        item["status"],
+        short_id(item["operation_id"]),
+        item["initial_size"],
+        item["claims"],
+        item["forwarded"],
+        item["in_doubt"],
+        minute(item["created_at"]),
+        item.get("reason"),
+    )
+
+
+def _claim(claim: Json) -> tuple[object, ...]:
+    ids = (short_id(claim["unique_message_id"]), claim["retry_id"])
+    return (*ids, moment(claim["sending_since"]))

@@ -1,0 +1,114 @@
+"""Putting the demo together: the place, the shop, the service, and the story or the waiting."""
+
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from retrier.clock import SystemClock
+from retrier.demo.desk import Desk, find_url, is_ready
+from retrier.demo.orders import REPAIRS, Cause, make_orders
+from retrier.demo.place import Place, temporary_place
+from retrier.demo.shop import Shop
+from retrier.demo.story import Story
+from retrier.demo.tally import Tally
+from retrier.errors import RetrierError
+from retrier.transport.embedded import EmbeddedTransport
+
+ORDERS = 300
+_START = 20.0
+_POLL = 0.1
+
+Tell = Callable[[str], None]
+
+
+def run_demo(*, port: int, once: bool, tell: Tell) -> int:
+    """Run the demo; return the exit code: 0 if nothing is missing, 1 otherwise.
+
+    With `once` it tells the story by itself and ends; else it waits for a signal while a person
+    looks around. Raises RetrierError.
+    """
+    stop = threading.Event()
+    _heed_signals(stop)
+    with temporary_place() as place:
+        place.set_up(0 if once else port)
+        tell(f"Retrier's demo: an embedded broker and a database in {place.folder}")
+        shop = _make_shop(place)
+        with place.running_service() as process, _working(shop):
+            url = _wait_until_ready(place, process, stop)
+            desk = Desk(url, stop)
+            shop.publish(make_orders(ORDERS))
+            tell(f"The service listens on {url}; {ORDERS} orders are on the queue `orders`.\n")
+            story = Story(place=place, shop=shop, desk=desk, tell=tell)
+            try:
+                return _tell_once(story) if once else _wait_for_person(story, url, stop)
+            finally:
+                desk.close()
+
+
+def _tell_once(story: Story) -> int:
+    return 0 if story.run() else 1
+
+
+def _wait_for_person(story: Story, url: str, stop: threading.Event) -> int:
+    story.show_failures()
+    tell, place = story.tell, story.place
+    tell("\nIt is yours now. From a second terminal:\n")
+    if not url.endswith(":33333"):
+        tell(f"  export RETRIER_URL={url}")
+    tell("  retrier groups                          what failed, by cause")
+    tell("  retrier errors list                     what failed, one by one")
+    tell("  retrier retry --group ID --watch        send a group back")
+    tell("\nNothing is repaired yet. Each cause is a file; remove it, then retry its group:\n")
+    for cause in Cause:
+        tell(f"  rm {place.broken_folder}/{cause}")
+        tell(f"      {REPAIRS[cause]}")
+    tell("\nCtrl-C ends the demo and removes the folder.")
+    stop.wait()
+    return 0
+
+
+def _make_shop(place: Place) -> Shop:
+    clock = SystemClock()
+    shop = Shop(
+        transport=EmbeddedTransport(place.broker_url),
+        tally=Tally(),
+        broken=place.find_broken,
+        now=clock.now,
+    )
+    shop.open()
+    return shop
+
+
+@contextmanager
+def _working(shop: Shop) -> Iterator[None]:
+    done = threading.Event()
+    worker = threading.Thread(target=shop.work, args=(done,), name="worker", daemon=True)
+    worker.start()
+    try:
+        yield
+    finally:
+        done.set()
+        worker.join(5)
+
+
+def _wait_until_ready(place: Place, process: subprocess.Popen[bytes], stop: threading.Event) -> str:
+    for _ in range(int(_START / _POLL)):
+        url = find_url(place.log)
+        if url is not None and is_ready(url):
+            return url
+        if process.poll() is not None:
+            raise RetrierError(f"the service did not start:\n{place.log.read_text()}")
+        if stop.wait(_POLL):
+            raise RetrierError("interrupted")
+    raise RetrierError(f"the service was not ready within {_START:g} s")
+
+
+def _heed_signals(stop: threading.Event) -> None:
+    def end(_number: int, _frame: FrameType | None) -> None:
+        stop.set()
+
+    signal.signal(signal.SIGINT, end)
+    signal.signal(signal.SIGTERM, end)

@@ -1,0 +1,110 @@
+"""The shop: a producer that fills the queue `orders`, and a worker that empties it."""
+
+import json
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from datetime import datetime
+from threading import Event
+
+from retrier.demo.orders import Cause, Order, OrderFailure, from_body, handle
+from retrier.demo.tally import Tally
+from retrier.domain import headers
+from retrier.domain.dialects import retrier as names
+from retrier.domain.wire import Confirmed, Delivery, Edit, Outgoing
+from retrier.errors import BrokerUnavailable
+from retrier.transport.seam import Publisher, Transport
+
+ORDERS = "orders"
+ERRORS = "error"
+
+_AT_ONCE = 50
+_POLL = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shop:
+    """What producer and worker share. `broken` tells which causes are not repaired yet."""
+
+    transport: Transport
+    tally: Tally
+    broken: Callable[[], AbstractSet[Cause]]
+    now: Callable[[], datetime]
+
+    def open(self) -> None:
+        """Declare the shop's queue."""
+        queues = self.transport.queues()
+        queues.declare_error_queue(ORDERS)
+        queues.close()
+
+    def publish(self, orders: tuple[Order, ...]) -> None:
+        """Put orders on the queue. Raises BrokerUnavailable."""
+        publisher = self.transport.publisher()
+        _send(publisher, [_make_message(order) for order in orders])
+        for order in orders:
+            self.tally.count_published(order.message_id)
+        publisher.close()
+
+    def work(self, stop: Event) -> None:
+        """Handle what is on the queue until told to stop; what fails goes to the error queue."""
+        consumer = self.transport.consumer(ORDERS, _AT_ONCE)
+        publisher = self.transport.publisher()
+        while not stop.is_set():
+            for delivery in consumer.receive(_AT_ONCE, _POLL):
+                self._handle(delivery, publisher)
+                consumer.ack([delivery])
+        consumer.close()
+        publisher.close()
+
+    def _handle(self, delivery: Delivery, publisher: Publisher) -> None:
+        order = from_body(delivery.body)
+        failure = handle(order, self.broken())
+        if failure is not None:
+            _send(publisher, [self._make_failed(delivery, failure)])
+            self.tally.count_failed(order.message_id)
+            return
+        confirmation = self._make_confirmation(delivery)
+        if confirmation is not None:
+            _send(publisher, [confirmation])
+        self.tally.count_handled(order.message_id)
+
+    def _make_failed(self, delivery: Delivery, failure: OrderFailure) -> Outgoing:
+        """Return the message as it goes to the error queue: everything it had, and why it failed."""
+        why = {
+            names.FAILED_QUEUE: ORDERS,
+            names.TIME_OF_FAILURE: self.now().isoformat(),
+            f"{names.EXCEPTION}Type": failure.exception_type,
+            f"{names.EXCEPTION}Message": failure.message,
+            f"{names.EXCEPTION}StackTrace": failure.stack_trace,
+        }
+        raw = self.transport.codec.edit(delivery.raw, Edit(set_headers=why))
+        return Outgoing(queue=ERRORS, raw=raw, body=delivery.body)
+
+    def _make_confirmation(self, delivery: Delivery) -> Outgoing | None:
+        """Return the word that a retry succeeded; None for a message that is no retry."""
+        properties = self.transport.codec.read(delivery.raw)
+        unique_id = properties.text(headers.UNIQUE_MESSAGE_ID)
+        queue = properties.text(headers.ACKNOWLEDGEMENT_QUEUE)
+        if unique_id is None or queue is None:
+            return None
+        word = {
+            headers.RETRY_SUCCESSFUL: self.now().isoformat(),
+            headers.UNIQUE_MESSAGE_ID: unique_id,
+        }
+        raw = self.transport.codec.edit(self.transport.codec.empty, Edit(set_headers=word))
+        return Outgoing(queue=queue, raw=raw, body=b"")
+
+
+def _make_message(order: Order) -> Outgoing:
+    kept: Mapping[str, object] = {
+        "content-type": "application/json",
+        "headers": {headers.MESSAGE_TYPE: f"{order.kind}-order", headers.ENDPOINT: "shop"},
+        "properties": {"message_id": order.message_id, "delivery_mode": 2},
+    }
+    return Outgoing(queue=ORDERS, raw=json.dumps(kept).encode(), body=order.to_body())
+
+
+def _send(publisher: Publisher, messages: list[Outgoing]) -> None:
+    for outcome in publisher.publish(messages, lambda: None):
+        if not isinstance(outcome, Confirmed):
+            raise BrokerUnavailable(f"the shop's message was not taken: {outcome.reason}")

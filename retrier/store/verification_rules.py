@@ -1,0 +1,159 @@
+"""The rules of the tables about retries, each with the query that finds what breaks it."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select
+
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.retry_batch import RetryBatchStatus
+from retrier.domain.retry_operation import RetryOperationState
+from retrier.store.schema import (
+    failed_message_retries,
+    failed_messages,
+    retry_batch_now_forwarding,
+    retry_batches,
+    retry_operations,
+)
+
+messages = failed_messages.c
+claims = failed_message_retries.c
+batches = retry_batches.c
+operations = retry_operations.c
+pointer = retry_batch_now_forwarding.c
+
+_OVER = (RetryOperationState.COMPLETED, RetryOperationState.CANCELLED)
+_UNSENT = (RetryBatchStatus.MARKING, RetryBatchStatus.STAGING)
+_PENDING = (FailedMessageStatus.UNRESOLVED, FailedMessageStatus.RETRY_ISSUED)
+
+
+def _issued_without_claim() -> Select[str]:
+    own = exists().where(
+        claims.unique_message_id == messages.unique_message_id,
+        claims.retry_id == messages.last_retry_id,
+    )
+    issued = messages.status == FailedMessageStatus.RETRY_ISSUED
+    return select(messages.unique_message_id).where(issued, ~own)
+
+
+def _claimed_though_settled() -> Select[str]:
+    return _claimed_messages().where(messages.status.not_in(_PENDING))
+
+
+def _claimed_by_none() -> Select[str]:
+    unsent = exists().where(batches.batch_id == claims.batch_id, batches.status.in_(_UNSENT))
+    unresolved = messages.status == FailedMessageStatus.UNRESOLVED
+    return _claimed_messages().where(unresolved, ~unsent)
+
+
+def _unrecorded_of_none() -> Select[str]:
+    alive = exists().where(batches.batch_id == claims.batch_id)
+    return select(claims.unique_message_id).where(claims.forwarded_at.is_(None), ~alive)
+
+
+def _sent_while_unsent() -> Select[str]:
+    """A rest that moved on keeps its stamps, so in Staging only a record is too much."""
+    stamped = and_(
+        batches.status == RetryBatchStatus.MARKING,
+        claims.sending_since.is_not(None),
+    )
+    recorded = and_(batches.status.in_(_UNSENT), claims.forwarded_at.is_not(None))
+    return _claims_of_batches().where(or_(stamped, recorded))
+
+
+def _claims_of_another_operation() -> Select[str]:
+    return _claims_of_batches().where(claims.operation_id != batches.operation_id)
+
+
+def _forwarding_without_pointer() -> Select[str]:
+    pointed = exists().where(pointer.batch_id == batches.batch_id)
+    forwarding = batches.status == RetryBatchStatus.FORWARDING
+    return select(batches.batch_id).where(
+        or_(and_(forwarding, ~pointed), and_(~forwarding, pointed))
+    )
+
+
+def _overfull() -> Select[str]:
+    number = (
+        select(func.count())
+        .where(claims.batch_id == batches.batch_id)
+        .correlate(retry_batches)
+        .scalar_subquery()
+    )
+    return select(batches.batch_id).where(
+        number > func.coalesce(batches.message_count, batches.initial_size)
+    )
+
+
+def _grown() -> Select[str]:
+    return select(batches.batch_id).where(batches.message_count > batches.initial_size)
+
+
+def _of_closed_operation() -> Select[str]:
+    over = operations.state.in_(_OVER)
+    return (
+        select(batches.batch_id)
+        .join_from(retry_batches, retry_operations)
+        .where(or_(over, operations.state == RetryOperationState.WAITING))
+    )
+
+
+def _counting_too_much() -> Select[str]:
+    unrecorded = (
+        select(func.count())
+        .where(
+            claims.operation_id == operations.operation_id,
+            claims.forwarded_at.is_(None),
+        )
+        .correlate(retry_operations)
+        .scalar_subquery()
+    )
+    return select(operations.operation_id).where(_settled() + unrecorded > operations.total)
+
+
+def _completed_with_a_rest() -> Select[str]:
+    completed = operations.state == RetryOperationState.COMPLETED
+    return select(operations.operation_id).where(completed, _settled() != operations.total)
+
+
+def _settled() -> ColumnElement[int]:
+    return operations.forwarded + operations.skipped + operations.failed
+
+
+def _claimed_messages() -> Select[str]:
+    return select(claims.unique_message_id).join_from(
+        failed_message_retries,
+        failed_messages,
+        messages.unique_message_id == claims.unique_message_id,
+    )
+
+
+def _claims_of_batches() -> Select[str]:
+    return select(claims.unique_message_id).join_from(
+        failed_message_retries, retry_batches, batches.batch_id == claims.batch_id
+    )
+
+
+RULES: Mapping[str, Select[str]] = MappingProxyType(
+    {
+        "a message whose retry was issued has the claim of that retry": _issued_without_claim(),
+        "a message that is resolved or archived has no claim": _claimed_though_settled(),
+        "the claim of an unresolved message is of a batch in Marking or Staging": (
+            _claimed_by_none()
+        ),
+        "a claim without a batch alive is recorded as forwarded": _unrecorded_of_none(),
+        "a claim of a batch in Marking is not stamped, and one in Staging is not recorded": (
+            _sent_while_unsent()
+        ),
+        "a claim names the operation of its batch": _claims_of_another_operation(),
+        "the batch in Forwarding, and no other, is the one now forwarding": (
+            _forwarding_without_pointer()
+        ),
+        "a batch has no more claims than its size": _overfull(),
+        "a batch in Forwarding has no more messages than it was marked with": _grown(),
+        "every batch belongs to an operation that is under way": _of_closed_operation(),
+        "an operation counts no more messages than it was asked for": _counting_too_much(),
+        "the counts of a completed operation add up to its total": _completed_with_a_rest(),
+    }
+)
+"""Each query returns the ids of what breaks the rule."""

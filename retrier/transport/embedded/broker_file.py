@@ -1,0 +1,174 @@
+"""One connection to the broker's file: opened, shared by threads, its errors told as ours."""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Event, Lock
+from time import monotonic
+from typing import TypeVar
+
+from retrier.errors import BrokerUnavailable
+
+PATIENCE = 30.0
+"""Seconds to wait for other processes that are writing."""
+ONE_TRY = 0.25
+BETWEEN_TRIES = 0.01
+LARGEST_LOG = 64 * 1024 * 1024
+APPLICATION_ID = 0x52545231
+"""`RTR1`: tells this file, and this form of it, from any other SQLite file."""
+PRAGMAS = (
+    "journal_mode=WAL",
+    # A commit is what confirms a message: it must survive a power cut.
+    "synchronous=FULL",
+    "foreign_keys=ON",
+    f"journal_size_limit={LARGEST_LOG}",
+)
+
+Connection = sqlite3.Connection
+T = TypeVar("T")
+
+
+class CommitUnknown(BrokerUnavailable):
+    """The commit failed: the file may hold the change or not."""
+
+
+def nothing() -> None:
+    """Wait without doing anything meanwhile."""
+
+
+class BrokerFile:
+    """A connection whose transactions take turns, also between threads."""
+
+    def __init__(self, path: Path, schema: str, patience: float = PATIENCE) -> None:
+        """Open the file; one that is missing is made, with its folder. Raises BrokerUnavailable."""
+        self.path = path
+        self._schema = schema
+        self._patience = patience
+        self._pid = os.getpid()
+        self._lock = Lock()
+        self._pause = Event()
+        self._connection: Connection | None = None
+        self._identity: tuple[int, int] | None = None
+        try:
+            self._persist(self._open, patience, nothing)
+        except BrokerUnavailable:
+            self.close()
+            raise
+        self._identity = self._find_identity()
+
+    def read(self, verb: Callable[[Connection], T]) -> T:
+        """Run a verb that only reads, with one statement. Raises BrokerUnavailable."""
+        with self._lock:
+            connection = self._live()
+            return self._persist(lambda: verb(connection), self._patience, nothing)
+
+    def write(
+        self,
+        verb: Callable[[Connection], T],
+        *,
+        waiting: Callable[[], None] = nothing,
+        patience: float | None = None,
+    ) -> T:
+        """Run a verb in a transaction that writes.
+
+        `waiting` is called at least once a second while others write; what it raises goes
+        through. `patience` is in seconds. Raises BrokerUnavailable, and nothing is changed, or
+        CommitUnknown.
+        """
+        with self._lock:
+            connection = self._live()
+            limit = self._patience if patience is None else patience
+            try:
+                self._persist(lambda: connection.execute("BEGIN IMMEDIATE"), limit, waiting)
+                result = self._translated(lambda: verb(connection), BrokerUnavailable)
+                self._translated(lambda: connection.execute("COMMIT"), CommitUnknown)
+            finally:
+                # Whatever ended it: a transaction left open would lock everybody out.
+                if connection.in_transaction:
+                    with suppress(sqlite3.Error):
+                        connection.execute("ROLLBACK")
+            return result
+
+    def close(self) -> None:
+        """Close it; never raises."""
+        with self._lock, suppress(sqlite3.Error):
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
+
+    def _open(self) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._unavailable(error) from error
+        if self._connection is None:
+            self._connection = sqlite3.connect(
+                self.path, timeout=ONE_TRY, isolation_level=None, check_same_thread=False
+            )
+        if not _is_ours(self._connection):
+            self._make(self._connection)
+        for pragma in PRAGMAS:
+            self._connection.execute(f"PRAGMA {pragma}").fetchall()
+
+    def _make(self, connection: Connection) -> None:
+        with connection:  # commits, or rolls back
+            connection.execute("BEGIN IMMEDIATE")
+            if _is_ours(connection):  # made by another process meanwhile
+                return
+            if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall():
+                raise self._unavailable("this is a database, but not an embedded broker's")
+            for statement in self._schema.split(";"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+
+    def _live(self) -> Connection:
+        if self._connection is None:
+            raise self._unavailable("it is closed")
+        if os.getpid() != self._pid:
+            raise self._unavailable("opened before a fork; connect again in the child")
+        # SQLite goes on with a file that was deleted: what it confirms would be gone.
+        if self._find_identity() != self._identity:
+            raise self._unavailable("the file was deleted or replaced")
+        return self._connection
+
+    def _find_identity(self) -> tuple[int, int] | None:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def _persist(self, act: Callable[[], T], patience: float, waiting: Callable[[], None]) -> T:
+        """Try again as long as others keep the file busy; SQLite gives up early at times."""
+        deadline = monotonic() + patience
+        while True:
+            try:
+                return act()
+            except sqlite3.Error as error:
+                if not _is_busy(error) or monotonic() >= deadline:
+                    raise self._unavailable(error) from error
+            waiting()
+            self._pause.wait(BETWEEN_TRIES)
+
+    def _translated(self, act: Callable[[], T], kind: type[BrokerUnavailable]) -> T:
+        try:
+            return act()
+        except sqlite3.Error as error:
+            raise self._unavailable(error, kind) from error
+
+    def _unavailable(
+        self, reason: object, kind: type[BrokerUnavailable] = BrokerUnavailable
+    ) -> BrokerUnavailable:
+        return kind(f"the embedded broker {self.path}: {reason}")
+
+
+def _is_ours(connection: Connection) -> bool:
+    ((found,),) = connection.execute("PRAGMA application_id").fetchall()
+    return bool(found == APPLICATION_ID)
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)

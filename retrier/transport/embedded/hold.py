@@ -1,0 +1,73 @@
+"""A consumer's hold on the messages it was handed: kept as long as its process lives and works."""
+
+from contextlib import suppress
+from threading import Event, Thread
+from time import monotonic
+
+from retrier.errors import BrokerUnavailable
+from retrier.transport.embedded.queues_db import QueuesDb
+from retrier.transport.embedded.rows import Held, QueueGone
+
+LEASE = 30.0
+"""Seconds for which a holder is believed that nobody can tell dead or alive."""
+WATCH_EVERY = 0.25
+FAREWELL = 1.0
+
+
+class Hold:
+    """A holder's row, and the thread that renews its lease while a handler is at work."""
+
+    def __init__(self, db: QueuesDb, lease: float = LEASE) -> None:
+        """Make the holder; `lease` is in seconds. Raises BrokerUnavailable."""
+        self._db = db
+        self._lease = lease
+        self._stop = Event()
+        self._watched = float("-inf")
+        self.id = db.enter(lease)
+        Thread(target=self._keep_renewing, name="embedded broker lease", daemon=True).start()
+
+    def take(self, name: str, limit: int, queue_id: int | None = None) -> list[Held]:
+        """Take up to `limit` messages off a queue, without waiting.
+
+        With `queue_id`, a queue that was declared anew is another one. Raises QueueGone,
+        HoldLost, BrokerUnavailable.
+        """
+        self._watch()
+        queue = self._db.look(name)
+        if queue is None or queue_id not in (None, queue.id):
+            raise QueueGone(f"the embedded broker {self._db.place}: queue {name!r} was deleted")
+        if not queue.has_ready or queue.active not in (None, self.id):
+            return []
+        return self._db.claim(queue, self.id, limit)
+
+    def step_down(self, name: str) -> None:
+        """Let another consumer be the active one of a queue. Raises BrokerUnavailable."""
+        queue = self._db.look(name)
+        if queue is not None and queue.active == self.id:
+            self._db.step_down(queue)
+
+    def is_kept(self) -> bool:
+        """Say whether the lease is still ours, and renew it. Raises BrokerUnavailable."""
+        return self._db.renew(self.id, FAREWELL)
+
+    def close(self) -> None:
+        """Give everything back; never raises, and waits a second at most."""
+        self._stop.set()
+        # Else the lease runs out by itself.
+        with suppress(BrokerUnavailable):
+            self._db.leave(self.id, FAREWELL)
+
+    def _watch(self) -> None:
+        """Look after other holders from time to time: what the dead held is not ready by itself."""
+        now = monotonic()
+        if now - self._watched < WATCH_EVERY:
+            return
+        self._watched = now
+        if self._db.anyone_gone():
+            self._db.reap()
+
+    def _keep_renewing(self) -> None:
+        kept = True
+        while kept and not self._stop.wait(self._lease / 3):
+            with suppress(BrokerUnavailable):
+                kept = self._db.renew(self.id, patience=self._lease / 6)

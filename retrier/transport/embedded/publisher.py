@@ -1,0 +1,91 @@
+"""Publishes windows of messages, each in one transaction."""
+
+from collections.abc import Callable, Sequence
+
+from retrier.domain.envelope_properties import EnvelopePropertyCodec
+from retrier.domain.wire import (
+    Confirmed,
+    Outcome,
+    Outgoing,
+    Refused,
+    Returned,
+    Unknown,
+    UnreadableProperties,
+)
+from retrier.errors import BrokerUnavailable
+from retrier.transport.embedded.broker_file import CommitUnknown
+from retrier.transport.embedded.queues_db import QueuesDb
+from retrier.transport.embedded.rows import Parcel, why_too_large
+
+CODEC = EnvelopePropertyCodec()
+
+Open = Callable[[], QueuesDb]
+
+
+class EmbeddedPublisher:
+    """Stores messages in queues; whatever goes wrong with the file, the next window opens it anew."""
+
+    def __init__(self, open_db: Open) -> None:
+        """Open the file. Raises BrokerUnavailable."""
+        self._open = open_db
+        self._db: QueuesDb | None = open_db()
+
+    def publish(
+        self, messages: Sequence[Outgoing], waiting: Callable[[], None]
+    ) -> tuple[Outcome, ...]:
+        """Store all that can be stored, in one transaction. See the seam for what is promised.
+
+        An error before the commit leaves nothing behind, and is BrokerUnavailable; one of the
+        commit itself makes the whole window Unknown.
+        """
+        problems = [_why_refused(message) for message in messages]
+        parcels = [
+            _parcel(message) for message, why in zip(messages, problems, strict=True) if not why
+        ]
+        settled = iter(self._store(parcels, waiting))
+        return tuple(Refused(why) if why else next(settled) for why in problems)
+
+    def close(self) -> None:
+        """Close the file; never hangs, never raises."""
+        db, self._db = self._db, None
+        if db is not None:
+            db.close()
+
+    def _store(self, parcels: Sequence[Parcel], waiting: Callable[[], None]) -> list[Outcome]:
+        if not parcels:
+            return []
+        db = self._db = self._db or self._open()
+        try:
+            found = db.put(parcels, waiting)
+        except CommitUnknown as lost:
+            self.close()
+            return [Unknown(str(lost)) for _ in parcels]
+        except BrokerUnavailable:
+            self.close()
+            raise
+        return [
+            Confirmed() if stored else Returned(f"no queue {parcel.queue!r} in {db.place}")
+            for parcel, stored in zip(parcels, found, strict=True)
+        ]
+
+
+def _parcel(message: Outgoing) -> Parcel:
+    return Parcel(
+        queue=message.queue,
+        exchange="",
+        routing_key=message.queue,
+        raw=message.raw,
+        body=message.body,
+    )
+
+
+def _why_refused(message: Outgoing) -> str | None:
+    """Say why a message cannot be stored, or could not be read by anybody; None if it can."""
+    try:
+        message.queue.encode()
+        CODEC.canonical(message.raw)
+    except UnicodeEncodeError as error:
+        return f"the name of the queue is no text: {error}"
+    except UnreadableProperties as error:
+        return str(error)
+    return why_too_large(message.raw, message.body)

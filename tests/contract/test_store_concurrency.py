@@ -1,0 +1,295 @@
+"""Many at once, on PostgreSQL: nothing is lost, nothing is doubled, no deadlock escapes."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from threading import Barrier, Event
+
+import pytest
+from sqlalchemy import Table, event, insert, text
+
+from retrier.domain.failed_message import Failure
+from retrier.store.database import Database
+from retrier.store.schema import (
+    failed_message_groups,
+    failed_message_retries,
+    failed_messages,
+    failure_groups,
+    message_bodies,
+    processing_attempts,
+)
+from tests.contract.store_rows import (
+    again,
+    claims,
+    ledger_entries,
+    messages,
+    only_message,
+    record,
+    redelivered,
+    rows,
+    untold,
+)
+from tests.support.bench import QUEUE, Bench
+from tests.support.databases import empty
+from tests.support.factories import confirmation, failure, unique_id
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.postgres
+
+DEADLINE = 30.0
+DEADLOCK = "40P01"
+
+
+@pytest.fixture
+def postgres(shared_postgres):
+    """Give the PostgreSQL database of the run, empty."""
+    empty(shared_postgres)
+    return shared_postgres
+
+
+@pytest.fixture
+def deadlocks(postgres):
+    """Give the list of deadlocks that the server has told of."""
+    seen = []
+
+    def listen(context):
+        if getattr(context.original_exception, "sqlstate", None) == DEADLOCK:
+            seen.append(str(context.statement))
+
+    event.listen(postgres.engine, "handle_error", listen)
+    yield seen
+    event.remove(postgres.engine, "handle_error", listen)
+
+
+def at_once(*acts: Callable[[], object]) -> list[object]:
+    """Do all of it at the same time; raise what one of them raises."""
+    ready = Barrier(len(acts), timeout=DEADLINE)
+
+    def start(act):
+        ready.wait()
+        return act()
+
+    with ThreadPoolExecutor(len(acts)) as pool:
+        return [each.result(DEADLINE) for each in [pool.submit(start, act) for act in acts]]
+
+
+def recording(db: Database, batch: Sequence[Failure]) -> Callable[[], object]:
+    return lambda: record(db, *batch)
+
+
+def run_into(db: Database, table: Table, row: dict, *acts: Callable[[], object]) -> None:
+    """Let the acts run into a row that is being inserted, until all wait; then it is not."""
+    with db.engine.connect() as holder, ThreadPoolExecutor(len(acts)) as pool:
+        holder.execute(insert(table), [row])
+        running = [pool.submit(act) for act in acts]
+        wait_until(lambda: count_waiting(db) == len(acts), DEADLINE)
+        holder.rollback()
+        for each in running:
+            each.result(DEADLINE)
+
+
+def count_waiting(db: Database) -> int:
+    """Count the sessions that wait for a lock."""
+    query = text(
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    return db.read(lambda conn: conn.execute(query).scalar_one())
+
+
+def batches_of(items: Sequence, size: int):
+    return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+def record_all(db, batches):
+    for batch in batches:
+        record(db, *batch)
+
+
+class TestSeveralIngestersOfTheSameMessages:
+    def test_store_each_message_once_and_every_attempt(self, postgres, deadlocks):
+        made = [failure() for _ in range(120)]
+        orders = [made, made[::-1], made[60:] + made[:60], made[1::2] + made[::2]]
+
+        at_once(*(lambda o=order: record_all(postgres, batches_of(o, 30)) for order in orders))
+
+        assert {row["attempts"] for row in messages(postgres).values()} == {4}
+        assert len(rows(postgres, processing_attempts)) == 480
+        assert ledger_entries(postgres) == {"taken_off": 480, "new": 120, "repeated": 360}
+        assert deadlocks == []
+
+    def test_insert_rows_in_one_order_whatever_order_they_came_in(self, postgres, deadlocks):
+        """Equal message ids and other bodies: only the rows themselves can collide."""
+        model = failure()
+        record(postgres, model)
+        some = [failure(message_id=str(number), body=b"some %d" % number) for number in range(20)]
+        others = [again(each, body=b"other" + each.body) for each in some[::-1]]
+        held = only_message(postgres) | {"unique_message_id": unique_id(some[10]), "failure_seq": 0}
+
+        run_into(postgres, failed_messages, held, *(recording(postgres, b) for b in (some, others)))
+
+        assert len(messages(postgres)) == 41
+        assert deadlocks == []
+
+    def test_insert_groups_in_one_order_whatever_order_they_came_in(self, postgres, deadlocks):
+        some = [failure(exception_type=f"Type{number}") for number in range(20)]
+        others = [failure(exception_type=f"Type{number}") for number in reversed(range(20))]
+        group = asdict(some[10].groups[0])
+
+        run_into(postgres, failure_groups, group, *(recording(postgres, b) for b in (some, others)))
+
+        assert len(rows(postgres, failure_groups)) == 23
+        assert deadlocks == []
+
+    def test_share_bodies_and_groups(self, postgres, deadlocks):
+        made = [
+            failure(body=bytes([number % 7]), exception_type=f"Type{number % 5}")
+            for number in range(120)
+        ]
+
+        at_once(
+            *(
+                lambda part=part: record_all(postgres, batches_of(part, 20))
+                for part in (made[::3], made[1::3][::-1], made[2::3])
+            )
+        )
+
+        assert len(rows(postgres, message_bodies)) == 7
+        assert len(rows(postgres, failure_groups)) == 8
+        assert len(rows(postgres, failed_message_groups)) == 480
+        assert deadlocks == []
+
+    def test_keep_the_groups_of_the_newest_failure_only(self, postgres, deadlocks):
+        first = [failure(exception_type="First") for _ in range(40)]
+        record(postgres, *first)
+        later = [
+            [again(each, exception_type=f"Type{turn}") for each in first[:: -1 if turn else 1]]
+            for turn in range(3)
+        ]
+
+        at_once(*(lambda batch=batch: record(postgres, *batch) for batch in later))
+
+        assert len(rows(postgres, failed_message_groups)) == 160
+        assert {row["attempts"] for row in messages(postgres).values()} == {4}
+        assert deadlocks == []
+
+    def test_take_a_delivery_that_both_were_handed_for_one(self, postgres):
+        """The first one's connection broke while it was storing: the other is handed it again."""
+        for _ in range(10):
+            delivered = failure()
+
+            at_once(
+                lambda d=delivered: record(postgres, d),
+                lambda d=delivered: record(postgres, redelivered(d)),
+            )
+
+        counts = {row["attempts"] for row in messages(postgres).values()}
+        entries = ledger_entries(postgres)
+        assert len(messages(postgres)) == 10
+        assert counts <= {1, 2}
+        assert untold(postgres) == 0
+        assert entries["new"] == 10
+
+    def test_count_into_one_ledger(self, postgres):
+        at_once(*(lambda: record_all(postgres, [[failure()] for _ in range(10)]) for _ in range(4)))
+
+        assert ledger_entries(postgres) == {"taken_off": 40, "new": 40}
+
+
+class TestFailuresBesideARunningRetry:
+    """One processor at work, and two ingesters that bring failures and confirmations of it all."""
+
+    @pytest.fixture
+    def bench(self, postgres):
+        return Bench(postgres)
+
+    def test_lose_nothing_and_end_in_no_deadlock(self, bench, deadlocks):
+        firsts = [failure(queue=QUEUE) for _ in range(150)]
+        record(bench.db, *firsts)
+        ended = Event()
+        operations = []
+
+        def retry_all_four_times():
+            try:
+                for _ in range(4):
+                    operations.append(bench.ask_all())
+                    work(bench)
+            finally:
+                ended.set()
+
+        def fail_again():
+            return bring_while(ended, bench.db, lambda: [again(each) for each in firsts[::-1]])
+
+        def confirm():
+            return bring_while(
+                ended,
+                bench.db,
+                lambda: [confirmation(unique_id(each), succeeded_at=None) for each in firsts],
+            )
+
+        _, failed, confirmed = at_once(retry_all_four_times, fail_again, confirm)
+
+        entries = ledger_entries(bench.db)
+        assert deadlocks == []
+        assert entries["taken_off"] == 150 + failed + confirmed
+        assert entries["repeated"] == failed
+        assert sum(row["attempts"] for row in messages(bench.db).values()) == 150 + failed
+        assert [adds_up(bench, each) for each in operations] == [True] * 4
+
+    def test_leave_no_claim_behind(self, bench):
+        firsts = [failure(queue=QUEUE) for _ in range(100)]
+        record(bench.db, *firsts)
+        bench.ask_all()
+
+        at_once(
+            lambda: work(bench),
+            lambda: record_all(bench.db, batches_of([again(each) for each in firsts[::-1]], 20)),
+        )
+
+        statuses = bench.statuses()
+        held = {key for key in claims(bench.db) if statuses[key] != "retry_issued"}
+        assert held == set()
+        assert {key for key, status in statuses.items() if status == "retry_issued"} == set(
+            claims(bench.db)
+        )
+
+
+def work(bench: Bench) -> None:
+    """Take turns until nothing is left to do, and let every error through."""
+    while bench.turn():
+        bench.clock.advance(0.1)
+
+
+def bring_while(ended: Event, db, make: Callable[[], list]) -> int:
+    """Record batches of 25 until the others have ended, at most 3000; return how many."""
+    brought = 0
+    while not ended.is_set() and brought < 3000:
+        for batch in batches_of(make(), 25):
+            record(db, *batch)
+            brought += len(batch)
+            if ended.is_set():
+                break
+    return brought
+
+
+def adds_up(bench, created):
+    row = bench.operation(created)
+    counted = row["forwarded"] + row["skipped"] + row["failed"]
+    return (row["state"], counted) == ("completed", row["total"]) and row["skipped"] >= 0
+
+
+def test_a_batch_that_met_another_leaves_no_half_of_itself(postgres):
+    """The one that comes second is judged again from the start, with the rows of the first."""
+    made = [failure() for _ in range(20)]
+    fresh = [failure() for _ in range(20)]
+
+    at_once(
+        lambda: record(postgres, *made),
+        lambda: record(postgres, *fresh, *made[::-1]),
+        lambda: record(postgres, *made, *fresh),
+    )
+
+    stored = messages(postgres)
+    assert {stored[unique_id(each)]["attempts"] for each in made} == {3}
+    assert {stored[unique_id(each)]["attempts"] for each in fresh} == {2}
+    assert rows(postgres, failed_message_retries) == []

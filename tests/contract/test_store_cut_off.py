@@ -1,0 +1,173 @@
+"""The cut-off, on PostgreSQL: what takes numbers is entirely before a click or after it."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Event, current_thread
+
+import pytest
+from sqlalchemy import event, text
+
+from retrier.domain.retry_batch import Ejected
+from retrier.store.batches import find_forwarding
+from retrier.store.returned import lock_messages, take_back
+from tests.contract.store_retries import STAGED, bring_to
+from tests.contract.store_rows import message, messages, record
+from tests.support.bench import Bench
+from tests.support.databases import empty
+from tests.support.factories import failure, unique_id
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.postgres
+
+DEADLINE = 15.0
+SLOW = "slow"
+WAITING = text(
+    "SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = database "
+    "WHERE datname = current_database() AND locktype = 'advisory' AND NOT granted"
+)
+
+
+@pytest.fixture
+def bench(shared_postgres):
+    """Give a bench on the PostgreSQL database of the run, empty."""
+    empty(shared_postgres)
+    return Bench(shared_postgres)
+
+
+@contextmanager
+def halted(db, after: str):
+    """Halt the slow thread once it has said such a statement; give what halts it and starts it."""
+    reached, go_on = Event(), Event()
+
+    def listen(_conn, _cursor, statement, *_rest):
+        if after in statement and current_thread().name.startswith(SLOW) and not reached.is_set():
+            reached.set()
+            assert go_on.wait(DEADLINE)
+
+    event.listen(db.engine, "after_cursor_execute", listen)
+    yield reached, go_on
+    event.remove(db.engine, "after_cursor_execute", listen)
+
+
+@pytest.fixture
+def slow():
+    """Give a pool whose thread is halted."""
+    with ThreadPoolExecutor(1, thread_name_prefix=SLOW) as pool:
+        yield pool
+
+
+@pytest.fixture
+def other():
+    """Give a pool of threads that are not."""
+    with ThreadPoolExecutor(2) as pool:
+        yield pool
+
+
+def is_any_waiting(db):
+    return db.read(lambda conn: conn.execute(WAITING).scalar_one()) > 0
+
+
+def failures(count):
+    return [failure() for _ in range(count)]
+
+
+def test_numbers_that_were_taken_before_the_click_are_before_the_cut_off(bench, slow, other):
+    with halted(bench.db, "nextval") as (reached, go_on):
+        ingested = slow.submit(record, bench.db, *failures(5))
+        assert reached.wait(DEADLINE)
+        record(bench.db, *failures(5))
+
+        clicked = other.submit(bench.ask_all)
+        wait_until(lambda: is_any_waiting(bench.db), DEADLINE)
+        go_on.set()
+
+        ingested.result(DEADLINE)
+        created = clicked.result(DEADLINE)
+    assert (created.total, bench.operation(created)["cut_off"]) == (10, 10)
+
+
+def test_numbers_that_are_taken_after_the_click_are_above_the_cut_off(bench, slow, other):
+    record(bench.db, *failures(3))
+    later = failures(4)
+    with halted(bench.db, "INSERT INTO retry_operations") as (reached, go_on):
+        clicked = slow.submit(bench.ask_all)
+        assert reached.wait(DEADLINE)
+
+        ingested = other.submit(record, bench.db, *later)
+        wait_until(lambda: is_any_waiting(bench.db), DEADLINE)
+        go_on.set()
+
+        ingested.result(DEADLINE)
+        created = clicked.result(DEADLINE)
+    cut_off = bench.operation(created)["cut_off"]
+    assert created.total == 3
+    assert all(message(bench.db, unique_id(each))["failure_seq"] > cut_off for each in later)
+
+
+def test_ingesters_do_not_wait_for_each_other(bench, slow):
+    with halted(bench.db, "nextval") as (reached, go_on):
+        ingested = slow.submit(record, bench.db, *failures(2))
+        assert reached.wait(DEADLINE)
+
+        record(bench.db, *failures(3))
+
+        assert len(messages(bench.db)) == 3
+        go_on.set()
+        ingested.result(DEADLINE)
+
+
+class TestAMessageThatIsTakenBackOutOfItsRetry:
+    """It takes a new number as well, in the processor's transaction."""
+
+    def take_back(self, bench, retry):
+        batch = find_forwarding(bench.db)
+        ejected = [Ejected(unique_message_id=retry.key, reason="refused")]
+
+        def verb(conn):
+            lock_messages(bench.db, conn, [retry.key])
+            now = bench.db.sql.now(conn)
+            return take_back(bench.db, conn, batch, ejected, now)
+
+        return bench.db.transact(verb)
+
+    def test_is_before_the_cut_off_if_it_took_its_number_before_the_click(self, bench, slow, other):
+        retry = bring_to(bench, STAGED)
+        with halted(bench.db, "nextval") as (reached, go_on):
+            taken_back = slow.submit(self.take_back, bench, retry)
+            assert reached.wait(DEADLINE)
+
+            clicked = other.submit(bench.ask_all)
+            wait_until(lambda: is_any_waiting(bench.db) or clicked.done(), DEADLINE)
+            go_on.set()
+
+            assert taken_back.result(DEADLINE) == 1
+            created = clicked.result(DEADLINE)
+        cut_off = bench.operation(created)["cut_off"]
+        assert bench.message(retry.key)["failure_seq"] <= cut_off
+        assert created.total == 1
+
+    def test_waits_for_no_click_that_waits_for_an_ingester_that_waits_for_it(
+        self, bench, slow, other
+    ):
+        """The server lets it pass the click in the queue of the lock."""
+        retry = bring_to(bench, STAGED)
+        with halted(bench.db, "FOR UPDATE") as (reached, go_on):
+            taken_back = slow.submit(self.take_back, bench, retry)
+            assert reached.wait(DEADLINE)
+            ingested = other.submit(retry.fail, time_of_failure=None)
+            wait_until(lambda: is_row_waited_for(bench.db), DEADLINE)
+            clicked = other.submit(bench.ask_all)
+            wait_until(lambda: is_any_waiting(bench.db), DEADLINE)
+            go_on.set()
+
+            assert taken_back.result(DEADLINE) == 1
+            ingested.result(DEADLINE)
+            assert clicked.result(DEADLINE).total == 1
+
+
+def is_row_waited_for(db):
+    query = text(
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    return db.read(lambda conn: conn.execute(query).scalar_one()) > 0

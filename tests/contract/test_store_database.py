@@ -1,0 +1,517 @@
+"""How a verb becomes a transaction: what is tried again, what is told, what a session is like."""
+
+import re
+import socket
+import sqlite3
+import time
+from contextlib import contextmanager
+from datetime import timedelta
+from threading import Barrier, Thread
+from uuid import uuid4
+
+import psycopg
+import pytest
+from sqlalchemy import create_engine, event, func, insert, make_url, select, text, update
+from sqlalchemy.exc import InvalidRequestError, ProgrammingError, StatementError
+
+from retrier.errors import DatabaseUnavailable, DataRefused
+from retrier.store.database import ConcurrentChange, Database, DatabaseOptions
+from retrier.store.schema import counters
+from tests.contract.store_rows import record, rows
+from tests.support.databases import empty, sqlite_url, temporary_postgres
+from tests.support.factories import failure
+from tests.support.servers import psycopg_url
+from tests.support.tcp_proxy import TcpProxy
+from tests.support.waiting import wait_until
+
+DEADLINE = 10.0
+ONE = {"name": "one", "value": 1}
+NO_PATIENCE = "PRAGMA busy_timeout = 1"
+
+
+@contextmanager
+def opened(url, **options):
+    db = Database(DatabaseOptions(url=url, **options))
+    yield db
+    db.dispose()
+
+
+@pytest.fixture
+def postgres(shared_postgres):
+    """Give the PostgreSQL database of the run, empty."""
+    empty(shared_postgres)
+    return shared_postgres
+
+
+@pytest.fixture
+def no_tables(postgres_url):
+    """Give the URL of a PostgreSQL database with no tables."""
+    with temporary_postgres(postgres_url) as url:
+        yield url
+
+
+def count_rows(conn):
+    return conn.execute(select(func.count()).select_from(counters)).scalar_one()
+
+
+def failing_at_first(raise_first, times=1):
+    """Return a verb that writes and then fails so many times, and the list of its tries."""
+    tries = []
+
+    def verb(conn):
+        conn.execute(insert(counters), [ONE])
+        tries.append(1)
+        if len(tries) <= times:
+            raise_first(conn)
+        return "done"
+
+    return verb, tries
+
+
+def doing(act):
+    """Return a listener that does something and leaves the error as it is."""
+
+    def listen(_context):
+        act()
+
+    return listen
+
+
+def raise_state(conn, state):
+    conn.execute(text(f"DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{state}'; END $$"))
+
+
+class TestATransactionThatCollides:
+    def test_with_another_change_is_done_again_from_the_start(self, database):
+        def collide(_conn):
+            raise ConcurrentChange
+
+        verb, tries = failing_at_first(collide, times=3)
+
+        assert database.transact(verb) == "done"
+        assert len(tries) == 4
+        assert rows(database, counters) == [ONE]
+
+    def test_with_a_busy_sqlite_is_done_again(self, tmp_path):
+        url = sqlite_url(tmp_path)
+        other = sqlite3.connect(make_url(url).database, isolation_level=None)
+        with opened(url) as db:
+            event.listen(db.engine, "connect", lambda dbapi, _: dbapi.execute(NO_PATIENCE))
+            event.listen(db.engine, "handle_error", doing(lambda: other.execute("ROLLBACK")))
+            db.read(lambda conn: conn.execute(text("SELECT 1")))
+            other.execute("BEGIN IMMEDIATE")
+
+            assert db.transact(lambda conn: conn.execute(text("SELECT 7")).scalar_one()) == 7
+        other.close()
+
+    @pytest.mark.postgres
+    @pytest.mark.parametrize("state", ["40P01", "40001", "55P03"])
+    def test_on_the_server_is_done_again(self, postgres, state):
+        verb, tries = failing_at_first(lambda conn: raise_state(conn, state))
+
+        assert postgres.transact(verb) == "done"
+        assert len(tries) == 2
+        assert rows(postgres, counters) == [ONE]
+
+    @pytest.mark.postgres
+    def test_every_time_gives_up_with_words(self, postgres):
+        verb, tries = failing_at_first(lambda conn: raise_state(conn, "40001"), times=100)
+
+        with pytest.raises(DatabaseUnavailable, match="stayed busy for 10 tries"):
+            postgres.transact(verb)
+
+        assert len(tries) == 10
+
+    @pytest.mark.postgres
+    def test_in_a_deadlock_is_done_again(self, postgres):
+        names = ["one", "two"]
+        postgres.transact(
+            lambda conn: conn.execute(
+                insert(counters), [{"name": name, "value": 0} for name in names]
+            )
+        )
+        both_hold_one = Barrier(2, timeout=DEADLINE)
+
+        def count_up(order):
+            waits = [lambda: None, both_hold_one.wait]
+
+            def verb(conn):
+                for name in order:
+                    if waits:
+                        waits.pop(0)()
+                    row = update(counters).where(counters.c.name == name)
+                    conn.execute(row.values(value=counters.c.value + 1))
+
+            postgres.transact(verb)
+
+        threads = [Thread(target=count_up, args=(order,)) for order in (names, names[::-1])]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(DEADLINE)
+
+        assert {row["value"] for row in rows(postgres, counters)} == {2}
+
+    @pytest.mark.postgres
+    def test_with_a_lock_that_is_held_too_long_is_done_again(self, postgres):
+        postgres.transact(lambda conn: conn.execute(insert(counters), [ONE]))
+        change = update(counters).values(value=2)
+        url = postgres.engine.url.render_as_string(hide_password=False)
+        with opened(url, lease=timedelta(seconds=0.3)) as db, postgres.engine.connect() as other:
+            event.listen(db.engine, "handle_error", doing(other.rollback))
+            other.execute(change)
+
+            db.transact(lambda conn: conn.execute(change))
+
+        assert rows(postgres, counters) == [{"name": "one", "value": 2}]
+
+
+class TestAStatementOfOursThatIsWrong:
+    def test_is_not_blamed_on_the_data(self, database):
+        """A list in a statement for many rows: SQLAlchemy objects, whatever the rows say."""
+        statement = update(counters).where(counters.c.name.in_(["a", "b"])).values(value=1)
+
+        with pytest.raises(StatementError) as raised:
+            database.transact(lambda conn: conn.execute(statement, [{}, {}]))
+
+        assert isinstance(raised.value.orig, InvalidRequestError)
+
+    @pytest.mark.postgres
+    def test_is_not_blamed_on_the_connection(self, postgres):
+        with pytest.raises(ProgrammingError):
+            postgres.transact(lambda conn: conn.execute(text("SELECT FROM WHERE")))
+
+
+@pytest.mark.parametrize("verb", ["transact", "read"])
+class TestADatabaseThatCannotBeReached:
+    @pytest.mark.postgres
+    def test_is_told_with_host_and_reason_and_without_the_password(self, verb):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+        url = f"postgresql+psycopg://ada:hidden@127.0.0.1:{port}/retrier"
+
+        with opened(url) as db, pytest.raises(DatabaseUnavailable) as raised:
+            getattr(db, verb)(count_rows)
+
+        words = str(raised.value)
+        assert f"127.0.0.1:{port}/retrier" in words
+        assert "refused" in words
+        assert "hidden" not in words
+
+    @pytest.mark.postgres
+    def test_is_told_by_its_name_if_the_server_does_not_have_it(self, postgres_url, verb):
+        url = make_url(postgres_url).set(database=f"none_{uuid4().hex}")
+
+        with (
+            opened(url.render_as_string(hide_password=False)) as db,
+            pytest.raises(DatabaseUnavailable, match=f'"{url.database}" does not exist'),
+        ):
+            getattr(db, verb)(count_rows)
+
+    @pytest.mark.postgres
+    def test_is_told_if_the_url_has_an_option_that_nobody_knows(self, postgres_url, verb):
+        with (
+            opened(f"{postgres_url}?colour=green") as db,
+            pytest.raises(DatabaseUnavailable, match="colour"),
+        ):
+            getattr(db, verb)(count_rows)
+
+    def test_is_told_if_it_is_a_file_in_no_folder(self, tmp_path, verb):
+        (tmp_path / "file").touch()
+
+        with (
+            opened(f"sqlite:///{tmp_path}/file/retrier.db") as db,
+            pytest.raises(DatabaseUnavailable, match=r"file/retrier\.db: unable to open"),
+        ):
+            getattr(db, verb)(count_rows)
+
+    def test_is_told_if_it_is_a_file_of_something_else(self, tmp_path, verb):
+        (tmp_path / "letter.txt").write_text("Dear Ada,\n" * 200)
+
+        with (
+            opened(f"sqlite:///{tmp_path}/letter.txt") as db,
+            pytest.raises(DatabaseUnavailable, match="not a database"),
+        ):
+            getattr(db, verb)(count_rows)
+
+    def test_is_told_if_it_has_no_tables_on_sqlite(self, tmp_path, verb):
+        with (
+            opened(sqlite_url(tmp_path)) as db,
+            pytest.raises(DatabaseUnavailable, match="no such table"),
+        ):
+            getattr(db, verb)(count_rows)
+
+    @pytest.mark.postgres
+    def test_is_told_if_it_has_no_tables_on_postgres(self, no_tables, verb):
+        with (
+            opened(no_tables) as db,
+            pytest.raises(DatabaseUnavailable, match='"counters" does not exist'),
+        ):
+            getattr(db, verb)(count_rows)
+
+    def test_is_told_if_all_connections_are_in_use(self, database, verb):
+        db = Database(DatabaseOptions(url=str(database.engine.url)))
+        db.engine = create_engine(
+            database.engine.url, pool_size=1, max_overflow=0, pool_timeout=0.05
+        )
+
+        with db.engine.connect(), pytest.raises(DatabaseUnavailable, match="in use"):
+            getattr(db, verb)(count_rows)
+
+        db.dispose()
+
+
+@pytest.mark.postgres
+def test_a_silent_server_is_given_up_within_the_connect_timeout():
+    """Less than a second, too, is not taken for no limit at all."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"postgresql+psycopg://ada:hidden@127.0.0.1:{server.getsockname()[1]}/retrier"
+        start = time.monotonic()
+
+        with (
+            opened(url, connect_timeout=timedelta(seconds=0.2)) as db,
+            pytest.raises(DatabaseUnavailable) as raised,
+        ):
+            db.transact(count_rows)
+
+    assert time.monotonic() - start < 4
+    assert "hidden" not in str(raised.value)
+
+
+@pytest.mark.postgres
+class TestAServerThatTakesNoWrites:
+    def test_is_unavailable_and_not_the_fault_of_the_data(self, no_tables):
+        admin = psycopg_url(no_tables)
+        with psycopg.connect(admin, autocommit=True) as conn:
+            conn.execute("CREATE TABLE counters (name text, value bigint)")
+        with (
+            opened(f"{no_tables}?options=-c%20default_transaction_read_only%3Don") as db,
+            pytest.raises(DatabaseUnavailable, match="read-only"),
+        ):
+            db.transact(lambda conn: conn.execute(insert(counters), [ONE]))
+
+
+@pytest.mark.postgres
+class TestAConnectionThatBreaks:
+    def test_inside_a_transaction_is_told_and_then_replaced(self, postgres):
+        def verb(conn):
+            terminate(postgres, conn.execute(text("SELECT pg_backend_pid()")).scalar_one())
+            conn.execute(text("SELECT 1"))
+
+        with pytest.raises(DatabaseUnavailable):
+            postgres.transact(verb)
+
+        assert record(postgres, failure()).new == 1
+
+    def test_while_idle_is_not_noticed_at_all(self, postgres):
+        pid = postgres.transact(
+            lambda conn: conn.execute(text("SELECT pg_backend_pid()")).scalar_one()
+        )
+        terminate(postgres, pid)
+
+        assert record(postgres, failure()).new == 1
+
+    def test_by_the_network_is_told_and_then_replaced(self, postgres):
+        url = postgres.engine.url.render_as_string(hide_password=False)
+        with TcpProxy(url) as proxy, opened(proxy.url) as db:
+
+            def verb(conn):
+                conn.execute(text("SELECT 1"))
+                proxy.cut()
+                conn.execute(text("SELECT 1"))
+
+            with pytest.raises(DatabaseUnavailable, match=r"127\.0\.0\.1"):
+                db.transact(verb)
+
+            assert record(db, failure()).new == 1
+
+    def test_because_it_idled_inside_a_transaction_is_told_and_then_replaced(self, postgres):
+        url = postgres.engine.url.render_as_string(hide_password=False)
+        with opened(url, lease=timedelta(seconds=0.3)) as db:
+
+            def verb(conn):
+                pid = conn.execute(text("SELECT pg_backend_pid()")).scalar_one()
+                wait_until(lambda: not is_alive(postgres, pid), DEADLINE)
+                conn.execute(text("SELECT 1"))
+
+            with pytest.raises(DatabaseUnavailable):
+                db.transact(verb)
+
+            assert record(db, failure()).new == 1
+
+    def test_a_statement_that_takes_too_long_is_ended(self, postgres):
+        url = postgres.engine.url.render_as_string(hide_password=False)
+        with (
+            opened(url, lease=timedelta(seconds=0.3)) as db,
+            pytest.raises(DatabaseUnavailable, match="statement timeout"),
+        ):
+            db.transact(lambda conn: conn.execute(text("SELECT pg_sleep(10)")))
+
+
+def terminate(db, pid):
+    killed = text("SELECT pg_terminate_backend(:pid, 5000)")
+    db.transact(lambda conn: conn.execute(killed, {"pid": pid}))
+
+
+def is_alive(db, pid):
+    query = text("SELECT count(*) FROM pg_stat_activity WHERE pid = :pid")
+    return db.read(lambda conn: conn.execute(query, {"pid": pid}).scalar_one()) == 1
+
+
+def show(db, name):
+    return db.transact(lambda conn: conn.execute(text(f"SHOW {name}")).scalar_one())
+
+
+@pytest.mark.postgres
+class TestASessionOnPostgres:
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("synchronous_commit", "on"),
+            ("lock_timeout", "5s"),
+            ("idle_in_transaction_session_timeout", "5s"),
+            ("statement_timeout", "7500ms"),
+            ("application_name", "retrier"),
+        ],
+    )
+    def test_sets_what_a_lease_of_15_seconds_needs(self, postgres, name, value):
+        assert show(postgres, name) == value
+
+    def test_bounds_everything_also_under_the_shortest_lease(self, postgres):
+        url = postgres.engine.url.render_as_string(hide_password=False)
+
+        given = {}
+
+        def listen(_dialect, _record, _args, parameters):
+            given.update(parameters)
+            raise psycopg.OperationalError("never mind")
+
+        with opened(url, lease=timedelta(milliseconds=1)) as db:
+            event.listen(db.engine, "do_connect", listen)
+            with pytest.raises(DatabaseUnavailable):
+                db.read(count_rows)
+
+        assert len(re.findall(r"timeout=1\b", given["options"])) == 3
+
+    def test_commits_for_good_though_role_and_database_say_off(self, no_tables):
+        role = f"retrier_test_{uuid4().hex[:12]}"
+        url = make_url(no_tables)
+        with psycopg.connect(psycopg_url(no_tables), autocommit=True) as admin:
+            admin.execute(f"CREATE ROLE {role} LOGIN")
+            try:
+                admin.execute(f"ALTER ROLE {role} SET synchronous_commit = off")
+                admin.execute(f"ALTER DATABASE {url.database} SET synchronous_commit = off")
+                with opened(url.set(username=role).render_as_string(hide_password=False)) as db:
+                    assert show(db, "synchronous_commit") == "on"
+            finally:
+                admin.execute(f"DROP ROLE {role}")
+
+    def test_keeps_the_operators_own_options_behind_ours(self, no_tables):
+        theirs = "-c%20search_path%3Dshop%20-c%20synchronous_commit%3Doff"
+
+        with opened(f"{no_tables}?options={theirs}") as db:
+            assert show(db, "search_path") == "shop"
+            assert show(db, "synchronous_commit") == "on"
+
+    def test_gives_a_lost_network_no_longer_than_the_lease(self, postgres):
+        def given_to_driver(conn):
+            return conn.connection.driver_connection.info.get_parameters()
+
+        given = postgres.transact(given_to_driver)
+
+        assert given["tcp_user_timeout"] == "15000"
+        assert (given["keepalives_idle"], given["keepalives_count"]) == ("5", "3")
+
+
+class TestASessionOnSqlite:
+    @pytest.fixture
+    def sqlite(self, tmp_path):
+        with opened(f"sqlite:///{tmp_path}/not/there/yet/retrier.db") as db:
+            yield db
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [("journal_mode", "wal"), ("synchronous", 2), ("foreign_keys", 1), ("busy_timeout", 30000)],
+    )
+    def test_sets_what_keeps_the_data(self, sqlite, name, value):
+        shown = sqlite.transact(lambda conn: conn.execute(text(f"PRAGMA {name}")).scalar_one())
+
+        assert shown == value
+
+    def test_makes_the_folder_of_its_file(self, sqlite):
+        sqlite.transact(lambda conn: conn.execute(text("SELECT 1")))
+
+        assert sqlite.place.endswith("not/there/yet/retrier.db")
+
+    def test_holds_the_write_lock_from_the_start_of_a_transaction(self, sqlite):
+        sqlite.transact(lambda conn: conn.execute(text("SELECT 1")))
+        other = sqlite3.connect(sqlite.place, timeout=0)
+
+        def verb(_conn):
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                other.execute("BEGIN IMMEDIATE")
+
+        sqlite.transact(verb)
+        other.close()
+
+
+class TestReading:
+    def test_is_one_view_though_others_write_meanwhile(self, database):
+        def look_twice(conn):
+            before = count_rows(conn)
+            database.transact(lambda other: other.execute(insert(counters), [ONE]))
+            return before, count_rows(conn)
+
+        assert database.read(look_twice) == (0, 0)
+        assert len(rows(database, counters)) == 1
+
+    def test_waits_for_nobody_who_writes(self, database):
+        def write(conn):
+            conn.execute(insert(counters), [ONE])
+            return database.read(count_rows)
+
+        assert database.transact(write) == 0
+
+    def test_leaves_the_connection_fit_for_writing(self, database):
+        for _ in range(3):
+            database.read(count_rows)
+            database.transact(lambda conn: conn.execute(update(counters).values(value=2)))
+
+
+def test_the_place_shows_neither_user_nor_password():
+    db = Database(DatabaseOptions(url="postgresql+psycopg://ada:hidden@db.example:5433/shop"))
+
+    assert db.place == "db.example:5433/shop"
+
+
+@pytest.mark.postgres
+def test_a_value_too_large_for_an_index_is_the_fault_of_the_data(postgres):
+    def insert_name(conn):
+        conn.execute(text("CREATE TEMPORARY TABLE wide (name text PRIMARY KEY) ON COMMIT DROP"))
+        name = "".join(uuid4().hex for _ in range(400))
+        conn.execute(text("INSERT INTO wide VALUES (:name)"), {"name": name})
+
+    with pytest.raises(DataRefused, match="maximum size"):
+        postgres.transact(insert_name)
+
+
+def test_a_set_of_ids_may_be_larger_than_the_parameters_of_a_statement(database):
+    """Ingestion may have 65,535 messages in hand; SQLite takes 32,766 parameters by default."""
+    if database.is_sqlite:
+        event.listen(database.engine, "checkout", limit_parameters)
+    database.transact(lambda conn: conn.execute(insert(counters), [ONE]))
+    names = ["one", *map(str, range(40_000))]
+
+    found = database.read(
+        lambda conn: (
+            conn.execute(select(counters.c.name).where(database.sql.member(counters.c.name, names)))
+            .scalars()
+            .all()
+        )
+    )
+
+    assert found == ["one"]
+
+
+def limit_parameters(connection, _record, _proxy):
+    connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 32_766)

@@ -1,0 +1,81 @@
+"""The event log: any text goes in, and what is old goes out."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import event
+
+from retrier.store.event_log import Event, append, sweep_events
+from retrier.store.schema import event_log
+from tests.contract.store_rows import rows
+
+DAY = timedelta(days=1)
+
+
+def log(db, *events, age=timedelta(0)):
+    """Log events as if so long ago."""
+    db.transact(lambda conn: append(conn, db.sql.now(conn) - age, events))
+
+
+def an_event(**changes):
+    return Event(**({"kind": "test", "text": "It happened."} | changes))
+
+
+def test_an_event_is_kept_with_all_it_says(database):
+    said = {
+        "kind": "test",
+        "text": "It happened.",
+        "who": "ada",
+        "unique_message_id": "m",
+        "operation_id": "o",
+        "batch_id": "b",
+        "details": {"from": ["a", 1, None]},
+    }
+
+    log(database, an_event(**said))
+
+    (row,) = rows(database, event_log)
+    assert {name: row[name] for name in said} == said
+
+
+@pytest.mark.parametrize(
+    "text", ["a\0b", "\ud800", "x" * 100_000], ids=["NUL", "surrogate", "100 kB"]
+)
+def test_an_event_may_say_anything(database, text):
+    """It is written in the transaction that it tells of, and must not be what makes that fail."""
+    log(database, an_event(text=text, who=text, unique_message_id=text))
+
+    assert len(rows(database, event_log)) == 1
+
+
+def test_no_events_are_no_statement(database):
+    log(database)
+
+    assert rows(database, event_log) == []
+
+
+class TestASweep:
+    def test_deletes_what_is_older_and_leaves_the_rest(self, database):
+        log(database, an_event(text="old"), age=3 * DAY)
+        log(database, an_event(text="young"), age=DAY)
+
+        assert sweep_events(database, older_than=2 * DAY) == 1
+        assert [row["text"] for row in rows(database, event_log)] == ["young"]
+
+    def test_deletes_any_number_a_thousand_at_a_time(self, database):
+        """A statement may take half a lease: a million at once would never go."""
+        log(database, *([an_event()] * 2500), age=3 * DAY)
+        commits = []
+
+        def listen(_conn):
+            commits.append(1)
+
+        event.listen(database.engine, "commit", listen)
+        swept = sweep_events(database, older_than=DAY)
+        event.remove(database.engine, "commit", listen)
+
+        assert (swept, len(commits)) == (2500, 3)
+        assert rows(database, event_log) == []
+
+    def test_of_nothing_is_nothing(self, database):
+        assert sweep_events(database, older_than=DAY) == 0

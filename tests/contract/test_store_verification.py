@@ -1,0 +1,236 @@
+"""Verification: nothing is off at any moment of a retry, and whatever is bent is found."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import delete, insert, update
+
+from retrier.domain.wire import Refused
+from retrier.processor.crash_points import CrashPoint
+from retrier.store.database import Database
+from retrier.store.schema import (
+    failed_message_retries,
+    failed_messages,
+    ledger,
+    retry_batch_now_forwarding,
+    retry_batches,
+    retry_operations,
+)
+from retrier.store.verification import VerifiedRule, verify_store
+from tests.contract.store_rows import again
+from tests.support.bench import QUEUE, STAGING, Bench, Killed
+from tests.support.factories import failure
+from tests.support.script import to_queue
+
+COMMON = (
+    CrashPoint.MARKING_OPENED,
+    CrashPoint.MARKING_CLAIMED,
+    CrashPoint.MARKING_MOVED,
+    CrashPoint.STAGING_PUBLISHED,
+    CrashPoint.STAGING_COMMITTED,
+    CrashPoint.FORWARDING_STAMPED,
+    CrashPoint.FORWARDING_PUBLISHED,
+    CrashPoint.FORWARDING_RECORDED,
+    CrashPoint.FORWARDING_COMPLETED,
+)
+
+
+def broken(db: Database) -> dict[str, VerifiedRule]:
+    return {each.rule: each for each in verify_store(db).rules if each.broken}
+
+
+@pytest.fixture
+def bench(database: Database) -> Bench:
+    """Give a bench with three failed messages."""
+    made = Bench(database)
+    made.fail(3)
+    return made
+
+
+def stop_at(bench: Bench, point: str) -> None:
+    bench.ask_all()
+    bench.kill_at(point)
+    with pytest.raises(Killed):
+        bench.work()
+    bench.restart()
+
+
+def change(db: Database, statement: Any) -> None:
+    with db.engine.begin() as conn:
+        conn.execute(statement)
+
+
+def test_nothing_is_off_in_an_empty_database(database: Database) -> None:
+    assert broken(database) == {}
+
+
+@pytest.mark.parametrize("point", COMMON)
+def test_nothing_is_off_wherever_the_processor_dies(bench: Bench, point: str) -> None:
+    stop_at(bench, point)
+
+    assert broken(bench.db) == {}
+
+
+def test_nothing_is_off_after_every_outcome(bench: Bench) -> None:
+    # Given one message that is confirmed, one that fails again, one that cannot be sent,
+    # and one that fails again while it is staged
+    first = failure(queue=QUEUE)
+    bench.receive(first)
+    confirmed, *_ = bench.statuses()
+    bench.at(CrashPoint.STAGING_PUBLISHED, lambda: bench.receive(again(first, queue=QUEUE)))
+    bench.transport.cue(Refused("queue is full"), when=to_queue(QUEUE))
+    bench.ask_all()
+    bench.ask(["nobody", confirmed])
+    bench.work()
+    bench.confirm(bench.sent()[0])
+
+    assert broken(bench.db) == {}
+
+
+def test_nothing_is_off_while_a_rest_is_staged_anew(bench: Bench) -> None:
+    stop_at(bench, CrashPoint.STAGING_COMMITTED)
+    bench.transport.broker.delete(STAGING)
+    bench.kill_at(CrashPoint.FORWARDING_MOVED)
+    with pytest.raises(Killed):
+        bench.work()
+
+    assert [batch["status"] for batch in bench.batches()] == ["staging"]
+    assert broken(bench.db) == {}
+
+
+def first_message(bench: Bench) -> Any:
+    return failed_messages.c.unique_message_id == min(bench.statuses())
+
+
+BENT: dict[str, tuple[str, Callable[[Bench], Any]]] = {
+    "a message whose retry was issued has the claim of that retry": (
+        CrashPoint.STAGING_COMMITTED,
+        lambda bench: update(failed_messages).where(first_message(bench)).values(last_retry_id="x"),
+    ),
+    "a message that is resolved or archived has no claim": (
+        CrashPoint.MARKING_MOVED,
+        lambda bench: update(failed_messages).where(first_message(bench)).values(status="archived"),
+    ),
+    "the claim of an unresolved message is of a batch in Marking or Staging": (
+        CrashPoint.STAGING_COMMITTED,
+        lambda bench: (
+            update(failed_messages).where(first_message(bench)).values(status="unresolved")
+        ),
+    ),
+    "a claim of a batch in Marking is not stamped, and one in Staging is not recorded": (
+        CrashPoint.MARKING_CLAIMED,
+        lambda bench: update(failed_message_retries).values(sending_since=bench.clock.now()),
+    ),
+    "a claim names the operation of its batch": (
+        CrashPoint.MARKING_MOVED,
+        lambda _bench: update(failed_message_retries).values(operation_id="x"),
+    ),
+    "the batch in Forwarding, and no other, is the one now forwarding": (
+        CrashPoint.STAGING_COMMITTED,
+        lambda _bench: delete(retry_batch_now_forwarding),
+    ),
+    "a batch has no more claims than its size": (
+        CrashPoint.MARKING_MOVED,
+        lambda _bench: update(retry_batches).values(initial_size=2),
+    ),
+    "a batch in Forwarding has no more messages than it was marked with": (
+        CrashPoint.STAGING_COMMITTED,
+        lambda _bench: update(retry_batches).values(message_count=4),
+    ),
+    "every batch belongs to an operation that is under way": (
+        CrashPoint.MARKING_MOVED,
+        lambda _bench: update(retry_operations).values(state="waiting"),
+    ),
+    "an operation counts no more messages than it was asked for": (
+        CrashPoint.MARKING_MOVED,
+        lambda _bench: update(retry_operations).values(skipped=1),
+    ),
+    "every delivery taken off an error queue is in the ledger under one kind": (
+        CrashPoint.MARKING_MOVED,
+        lambda _bench: update(ledger).where(ledger.c.entry == "taken_off").values(count=4),
+    ),
+    "the attempts that messages count are the attempts stored": (
+        CrashPoint.MARKING_MOVED,
+        lambda bench: update(failed_messages).where(first_message(bench)).values(attempts=2),
+    ),
+}
+
+
+@pytest.mark.parametrize("rule", BENT)
+def test_what_is_bent_breaks_its_rule_and_no_other(bench: Bench, rule: str) -> None:
+    point, bend = BENT[rule]
+    stop_at(bench, point)
+
+    change(bench.db, bend(bench))
+
+    assert list(broken(bench.db)) == [rule]
+
+
+def test_a_message_that_vanished_is_missed_by_the_ledger(bench: Bench) -> None:
+    change(bench.db, delete(failed_messages).where(first_message(bench)))
+
+    assert list(broken(bench.db)) == [
+        "the ledger has as many new messages as there are failed messages"
+    ]
+
+
+def test_a_completed_operation_that_does_not_add_up_is_found(bench: Bench) -> None:
+    bench.ask_all()
+    bench.work()
+
+    change(bench.db, update(retry_operations).values(forwarded=2))
+
+    assert list(broken(bench.db)) == ["the counts of a completed operation add up to its total"]
+
+
+def test_a_claim_left_over_without_a_record_is_found(bench: Bench) -> None:
+    bench.ask_all()
+    bench.work()
+
+    change(bench.db, update(retry_operations).values(forwarded=0, skipped=3, total=6))
+    change(bench.db, update(failed_message_retries).values(forwarded_at=None))
+
+    assert "a claim without a batch alive is recorded as forwarded" in broken(bench.db)
+
+
+def test_a_second_forwarding_batch_is_found(bench: Bench) -> None:
+    stop_at(bench, CrashPoint.STAGING_COMMITTED)
+    other = bench.ask(["nobody"]).operation_id
+    (row,) = bench.batches()
+
+    change(
+        bench.db,
+        insert(retry_batches).values({**row, "batch_id": str(uuid4()), "operation_id": other}),
+    )
+
+    assert "the batch in Forwarding, and no other, is the one now forwarding" in broken(bench.db)
+
+
+def test_a_finding_counts_all_and_names_some(bench: Bench) -> None:
+    bench.fail(20)
+    stop_at(bench, CrashPoint.STAGING_COMMITTED)
+
+    change(bench.db, delete(failed_message_retries))
+
+    (finding,) = broken(bench.db).values()
+    assert (finding.broken, len(finding.ids)) == (23, 10)
+    assert set(finding.ids) <= set(bench.statuses())
+
+
+def test_every_rule_can_be_broken(database: Database) -> None:
+    bent = {
+        *BENT,
+        "a claim without a batch alive is recorded as forwarded",
+        "the ledger has as many new messages as there are failed messages",
+        "the counts of a completed operation add up to its total",
+    }
+
+    assert {each.rule for each in verify_store(database).rules} == bent
+
+
+def test_batches_alive_are_counted(bench: Bench) -> None:
+    stop_at(bench, CrashPoint.MARKING_MOVED)
+
+    assert verify_store(bench.db).batches == 1

@@ -1,0 +1,80 @@
+"""The command line as a person uses it, on an API in the same process and a scripted broker.
+
+    cli = CommandLine(database)
+    cli.bench.fail(3)                       # three failed messages
+    result = cli.run("errors", "list")      # exit_code, stdout, stderr
+    cli.terminal = 80                       # both outputs are a terminal so wide
+    cli.answer = lambda request: ...        # somebody else answers instead of the API
+
+While a command pauses, the processor of the bench works; `on_pause` does something else instead.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import httpx
+import pytest
+from typer.testing import CliRunner, Result
+
+from retrier.cli import app
+from retrier.cli.tools import Tools
+from retrier.store.database import Database
+from tests.support.api import Api
+from tests.support.bench import Bench
+from tests.support.frozen_clock import FrozenClock
+from tests.support.http_client import TestClient
+
+NO_ENVIRONMENT = {"RETRIER_URL": None, "RETRIER_TOKEN": None, "USER": "ada", "NO_COLOR": None}
+
+
+class CommandLine:
+    """Runs commands; keeps the requests they made."""
+
+    def __init__(self, db: Database) -> None:
+        self.bench = Bench(db)
+        self.api = Api(db)
+        self.clock = FrozenClock()
+        self.requests: list[httpx.Request] = []
+        self.terminal: int | None = None
+        self.answer: Callable[[httpx.Request], httpx.Response] | None = None
+        self.on_pause: Callable[[], object] = self.bench.work
+
+    def run(self, *arguments: str, stdin: str | None = None, **environ: str) -> Result:
+        """Run `retrier` with these arguments."""
+        with pytest.MonkeyPatch.context() as patched:
+            for name, value in self._environment(environ).items():
+                if value is None:
+                    patched.delenv(name, raising=False)
+                else:
+                    patched.setenv(name, value)
+            tools = Tools(connect=self._connect, pause=self._pause, clock=self.clock)
+            return CliRunner().invoke(app, list(arguments), input=stdin, obj=tools)
+
+    def lines(self, *arguments: str) -> list[str]:
+        """Run a command that has to end well; return the lines it prints."""
+        result = self.run(*arguments)
+        assert result.exit_code == 0, result.output
+        return result.stdout.splitlines()
+
+    def asked(self) -> Sequence[Any]:
+        """Return the operations that were asked for, the newest first."""
+        return list(self.api.get("operations"))
+
+    def _environment(self, given: Mapping[str, str]) -> dict[str, str | None]:
+        width = {} if self.terminal is None else {"COLUMNS": str(self.terminal)}
+        forced = {} if self.terminal is None else {"FORCE_COLOR": "1", "TERM": "xterm"}
+        return {**NO_ENVIRONMENT, **width, **forced, **given}
+
+    def _connect(self, base_url: str, headers: Mapping[bytes, bytes]) -> httpx.Client:
+        client: httpx.Client
+        if self.answer is None:
+            client = TestClient(self.api.app, base_url=base_url)
+        else:
+            client = httpx.Client(base_url=base_url, transport=httpx.MockTransport(self.answer))
+        client.headers.update(dict(headers))
+        client.event_hooks["request"].append(self.requests.append)
+        return client
+
+    def _pause(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.on_pause()

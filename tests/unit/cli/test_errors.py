@@ -1,0 +1,289 @@
+"""retrier errors: lists, one message, its body."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from retrier.cli.commands.errors import Sort, Status
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.store.reading.ordering import Sort as ApiSort
+from tests.support.command_line import CommandLine
+from tests.support.factories import FAILED_AT, failure
+
+TWINS = ("11111111-2222-3333-4444-000000000001", "11111111-2222-3333-4444-000000000002")
+
+
+def whole_ids(cli: CommandLine, *arguments: str) -> list[str]:
+    return cli.lines("errors", "list", "--ids", *arguments)
+
+
+def test_a_list_has_a_header_and_a_line_per_message(cli: CommandLine) -> None:
+    (unique_id,) = cli.api.receive(failure(queue="orders"))
+
+    header, line = cli.lines("errors", "list")
+
+    assert header.split()[:3] == ["id", "status", "failed"]
+    assert line.startswith(f"{unique_id[:8]}  unresolved  2026-05-04 12:00  ")
+    assert line.split()[4:6] == ["1", "orders"]
+    assert line.endswith("Shop.PlaceOrder  Shop.OutOfStock: nothing left")
+
+
+def test_columns_of_a_plain_list_are_aligned(cli: CommandLine) -> None:
+    cli.api.receive(failure(queue="orders"), failure(queue="q"))
+
+    header, *lines = cli.lines("errors", "list")
+
+    assert {line.index("Shop.PlaceOrder") for line in lines} == {header.index("message type")}
+
+
+def test_how_many_there_are_is_told_beside_the_list(cli: CommandLine) -> None:
+    cli.api.receive(failure(), failure(), failure())
+
+    result = cli.run("errors", "list", "--limit", "2")
+
+    assert result.stderr == "2 of 3 messages\n"
+
+
+def test_an_empty_list_prints_nothing_to_standard_output(cli: CommandLine) -> None:
+    result = cli.run("errors", "list")
+
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "no failed message matches\n"
+
+
+def test_the_newest_failure_comes_first(cli: CommandLine) -> None:
+    old, new = cli.api.receive(failure(), failure(time_of_failure=FAILED_AT + timedelta(minutes=1)))
+
+    assert whole_ids(cli) == [new, old]
+    assert whole_ids(cli, "--ascending") == [old, new]
+
+
+def test_a_list_can_be_sorted_otherwise(cli: CommandLine) -> None:
+    first, second = cli.api.receive(failure(message_type="a"), failure(message_type="b"))
+
+    assert whole_ids(cli, "--sort", "message_type") == [second, first]
+
+
+@pytest.mark.parametrize(
+    ("option", "field"),
+    [
+        ("--queue", "queue"),
+        ("--endpoint", "endpoint"),
+        ("--exception-type", "exception_type"),
+        ("--message-type", "message_type"),
+    ],
+)
+def test_a_list_can_be_narrowed(cli: CommandLine, option: str, field: str) -> None:
+    wanted, _ = cli.api.receive(failure(**{field: "this one"}), failure(**{field: "another"}))
+
+    assert whole_ids(cli, option, "this one") == [wanted]
+
+
+def test_statuses_add_up(cli: CommandLine) -> None:
+    unresolved, resolved, archived = cli.api.receive(failure(), failure(), failure())
+    cli.api.set_status(resolved, FailedMessageStatus.RESOLVED)
+    cli.api.set_status(archived, FailedMessageStatus.ARCHIVED)
+
+    found = whole_ids(cli, "--status", "unresolved", "--status", "archived")
+
+    assert sorted(found) == sorted([unresolved, archived])
+
+
+def test_a_status_nobody_knows_is_refused(cli: CommandLine) -> None:
+    # Given that the service ignores such a name and would list everything
+    assert cli.run("errors", "list", "--status", "unresolve").exit_code == 2
+
+
+def test_a_group_may_be_named_by_its_first_characters(cli: CommandLine) -> None:
+    wanted, _ = cli.api.receive(failure(queue="a"), failure(queue="b"))
+    groups = cli.api.get("recoverability/groups/Endpoint Address", classifierFilter="a")
+
+    assert whole_ids(cli, "--group", groups[0]["id"][:8]) == [wanted]
+
+
+def test_pages_can_be_turned(cli: CommandLine) -> None:
+    cli.api.receive(*(failure() for _ in range(5)))
+
+    pages = [whole_ids(cli, "--per-page", "2", "--page", str(page)) for page in (1, 2, 3, 4)]
+
+    assert [len(page) for page in pages] == [2, 2, 1, 0]
+    assert len({each for page in pages for each in page}) == 5
+
+
+def test_a_limit_reads_as_many_pages_as_it_takes(cli: CommandLine) -> None:
+    cli.api.receive(*(failure() for _ in range(1003)))
+
+    assert len(set(whole_ids(cli, "--limit", "1002"))) == 1002
+    assert len(set(whole_ids(cli, "--limit", "5000"))) == 1003
+
+
+@pytest.mark.parametrize("other", ["--page", "--per-page"])
+def test_a_limit_goes_with_no_page(cli: CommandLine, other: str) -> None:
+    assert cli.run("errors", "list", "--limit", "2", other, "2").exit_code == 2
+
+
+def test_a_list_is_one_json_document(cli: CommandLine) -> None:
+    cli.api.receive(failure(), failure())
+
+    document = json.loads(cli.run("errors", "list", "--json", "--limit", "1").stdout)
+
+    assert document["total"] == 2
+    assert document["items"] == cli.api.get(
+        "errors", sort="time_of_failure", direction="desc", per_page=1
+    )
+
+
+def test_the_options_know_what_the_service_knows() -> None:
+    assert list(Sort) == list(ApiSort)
+    assert [status.lower() for status in Status] == [
+        status.replace("_", "") for status in FailedMessageStatus
+    ]
+
+
+def test_one_message_is_shown_with_all_that_is_known(cli: CommandLine) -> None:
+    made = failure(queue="orders", headers={"Shop.Tenant": "north"}, stack_trace="one\n  two")
+    (unique_id,) = cli.api.receive(made)
+
+    lines = cli.lines("errors", "show", unique_id[:8])
+
+    assert lines[0].split() == ["id", unique_id]
+    assert "exception type  Shop.OutOfStock" in lines
+    assert lines[lines.index("exception message:") + 1] == "nothing left"
+    assert lines[lines.index("stack trace:") + 1 :][:2] == ["one", "  two"]
+    assert lines[lines.index("headers:") + 1] == "Shop.Tenant  north"
+    assert lines[lines.index("groups:") + 1].split() == ["id", "classifier", "title"]
+
+
+def test_a_retry_under_way_is_told(cli: CommandLine) -> None:
+    (unique_id,) = cli.bench.fail()
+    cli.bench.ask_all()
+    cli.bench.work()
+
+    (line,) = (each for each in cli.lines("errors", "show", unique_id) if "retry " in each)
+
+    assert "forwarded at" in line
+    assert "no outcome yet; operation" in line
+
+
+def test_one_message_is_the_document_of_the_service(cli: CommandLine) -> None:
+    (unique_id,) = cli.api.receive(failure())
+
+    document = json.loads(cli.run("errors", "show", unique_id, "--json").stdout)
+
+    assert document == cli.api.get(f"errors/{unique_id}")
+
+
+@pytest.mark.parametrize("command", ["show", "body"])
+@pytest.mark.parametrize("text", ["12345678", "12345678-1234-1234-1234-123456789abc"])
+def test_what_nobody_knows_ends_with_1(cli: CommandLine, command: str, text: str) -> None:
+    result = cli.run("errors", command, text)
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert text in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("text", ["1234567", "no-id-at-all", "1234567890", ""])
+def test_what_is_no_id_ends_with_2(cli: CommandLine, text: str) -> None:
+    assert cli.run("errors", "show", text).exit_code == 2
+
+
+def test_an_id_may_be_written_large(cli: CommandLine) -> None:
+    (unique_id,) = cli.api.receive(failure())
+
+    assert unique_id in cli.run("errors", "show", unique_id[:12].upper()).stdout
+    assert unique_id in cli.run("errors", "show", unique_id.upper()).stdout
+
+
+def test_a_short_id_of_two_messages_names_both(cli: CommandLine) -> None:
+    cli.api.receive(*(failure(stamped_id=twin) for twin in TWINS))
+
+    result = cli.run("errors", "show", "11111111")
+
+    assert result.exit_code == 1
+    assert [line.strip() for line in result.stderr.splitlines()[1:]] == list(TWINS)
+
+
+def test_more_of_an_id_tells_two_messages_apart(cli: CommandLine) -> None:
+    cli.api.receive(*(failure(stamped_id=twin) for twin in TWINS))
+
+    assert TWINS[1] in cli.run("errors", "show", TWINS[1]).stdout
+
+
+def test_a_body_comes_out_byte_for_byte(cli: CommandLine) -> None:
+    body = bytes(range(256)) + b"\r\n\n"
+    (unique_id,) = cli.api.receive(failure(body=body))
+
+    assert cli.run("errors", "body", unique_id[:8]).stdout_bytes == body
+
+
+def test_an_empty_body_is_nothing(cli: CommandLine) -> None:
+    (unique_id,) = cli.api.receive(failure(body=b""))
+
+    result = cli.run("errors", "body", unique_id)
+
+    assert (result.exit_code, result.stdout_bytes) == (0, b"")
+
+
+def test_a_body_may_be_asked_for_by_message_id(cli: CommandLine) -> None:
+    cli.api.receive(failure(message_id="order 7/a", body=b"seven"))
+
+    assert cli.run("errors", "body", "order 7/a").stdout == "seven"
+
+
+def test_a_body_can_be_written_to_a_file(cli: CommandLine, tmp_path: Path) -> None:
+    (unique_id,) = cli.api.receive(failure(body=b"\x00\xff"))
+    file = tmp_path / "body"
+
+    result = cli.run("errors", "body", unique_id, "--output", str(file))
+
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert file.read_bytes() == b"\x00\xff"
+
+
+def test_a_file_that_cannot_be_written_ends_with_2(cli: CommandLine, tmp_path: Path) -> None:
+    (unique_id,) = cli.api.receive(failure())
+
+    result = cli.run("errors", "body", unique_id, "--output", str(tmp_path))
+
+    assert result.exit_code == 2
+    assert "--output: cannot write" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding", "shown"), [(b"caf\xc3\xa9", "utf-8", "café"), (b"\xff", "base64", "/w==")]
+)
+def test_a_body_in_json_says_how_it_is_written(
+    cli: CommandLine, body: bytes, encoding: str, shown: str
+) -> None:
+    (unique_id,) = cli.api.receive(failure(body=body))
+
+    document = json.loads(cli.run("errors", "body", unique_id, "--json").stdout)
+
+    assert UUID(document.pop("id")) == UUID(unique_id)
+    assert document == {
+        "content_type": "application/json",
+        "size": len(body),
+        "encoding": encoding,
+        "body": shown,
+    }
+
+
+def test_a_body_can_do_nothing_to_a_terminal(cli: CommandLine) -> None:
+    (unique_id,) = cli.api.receive(failure(body=b"one\n\x1b]0;title\x07two"))
+    cli.terminal = 80
+
+    assert cli.run("errors", "body", unique_id).stdout == "one\n\\x1b]0;title\\x07two\n"
+
+
+def test_a_body_that_is_no_text_is_not_printed_to_a_terminal(cli: CommandLine) -> None:
+    (unique_id,) = cli.api.receive(failure(body=b"\xff\xfe"))
+    cli.terminal = 80
+
+    result = cli.run("errors", "body", unique_id)
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "--output" in result.stderr

@@ -1,0 +1,139 @@
+"""retrier groups, operations and batches."""
+
+import json
+
+import pytest
+
+from tests.support.bench import QUEUE, Killed
+from tests.support.command_line import CommandLine
+from tests.support.factories import failure
+
+
+def stop_at(cli: CommandLine, point: str) -> None:
+    cli.bench.kill_at(point)
+    with pytest.raises(Killed):
+        cli.bench.work()
+
+
+def test_groups_are_listed_with_their_counts(cli: CommandLine) -> None:
+    cli.api.receive(failure(), failure())
+    (group,) = cli.api.get("recoverability/groups")
+
+    header, line = cli.lines("groups")
+
+    assert header.split()[:2] == ["id", "unresolved"]
+    assert line.split()[:2] == [group["id"][:8], "2"]
+    assert line.endswith(group["title"])
+
+
+def test_groups_of_another_classifier_are_listed(cli: CommandLine) -> None:
+    cli.api.receive(failure(message_type="a"), failure(message_type="b"))
+
+    lines = cli.lines("groups", "--classifier", "Message Type")
+
+    assert sorted(line.split()[-1] for line in lines[1:]) == ["a", "b"]
+
+
+def test_an_unknown_classifier_ends_with_2_and_names_the_known_ones(cli: CommandLine) -> None:
+    result = cli.run("groups", "--classifier", "Colour")
+
+    assert result.exit_code == 2
+    assert "Message Type" in result.stderr
+
+
+def test_a_group_tells_of_its_retry(cli: CommandLine) -> None:
+    cli.bench.fail(2)
+    (group,) = cli.api.get("recoverability/groups")
+    cli.run("retry", "--group", group["id"])
+
+    assert "waiting 0%" in cli.lines("groups")[1]
+
+
+def test_a_group_without_unresolved_messages_is_still_found(cli: CommandLine) -> None:
+    (unique_id,) = cli.bench.fail()
+    (group,) = cli.api.get("recoverability/groups")
+    cli.run("retry", "--group", group["id"][:8], "--watch")
+    assert cli.lines("groups") == []
+
+    assert cli.lines("errors", "list", "--ids", "--group", group["id"][:8]) == [unique_id]
+
+
+def test_operations_are_listed_the_newest_first(cli: CommandLine) -> None:
+    first = cli.bench.ask_all().operation_id
+    second = cli.bench.ask_all().operation_id
+
+    _, *lines = cli.lines("operations", "list")
+
+    assert [line.split()[0] for line in lines] == [second[:8], first[:8]]
+    assert len(cli.lines("operations", "list", "--limit", "1")) == 2
+
+
+def test_one_operation_is_shown_by_its_first_characters(cli: CommandLine) -> None:
+    cli.bench.fail(2)
+    operation = cli.bench.ask_all().operation_id
+
+    lines = cli.lines("operations", "show", operation[:8])
+
+    assert lines[0].split() == ["id", operation]
+    assert "state      waiting" in lines
+    assert "remaining  2" in lines
+
+
+def test_an_operation_shows_what_was_skipped_and_why(cli: CommandLine) -> None:
+    operation = cli.bench.ask(["a", "b"]).operation_id
+    cli.bench.work()
+
+    lines = cli.lines("operations", "show", operation)
+
+    assert [line.split()[:2] for line in lines[-2:]] == [["a", "no"], ["b", "no"]]
+
+
+def test_an_unknown_operation_ends_with_1(cli: CommandLine) -> None:
+    assert cli.run("operations", "show", "12345678").exit_code == 1
+
+
+def test_a_batch_alive_is_listed_and_shown(cli: CommandLine) -> None:
+    cli.bench.fail(2)
+    cli.bench.ask_all()
+    stop_at(cli, "forwarding.published")
+    (batch,) = cli.bench.batches()
+
+    _, line = cli.lines("batches", "list")
+    shown = cli.lines("batches", "show", batch["batch_id"][:8])
+
+    assert line.split()[:2] == [batch["batch_id"][:8], "forwarding"]
+    assert f"staging id      {batch['staging_id']}" in shown
+    assert len(shown[shown.index("claims in doubt:") + 2 :]) == 2
+
+
+def test_a_batch_that_is_done_is_unknown(cli: CommandLine) -> None:
+    result = cli.run("batches", "show", "12345678")
+
+    assert (result.exit_code, cli.lines("batches", "list")) == (1, [])
+
+
+@pytest.mark.parametrize("noun", ["groups", "operations", "batches"])
+def test_every_list_is_one_json_document(cli: CommandLine, noun: str) -> None:
+    cli.bench.fail()
+    cli.bench.ask_all(queue=QUEUE)
+    stop_at(cli, "marking.moved")
+    path = "recoverability/groups" if noun == "groups" else noun
+
+    document = json.loads(cli.run(*noun.split(), *LIST[noun], "--json").stdout)
+
+    assert document == {"total": 1, "items": cli.api.get(path)}
+
+
+@pytest.mark.parametrize("noun", ["operations", "batches"])
+def test_one_of_a_list_is_the_document_of_the_service(cli: CommandLine, noun: str) -> None:
+    cli.bench.fail()
+    cli.bench.ask_all()
+    stop_at(cli, "marking.moved")
+    (key,) = cli.api.ids(noun)
+
+    document = json.loads(cli.run(noun, "show", key, "--json").stdout)
+
+    assert document == cli.api.get(f"{noun}/{key}")
+
+
+LIST: dict[str, list[str]] = {"groups": [], "operations": ["list"], "batches": ["list"]}

@@ -1,0 +1,388 @@
+"""retrier retry: what it asks for, how it is followed, and how it ends."""
+
+import json
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from retrier.domain.wire import Refused
+from tests.support.bench import QUEUE
+from tests.support.command_line import CommandLine
+from tests.support.factories import failure
+from tests.support.script import to_queue
+
+
+def group_of(cli: CommandLine, title: str) -> str:
+    groups = cli.api.get("recoverability/groups/Endpoint Address", classifierFilter=title)
+    return str(groups[0]["id"])
+
+
+@pytest.mark.parametrize("length", [8, 20, 36])
+def test_one_message_is_retried_by_its_id(cli: CommandLine, length: int) -> None:
+    unique_id, _ = cli.api.receive(failure(), failure())
+
+    assert cli.run("retry", unique_id[:length]).exit_code == 0
+
+    (operation,) = cli.asked()
+    assert (operation["retry_type"], operation["total"]) == ("singleMessage", 1)
+    assert operation["originator"] == f"retry of message {unique_id}"
+
+
+def test_several_messages_are_one_operation(cli: CommandLine) -> None:
+    first, second, _ = cli.api.receive(failure(), failure(), failure())
+
+    cli.run("retry", first[:8], second, first)
+
+    (operation,) = cli.asked()
+    assert (operation["retry_type"], operation["total"]) == ("multipleMessages", 2)
+
+
+def test_ids_come_from_standard_input(cli: CommandLine) -> None:
+    first, second = cli.api.receive(failure(), failure())
+
+    result = cli.run("retry", "-", stdin=f"{first}\n\n  {second[:8]}\n")
+
+    assert result.exit_code == 0
+    assert [operation["total"] for operation in cli.asked()] == [2]
+
+
+def test_a_list_can_be_handed_on(cli: CommandLine) -> None:
+    cli.api.receive(failure(queue="orders"), failure(queue="other"))
+    listed = cli.run("errors", "list", "--queue", "orders", "--ids").stdout
+
+    cli.run("retry", "-", stdin=listed)
+
+    assert [operation["total"] for operation in cli.asked()] == [1]
+
+
+def test_no_id_on_standard_input_ends_with_1(cli: CommandLine) -> None:
+    # Given a command before the pipe that failed
+    result = cli.run("retry", "-", stdin="\n")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert cli.asked() == []
+
+
+@pytest.mark.parametrize(
+    ("option", "field", "kind"),
+    [
+        ("--queue", "queue", "byQueueAddress"),
+        ("--endpoint", "endpoint", "allForEndpoint"),
+    ],
+)
+@pytest.mark.parametrize("name", ["orders", "a/b", "a b?c=#&d", ".", "..", "größe"])
+def test_what_failed_somewhere_is_retried(
+    cli: CommandLine, option: str, field: str, kind: str, name: str
+) -> None:
+    cli.api.receive(failure(**{field: name}), failure(**{field: "elsewhere"}))
+
+    assert cli.run("retry", option, name).exit_code == 0
+
+    (operation,) = cli.asked()
+    assert (operation["retry_type"], operation["total"]) == (kind, 1)
+    assert operation["selection"] == {field: name}
+
+
+def test_a_name_is_encoded_once(cli: CommandLine) -> None:
+    cli.run("retry", "--queue", "a%2Fb")
+
+    assert [each.url.raw_path for each in cli.requests] == [b"/api/errors/queues/a%252Fb/retry"]
+
+
+def test_a_group_is_retried_by_its_first_characters(cli: CommandLine) -> None:
+    cli.api.receive(failure(queue="orders"), failure(queue="other"))
+
+    cli.run("retry", "--group", group_of(cli, "orders")[:8])
+
+    (operation,) = cli.asked()
+    assert (operation["retry_type"], operation["total"]) == ("failureGroup", 1)
+
+
+def test_everything_is_retried(cli: CommandLine) -> None:
+    cli.api.receive(failure(), failure())
+
+    cli.run("retry", "--all")
+
+    assert [(each["retry_type"], each["total"]) for each in cli.asked()] == [("all", 2)]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--all", "--queue", "orders"],
+        ["--queue", "orders", "--endpoint", "Sales"],
+        ["12345678", "--all"],
+        ["--queue", ""],
+        ["--endpoint", ""],
+        ["--group", ""],
+        ["1234567"],
+        ["--group", "orders"],
+        ["--all", "--idempotency-key", "schlüssel"],
+        ["--all", "--idempotency-key", ""],
+    ],
+)
+def test_what_is_not_exactly_one_kind_asks_for_nothing(
+    cli: CommandLine, arguments: list[str]
+) -> None:
+    result = cli.run("retry", *arguments)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert cli.requests == []
+
+
+def test_too_many_ids_ask_for_nothing(cli: CommandLine) -> None:
+    ids = "\n".join(str(uuid4()) for _ in range(100_001))
+
+    assert cli.run("retry", "-", stdin=ids).exit_code == 2
+    assert cli.requests == []
+
+
+@pytest.mark.parametrize("unknown", ["12345678", "12345678-1234-1234-1234-123456789abc"])
+def test_an_unknown_id_asks_for_nothing(cli: CommandLine, unknown: str) -> None:
+    assert cli.run("retry", unknown).exit_code == 1
+
+    assert cli.asked() == []
+
+
+def test_the_operation_is_named(cli: CommandLine) -> None:
+    cli.api.receive(failure(), failure())
+
+    result = cli.run("retry", "--all")
+
+    (operation,) = cli.asked()
+    short = operation["id"][:8]
+    assert result.stdout == f"asked for a retry of 2 messages: operation {short}\n"
+    assert f"retrier operations show {short} --watch" in result.stderr
+
+
+def test_nothing_to_retry_is_told(cli: CommandLine) -> None:
+    result = cli.run("retry", "--queue", "nobody")
+
+    assert result.exit_code == 0
+    assert "nothing to retry" in result.stderr
+
+
+def test_what_was_accepted_is_one_json_document(cli: CommandLine) -> None:
+    cli.api.receive(failure())
+
+    document = json.loads(cli.run("retry", "--all", "--json").stdout)
+
+    assert document == {"operation_id": cli.asked()[0]["id"], "total": 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "who"),
+    [
+        ([], "ada (testclient)"),
+        (["--user", "Jörg\n"], "Jörg (testclient)"),
+        (["--user", ""], "anonymous (testclient)"),
+    ],
+)
+def test_who_asks_is_told(cli: CommandLine, arguments: list[str], who: str) -> None:
+    cli.run("retry", "--all", *arguments)
+
+    assert [operation["requested_by"] for operation in cli.asked()] == [who]
+
+
+def test_the_same_key_asks_once(cli: CommandLine) -> None:
+    for _ in range(2):
+        cli.run("retry", "--all", "--idempotency-key", "monday")
+
+    assert len(cli.asked()) == 1
+
+
+def test_without_a_key_each_command_asks_anew(cli: CommandLine) -> None:
+    for _ in range(2):
+        cli.run("retry", "--all")
+
+    assert len(cli.asked()) == 2
+
+
+def test_a_request_lost_on_the_way_says_how_to_repeat_it(cli: CommandLine) -> None:
+    def lose(request: httpx.Request) -> httpx.Response:
+        raise httpx.ReadError("connection reset", request=request)
+
+    cli.answer = lose
+
+    result = cli.run("retry", "--all", "--idempotency-key", "monday")
+
+    assert result.exit_code == 3
+    assert "--idempotency-key monday" in result.stderr
+
+
+def test_a_dry_run_counts_and_asks_for_nothing(cli: CommandLine) -> None:
+    cli.api.receive(*(failure(queue="orders") for _ in range(7)), failure(queue="other"))
+
+    result = cli.run("retry", "--queue", "orders", "--dry-run")
+
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] == "would retry 7 messages: queue orders"
+    assert len([line for line in lines if "Shop.OutOfStock" in line]) == 5
+    assert cli.asked() == []
+
+
+@pytest.mark.parametrize("option", ["--endpoint", "--group", "--all"])
+def test_a_dry_run_counts_every_kind(cli: CommandLine, option: str) -> None:
+    cli.api.receive(failure(endpoint="Sales", queue="orders"))
+    names = {"--endpoint": ["Sales"], "--group": [group_of(cli, "orders")[:8]], "--all": []}
+
+    document = json.loads(cli.run("retry", option, *names[option], "--dry-run", "--json").stdout)
+
+    assert (document["dry_run"], document["total"]) == (True, 1)
+    assert cli.asked() == []
+
+
+def test_a_dry_run_tells_which_ids_would_be_skipped(cli: CommandLine) -> None:
+    unknown = str(uuid4())
+    issued, free = cli.bench.fail(2)
+    cli.bench.ask([issued])
+    cli.bench.work()
+
+    result = cli.run("retry", issued, free, unknown, "--dry-run", "--json")
+
+    document = json.loads(result.stdout)
+    assert document["total"] == 1
+    reasons = {each["id"]: each["reason"] for each in document["skipped"]}
+    assert reasons.keys() == {issued, unknown}
+    assert "issued already" in reasons[issued]
+
+
+def test_a_retry_is_watched_to_its_end(cli: CommandLine) -> None:
+    ids = cli.bench.fail(3)
+
+    result = cli.run("retry", "--all", "--watch")
+
+    assert result.exit_code == 0
+    assert result.stdout == "completed: 3 of 3 messages forwarded\n"
+    assert cli.bench.sent() == ids
+
+
+def test_each_state_is_told_once_where_there_is_no_terminal(cli: CommandLine) -> None:
+    cli.bench.fail(3)
+    cli.on_pause = lambda: cli.bench.work(turns=1)
+
+    result = cli.run("retry", "--all", "--watch")
+
+    states = [line.partition(":")[0] for line in result.stderr.splitlines()]
+    assert states == ["waiting", "preparing", "forwarding", "completed"]
+
+
+def test_rate_and_time_left_are_told(cli: CommandLine) -> None:
+    # Given an operation that is half done after ten looks of half a second
+    cli.api.receive(*(failure() for _ in range(4)))
+    operation = cli.api.http.post("/api/errors/retry/all").json()["operation_id"]
+    looks = iter([4] * 10 + [2] + [0])
+
+    def tell(_request: httpx.Request) -> httpx.Response:
+        left = next(looks)
+        found = {**cli.api.get(f"operations/{operation}"), "remaining": left}
+        found["state"] = "forwarding" if left else "completed"
+        return httpx.Response(200, json=found, headers={"X-Particular-Version": "1"})
+
+    cli.answer = tell
+    cli.on_pause = lambda: None
+
+    result = cli.run("operations", "show", operation, "--watch")
+
+    assert "forwarding: 2 of 4 done, 0/s, 5 s left" in result.stderr.splitlines()
+
+
+def test_a_bar_is_shown_on_a_terminal(cli: CommandLine) -> None:
+    cli.bench.fail(3)
+    cli.terminal = 100
+
+    result = cli.run("retry", "--all", "--watch", NO_COLOR="1")
+
+    assert "3/3" in result.stderr
+    assert "0:00:0" in result.stderr
+    assert result.stdout == "completed: 3 of 3 messages forwarded\n"
+
+
+def test_a_retry_that_skips_ends_with_1(cli: CommandLine) -> None:
+    (known,) = cli.bench.fail()
+    unknown = str(uuid4())
+
+    result = cli.run("retry", known, unknown, "--watch")
+
+    assert result.exit_code == 1
+    assert "completed: 1 of 2 messages forwarded, 1 skipped" in result.stdout
+    assert f"{unknown}  no failed message has this id" in result.stdout
+
+
+def test_a_retry_that_fails_ends_with_1(cli: CommandLine) -> None:
+    cli.bench.fail()
+    cli.bench.transport.cue(Refused("queue is full"), when=to_queue(QUEUE), times=None)
+
+    result = cli.run("retry", "--all", "--watch")
+
+    assert result.exit_code == 1
+    assert result.stdout == "completed: 0 of 1 message forwarded, 1 failed\n"
+
+
+def test_a_watched_retry_is_one_json_document(cli: CommandLine) -> None:
+    cli.bench.fail(2)
+
+    document = json.loads(cli.run("retry", "--all", "--watch", "--json").stdout)
+
+    assert (document["state"], document["forwarded"]) == ("completed", 2)
+
+
+def test_a_watch_outlives_a_restart_of_the_service(cli: CommandLine) -> None:
+    cli.bench.fail()
+
+    def go_away() -> None:
+        cli.answer = None
+        cli.bench.work()
+
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused", request=request)
+
+    operation = cli.bench.ask_all().operation_id
+    tries = iter([refuse, refuse])
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        broken = next(tries, None)
+        return broken(request) if broken else forward(request)
+
+    def forward(request: httpx.Request) -> httpx.Response:
+        found = cli.api.http.get(request.url.raw_path.decode())
+        return httpx.Response(found.status_code, content=found.content, headers=found.headers)
+
+    cli.answer = answer
+    cli.on_pause = go_away
+
+    result = cli.run("operations", "show", operation, "--watch")
+
+    assert result.exit_code == 0
+    assert len([line for line in result.stderr.splitlines() if "Trying again" in line]) == 1
+
+
+def test_a_watch_gives_up_on_a_service_that_stays_away(cli: CommandLine) -> None:
+    cli.bench.fail()
+    operation = cli.bench.ask_all().operation_id
+
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused", request=request)
+
+    cli.answer = refuse
+
+    assert cli.run("operations", "show", operation, "--watch").exit_code == 3
+    assert 30 < cli.clock.monotonic() - 1000 < 35
+
+
+def test_an_interrupted_watch_leaves_the_retry_alone(cli: CommandLine) -> None:
+    cli.bench.fail()
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    cli.on_pause = interrupt
+
+    result = cli.run("retry", "--all", "--watch")
+
+    (operation,) = cli.asked()
+    assert result.exit_code == 130
+    assert f"retrier operations show {operation['id'][:8]} --watch" in result.stderr
