@@ -108,7 +108,8 @@ class ApiClient:
 
     def _get(self, path: Sequence[str], params: Params) -> httpx.Response:
         try:
-            answer = self._http.get(_address(path), params=dict(params))
+            query = {name: _text(str(value)) for name, value in params.items()}
+            answer = self._http.get(_address(path), params=query)
         except httpx.TransportError as error:
             raise self._out_of_reach(error) from error
         return self._checked(answer)
@@ -148,7 +149,12 @@ def _address(path: Sequence[str]) -> str:
 
 def _quoted(part: str) -> str:
     """A name of dots alone would climb in the path: `.` for an endpoint would mean everything."""
-    return part.replace(".", "%2E") if part.strip(".") == "" else quote(part, safe="")
+    return part.replace(".", "%2E") if part.strip(".") == "" else quote(_text(part), safe="")
+
+
+def _text(typed: str) -> str:
+    """Return what was typed as text; a byte that is none becomes a sign that no name has."""
+    return typed.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _words(answer: httpx.Response) -> str:

@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from retrier import __version__
-from retrier.cli.commands import batches, errors, groups, operations, retry, service, verify
+from retrier.cli.commands import batches, demo, errors, groups, operations, retry, service, verify
 from retrier.cli.typer_app import make_app
 
 app = make_app(
     "Takes failed messages off error queues, keeps them, and sends them back in batches."
 )
-for part in (service.app, verify.app, groups.app, retry.app):
+for part in (service.app, demo.app, verify.app, groups.app, retry.app):
     # Without a name its commands are the command line's own.
     app.add_typer(part)
 app.add_typer(errors.app, name="errors")

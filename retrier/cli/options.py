@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
+import httpx
 import typer
 
 from retrier import __version__
@@ -93,9 +93,9 @@ class Pages:
 def _check_url(url: str) -> str:
     """Return the base URL without a slash at its end, or /api, which people add."""
     try:
-        parts = urlsplit(url)
-        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
+        parts = httpx.URL(url)
+        known = parts.scheme in ("http", "https") and parts.host and parts.port != 0
+    except (httpx.InvalidURL, ValueError):
         known = False
     if not known:
         shown = redact(url)

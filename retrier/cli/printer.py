@@ -91,13 +91,16 @@ class Printer:
         """Print one line of an answer."""
         self._line("", one_line(text))
 
+    def lines(self, texts: Iterable[str]) -> None:
+        """Print lines for another program, without a thought for the terminal."""
+        self._write(one_line(text) for text in texts)
+
     def text(self, text: str) -> None:
         """Print text of several lines."""
         self._line("", harmless(text))
 
     def note(self, text: str) -> None:
         """Print a remark for the person in front of it, to standard error."""
-        self.out.file.flush()
         self.err.print(Text(harmless(text)), soft_wrap=True)
 
     def document(self, value: object) -> None:
@@ -120,8 +123,9 @@ class Printer:
             self._write([(label + text).rstrip()])
 
     def _write(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            self.out.file.write(line + "\n")
+        self.out.file.write("".join(f"{line}\n" for line in lines))
+        # Here, not at exit: a reader that has gone away then ends the command quietly.
+        self.out.file.flush()
 
 
 def _console(*, stderr: bool) -> Console:

@@ -96,4 +96,5 @@ def _failed_import(delivery: Delivery, mark: str, reason: str, at: datetime) -> 
         body=delivery.body,
         fingerprint=mark,
         received_at=at,
+        redelivered=delivery.redelivered,
     )

@@ -1,55 +1,74 @@
 """A shop, a database and a host for the service: everything as a user would have it."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
-from sqlalchemy import make_url
+from sqlalchemy import Engine, create_engine, text
+from sqlalchemy.pool import NullPool
 
-from tests.support.databases import temporary_postgres
+from tests.support.databases import sqlite_url, temporary_postgres
+from tests.support.embedded_shop import opened_embedded_shop
 from tests.support.service import Host, hosted
-from tests.support.shop import Shop, opened_shop
+from tests.support.shop import opened_shop
+
+RABBITMQ_AND_POSTGRES = [pytest.mark.rabbitmq, pytest.mark.postgres]
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where one journey takes place."""
+    """Where one journey takes place. `shop` is a Shop or an EmbeddedShop."""
 
-    shop: Shop
+    shop: Any
     host: Host
     database_url: str
     staging_queue: str
+    _engine: Engine = field(init=False)
+
+    def __post_init__(self) -> None:
+        engine = create_engine(self.database_url, poolclass=NullPool)
+        object.__setattr__(self, "_engine", engine)
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Look into the database, as an operator would."""
-        with psycopg.connect(self.database_url, autocommit=True) as conn:
-            return conn.execute(sql).fetchall()
+        with self._engine.connect() as conn:
+            return [tuple(row) for row in conn.execute(text(sql))]
 
     def count(self, sql: str) -> int:
         """Return the number a query answers with."""
         return int(self.query(sql)[0][0])
 
 
-@pytest.fixture(params=["classic", "quorum"])
+@pytest.fixture(
+    params=[
+        pytest.param("classic", marks=RABBITMQ_AND_POSTGRES),
+        pytest.param("quorum", marks=RABBITMQ_AND_POSTGRES),
+        "embedded",
+    ]
+)
 def kind(request: pytest.FixtureRequest) -> str:
-    """Name the type of all queues of the journey."""
+    """Name the broker of the journey: RabbitMQ with queues of one type, or the embedded one."""
     return str(request.param)
 
 
 @pytest.fixture
-def site(
-    kind: str,
-    amqp_url: str,
-    postgres_url: str,
-    queue_name: Callable[..., str],
-    tmp_path: Path,
-) -> Iterator[Site]:
-    """Give a site on RabbitMQ and PostgreSQL; nothing runs there yet."""
+def site(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
+    """Give a site on RabbitMQ and PostgreSQL, or on the embedded default; nothing runs yet."""
+    make = _embedded_site(tmp_path) if kind == "embedded" else _server_site(kind, request, tmp_path)
+    with make as site:
+        yield site
+
+
+@contextmanager
+def _server_site(kind: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[Site]:
+    amqp_url: str = request.getfixturevalue("amqp_url")
+    queue_name: Callable[..., str] = request.getfixturevalue("queue_name")
     instance = queue_name("instance")
-    with temporary_postgres(postgres_url) as url, opened_shop(amqp_url, queue_name, kind) as shop:
+    postgres = temporary_postgres(request.getfixturevalue("postgres_url"))
+    with postgres as url, opened_shop(amqp_url, queue_name, kind) as shop:
         settings = {
             "instance": instance,
             "broker": {"url": amqp_url, "staging_queue_type": kind},
@@ -57,7 +76,20 @@ def site(
             "ingestion": {"error_queues": [shop.error]},
             "api": {"port": 0},
         }
-        with hosted(tmp_path, settings) as host:
-            plain = make_url(url).set(drivername="postgresql")
-            database_url = plain.render_as_string(hide_password=False)
-            yield Site(shop, host, database_url, f"{instance}.staging")
+        with hosted(folder, settings) as host:
+            yield Site(shop, host, url, f"{instance}.staging")
+
+
+@contextmanager
+def _embedded_site(folder: Path) -> Iterator[Site]:
+    broker = f"embedded:///{folder}/broker.db"
+    url = sqlite_url(folder)
+    with opened_embedded_shop(broker) as shop:
+        settings = {
+            "broker": {"url": broker},
+            "database": {"url": url},
+            "ingestion": {"error_queues": [shop.error]},
+            "api": {"port": 0},
+        }
+        with hosted(folder, settings) as host:
+            yield Site(shop, host, url, "retrier.staging")

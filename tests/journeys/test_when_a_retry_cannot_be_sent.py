@@ -4,11 +4,11 @@ import pytest
 
 from retrier.store.database import Database, DatabaseOptions
 from retrier.store.received import record_received
-from tests.journeys.conftest import Site
+from tests.journeys.conftest import RABBITMQ_AND_POSTGRES, Site
 from tests.support.factories import failure, unique_id
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.journey, pytest.mark.rabbitmq, pytest.mark.postgres]
+pytestmark = pytest.mark.journey
 
 TOO_LARGE = 135 * 1024 * 1024
 """Bytes: RabbitMQ refuses more than 128 MiB unless it is configured otherwise."""
@@ -23,7 +23,7 @@ def test_a_destination_that_is_gone_reverts_only_its_messages(site: Site) -> Non
     gone = site.shop.declare(f"{site.shop.orders}.gone")
     lost = site.shop.fail(3, queue=gone)
     kept = site.shop.fail(3)
-    site.shop.channel.queue_delete(gone)
+    site.shop.delete(gone)
     service = site.host.start_ready()
     with service.http as http:
         wait_until(lambda: http.get("/api/errors").headers["Total-Count"] == "6", 30)
@@ -36,17 +36,22 @@ def test_a_destination_that_is_gone_reverts_only_its_messages(site: Site) -> Non
         wait_until(lambda: completed(site), 10)
         listed = http.get("/api/errors", params={"status": "unresolved"}).json()
         assert {each["message_id"] for each in listed} == set(lost)
-        assert all("NO_ROUTE" in each["disposition_reason"] for each in listed)
+        assert all(
+            f"would not take the retry to {gone}" in each["disposition_reason"] for each in listed
+        )
     counts = site.query("SELECT total, forwarded, failed, skipped FROM retry_operations")
     assert counts == [(6, 3, 3, 0)]
 
 
+@pytest.mark.parametrize(
+    "kind", [pytest.param(each, marks=RABBITMQ_AND_POSTGRES) for each in ("classic", "quorum")]
+)
 def test_a_body_too_large_for_the_broker_reverts_only_its_message(site: Site) -> None:
     # Given a message that the broker would not take any more, among others
     site.shop.fail(3)
     service = site.host.start_ready()
     large = failure(body=b"x" * TOO_LARGE, queue=site.shop.orders, error_queue=site.shop.error)
-    db = Database(DatabaseOptions(url=site.database_url.replace("://", "+psycopg://")))
+    db = Database(DatabaseOptions(url=site.database_url))
     record_received(db, [large], instance="test")
     db.dispose()
     with service.http as http:

@@ -8,7 +8,7 @@ from retrier.domain import headers
 from tests.journeys.conftest import Site
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.journey, pytest.mark.rabbitmq, pytest.mark.postgres]
+pytestmark = pytest.mark.journey
 
 COUNT = 600
 WINDOW = 200

@@ -6,7 +6,7 @@ import pytest
 
 from retrier.domain.wire import ChannelClosed, Refused, Unknown
 from retrier.store.database import Database
-from tests.support.bench import QUEUE, STAGING, Bench
+from tests.support.bench import QUEUE, STAGING, Bench, Killed
 from tests.support.factories import failure
 from tests.support.script import to_queue
 from tests.support.staged import is_marker, of_message, put_again
@@ -185,6 +185,48 @@ def test_a_lost_connection_doubles_only_what_is_in_doubt(bench: Bench) -> None:
     assert set(bench.sent()) == set(ids)
     assert sent_twice(bench) == {ids[3]}
     assert bench.operation(operation)["forwarded"] == 6
+
+
+def test_a_message_that_breaks_every_connection_is_found_and_reverted(bench: Bench) -> None:
+    ids = bench.fail(6)
+    bench.transport.cue(Unknown("reset"), when=of_message(ids[3], QUEUE), times=None)
+
+    operation = bench.ask_all()
+    bench.work()
+
+    row = bench.operation(operation)
+    assert set(bench.sent()) == {*ids} - {ids[3]}
+    assert sent_twice(bench) == {ids[2]}
+    assert "may have arrived" in bench.message(ids[3])["disposition_reason"]
+    assert (row["state"], row["forwarded"], row["failed"]) == ("completed", 5, 1)
+
+
+def test_a_message_may_meet_two_lost_connections_and_still_go(bench: Bench) -> None:
+    ids = bench.fail(4)
+    bench.transport.cue(Unknown("reset"), when=of_message(ids[1], QUEUE), times=3)
+
+    bench.ask_all()
+    bench.work()
+
+    assert set(bench.sent()) == set(ids)
+
+
+def test_what_a_crash_left_in_doubt_goes_one_by_one(bench: Bench) -> None:
+    bench.fail(4)
+    bench.ask_all()
+    bench.kill_at("forwarding.published")
+    with pytest.raises(Killed):
+        bench.work()
+    bench.restart()
+
+    bench.kill_at("forwarding.sent_alone")
+    with pytest.raises(Killed):
+        bench.work()
+    bench.restart()
+    bench.work()
+
+    # Two crashes, and only the first of them has doubled a whole window.
+    assert sorted(times_sent(bench).values()) == [1, 1, 2, 3]
 
 
 def test_after_a_lost_connection_a_marker_ends_the_batch(bench: Bench) -> None:

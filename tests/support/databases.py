@@ -31,9 +31,19 @@ def temporary_postgres(server: str) -> Iterator[str]:
             conn.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
 
+def path_of(url: str) -> Path:
+    """Return the file of an SQLite URL."""
+    return Path(make_url(url).database or "")
+
+
+def open_database(url: str) -> Database:
+    """Open a database as it is."""
+    return Database(DatabaseOptions(url=url))
+
+
 def open_upgraded(url: str) -> Database:
     """Open a database at the newest revision."""
-    db = Database(DatabaseOptions(url=url))
+    db = open_database(url)
     upgrade_schema(db)
     return db
 

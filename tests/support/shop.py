@@ -50,6 +50,10 @@ class Shop:
         )
         return queue
 
+    def delete(self, queue: str) -> None:
+        """Delete a queue with all it holds."""
+        self.channel.queue_delete(queue)
+
     def fail(self, count: int = 1, *, queue: str | None = None) -> dict[str, Sent]:
         """Put failed messages on the error queue, as NServiceBus does; return them by message id."""
         failed = [self._make_failure(queue or self.orders) for _ in range(count)]

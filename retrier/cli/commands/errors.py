@@ -140,8 +140,7 @@ def list_errors(
     if service.as_json:
         printer.document({"total": found.total, "items": found.items})
     elif order.ids:
-        for item in found.items:
-            printer.line(item["id"])
+        printer.lines(item["id"] for item in found.items)
     elif found.items:
         show_messages(printer, found.items)
         printer.note(f"{len(found.items):,} of {counted(found.total, 'message')}")

@@ -84,6 +84,16 @@ def test_what_failed_somewhere_is_retried(
     assert operation["selection"] == {field: name}
 
 
+def test_a_name_that_is_no_text_is_no_name_of_anything(cli: CommandLine) -> None:
+    # Given a byte that the shell handed over and that is no UTF-8
+    cli.api.receive(failure(queue="?"))
+
+    for command in (["retry", "--queue", "\udcff"], ["errors", "list", "--queue", "\udcff"]):
+        assert cli.run(*command).exit_code == 0
+
+    assert [operation["total"] for operation in cli.asked()] == [0]
+
+
 def test_a_name_is_encoded_once(cli: CommandLine) -> None:
     cli.run("retry", "--queue", "a%2Fb")
 
