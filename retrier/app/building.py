@@ -6,7 +6,7 @@ from functools import partial
 from threading import Event
 from uuid import uuid4
 
-from retrier.app.process import describe_process, is_dead
+from retrier.app.process import describe_holder, is_dead
 from retrier.clock import Clock, SystemClock
 from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.queue_mapping import QueueMapping
@@ -66,7 +66,7 @@ def make_transport(settings: Settings) -> Transport:
 
 def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:
     """Return the ingestor of one error queue."""
-    holder = describe_process(parts.session_id)
+    holder = describe_holder(parts.session_id)
     instance = f"{parts.settings.instance}@{holder.host}"
     return Ingestor(
         mapping=QueueMapping(
@@ -85,7 +85,7 @@ def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:
 
 def make_lease(parts: Parts) -> Lease:
     """Return the processor's lease, not held yet."""
-    holder = describe_process(parts.session_id)
+    holder = describe_holder(parts.session_id)
     return Lease(parts.db, holder, parts.settings.processor.lease, parts.clock, is_dead)
 
 

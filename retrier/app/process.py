@@ -4,24 +4,26 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
+from retrier.processes import Owner, describe_process, is_gone
 from retrier.store.lease import Holder
 
 CRASH_AT = "RETRIER_TEST_CRASH_AT"
 """Test switch `point` or `point:n`: kill this process the n-th time it comes to a crash point."""
 
-_START_TIME_FIELD = 19
-"""Where /proc/PID/stat has the start time, counted behind the command's closing bracket (proc(5))."""
+
+_SEPARATOR = " "
+_PARTS = 3
 
 
-def describe_process(session_id: str) -> Holder:
+def describe_holder(session_id: str) -> Holder:
     """Return what the lease keeps of the process that holds it."""
+    me = describe_process()
     return Holder(
         session_id=session_id,
         host=socket.gethostname(),
-        pid=os.getpid(),
-        process_started=f"{_find_world()}{_find_start_time(os.getpid())}",
+        pid=me.pid,
+        process_started=_SEPARATOR.join((me.boot, me.space, me.started)),
     )
 
 
@@ -31,12 +33,13 @@ def is_dead(holder: Holder) -> bool:
     The process ids of another boot, container or host cannot be judged: such a holder counts
     as alive until its lease runs out.
     """
-    world = _find_world()
-    if not world or holder.host != socket.gethostname():
+    parts = holder.process_started.split(_SEPARATOR)
+    if holder.host != socket.gethostname() or len(parts) != _PARTS:
         return False
-    if not holder.process_started.startswith(world):
-        return False
-    return holder.process_started != f"{world}{_find_start_time(holder.pid)}"
+    boot, space, started = parts
+    me = describe_process()
+    owner = Owner(boot=boot, space=space, pid=holder.pid, started=started)
+    return boot == me.boot and is_gone(owner, me)
 
 
 def make_crash_point(environ: Mapping[str, str]) -> Callable[[str], None]:
@@ -57,21 +60,3 @@ def make_crash_point(environ: Mapping[str, str]) -> Callable[[str], None]:
 
 def _pass(_point: str) -> None:
     """Do nothing."""
-
-
-def _find_world() -> str:
-    """Name the kernel run and process id space in which process ids mean something."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        space = Path("/proc/self/ns/pid").readlink()
-    except OSError:
-        return ""
-    return f"{boot} {space} "
-
-
-def _find_start_time(pid: int) -> str:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return "gone"
-    return stat.rpartition(")")[2].split()[_START_TIME_FIELD]

@@ -31,10 +31,10 @@ class ForwardingRun:
     """What this process knows while it forwards one batch; gone with the connection.
 
     `counting` says that the frozen count tells when to look, `marker` is the nonce of the end
-    marker that tells it otherwise; with neither, silence does. `doubtful` copies shared a window
-    with one that closed the channel, and go one by one. `finished` is what is settled and not
-    recorded yet, `unacked` its deliveries. A run that is not `connected` any more is only kept
-    until that is recorded.
+    marker that tells it otherwise; with neither, silence does. `doubtful` copies may be on their
+    way already, or shared a window with one that closed the channel: they go one by one.
+    `finished` is what is settled and not recorded yet, `unacked` its deliveries. A run that is
+    not `connected` any more is only kept until that is recorded.
     """
 
     batch: RetryBatch

@@ -16,8 +16,6 @@ from retrier.processor.surroundings import Surroundings
 from retrier.store.batches import is_any_staging
 
 _STANDBY_LOOK = 1.0
-_IDLE_LOOK = 1.0
-"""Seconds between looks for requests that another process took."""
 _BACK_OFF = (0.5, 1.0, 2.0, 5.0, 10.0)
 _UNUSABLE_WAIT = 30.0
 
@@ -67,7 +65,7 @@ class Processor:
             return self._step_down(error)
         except Exception as error:  # noqa: BLE001 - the edge of the loop: the service must go on
             return self._back_off(error)
-        return 0 if worked else min(_IDLE_LOOK, self._around.retries.idle_wait.total_seconds())
+        return 0 if worked else self._around.retries.idle_wait.total_seconds()
 
     def _wait(self, pause: float) -> None:
         if self._reason is not None:

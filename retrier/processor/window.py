@@ -21,18 +21,24 @@ from retrier.processor.forwarding_run import ForwardingRun, WantedCopy
 from retrier.processor.surroundings import Surroundings
 from retrier.store.forwarding import open_window
 
+_MOST_BREAKS = 3
+"""So often in a row a message sent alone may break the connection."""
+
 
 class WindowSender:
     """Stamps, publishes and settles windows; records each before the next is published."""
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
+        self._suspect: str | None = None
+        self._breaks = 0
 
     def send(self, run: ForwardingRun, window: Sequence[WantedCopy]) -> None:
-        """Record the window before, then send this one.
+        """Record the window before, then send this one, but for what may be on its way already.
 
-        Raises BrokerUnavailable after recording what was confirmed, LeaseLost,
-        DatabaseUnavailable.
+        Messages left in doubt by a crash or a lost connection go one by one: whichever caused
+        it cannot double its neighbours once more. Raises BrokerUnavailable after recording what
+        was confirmed, LeaseLost, DatabaseUnavailable.
         """
         try:
             bodies = self._stamp(run, window)
@@ -40,18 +46,22 @@ class WindowSender:
             # Nothing of this window is sent yet: it is taken up again with the same copies.
             run.put_back(window)
             raise
-        sendable = self._leave_out_unclaimed(run, window, bodies)
-        if sendable:
-            outcomes = self._publish(sendable, bodies)
+        fresh: list[WantedCopy] = []
+        for copy in self._leave_out_unclaimed(run, window, bodies):
+            in_doubt = bodies[copy.stamps.unique_message_id].in_doubt
+            (run.doubtful if in_doubt else fresh).append(copy)
+        if fresh:
+            outcomes = self._publish(fresh, bodies)
             self._around.crash_point(CrashPoint.FORWARDING_PUBLISHED)
-            run.doubtful += self._settle(run, sendable, outcomes)
+            run.doubtful += self._settle(run, fresh, outcomes)
 
     def send_alone(self, run: ForwardingRun) -> None:
         """Send the next doubtful copy by itself, after recording the one before.
 
         The broker closes a channel without naming the guilty message; sent alone, the one that
-        closes it again is known, and reverted with the broker's words. Its claim is asked for
-        again: it may have arrived the first time, and failed. Raises what `send` raises.
+        closes it again is known, and reverted with the broker's words. So is one that breaks the
+        connection each time. Its claim is asked for again: it may have arrived the first time,
+        and failed. Raises what `send` raises.
         """
         copy = run.doubtful[0]
         bodies = self._stamp(run, [copy])
@@ -61,9 +71,22 @@ class WindowSender:
             return
         (outcome,) = self._publish(sendable, bodies)
         self._around.crash_point(CrashPoint.FORWARDING_SENT_ALONE)
-        if isinstance(outcome, ChannelClosed):
-            outcome = Refused(outcome.reason)
-        self._settle(run, [copy], [outcome])
+        self._settle(run, [copy], [self._blame(copy.stamps.unique_message_id, outcome)])
+
+    def _blame(self, unique_id: str, outcome: Outcome) -> Outcome:
+        """Turn what befell a message sent alone into a refusal, where it is the message's fault."""
+        self._breaks = self._breaks + 1 if self._suspect == unique_id else 1
+        self._suspect = unique_id if isinstance(outcome, Unknown) else None
+        match outcome:
+            case ChannelClosed(reason):
+                return Refused(reason)
+            case Unknown(reason) if self._breaks >= _MOST_BREAKS:
+                return Refused(
+                    f"the connection broke {self._breaks} times in a row while nothing else was "
+                    f"sent; it may have arrived: {reason}"
+                )
+            case _:
+                return outcome
 
     def record(self, run: ForwardingRun) -> None:
         """Record what is settled, then ack it; nothing happens when nothing is settled.

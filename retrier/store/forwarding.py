@@ -130,7 +130,12 @@ def _stamp(
     since = func.coalesce(claims.sending_since, now)
     conn.execute(update(failed_message_retries).where(*ours).values(sending_since=since))
     query = (
-        select(claims.unique_message_id, claims.retry_id, message_bodies.c.body)
+        select(
+            claims.unique_message_id,
+            claims.retry_id,
+            message_bodies.c.body,
+            (claims.sending_since < now).label("in_doubt"),
+        )
         .join_from(
             failed_message_retries,
             failed_messages,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from retrier.processes import Owner, describe_process
 from retrier.transport.embedded.broker_file import BrokerFile
-from retrier.transport.embedded.owner import Owner, describe_process
 from retrier.transport.embedded.queues_db import QueuesDb
 from retrier.transport.embedded.rows import Held, HoldLost, Parcel, QueueGone, Tag
 from retrier.transport.embedded.schema import SCHEMA

@@ -6,8 +6,8 @@ consumer any more.
 
 from collections.abc import Iterable
 
+from retrier.processes import Owner, is_gone
 from retrier.transport.embedded.broker_file import Connection
-from retrier.transport.embedded.owner import Owner, is_gone
 
 ENTER = "INSERT INTO holders (boot, space, pid, started, lease, until) VALUES (?, ?, ?, ?, ?, ?)"
 RENEW = "UPDATE holders SET until = ? + lease WHERE id = ?"

@@ -6,9 +6,9 @@ A message is ready, or held: then it names the holder that was handed it.
 from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
+from retrier.processes import Owner
 from retrier.transport.embedded.broker_file import BrokerFile, Connection, nothing
 from retrier.transport.embedded.holders import enter, find_gone, leave, reap, renew
-from retrier.transport.embedded.owner import Owner
 from retrier.transport.embedded.rows import Held, HoldLost, Parcel, Queue, QueueGone, Tag
 
 LOOK = """

@@ -4,11 +4,11 @@ from pathlib import Path
 
 from retrier.domain.envelope_properties import EnvelopePropertyCodec
 from retrier.domain.wire import PropertyCodec
+from retrier.processes import describe_process
 from retrier.transport.embedded.address import parse_address
 from retrier.transport.embedded.broker_file import PATIENCE, BrokerFile
 from retrier.transport.embedded.consumer import EmbeddedConsumer
 from retrier.transport.embedded.hold import LEASE
-from retrier.transport.embedded.owner import describe_process
 from retrier.transport.embedded.publisher import EmbeddedPublisher
 from retrier.transport.embedded.queues import EmbeddedQueues
 from retrier.transport.embedded.queues_db import QueuesDb

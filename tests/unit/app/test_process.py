@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from retrier.app.process import CRASH_AT, describe_process, is_dead, make_crash_point
+from retrier.app.process import CRASH_AT, describe_holder, is_dead, make_crash_point
 
-ME = describe_process("a session")
+ME = describe_holder("a session")
 
 CRASH = f"""
 import os

@@ -8,12 +8,12 @@ from subprocess import PIPE, Popen
 
 import pytest
 
-from retrier.transport.embedded.owner import Owner, describe_process, is_gone
+from retrier.processes import Owner, describe_process, is_gone
 from tests.support.waiting import wait_until
 
 ME = describe_process()
 pytestmark = pytest.mark.skipif(not ME.started, reason="this system has no /proc")
-DESCRIBE = "from retrier.transport.embedded.owner import *; print(describe_process()); input()"
+DESCRIBE = "from retrier.processes import *; print(describe_process()); input()"
 
 
 @pytest.fixture
