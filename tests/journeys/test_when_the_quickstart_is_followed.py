@@ -60,7 +60,7 @@ class Demo:
         """Type a command in the demo's folder; return what it prints."""
         done = subprocess.run(
             line,
-            shell=True,  # noqa: S602 - the page's own commands
+            shell=True,
             cwd=self.folder,
             env=self._environ,
             capture_output=True,
