@@ -13,18 +13,14 @@ pytestmark = pytest.mark.journey
 COUNT = 600
 WINDOW = 200
 
-INGESTION = ["ingestion.before_record:5", "ingestion.after_record:5", "ingestion.after_ack:5"]
+INGESTION = ["ingestion.before_record:5", "ingestion.after_record:5"]
 PROCESSOR = [
-    "marking.opened",
     "marking.claimed",
-    "marking.moved",
-    "staging.purged",
     "staging.published",
     "staging.committed",
     "forwarding.stamped:2",
     "forwarding.published:2",
     "forwarding.acked:2",
-    "forwarding.completed",
 ]
 
 
