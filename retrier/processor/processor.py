@@ -16,6 +16,7 @@ from retrier.processor.surroundings import Surroundings
 from retrier.store.batches import is_any_staging
 
 _STANDBY_LOOK = 1.0
+_HELD_UP_LOOK = 1.0
 _BACK_OFF = (0.5, 1.0, 2.0, 5.0, 10.0)
 _UNUSABLE_WAIT = 30.0
 
@@ -65,7 +66,13 @@ class Processor:
             return self._step_down(error)
         except Exception as error:  # noqa: BLE001 - the edge of the loop: the service must go on
             return self._back_off(error)
-        return 0 if worked else self._around.retries.idle_wait.total_seconds()
+        return 0 if worked else self._idle_wait()
+
+    def _idle_wait(self) -> float:
+        """Return how long to sleep with nothing to do: not long while a batch waits its time."""
+        if self._reason is not None:
+            return _HELD_UP_LOOK
+        return self._around.retries.idle_wait.total_seconds()
 
     def _wait(self, pause: float) -> None:
         if self._reason is not None:

@@ -338,3 +338,18 @@ def test_a_stop_closes_everything_and_hands_back_the_lease(bench: Bench) -> None
     (lease,) = bench.rows(select(processor_lease))
     assert bench.transport.connected() == 0
     assert lease["session_id"] is None
+
+
+def test_an_idle_processor_sleeps_until_it_is_woken(bench: Bench) -> None:
+    assert bench.take_turn() == bench.around.retries.idle_wait.total_seconds()
+
+
+def test_a_batch_that_waits_for_the_broker_is_looked_at_soon(bench: Bench) -> None:
+    # Given a broker that is away, and a batch that waits for its next try
+    bench.fail(1)
+    bench.ask_all()
+    bench.transport.go_down()
+    for _ in range(4):
+        bench.take_turn()
+
+    assert 0 < bench.take_turn() <= 10
