@@ -37,6 +37,7 @@ def _error(sentence: str) -> Event:
 
 EVENTS: Mapping[str, Event] = {
     "service.starting": _info("Retrier {version} starts as {instance}: {roles}"),
+    "service.places": _info("Broker: {broker}; database: {database}"),
     "service.started": _info("Retrier is up"),
     "service.stopping": _info("Retrier stops: {reason}"),
     "service.stopped": _info("Retrier has stopped"),

@@ -83,6 +83,7 @@ class Service:
         roles = ", ".join(sorted(self._roles))
         instance = self._parts.settings.instance
         self._parts.say("service.starting", version=__version__, instance=instance, roles=roles)
+        self._say_where()
         if self._server is not None:
             self._server.start()
             host, port = self._server.address
@@ -94,6 +95,11 @@ class Service:
         self._stop_parts()
         self._parts.say("service.stopped")
         return 0
+
+    def _say_where(self) -> None:
+        """Say where the data lies: whole paths, since the defaults are relative ones."""
+        broker, db = self._parts.transport.place, self._parts.db
+        self._parts.say("service.places", broker=broker, database=db.place)
 
     def _make_server(self) -> WebServer:
         parts = self._parts

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, make_url
@@ -66,7 +67,7 @@ class Database:
     def place(self) -> str:
         """Where the database is, without user or password."""
         if self.is_sqlite:
-            return str(self._url.database)
+            return str(Path(self._url.database or "").resolve())
         return f"{self._url.host or 'local socket'}:{self._url.port or 5432}/{self._url.database}"
 
     def transact(self, verb: Callable[[Connection], T]) -> T:

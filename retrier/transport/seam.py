@@ -118,6 +118,8 @@ class Transport(Protocol):
     codec: PropertyCodec
     user: str | None
     """The connection's own user: the only `user_id` the broker would accept from us."""
+    place: str
+    """Where the broker is, for people: host and port, or the path of a file; no password."""
 
     def publisher(self, probe_queue: str | None = None) -> Publisher:
         """Connect a publisher. Raises BrokerUnavailable.

@@ -43,6 +43,7 @@ class ScriptedTransport(Script):
         )
         self.codec: PropertyCodec = codec or AmqpPropertyCodec()
         self.user = user
+        self.place = "in memory"
 
     def publisher(self, probe_queue: str | None = None) -> ScriptedPublisher:
         """Connect a publisher (seam)."""

@@ -23,12 +23,19 @@ STOP_DEADLINE = 10.0
 class Service:
     """One process. `logged` holds its log lines as they come."""
 
-    def __init__(self, config: Path, environ: Mapping[str, str], roles: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        config: Path | None,
+        environ: Mapping[str, str],
+        roles: tuple[str, ...],
+        folder: Path | None = None,
+    ) -> None:
         self.logged: list[dict[str, Any]] = []
-        command = [sys.executable, "-m", "retrier", "run", "--config", str(config)]
+        command = [sys.executable, "-m", "retrier", "run"]
+        command += ["--config", str(config)] if config else []
         command += [word for role in roles for word in ("--role", role)]
         self.process = subprocess.Popen(
-            command, stderr=subprocess.PIPE, env={**os.environ, **environ}, text=True
+            command, stderr=subprocess.PIPE, env={**os.environ, **environ}, text=True, cwd=folder
         )
         self._reader = threading.Thread(target=self._read_log, daemon=True)
         self._reader.start()

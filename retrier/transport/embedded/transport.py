@@ -32,6 +32,7 @@ class EmbeddedTransport:
         one are back at once), `patience` how many to wait for other processes that write.
         """
         self.path = parse_address(url)
+        self.place = str(self.path)
         self._lease = lease
         self._patience = patience
 

@@ -39,6 +39,7 @@ class RabbitMQTransport:
         self._connection_name = connection_name
         self._heartbeat = heartbeat
         self.user: str | None = self._address.user
+        self.place = str(self._address)
 
     def publisher(self, probe_queue: str | None = None) -> RabbitMQPublisher:
         """Connect a publisher. Raises BrokerUnavailable.
