@@ -15,7 +15,7 @@ from retrier.store import claims as claim_rows
 from retrier.store.database import Database
 from retrier.store.event_log import Event
 from retrier.store.lease import Fence, hold
-from retrier.store.returned import lock_messages, take_back
+from retrier.store.returned import lock_messages, share_cut_off_first, take_back
 from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
@@ -84,6 +84,8 @@ def _open_window(
 ) -> tuple[StampedMessage, ...]:
     now = hold(db, conn, fence)
     reverted = sorted(item.unique_message_id for item in finished.reverted)
+    if reverted:
+        share_cut_off_first(db, conn)
     lock_messages(db, conn, reverted)
     claim_rows.lock(db, conn, sorted({*finished.forwarded, *reverted, *unique_ids}))
     _record(db, conn, batch, finished.forwarded, now)

@@ -18,6 +18,15 @@ claims = failed_message_retries.c
 operations = retry_operations.c
 
 
+def share_cut_off_first(db: Database, conn: Connection) -> None:
+    """Take the lock that new failure numbers need, before any row is locked.
+
+    Taken after the rows, it closes a circle with an ingester that waits for these rows and a
+    click that waits for the ingester: PostgreSQL breaks that, but only after a second.
+    """
+    db.sql.share_cut_off(conn)
+
+
 def lock_messages(db: Database, conn: Connection, unique_ids: Sequence[str]) -> None:
     """Lock these messages in id order, before anything else the transaction locks."""
     if unique_ids:

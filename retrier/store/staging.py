@@ -14,7 +14,7 @@ from retrier.store import claims as claim_rows
 from retrier.store.database import Database
 from retrier.store.event_log import Event
 from retrier.store.lease import Fence, hold
-from retrier.store.returned import lock_messages, take_back
+from retrier.store.returned import lock_messages, share_cut_off_first, take_back
 from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
@@ -92,6 +92,8 @@ def _begin(
 ) -> int:
     now = hold(db, conn, fence)
     ejected = {item.unique_message_id for item in staged.ejected}
+    if ejected:
+        share_cut_off_first(db, conn)
     lock_messages(db, conn, sorted({*staged.unique_ids, *ejected}))
     claim_rows.lock_batch(conn, batch.batch_id)
     take_back(db, conn, batch, staged.ejected, now)
