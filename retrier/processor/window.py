@@ -95,7 +95,9 @@ class WindowSender:
         """
         if run.finished:
             self._open(run, [])
-        self._ack(run)
+        if run.droppable:
+            self._around.lease.ensure_fresh()
+            self._ack(run)
 
     def _stamp(
         self, run: ForwardingRun, copies: Sequence[WantedCopy]
@@ -133,8 +135,8 @@ class WindowSender:
         return stamped
 
     def _ack(self, run: ForwardingRun) -> None:
+        """Ack what is recorded or unwanted, under a lease that was found fresh just now."""
         if run.droppable:
-            self._around.lease.ensure_fresh()
             self._around.broker.acknowledge(run.droppable)
             run.droppable = []
             self._around.crash_point(CrashPoint.FORWARDING_ACKED)

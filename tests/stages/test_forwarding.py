@@ -284,6 +284,16 @@ def test_a_confirmation_before_the_recording_counts_once(bench: Bench) -> None:
     assert (row["state"], row["forwarded"], row["skipped"]) == ("completed", 1, 0)
 
 
+def test_an_outcome_after_the_recording_is_not_counted_again(bench: Bench) -> None:
+    (unique_id,) = bench.fail()
+    operation = bench.ask([unique_id])
+    bench.work()
+
+    bench.confirm(unique_id)
+
+    assert bench.operation(operation)["forwarded"] == 1
+
+
 def test_a_message_whose_claim_is_gone_is_acked_unsent(bench: Bench) -> None:
     ids = bench.fail(3)
     bench.ask_all()

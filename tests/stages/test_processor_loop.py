@@ -282,6 +282,25 @@ def once_in_forwarding(bench: Bench, act: Callable[[str], None]) -> Callable[[st
     return look
 
 
+def test_a_loss_that_the_tick_found_is_known_to_whoever_waits_for_confirms(bench: Bench) -> None:
+    bench.lose_lease()
+    with pytest.raises(LeaseLost):
+        bench.around.lease.renew_if_due()
+
+    with pytest.raises(LeaseLost):
+        bench.around.lease.check()
+
+
+def test_a_process_that_lost_the_lease_does_not_hand_back_its_successors(bench: Bench) -> None:
+    bench.lose_lease()
+
+    bench.stop()
+
+    (lease,) = bench.rows(select(processor_lease))
+    assert lease["host"] == "there"
+    assert lease["session_id"] is not None
+
+
 def test_a_loss_that_the_tick_found_closes_the_connections(bench: Bench) -> None:
     bench.fail(5)
     bench.ask_all()

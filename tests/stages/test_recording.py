@@ -107,6 +107,26 @@ def test_a_database_away_between_messages_sent_alone_moves_no_batch(
     assert "batch.moved" not in bench.told.names
 
 
+def test_a_lease_renewed_slowly_leaves_no_copy_of_a_window_behind(
+    bench: Bench, flaky: FlakyDatabase
+) -> None:
+    ids = bench.fail(4)
+    bench.ask_all()
+
+    def renew_slowly(verb: str) -> None:
+        if verb == "hold":
+            flaky.after = lambda _verb: None
+            flaky.refuse("hold")
+            bench.clock.advance(6)
+
+    flaky.after = renew_slowly
+    bench.at("forwarding.stamped", lambda: bench.clock.advance(6), time=2)
+    bench.work()
+
+    assert bench.sent() == ids
+    assert "batch.moved" not in bench.told.names
+
+
 def test_a_completion_that_was_committed_unheard_closes_the_consumer(
     bench: Bench, flaky: FlakyDatabase
 ) -> None:

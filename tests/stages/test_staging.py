@@ -266,6 +266,7 @@ def test_a_message_that_fails_again_while_it_is_staged_is_not_sent(bench: Bench)
 
     row = bench.operation(operation)
     assert bench.sent() == []
+    assert bench.statuses() == {unique_id: "unresolved"}
     assert (row["state"], row["skipped"]) == ("completed", 1)
 
 
