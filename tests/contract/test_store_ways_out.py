@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from threading import Thread
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import RetryRequest, RetryType
@@ -12,10 +14,10 @@ from retrier.domain.selection import Selection
 from retrier.domain.ways_out import Act, Refusal
 from retrier.gateway import AskedAgain, Gateway, Outcome
 from retrier.store.database import Database
-from retrier.store.schema import event_log, retry_operation_messages
+from retrier.store.schema import event_log, failed_message_retries, retry_operation_messages
 from retrier.store.sought import CHUNK, Sought, last_number
 from retrier.store.verification import verify_store
-from retrier.store.ways_out import Asked, take_way_out
+from retrier.store.ways_out import Asked, change, take_way_out
 from tests.contract.store_retries import BEING_SENT, CLAIMED, SENT, STAGED, bring_to
 from tests.contract.store_rows import claims, rows
 from tests.support.bench import QUEUE, Bench
@@ -73,6 +75,8 @@ CELLS = [
 ALLOWED = [cell for cell in CELLS if not isinstance(cell.values[2], Refusal)]
 REFUSED = [cell for cell in CELLS if isinstance(cell.values[2], Refusal)]
 ALWAYS = (datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
+LONG_ENOUGH = 0.3
+"""Seconds an act needs at most when nothing holds it up."""
 PENDING = Sought(status=FailedMessageStatus.RETRY_ISSUED, modified=ALWAYS)
 
 
@@ -434,6 +438,39 @@ class TestPendingRetriesRetriedAgain:
 
         assert second == first
         assert len(bench.sent()) == 2
+
+
+class TestTwoAtOnce:
+    def test_an_act_waits_for_a_window_that_is_being_stamped(self, bench: Bench) -> None:
+        retry = bring_to(bench, STAGED)
+        refused: dict[str, Refusal] = {}
+        acting = Thread(target=lambda: refused.update(act(bench, Act.ARCHIVE, retry.key)))
+
+        with bench.db.engine.begin() as conn:
+            conn.execute(update(failed_message_retries).values(sending_since=ALWAYS[0]))
+            acting.start()
+            acting.join(LONG_ENOUGH)
+            waited = acting.is_alive()
+        acting.join()
+
+        assert waited
+        assert refused == {retry.key: ON_ITS_WAY}
+
+    def test_a_window_waits_for_an_act_and_leaves_its_message_out(self, bench: Bench) -> None:
+        retry = bring_to(bench, STAGED)
+        bench.restart()
+        working = Thread(target=bench.work)
+
+        with bench.db.engine.begin() as conn:
+            change(bench.db, conn, Asked(act=Act.ARCHIVE, who="ada"), [retry.key])
+            working.start()
+            working.join(LONG_ENOUGH)
+            waited = working.is_alive()
+        working.join()
+
+        assert waited
+        assert bench.sent() == []
+        assert (retry.operation["state"], retry.operation["skipped"]) == ("completed", 1)
 
 
 POINTS = (
