@@ -1,18 +1,52 @@
-"""The gateway: the single door for asking for a retry, whoever asks."""
+"""The gateway: the single door for whatever a person asks for, whoever asks."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from retrier.domain.retry_operation import RetryRequest
+from retrier.domain.ways_out import Act, Refusal
+from retrier.store import redirects
 from retrier.store.database import Database
 from retrier.store.operations import CreatedOperation, create_operation
+from retrier.store.pending import retry_pending
+from retrier.store.sought import CHUNK, Sought, find_chunk, last_number
+from retrier.store.ways_out import Acted, Asked, take_way_out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How many messages an act changed, and how many it left as they were, by reason."""
+
+    done: int
+    refused: Mapping[Refusal, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedAgain:
+    """The operations that retry pending retries again, and how many messages they have."""
+
+    operation_ids: tuple[str, ...]
+    total: int
 
 
 class Gateway:
-    """Takes requests, makes them durable, and wakes the processor."""
+    """Takes requests, makes them durable, and wakes the processor.
 
-    def __init__(self, db: Database, wake: Callable[[], None]) -> None:
+    A request about many messages is done in transactions of at most 1000. A crash between two of
+    them leaves the rest as it was; the same request again does the rest. `own_queues` are the
+    error queues and the staging queue: no redirect may lead there.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        wake: Callable[[], None],
+        own_queues: frozenset[str] = frozenset(),
+    ) -> None:
         self._db = db
         self._wake = wake
+        self._own_queues = own_queues
 
     def retry(self, request: RetryRequest) -> CreatedOperation:
         """Create the operation, durable when this returns, then wake the processor.
@@ -23,3 +57,79 @@ class Gateway:
         created = create_operation(self._db, request)
         self._wake()
         return created
+
+    def retry_again(self, request: RetryRequest, sought: Sought | None = None) -> AskedAgain:
+        """Retry pending retries again: those the request names, or those `sought`.
+
+        Each thousand of them is an operation of its own, which the release of their claims
+        creates. An idempotency key that is known gives the first one and does nothing more.
+        Raises DatabaseUnavailable.
+        """
+        made: list[CreatedOperation] = []
+        for ids in self._chunks(request, sought):
+            # The key is the first one's: a column that is unique cannot hold it twice.
+            key = request.idempotency_key if not made else None
+            again = retry_pending(self._db, replace(request, idempotency_key=key), ids, sought)
+            if again.created is not None:
+                made.append(again.created)
+            if made and made[-1].repeated:
+                break
+        self._wake()
+        return AskedAgain(
+            operation_ids=tuple(each.operation_id for each in made),
+            total=sum(each.total for each in made),
+        )
+
+    def act(self, act: Act, unique_ids: Sequence[str], who: str) -> Outcome:
+        """Archive, unarchive or resolve the messages that are named. Raises DatabaseUnavailable."""
+        asked = Asked(act=act, who=who)
+        return _sum_up(take_way_out(self._db, asked, ids) for ids in _cut(unique_ids))
+
+    def act_on(self, act: Act, sought: Sought, who: str) -> Outcome:
+        """Archive, unarchive or resolve what is like this by now. Raises DatabaseUnavailable."""
+        asked = Asked(act=act, who=who, sought=sought)
+        return _sum_up(take_way_out(self._db, asked, ids) for ids in self._find_chunks(sought))
+
+    def create_redirect(self, from_queue: str, to_queue: str, who: str) -> str | None:
+        """Create a redirect; None, or why it may not be. Raises DatabaseUnavailable."""
+        return redirects.create_redirect(
+            self._db, from_queue, to_queue, own_queues=self._own_queues, who=who
+        )
+
+    def change_redirect(self, redirect_id: str, to_queue: str, who: str) -> str | None:
+        """Let a redirect lead elsewhere; None, or why it may not. Raises DatabaseUnavailable."""
+        return redirects.change_redirect(
+            self._db, redirect_id, to_queue, own_queues=self._own_queues, who=who
+        )
+
+    def delete_redirect(self, redirect_id: str, who: str) -> None:
+        """Delete a redirect if it is there. Raises DatabaseUnavailable."""
+        redirects.delete_redirect(self._db, redirect_id, who=who)
+
+    def _chunks(self, request: RetryRequest, sought: Sought | None) -> Iterator[Sequence[str]]:
+        if sought is None:
+            return _cut(request.selection.ids or ())
+        return self._find_chunks(sought)
+
+    def _find_chunks(self, sought: Sought) -> Iterator[Sequence[str]]:
+        """Walk what is there now, not what comes meanwhile: chunks end even if failures do not."""
+        bounded = replace(sought, up_to=last_number(self._db))
+        after = ""
+        while ids := find_chunk(self._db, bounded, after):
+            yield ids
+            after = ids[-1]
+
+
+def _cut(unique_ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Cut a list into chunks, each id once; an empty list is one empty chunk."""
+    ids = tuple(dict.fromkeys(unique_ids))
+    return (ids[start : start + CHUNK] for start in range(0, max(1, len(ids)), CHUNK))
+
+
+def _sum_up(chunks: Iterator[Acted]) -> Outcome:
+    done = 0
+    refused: Counter[Refusal] = Counter()
+    for acted in chunks:
+        done += len(acted.done)
+        refused.update(acted.refused.values())
+    return Outcome(done=done, refused=refused)

@@ -45,9 +45,10 @@ def revalidated(request: Request, body: bytes, etag: str, headers: Mapping[str, 
     return Response(body, headers=own)
 
 
-def accepted(content: object, location: str) -> Response:
+def accepted(content: object, location: str | None = None) -> Response:
     """Answer 202: what was asked for is durable, and `location` tells how far it is."""
-    own = {**HEADERS, "Content-Type": "application/json", "Location": location}
+    own = {**HEADERS, "Content-Type": "application/json"}
+    own |= {"Location": location} if location else {}
     return Response(encode(content), status_code=202, headers=own)
 
 

@@ -1,4 +1,4 @@
-"""Asking for a retry: who asks, under which key, and what the answer says."""
+"""Asking for something: who asks, under which key, and what the answer says."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -7,9 +7,11 @@ from fastapi import Depends, Header, HTTPException, Request, Response
 
 from retrier.api.answers import accepted
 from retrier.api.parts import Parts
+from retrier.api.views.outcomes import asked_again
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.gateway import Gateway
+from retrier.store.sought import Sought
 
 LONGEST_NAME = 200
 LONGEST_KEY = 255
@@ -18,7 +20,7 @@ NOBODY = "anonymous"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """One request for a retry, but for what it selects."""
+    """One request, but for what it selects."""
 
     gateway: Gateway
     requested_by: str
@@ -26,16 +28,30 @@ class Asking:
 
     def retry(self, retry_type: RetryType, selection: Selection, originator: str) -> Response:
         """Ask the gateway; answer 202 with the operation. Raises DatabaseUnavailable."""
-        request = RetryRequest(
+        created = self.gateway.retry(self._request(retry_type, selection, originator))
+        content = {"operation_id": created.operation_id, "total": created.total}
+        return accepted(content, f"/api/operations/{created.operation_id}")
+
+    def retry_again(
+        self, originator: str, unique_ids: tuple[str, ...], sought: Sought | None = None
+    ) -> Response:
+        """Ask the gateway; answer 202 with the operations. Raises DatabaseUnavailable."""
+        selection = Selection(ids=unique_ids)
+        request = self._request(RetryType.MULTIPLE_MESSAGES, selection, originator)
+        again = self.gateway.retry_again(request, sought)
+        first = again.operation_ids[:1]
+        return accepted(asked_again(again), f"/api/operations/{first[0]}" if first else None)
+
+    def _request(
+        self, retry_type: RetryType, selection: Selection, originator: str
+    ) -> RetryRequest:
+        return RetryRequest(
             retry_type=retry_type,
             selection=selection,
             originator=originator,
             requested_by=self.requested_by,
             idempotency_key=self.idempotency_key,
         )
-        created = self.gateway.retry(request)
-        content = {"operation_id": created.operation_id, "total": created.total}
-        return accepted(content, f"/api/operations/{created.operation_id}")
 
 
 def _asking(

@@ -15,7 +15,7 @@ from retrier.store.reading.ordering import Order, Sort
 
 _STATUSES = {status.replace("_", ""): status for status in FailedMessageStatus}
 _BEGINNING = f"id_prefix is the beginning of an id: {SHORTEST} to 36 hexadecimal digits and dashes."
-_RANGE = "modified is a range of two ISO 8601 times: 2026-05-04T00:00:00Z...2026-05-05T00:00:00Z"
+_RANGE = "A range is two ISO 8601 times: 2026-05-04T00:00:00Z...2026-05-05T00:00:00Z"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +35,19 @@ class FilterQuery:
 def narrowed(wanted: MessageFilter, **parts: Any) -> MessageFilter:
     """Return the filter with parts of its selection set, whatever the query said of them."""
     return replace(wanted, selection=replace(wanted.selection, **parts))
+
+
+def time_range(first: str, last: str) -> tuple[datetime, datetime]:
+    """Read a range of two times in ISO 8601. Raises HTTPException when it is none."""
+    try:
+        return _time(first), _time(last)
+    except (ValueError, OverflowError):
+        raise HTTPException(400, _RANGE) from None
+
+
+def in_utc(time: datetime) -> datetime:
+    """Return a time in UTC; without an offset it is in UTC. Raises OverflowError."""
+    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _ids(
@@ -98,13 +111,9 @@ def _known(names: Iterable[str]) -> frozenset[FailedMessageStatus]:
 def _range(text: str) -> tuple[datetime, datetime] | None:
     if not text:
         return None
-    first, _, second = text.partition("...")
-    try:
-        return _time(first), _time(second)
-    except (ValueError, OverflowError):
-        raise HTTPException(400, _RANGE) from None
+    first, _, last = text.partition("...")
+    return time_range(first, last)
 
 
 def _time(text: str) -> datetime:
-    time = datetime.fromisoformat(text)
-    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    return in_utc(datetime.fromisoformat(text))

@@ -21,6 +21,7 @@ _ADVICE: Mapping[int, str] = MappingProxyType(
         400: "Correct the request as the detail says; sending it again as it is will not help.",
         404: "Look the id or the path up again: the list it came from may have changed.",
         405: "Use one of the methods named by the Allow header.",
+        409: "Wait until what the detail names has changed, or ask for something else.",
         413: "Send less at once, in several requests.",
         422: "Correct the named fields. A body is JSON, with Content-Type: application/json.",
         500: "Look for the error in the log of the service, then try again.",

@@ -103,10 +103,11 @@ class Service:
 
     def _make_server(self) -> WebServer:
         parts = self._parts
+        own_queues = frozenset({*parts.error_queues, parts.settings.staging_queue})
         api = create_api(
             ApiParts(
                 db=parts.db,
-                gateway=Gateway(parts.db, parts.wake.set),
+                gateway=Gateway(parts.db, parts.wake.set, own_queues),
                 health=self._board.read,
                 version=__version__,
             )

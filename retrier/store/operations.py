@@ -17,7 +17,7 @@ from retrier.domain.retry_operation import (
     RetryType,
 )
 from retrier.store import event_log, selections
-from retrier.store.database import Database
+from retrier.store.database import ConcurrentChange, Database
 from retrier.store.event_log import Event
 from retrier.store.schema import failed_messages, retry_operation_messages, retry_operations
 
@@ -47,15 +47,22 @@ def create_operation(db: Database, request: RetryRequest) -> CreatedOperation:
 
 def _create(db: Database, request: RetryRequest, conn: Connection) -> CreatedOperation:
     db.sql.take_cut_off(conn)
-    known = _find_repeated(conn, request.idempotency_key)
-    if known is not None:
-        return known
+    known = find_repeated(conn, request.idempotency_key)
+    return known or freeze(db, conn, request)
+
+
+def freeze(db: Database, conn: Connection, request: RetryRequest) -> CreatedOperation:
+    """Write the operation down, inside a transaction in which the cut-off is exact.
+
+    Either it holds the cut-off lock, or it has locked every message that the request names.
+    """
     cut_off = db.sql.last_failure_seq(conn)
     total = _count(conn, request, cut_off)
     now = db.sql.now(conn)
     operation_id = str(uuid4())
-    conn.execute(
-        retry_operations.insert().values(
+    inserted = conn.execute(
+        db.sql.insert(retry_operations)
+        .values(
             operation_id=operation_id,
             retry_type=request.retry_type,
             selection=selections.to_json(request.selection),
@@ -75,7 +82,12 @@ def _create(db: Database, request: RetryRequest, conn: Connection) -> CreatedOpe
             created_at=now,
             modified_at=now,
         )
+        .on_conflict_do_nothing(index_elements=["idempotency_key"])
+        .returning(operations.operation_id)
     )
+    if inserted.first() is None:
+        # The same request was sent twice at once: the other one's operation answers both.
+        raise ConcurrentChange
     _insert_ids(conn, operation_id, request)
     asked = Event(
         kind="retry_asked",
@@ -85,6 +97,19 @@ def _create(db: Database, request: RetryRequest, conn: Connection) -> CreatedOpe
     )
     event_log.append(conn, now, [asked])
     return CreatedOperation(operation_id=operation_id, total=total, repeated=False)
+
+
+def find_repeated(conn: Connection, key: str | None) -> CreatedOperation | None:
+    """Return the operation that was created under this idempotency key."""
+    if key is None:
+        return None
+    query = select(operations.operation_id, operations.total).where(
+        operations.idempotency_key == key
+    )
+    row = conn.execute(query).one_or_none()
+    if row is None:
+        return None
+    return CreatedOperation(operation_id=row.operation_id, total=row.total, repeated=True)
 
 
 def complete(conn: Connection, operation_id: str, now: object) -> None:
@@ -122,18 +147,6 @@ def from_row(row: Mapping[str, Any]) -> RetryOperation:
         state=RetryOperationState(row["state"]),
         **{name: row[name] for name in names.split()},
     )
-
-
-def _find_repeated(conn: Connection, key: str | None) -> CreatedOperation | None:
-    if key is None:
-        return None
-    query = select(operations.operation_id, operations.total).where(
-        operations.idempotency_key == key
-    )
-    row = conn.execute(query).one_or_none()
-    if row is None:
-        return None
-    return CreatedOperation(operation_id=row.operation_id, total=row.total, repeated=True)
 
 
 def _count(conn: Connection, request: RetryRequest, cut_off: int) -> int:

@@ -49,6 +49,10 @@ class SqlDialect(ABC):
         """Wait until all failure numbers taken are committed, and let none be taken meanwhile."""
 
     @abstractmethod
+    def lock_table(self, conn: Connection, table: Table) -> None:
+        """Let nobody else change the table before this transaction ends; reading goes on."""
+
+    @abstractmethod
     def insert(self, table: Table) -> Any:
         """Return an insert that knows ON CONFLICT."""
 
@@ -86,6 +90,10 @@ class PostgresDialect(SqlDialect):
     def take_cut_off(self, conn: Connection) -> None:
         """Take the exclusive lock; it goes with the transaction."""
         conn.execute(text(f"SELECT pg_advisory_xact_lock({_CUT_OFF_LOCK})"))
+
+    def lock_table(self, conn: Connection, table: Table) -> None:
+        """Take the weakest lock that conflicts with itself and with every write."""
+        conn.execute(text(f"LOCK TABLE {table.name} IN SHARE ROW EXCLUSIVE MODE"))
 
     def insert(self, table: Table) -> postgresql.Insert:
         """Return PostgreSQL's insert."""
@@ -129,6 +137,9 @@ class SqliteDialect(SqlDialect):
 
     def take_cut_off(self, conn: Connection) -> None:
         """Nothing: BEGIN IMMEDIATE lets one transaction write at a time."""
+
+    def lock_table(self, conn: Connection, table: Table) -> None:
+        """Nobody else can write anything."""
 
     def insert(self, table: Table) -> sqlite.Insert:
         """Return SQLite's insert."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Select, func, select
 
 from retrier.store.database import Database
+from retrier.store.reading.ledger import find_ledger
 from retrier.store.schema import (
     failed_messages,
-    ledger,
     processing_attempts,
     retry_batches,
 )
@@ -20,15 +20,6 @@ from retrier.store.verification_rules import RULES
 
 SHOWN = 10
 """Ids that a finding names at most."""
-
-_KINDS_OF_DELIVERY = (
-    "new",
-    "repeated",
-    "redelivered",
-    "confirmations",
-    "own_copies",
-    "failed_imports",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,14 +63,11 @@ def _look(conn: Connection, rule: str, query: Select[str]) -> VerifiedRule:
 
 
 def _miscounted_deliveries(conn: Connection) -> int:
-    entries = _ledger(conn)
-    return entries.get("taken_off", 0) - sum(entries.get(kind, 0) for kind in _KINDS_OF_DELIVERY)
+    return find_ledger(conn).uncounted_deliveries
 
 
 def _miscounted_messages(conn: Connection) -> int:
-    entries = _ledger(conn)
-    stored = _count(conn, select(func.count()).select_from(failed_messages))
-    return entries.get("new", 0) - entries.get("deleted", 0) - stored
+    return find_ledger(conn).missing_messages
 
 
 def _miscounted_attempts(conn: Connection) -> int:
@@ -94,11 +82,6 @@ _DIFFERENCES: dict[str, Callable[[Connection], int]] = {
     "the ledger has as many new messages as there are failed messages": _miscounted_messages,
     "the attempts that messages count are the attempts stored": _miscounted_attempts,
 }
-
-
-def _ledger(conn: Connection) -> dict[str, int]:
-    query = select(ledger.c.entry, func.sum(ledger.c.count)).group_by(ledger.c.entry)
-    return {entry: int(count) for entry, count in conn.execute(query)}
 
 
 def _count(conn: Connection, query: Select[int]) -> int:

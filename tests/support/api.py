@@ -12,7 +12,8 @@ from retrier.store.database import Database
 from retrier.store.lease import Fence, Holder, acquire_lease
 from retrier.store.received import record_received
 from retrier.store.schema import failed_messages
-from tests.support.factories import unique_id
+from tests.support.bench import STAGING
+from tests.support.factories import ERROR_QUEUE, unique_id
 from tests.support.http_client import client_of
 
 HOLDER = Holder(session_id="session", host="host", pid=7, process_started="then")
@@ -26,7 +27,10 @@ class Api:
         self.wakes = 0
         self.health: dict[str, tuple[bool, str]] = {"database": (True, "reached")}
         parts = ApiParts(
-            db=db, gateway=Gateway(db, self._wake), health=lambda: self.health, version="1.2.3"
+            db=db,
+            gateway=Gateway(db, self._wake, frozenset({ERROR_QUEUE, STAGING})),
+            health=lambda: self.health,
+            version="1.2.3",
         )
         self.app = create_api(parts)
         self.http = client_of(self.app)

@@ -1,23 +1,15 @@
 """Asking for retries. Every answer is 202 with the operation, also for ids nobody knows."""
 
-from typing import Annotated, Any
-
-from fastapi import APIRouter, Body, Response
+from fastapi import APIRouter, Response
 
 from retrier.api.asking import AskingFor
+from retrier.api.named_ids import NamedIds
 from retrier.api.parts import Parts
-from retrier.api.problems import problem
 from retrier.domain.retry_operation import RetryType
 from retrier.domain.selection import Selection
-from retrier.domain.text import clean
 from retrier.store.reading.groups import find_title
 
 router = APIRouter(prefix="/api", tags=["retries"])
-
-MOST_IDS = 100_000
-"""Ids one request may name; bulk routes and further requests take more."""
-
-_LONGEST_ID = 1000
 
 
 @router.post("/errors/retry/all", status_code=202)
@@ -27,13 +19,9 @@ def retry_all(asking: AskingFor) -> Response:
 
 
 @router.post("/errors/retry", status_code=202)
-def retry_messages(
-    ids: Annotated[list[Any], Body(max_length=MOST_IDS)], asking: AskingFor
-) -> Response:
+def retry_messages(ids: NamedIds, asking: AskingFor) -> Response:
     """Retry the messages with these ids."""
-    if not all(_is_id(each) for each in ids):
-        return problem(400, "Every id is a text that is not empty.")
-    selection = Selection(ids=tuple(ids))
+    selection = Selection(ids=ids)
     return asking.retry(RetryType.MULTIPLE_MESSAGES, selection, f"retry of {len(ids)} messages")
 
 
@@ -69,7 +57,3 @@ def retry_group(group_id: str, parts: Parts, asking: AskingFor) -> Response:
     return asking.retry(
         RetryType.FAILURE_GROUP, Selection(group=group_id), f"retry of group {title}"
     )
-
-
-def _is_id(each: object) -> bool:
-    return isinstance(each, str) and each != "" and clean(each, _LONGEST_ID) == each

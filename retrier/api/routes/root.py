@@ -18,6 +18,8 @@ _URLS = {
     "operations_url": "operations",
     "batches_url": "batches",
     "processor_url": "processor",
+    "redirects_url": "redirects",
+    "ledger_url": "ledger",
 }
 
 

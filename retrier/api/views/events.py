@@ -9,6 +9,9 @@ _SEVERITIES = {
     "retry_skipped": "warning",
     "own_copy_came_back": "warning",
     "batch_moved": "warning",
+    "archive_refused": "warning",
+    "unarchive_refused": "warning",
+    "resolve_refused": "warning",
 }
 
 

@@ -1,0 +1,57 @@
+"""Archiving messages and taking them back."""
+
+from fastapi import APIRouter, Response
+
+from retrier.api.acting import act_on, act_on_ids, act_on_one
+from retrier.api.asking import AskingFor
+from retrier.api.filters import time_range
+from retrier.api.named_ids import NamedIds
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.ways_out import Act
+from retrier.store.sought import Sought
+
+router = APIRouter(prefix="/api", tags=["archive"])
+
+_GROUP = "/recoverability/groups/{group_id}/errors"
+
+
+@router.patch("/errors/archive", status_code=202)
+@router.post("/errors/archive", status_code=202)
+def archive_messages(ids: NamedIds, asking: AskingFor) -> Response:
+    """Archive the messages with these ids."""
+    return act_on_ids(asking, Act.ARCHIVE, ids)
+
+
+@router.patch("/errors/unarchive", status_code=202)
+def unarchive_messages(ids: NamedIds, asking: AskingFor) -> Response:
+    """Take the messages with these ids back."""
+    return act_on_ids(asking, Act.UNARCHIVE, ids)
+
+
+@router.patch("/errors/{first}...{last}/unarchive", status_code=202)
+def unarchive_range(first: str, last: str, asking: AskingFor) -> Response:
+    """Take the messages back that were archived, or changed since, in this time."""
+    modified = time_range(first, last)
+    sought = Sought(status=FailedMessageStatus.ARCHIVED, modified=modified)
+    return act_on(asking, Act.UNARCHIVE, sought)
+
+
+@router.patch("/errors/{failed_message_id}/archive", status_code=202)
+@router.post("/errors/{failed_message_id}/archive", status_code=202)
+def archive_message(failed_message_id: str, asking: AskingFor) -> Response:
+    """Archive one message."""
+    return act_on_one(asking, Act.ARCHIVE, failed_message_id)
+
+
+@router.post(f"{_GROUP}/archive", status_code=202)
+def archive_group(group_id: str, asking: AskingFor) -> Response:
+    """Archive the unresolved messages of this group."""
+    sought = Sought(status=FailedMessageStatus.UNRESOLVED, group=group_id)
+    return act_on(asking, Act.ARCHIVE, sought)
+
+
+@router.post(f"{_GROUP}/unarchive", status_code=202)
+def unarchive_group(group_id: str, asking: AskingFor) -> Response:
+    """Take the archived messages of this group back."""
+    sought = Sought(status=FailedMessageStatus.ARCHIVED, group=group_id)
+    return act_on(asking, Act.UNARCHIVE, sought)

@@ -1,0 +1,118 @@
+"""Redirects: retries for one queue go to another, from the next staging on."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import BaseModel
+
+from retrier.api.answers import HEADERS, answer
+from retrier.api.asking import AskingFor
+from retrier.api.paging import PageQuery, page_headers
+from retrier.api.parts import Parts
+from retrier.api.problems import problem
+from retrier.api.views.redirects import redirect
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.redirects import RedirectRefusal
+from retrier.store.redirects import Redirect, list_redirects
+from retrier.store.sought import Sought
+
+router = APIRouter(prefix="/api", tags=["redirects"])
+
+_CONFLICTS = {
+    RedirectRefusal.DUPLICATE: "Duplicate",
+    RedirectRefusal.DEPENDENTS: "Dependents",
+}
+_BLANK = "A redirect has a queue that it comes from and one that it leads to."
+_SORTS = {
+    "from_physical_address": "from_queue",
+    "to_physical_address": "to_queue",
+    "last_modified": "modified_at",
+}
+
+
+class NewRedirect(BaseModel):
+    """What POST takes; with `retryexisting` the queue's pending retries are retried again."""
+
+    fromphysicaladdress: str = ""
+    tophysicaladdress: str = ""
+    retryexisting: bool = False
+
+
+class ChangedRedirect(BaseModel):
+    """What PUT takes."""
+
+    tophysicaladdress: str = ""
+
+
+def _ordered(
+    parts: Parts,
+    sort: Annotated[str, Query(description=f"one of: {', '.join(_SORTS)}")] = "",
+    direction: Annotated[str, Query(description="asc or desc")] = "",
+) -> tuple[Redirect, ...]:
+    column = _SORTS.get(sort, "from_queue")
+    found = list_redirects(parts.db)
+    return tuple(sorted(found, key=lambda each: getattr(each, column), reverse=direction != "asc"))
+
+
+@router.get("/redirects")
+def get_redirects(
+    request: Request, page: PageQuery, found: Annotated[tuple[Redirect, ...], Depends(_ordered)]
+) -> Response:
+    """List the redirects."""
+    items = [redirect(each) for each in found[page.offset : page.offset + page.size]]
+    return answer(request, items, page_headers(request, page, len(found)))
+
+
+@router.head("/redirect")
+def count_redirects(request: Request, page: PageQuery, parts: Parts) -> Response:
+    """Count the redirects."""
+    found = list_redirects(parts.db)
+    return answer(
+        request, [redirect(each) for each in found], page_headers(request, page, len(found))
+    )
+
+
+@router.post("/redirects", status_code=201)
+def create_redirect(body: NewRedirect, asking: AskingFor) -> Response:
+    """Let retries for one queue go to another."""
+    source, target = body.fromphysicaladdress.strip(), body.tophysicaladdress.strip()
+    refusal = _try(source, target) or asking.gateway.create_redirect(
+        source, target, asking.requested_by
+    )
+    if refusal is not None:
+        return _refused(refusal)
+    if body.retryexisting:
+        sought = Sought(status=FailedMessageStatus.RETRY_ISSUED, queue=source)
+        asking.retry_again(f"retry of the pending retries of queue {source}", (), sought)
+    return Response(status_code=201, headers=HEADERS)
+
+
+@router.put("/redirects/{redirect_id}", status_code=204)
+def change_redirect(redirect_id: str, body: ChangedRedirect, asking: AskingFor) -> Response:
+    """Let a redirect lead elsewhere."""
+    target = body.tophysicaladdress.strip()
+    refusal = _try(target) or asking.gateway.change_redirect(
+        redirect_id, target, asking.requested_by
+    )
+    return _refused(refusal) if refusal else Response(status_code=204, headers=HEADERS)
+
+
+@router.delete("/redirects/{redirect_id}", status_code=204)
+def delete_redirect(redirect_id: str, asking: AskingFor) -> Response:
+    """Delete a redirect; one that is gone is deleted too."""
+    asking.gateway.delete_redirect(redirect_id, asking.requested_by)
+    return Response(status_code=204, headers=HEADERS)
+
+
+def _try(*queues: str) -> str | None:
+    return None if all(queues) else _BLANK
+
+
+def _refused(reason: str) -> Response:
+    if reason == RedirectRefusal.UNKNOWN:
+        return problem(404, reason)
+    if reason not in _CONFLICTS:
+        return problem(400, reason)
+    answer = problem(409, reason)
+    answer.headers["X-Particular-Reason"] = _CONFLICTS[RedirectRefusal(reason)]
+    return answer
