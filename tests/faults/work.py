@@ -1,0 +1,151 @@
+"""A service in the middle of its work, both ways, and what a fault did to it."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import yaml
+
+from tests.journeys.conftest import Site
+from tests.support.servers import pika_connection
+from tests.support.service import Service, hosted
+from tests.support.shop import Shop
+from tests.support.waiting import wait_until
+
+RETRIED = 1000
+ARRIVING = 600
+WINDOW = 20
+PREFETCH = 1
+"""Slow on purpose, so that a fault falls in the middle."""
+RECOVERY = 30
+"""Seconds after the end of a fault in which the service works again by itself."""
+ROOM = 30
+"""Seconds more for the work that is left, on a machine that has other things to do."""
+BUSY = 0.5
+"""So much of one core is the most a service may use up while it can do nothing."""
+
+STORED = "SELECT count(*) FROM failed_messages"
+RECORDED = "SELECT count(*) FROM failed_message_retries WHERE forwarded_at IS NOT NULL"
+STATES = "SELECT state FROM retry_operations"
+
+
+@dataclass(slots=True)
+class Work:
+    """Messages on their way in and messages on their way back, and the process that moves them."""
+
+    site: Site
+    broker_url: str
+    service: Service
+    retried: frozenset[str]
+    arriving: frozenset[str]
+    cpu_share: float = 0.0
+    """How much of one core the process used while the fault lasted."""
+    _told: int = field(default=0)
+
+    def wait_for(self, event: str) -> None:
+        """Wait until the service has said so."""
+        wait_until(lambda: event in self.service.names(), 30, event)
+
+    def wait_for_the_middle(self) -> None:
+        """Wait until some is forwarded, and there is more to ingest and to forward."""
+        wait_until(lambda: self.site.count(RECORDED) >= 3 * WINDOW, 30, "some is forwarded")
+
+    @contextmanager
+    def fault(self) -> Iterator[None]:
+        """Watch the process while a fault lasts; it has to fall in the middle of both ways."""
+        assert self.site.query(STATES) != [("completed",)]
+        assert RETRIED < self.site.count(STORED) < RETRIED + ARRIVING
+        self._told = len(self.service.logged)
+        cpu, began = cpu_seconds(self.service.pid), monotonic()
+        yield
+        self.cpu_share = (cpu_seconds(self.service.pid) - cpu) / (monotonic() - began)
+
+    def must_finish(self) -> None:
+        """Wait until all is stored and the operation is complete."""
+        site = self.site
+        wait_until(self._is_ready, RECOVERY, "the service is ready again")
+        wait_until(lambda: site.query(STATES) == [("completed",)], ROOM, "the operation completes")
+        total = len(self.retried) + len(self.arriving)
+        wait_until(lambda: site.count(STORED) == total, ROOM, "all is stored")
+
+    def attempts(self) -> dict[str, int]:
+        """Return how often each message is stored as failed."""
+        return {row[0]: row[1] for row in self.site.query("SELECT message_id, attempts FROM failed_messages")}
+
+    def sent(self) -> Counter[str]:
+        """Take everything off the destination; return how often each message came."""
+        shop = self.reconnect()
+        return Counter(each.properties.message_id for each in shop.take(shop.orders, 0))
+
+    def reconnect(self) -> Shop:
+        """Return the shop, connected anew: a fault breaks everybody's connections."""
+        shop: Shop = self.site.shop
+        shop.channel = pika_connection(self.broker_url).channel()
+        return shop
+
+    def problems(self) -> list[tuple[str, str, str]]:
+        """Return the lines that tell of something wrong, since the fault began."""
+        return [
+            (line.get("event", ""), line.get("tick", ""), str(line.get("reason", line.get("text"))))
+            for line in self.service.logged[self._told :]
+            if line.get("level") not in (None, "info")
+        ]
+
+    def repeated(self) -> list[str]:
+        """Return what was told more than once: a change of state is told once, a try never."""
+        told = Counter((event, tick) for event, tick, _ in self.problems())
+        return [f"{event} {tick}".strip() for (event, tick), times in told.items() if times > 1]
+
+    def _is_ready(self) -> bool:
+        with self.service.http as http:
+            return http.get("/health/ready").status_code == 200
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def begin_work(site: Site, broker_url: str) -> Work:
+    """Have messages stored and their retry asked for, put more on the error queue, then start."""
+    retried = put_failures(site, RETRIED)
+    with hosted(site.host.config.parent / "before", read_fast(site)) as before:
+        asking = before.start_ready("ingestion", "api")
+        wait_until(lambda: site.count(STORED) == RETRIED, 60, "what shall be retried is stored")
+        with asking.http as http:
+            http.post("/api/errors/retry/all").raise_for_status()
+        asking.stop()
+    arriving = put_failures(site, ARRIVING)
+    return Work(site, broker_url, site.host.start(), retried, arriving)
+
+
+def put_failures(site: Site, count: int) -> frozenset[str]:
+    """Put failed messages on the error queue; return their ids when the broker has them all."""
+    failed = frozenset(site.shop.fail(count))
+    wait_until(lambda: site.shop.depth(site.shop.error) == count, 30, "all are on the error queue")
+    return failed
+
+
+def read_fast(site: Site) -> dict[str, Any]:
+    """Return the settings of the site, but for a prefetch that slows ingestion down."""
+    settings: dict[str, Any] = yaml.safe_load(site.host.config.read_text())
+    settings["ingestion"].pop("prefetch")
+    return settings
+
+
+def check(work: Work, faults: int = 1) -> None:
+    """Nothing lost, no more than a window twice, and neither busy nor noisy meanwhile."""
+    assert dict.fromkeys(work.retried | work.arriving, 1) == work.attempts()
+    sent: Any = work.sent()
+    assert work.retried - set(sent) == set()
+    assert sum(sent.values()) - len(sent) <= faults * WINDOW
+    rows = work.site.query("SELECT total, forwarded, skipped, failed FROM retry_operations")
+    assert rows == [(RETRIED, RETRIED, 0, 0)]
+    assert work.cpu_share < BUSY
+    assert work.repeated() == []
