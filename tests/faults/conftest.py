@@ -10,15 +10,14 @@ import pytest
 
 from tests.faults.work import PREFETCH, WINDOW
 from tests.journeys.conftest import Site
-from tests.support.databases import temporary_postgres
 from tests.support.private_servers import (
     PrivatePostgres,
     PrivateRabbitMQ,
     private_postgres,
     private_rabbitmq,
 )
-from tests.support.service import hosted
 from tests.support.servers import pika_connection
+from tests.support.service import hosted
 from tests.support.shop import Shop
 
 
@@ -39,22 +38,29 @@ def cluster() -> Iterator[PrivatePostgres]:
 @pytest.fixture
 def site(broker: PrivateRabbitMQ, cluster: PrivatePostgres, tmp_path: Path) -> Iterator[Site]:
     """Give a site on both; nothing runs yet."""
+    with open_site(broker, cluster.create_database(), tmp_path) as site:
+        yield site
+
+
+@contextmanager
+def open_site(broker: PrivateRabbitMQ, database: str, folder: Path) -> Iterator[Site]:
+    """Give a site with new queues on the node and this database."""
 
     def name(prefix: str) -> str:
         return f"test.{prefix}.{uuid4().hex[:12]}"
 
     instance = name("instance")
-    with temporary_postgres(cluster.url) as url, opened_shop(broker.url, name) as shop:
+    with opened_shop(broker.url, name) as shop:
         settings = {
             "instance": instance,
             "broker": {"url": broker.url},
-            "database": {"url": url},
+            "database": {"url": database},
             "ingestion": {"error_queues": [shop.error], "prefetch": PREFETCH},
             "retries": {"forwarding_window": WINDOW},
             "api": {"port": 0},
         }
-        with hosted(tmp_path, settings) as host:
-            yield Site(shop, host, url, f"{instance}.staging")
+        with hosted(folder, settings) as host:
+            yield Site(shop, host, database, f"{instance}.staging")
 
 
 @contextmanager

@@ -132,12 +132,20 @@ class PrivatePostgres:
         (port,) = find_free_ports(1)
         self.url = f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres"
         self._options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories=''"
+        self._frozen: list[int] = []
         self._run("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8")
 
     def start(self) -> None:
         """Start the cluster and wait until it takes clients."""
         self._run("pg_ctl", "-w", "-l", str(self._log), "-o", self._options, "start")
         wait_until(self._answers, START_DEADLINE, "the private PostgreSQL answers")
+
+    def create_database(self) -> str:
+        """Make an empty database; give its URL. It ends with the cluster."""
+        name = f"retrier_test_{uuid4().hex[:12]}"
+        with psycopg.connect(psycopg_url(self.url), autocommit=True) as conn:
+            conn.execute(f'CREATE DATABASE "{name}"')
+        return f"{self.url.rpartition('/')[0]}/{name}"
 
     def restart(self) -> None:
         """Break it off, as a crash does, and start it again."""
