@@ -62,7 +62,7 @@ def test_a_broker_short_of_memory_is_sent_nothing_twice(
     site: Site, broker: PrivateRabbitMQ
 ) -> None:
     work = begin_work(site, broker.url)
-    work.wait_for("batch.forwarding")
+    work.wait_for("batch.marked")
 
     broker.raise_alarm()
     with work.fault():
