@@ -49,10 +49,8 @@ def test_a_broker_that_freezes_is_waited_for(site: Site, broker: PrivateRabbitMQ
     work = begin_work(site, broker.url)
     work.wait_for_the_middle()
 
-    with work.fault():
-        broker.freeze()
+    with work.fault(), broker.frozen():
         let_pass(FROZEN)
-        broker.thaw()
 
     work.must_finish()
     check(work)
@@ -64,10 +62,8 @@ def test_a_broker_short_of_memory_is_sent_nothing_twice(
     work = begin_work(site, broker.url)
     work.wait_for("batch.marked")
 
-    broker.raise_alarm()
-    with work.fault():
+    with broker.short_of_memory(), work.fault():
         let_pass(SHORT_OF_MEMORY)
-    broker.clear_alarm()
 
     work.must_finish()
     check(work, faults=0)

@@ -31,10 +31,8 @@ def test_a_database_that_freezes_is_waited_for(
     work = begin_work(site, broker.url)
     work.wait_for_the_middle()
 
-    with work.fault():
-        cluster.freeze()
+    with work.fault(), cluster.frozen():
         let_pass(FROZEN)
-        cluster.thaw()
 
     work.must_finish()
     check(work)

@@ -53,11 +53,13 @@ class Work:
     _done: tuple[int, int] = field(default=(0, 0))
 
     def wait_for(self, event: str) -> None:
-        """Wait until the service has said so."""
+        """Wait until the service has said so, and ingests."""
         wait_until(lambda: event in self.service.names(), 30, event)
+        wait_until(lambda: self.site.count(STORED) > RETRIED, 30, "some is ingested")
 
     def wait_for_the_middle(self) -> None:
         """Wait until some is forwarded, and there is more to ingest and to forward."""
+        self.wait_for("batch.forwarding")
         wait_until(lambda: self.site.count(RECORDED) >= WINDOW, 30, "some is forwarded")
 
     @contextmanager

@@ -52,21 +52,23 @@ class PrivateRabbitMQ:
         if self._script is not None:
             self._script.wait(STOP_DEADLINE)
 
-    def freeze(self) -> None:
-        """Let it run no more, with all connections open."""
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Let it run no more for a while, with all connections open."""
         self._signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._signal(signal.SIGCONT)
 
-    def thaw(self) -> None:
-        """Let it run on."""
-        self._signal(signal.SIGCONT)
-
-    def raise_alarm(self) -> None:
-        """Make it short of memory: it reads nothing more from who publishes."""
+    @contextmanager
+    def short_of_memory(self) -> Iterator[None]:
+        """Let it raise the alarm for a while: it reads nothing more from who publishes."""
         self._control("eval", "rabbit_alarm:set_alarm({{resource_limit, memory, node()}, []}).")
-
-    def clear_alarm(self) -> None:
-        """End the shortage."""
-        self._control("eval", "rabbit_alarm:clear_alarm({resource_limit, memory, node()}).")
+        try:
+            yield
+        finally:
+            self._control("eval", "rabbit_alarm:clear_alarm({resource_limit, memory, node()}).")
 
     def discard(self) -> None:
         """End the node and its port mapper, whatever state they are in."""
@@ -74,9 +76,13 @@ class PrivateRabbitMQ:
             with suppress(ProcessLookupError):
                 os.killpg(self._script.pid, signal.SIGKILL)
             self._script.wait(STOP_DEADLINE)
-        subprocess.run(
-            ["epmd", "-kill"], env=self._environ, check=False, capture_output=True, timeout=10
-        )
+        wait_until(self._is_mapper_gone, STOP_DEADLINE, "the port mapper is gone")
+
+    def _is_mapper_gone(self) -> bool:
+        # It refuses to end before it has noticed that its node is gone.
+        command = ["epmd", "-kill"]
+        subprocess.run(command, env=self._environ, check=False, capture_output=True, timeout=10)
+        return not is_listening(int(self._environ["ERL_EPMD_PORT"]))
 
     def _control(self, *words: str) -> None:
         command = [self._tools / "rabbitmqctl", *words]
@@ -86,12 +92,11 @@ class PrivateRabbitMQ:
         os.kill(int(self._pid_file.read_text()), number)
 
     def _answers(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=3).close()
-            pika_connection(self.url).close()
-        except (pika.exceptions.AMQPError, OSError):
-            return False
-        return True
+        with suppress(pika.exceptions.AMQPError, OSError):
+            if is_listening(self.port):
+                pika_connection(self.url).close()
+                return True
+        return False
 
 
 def make_environ(folder: Path, ports: Sequence[int]) -> Mapping[str, str]:
@@ -132,7 +137,6 @@ class PrivatePostgres:
         (port,) = find_free_ports(1)
         self.url = f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres"
         self._options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories=''"
-        self._frozen: list[int] = []
         self._run("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8")
 
     def start(self) -> None:
@@ -152,18 +156,18 @@ class PrivatePostgres:
         self._run("pg_ctl", "-m", "immediate", "-w", "stop")
         self.start()
 
-    def freeze(self) -> None:
-        """Let none of its processes run, with all connections open."""
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Let none of its processes run for a while, with all connections open."""
         leader = int((self._data / "postmaster.pid").read_text().splitlines()[0])
         os.kill(leader, signal.SIGSTOP)  # first, so that it makes no more of them
-        self._frozen = [leader, *find_children(leader)]
-        for pid in self._frozen[1:]:
-            os.kill(pid, signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """Let it run on."""
-        for pid in reversed(self._frozen):
-            with suppress(ProcessLookupError):
+        stopped = [*find_children(leader), leader]
+        try:
+            for pid in stopped[:-1]:
+                os.kill(pid, signal.SIGSTOP)
+            yield
+        finally:
+            for pid in stopped:
                 os.kill(pid, signal.SIGCONT)
 
     def discard(self) -> None:
@@ -235,6 +239,12 @@ def find_free_ports(count: int) -> list[int]:
     for each in listeners:
         each.close()
     return ports
+
+
+def is_listening(port: int) -> bool:
+    """Say whether somebody listens on a port of loopback."""
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 def find_children(parent: int) -> list[int]:
