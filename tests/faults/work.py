@@ -3,12 +3,13 @@
 import os
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import pika.exceptions
 import yaml
 
 from tests.journeys.conftest import Site
@@ -96,6 +97,8 @@ class Work:
     def reconnect(self) -> Shop:
         """Return the shop, connected anew: a fault breaks everybody's connections."""
         shop: Shop = self.site.shop
+        with suppress(pika.exceptions.AMQPError, OSError):
+            shop.channel.connection.close()
         shop.channel = pika_connection(self.broker_url).channel()
         return shop
 
