@@ -1,5 +1,6 @@
 """Recurring small work: the lease, adoption, queue depths, the event log's sweep (APScheduler)."""
 
+import logging
 from collections.abc import Callable
 from datetime import UTC
 from threading import Lock
@@ -27,11 +28,12 @@ class Ticks:
     def __init__(self, parts: Parts, board: ReadinessBoard) -> None:
         self._parts = parts
         self._board = board
-        self._told: dict[str, str] = {}
+        self._told: dict[str, set[str]] = {}
         self._lock = Lock()
         # Late or missed ticks are made up for by one; a slow one is not run twice at a time.
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
+            logger=_scheduler_log(),
             executors={"default": ThreadPoolExecutor(3)},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
@@ -87,7 +89,7 @@ class Ticks:
         )
 
     def _guard(self, name: str, tick: Callable[[], object]) -> Callable[[], None]:
-        """Say once what is wrong with a tick, and not at each of its tries."""
+        """Say once per reason what is wrong with a tick, and not at each of its tries."""
 
         def run() -> None:
             try:
@@ -101,9 +103,19 @@ class Ticks:
 
     def _tell(self, name: str, reason: str) -> None:
         with self._lock:
-            told, self._told[name] = self._told.get(name), reason
-        if told != reason:
+            told = self._told.setdefault(name, set())
+            new = reason not in told
+            told.add(reason)
+        if new:
             self._parts.say("tick.failed", tick=name, reason=reason)
+
+
+def _scheduler_log() -> logging.Logger:
+    # It warns of each tick left out while the one before hangs, which is how it should be: a
+    # frozen database would fill the log.
+    log = logging.getLogger(f"{__name__}.scheduler")
+    log.setLevel(logging.ERROR)
+    return log
 
 
 def _show(depth: int | None) -> str:

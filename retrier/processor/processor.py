@@ -33,6 +33,8 @@ class Processor:
         self._failures = 0
         self._lacks_broker = False
         self._reason: str | None = None
+        self._told: set[str] = set()
+        """The reasons told of the present trouble."""
 
     @property
     def reason(self) -> str | None:
@@ -101,6 +103,7 @@ class Processor:
         if self._reason != waiting:
             around.say("processor.waiting_for_lease", host=other.host, pid=other.pid)
         self._reason = waiting
+        self._told.clear()  # it has just asked the database: what was told of that is over
         return False
 
     def _step_down(self, error: LeaseLost) -> float:
@@ -117,8 +120,10 @@ class Processor:
         wait = _BACK_OFF[min(self._failures, len(_BACK_OFF) - 1)]
         self._failures += 1
         self._lacks_broker = isinstance(error, BrokerUnavailable)
-        if self._reason != str(error):
+        # Of the whole trouble, not of the last try: two reasons may take turns.
+        if str(error) not in self._told:
             self._say_why(error)
+        self._told.add(str(error))
         self._reason = str(error)
         return _UNUSABLE_WAIT if isinstance(error, StagingQueueUnusable) else wait
 
@@ -144,6 +149,7 @@ class Processor:
         self._failures = 0
         self._lacks_broker = False
         self._reason = None
+        self._told.clear()
 
     def _drop(self) -> None:
         self._around.broker.drop()

@@ -90,6 +90,19 @@ def test_another_reason_is_told_anew(bench: Bench) -> None:
     assert told(bench)["broker.unreachable"] == 2
 
 
+def test_reasons_that_take_turns_are_told_once_each(bench: Bench) -> None:
+    bench.fail(1)
+    bench.ask_all()
+
+    for _ in range(5):
+        for reason in ("refused", "reset"):
+            bench.transport.fail("transport.publisher", BrokerUnavailable(reason), times=1)
+            bench.take_turn()
+            bench.end_waits()
+
+    assert told(bench)["broker.unreachable"] == 2
+
+
 def test_each_failure_in_a_row_makes_the_wait_longer(bench: Bench) -> None:
     bench.fail(1)
     bench.ask_all()

@@ -101,6 +101,7 @@ class Host:
     """Starts services on one configuration and ends all of them."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        folder.mkdir(exist_ok=True)
         self.config = folder / "retrier.yaml"
         self.config.write_text(yaml.safe_dump(dict(settings)))
         self.services: list[Service] = []

@@ -13,3 +13,8 @@ def wait_until(predicate: Callable[[], object], deadline: float, what: str = "")
         if time.monotonic() > end:
             raise AssertionError(f"not within {deadline} s: {what or predicate}")
         time.sleep(POLL)  # noqa: TID251 - the one place that may
+
+
+def let_pass(seconds: float) -> None:
+    """Wait so long: for a fault to last, never for something to happen."""
+    time.sleep(seconds)  # noqa: TID251 - the one place that may

@@ -1,0 +1,258 @@
+"""Servers that a test run starts for itself alone, to restart, freeze and starve them."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from uuid import uuid4
+
+import pika.exceptions
+import psycopg
+
+from tests.support.servers import give_up, pika_connection, psycopg_url
+from tests.support.waiting import wait_until
+
+START_DEADLINE = 60.0
+STOP_DEADLINE = 30.0
+
+
+class PrivateRabbitMQ:
+    """A RabbitMQ node on loopback, with its own name, ports, cookie, data and port mapper."""
+
+    def __init__(self, folder: Path, tools: Path) -> None:
+        self._tools = tools
+        self.port, node, mapper = find_free_ports(3)
+        self.url = f"amqp://guest:guest@127.0.0.1:{self.port}//"
+        self._environ = make_environ(folder, (self.port, node, mapper))
+        self._log = folder / "out.txt"
+        self._pid_file = folder / "pid"
+        self._script: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the node and wait until it takes clients."""
+        with self._log.open("ab") as log:
+            self._script = subprocess.Popen(
+                [self._tools / "rabbitmq-server"],
+                env=self._environ,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        wait_until(self._answers, START_DEADLINE, "the private RabbitMQ answers")
+
+    def stop(self) -> None:
+        """Stop the node in good order; its queues stay on disk."""
+        self._signal(signal.SIGTERM)
+        if self._script is not None:
+            self._script.wait(STOP_DEADLINE)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Let it run no more for a while, with all connections open."""
+        self._signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._signal(signal.SIGCONT)
+
+    @contextmanager
+    def short_of_memory(self) -> Iterator[None]:
+        """Let it raise the alarm for a while: it reads nothing more from who publishes."""
+        self._control("eval", "rabbit_alarm:set_alarm({{resource_limit, memory, node()}, []}).")
+        try:
+            yield
+        finally:
+            self._control("eval", "rabbit_alarm:clear_alarm({resource_limit, memory, node()}).")
+
+    def discard(self) -> None:
+        """End the node and its port mapper, whatever state they are in."""
+        if self._script is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._script.pid, signal.SIGKILL)
+            self._script.wait(STOP_DEADLINE)
+        wait_until(self._is_mapper_gone, STOP_DEADLINE, "the port mapper is gone")
+
+    def _is_mapper_gone(self) -> bool:
+        # It refuses to end before it has noticed that its node is gone.
+        command = ["epmd", "-kill"]
+        subprocess.run(command, env=self._environ, check=False, capture_output=True, timeout=10)
+        return not is_listening(int(self._environ["ERL_EPMD_PORT"]))
+
+    def _control(self, *words: str) -> None:
+        command = [self._tools / "rabbitmqctl", *words]
+        subprocess.run(command, env=self._environ, check=True, capture_output=True, timeout=60)
+
+    def _signal(self, number: int) -> None:
+        os.kill(int(self._pid_file.read_text()), number)
+
+    def _answers(self) -> bool:
+        with suppress(pika.exceptions.AMQPError, OSError):
+            if is_listening(self.port):
+                pika_connection(self.url).close()
+                return True
+        return False
+
+
+def make_environ(folder: Path, ports: Sequence[int]) -> Mapping[str, str]:
+    """Return what keeps a node apart from every other one; writes its files into the folder."""
+    port, node, mapper = ports
+    (folder / "plugins").write_text("[].\n")
+    (folder / "node.conf").write_text("loopback_users.guest = true\n")
+    cookie = folder / ".erlang.cookie"
+    cookie.write_text(uuid4().hex)
+    cookie.chmod(0o400)
+    return {
+        **os.environ,
+        "HOME": str(folder),
+        "ERL_EPMD_PORT": str(mapper),
+        "ERL_EPMD_ADDRESS": "127.0.0.1",
+        "RABBITMQ_NODENAME": f"retrier-{uuid4().hex[:8]}@localhost",
+        "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+        "RABBITMQ_NODE_PORT": str(port),
+        "RABBITMQ_DIST_PORT": str(node),
+        "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
+        "RABBITMQ_LOG_BASE": str(folder / "log"),
+        "RABBITMQ_PID_FILE": str(folder / "pid"),
+        "RABBITMQ_CONF_ENV_FILE": os.devnull,
+        "RABBITMQ_CONFIG_FILE": str(folder / "node.conf"),
+        "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder / "advanced.config"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+    }
+
+
+class PrivatePostgres:
+    """A PostgreSQL cluster on loopback, with its own port and data."""
+
+    def __init__(self, folder: Path, tools: Path) -> None:
+        self._tools = tools
+        self._data = folder / "data"
+        self._log = folder / "log"
+        (port,) = find_free_ports(1)
+        self.url = f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres"
+        self._options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories=''"
+        self._run("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8")
+
+    def start(self) -> None:
+        """Start the cluster and wait until it takes clients."""
+        self._run("pg_ctl", "-w", "-l", str(self._log), "-o", self._options, "start")
+        wait_until(self._answers, START_DEADLINE, "the private PostgreSQL answers")
+
+    def create_database(self) -> str:
+        """Make an empty database; give its URL. It ends with the cluster."""
+        name = f"retrier_test_{uuid4().hex[:12]}"
+        with psycopg.connect(psycopg_url(self.url), autocommit=True) as conn:
+            conn.execute(f'CREATE DATABASE "{name}"')
+        return f"{self.url.rpartition('/')[0]}/{name}"
+
+    def restart(self) -> None:
+        """Break it off, as a crash does, and start it again."""
+        self._run("pg_ctl", "-m", "immediate", "-w", "stop")
+        self.start()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Let none of its processes run for a while, with all connections open."""
+        leader = int((self._data / "postmaster.pid").read_text().splitlines()[0])
+        os.kill(leader, signal.SIGSTOP)  # first, so that it makes no more of them
+        stopped = [*find_children(leader), leader]
+        try:
+            for pid in stopped[:-1]:
+                os.kill(pid, signal.SIGSTOP)
+            yield
+        finally:
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
+
+    def discard(self) -> None:
+        """End the cluster."""
+        self._run("pg_ctl", "-m", "immediate", "-w", "stop")
+
+    def _run(self, tool: str, *words: str) -> None:
+        subprocess.run(
+            [self._tools / tool, "-D", self._data, *words],
+            check=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=self._data.parent,
+            timeout=START_DEADLINE,
+            user=postgres_user(),
+        )
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(psycopg_url(self.url), connect_timeout=3).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+@contextmanager
+def private_rabbitmq() -> Iterator[PrivateRabbitMQ]:
+    """Give a running node; end and remove it afterwards. Skips aloud without RabbitMQ."""
+    tools = find_tools("rabbitmq-server", "/usr/lib/rabbitmq/bin")
+    with TemporaryDirectory(prefix="retrier-rabbitmq-") as folder:
+        server = PrivateRabbitMQ(Path(folder), tools)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.discard()
+
+
+@contextmanager
+def private_postgres() -> Iterator[PrivatePostgres]:
+    """Give a running cluster; end and remove it afterwards. Skips aloud without PostgreSQL."""
+    tools = find_tools("pg_ctl", "/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
+    with TemporaryDirectory(prefix="retrier-postgres-") as folder:
+        if (user := postgres_user()) is not None:
+            shutil.chown(folder, user)
+        server = PrivatePostgres(Path(folder), tools)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.discard()
+
+
+def find_tools(tool: str, *patterns: str) -> Path:
+    """Return the folder of a server's tools: where packages put them, else the path's."""
+    found = [p for pattern in patterns for p in Path("/").glob(f"{pattern[1:]}/{tool}")]
+    on_path = shutil.which(tool)
+    found += [Path(on_path)] if on_path else []
+    if not found:
+        give_up(f"{tool} is not installed: no server of our own can be started")
+    return found[0].parent
+
+
+def find_free_ports(count: int) -> list[int]:
+    """Return different ports on which nothing listens."""
+    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(each.getsockname()[1]) for each in listeners]
+    for each in listeners:
+        each.close()
+    return ports
+
+
+def is_listening(port: int) -> bool:
+    """Say whether somebody listens on a port of loopback."""
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def find_children(parent: int) -> list[int]:
+    """Return the processes a process has started."""
+    tasks = Path(f"/proc/{parent}/task/{parent}/children")
+    return [int(pid) for pid in tasks.read_text().split()]
+
+
+def postgres_user() -> str | None:
+    """Name the user to run PostgreSQL as: it refuses to run as root."""
+    return "postgres" if os.geteuid() == 0 else None
