@@ -22,7 +22,7 @@ from retrier.processor.crash_points import CrashPoint
 from retrier.store.operations import CreatedOperation
 from retrier.store.schema import failed_messages, retry_operations
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
-from tests.support.databases import open_sqlite
+from tests.support.databases import open_upgraded, sqlite_url
 from tests.support.factories import FAILED_AT, failure, unique_id
 from tests.support.flaky_database import FlakyDatabase
 from tests.support.promises import count_up
@@ -48,7 +48,7 @@ class Engine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
-        self.flaky = FlakyDatabase(open_sqlite(Path(self.folder.name)))
+        self.flaky = FlakyDatabase(open_upgraded(sqlite_url(Path(self.folder.name))))
         self.bench = Bench(
             self.flaky, window=WINDOW, marker_timeout=PATIENCE, drain_timeout=PATIENCE
         )

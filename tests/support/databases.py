@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from uuid import uuid4
 
 import psycopg
@@ -50,13 +48,6 @@ def open_upgraded(url: str) -> Database:
     return db
 
 
-def open_sqlite(folder: Path) -> Database:
-    """Open a new SQLite file at the newest revision: a copy, since upgrading takes its time."""
-    path = folder / f"{uuid4().hex}.db"
-    path.write_bytes(_upgraded_sqlite())
-    return Database(DatabaseOptions(url=f"sqlite:///{path}"))
-
-
 def empty(db: Database) -> None:
     """Delete every row, so that the next test starts from nothing."""
     # Not TRUNCATE: it makes new files, which takes a hundred times as long for a few rows.
@@ -64,11 +55,3 @@ def empty(db: Database) -> None:
         for table in reversed(metadata.sorted_tables):
             conn.execute(table.delete())
         conn.execute(text("ALTER SEQUENCE failure_seq RESTART"))
-
-
-@cache
-def _upgraded_sqlite() -> bytes:
-    with TemporaryDirectory() as folder:
-        url = sqlite_url(Path(folder))
-        open_upgraded(url).dispose()
-        return Path(str(make_url(url).database)).read_bytes()
