@@ -76,8 +76,11 @@ def _server_site(kind: str, request: pytest.FixtureRequest, folder: Path) -> Ite
             "ingestion": {"error_queues": [shop.error]},
             "api": {"port": 0},
         }
+        staging_queue = f"{instance}.staging"
         with hosted(folder, settings) as host:
-            yield Site(shop, host, url, f"{instance}.staging")
+            yield Site(shop, host, url, staging_queue)
+        # Only now: a service that still runs would declare it again.
+        shop.delete(staging_queue)
 
 
 @contextmanager
