@@ -23,6 +23,8 @@ from retrier.store.forwarding import open_window
 
 _MOST_BREAKS = 3
 """So often in a row a message sent alone may break the connection."""
+_EARLIER_TRY = "an earlier try was left in doubt and may have arrived"
+"""Whoever retries such a message by hand must know that it might be handled twice."""
 
 
 class WindowSender:
@@ -74,12 +76,19 @@ class WindowSender:
         self._settle(run, [copy], [self._blame(copy.stamps.unique_message_id, outcome)])
 
     def _blame(self, unique_id: str, outcome: Outcome) -> Outcome:
-        """Turn what befell a message sent alone into a refusal, where it is the message's fault."""
+        """Turn what befell a message sent alone into a refusal, where it is the message's fault.
+
+        Only what is in doubt is sent alone, so the reason of one that is not taken now says so.
+        """
         self._breaks = self._breaks + 1 if self._suspect == unique_id else 1
         self._suspect = unique_id if isinstance(outcome, Unknown) else None
         match outcome:
             case ChannelClosed(reason):
                 return Refused(reason)
+            case Returned(reason):
+                return Returned(f"{reason}; {_EARLIER_TRY}")
+            case Refused(reason):
+                return Refused(f"{reason}; {_EARLIER_TRY}")
             case Unknown(reason) if self._breaks >= _MOST_BREAKS:
                 return Refused(
                     f"the connection broke {self._breaks} times in a row while nothing else was "

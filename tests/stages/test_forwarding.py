@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from retrier.domain.wire import ChannelClosed, Refused, Unknown
+from retrier.domain.wire import ChannelClosed, Refused, Returned, Unknown
 from retrier.store.database import Database
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
 from tests.support.factories import failure
@@ -185,6 +185,35 @@ def test_a_lost_connection_doubles_only_what_is_in_doubt(bench: Bench) -> None:
     assert set(bench.sent()) == set(ids)
     assert sent_twice(bench) == {ids[3]}
     assert bench.operation(operation)["forwarded"] == 6
+
+
+@pytest.mark.parametrize("refusal", [Returned("NO_ROUTE"), Refused("full")])
+def test_a_message_in_doubt_that_is_refused_now_says_it_may_have_arrived(
+    bench: Bench, refusal: Returned | Refused
+) -> None:
+    # Given a message that was sent, and whose connection broke before its confirm
+    (unique_id,) = bench.fail(1)
+    message = of_message(unique_id, QUEUE)
+    bench.transport.cue(Unknown("reset"), when=message, stored=True)
+    bench.transport.cue(refusal, when=message)
+
+    bench.ask_all()
+    bench.work()
+
+    # Then it is unresolved again, and whoever retries it by hand is warned
+    row = bench.message(unique_id)
+    assert row["status"] == "unresolved"
+    assert "may have arrived" in row["disposition_reason"]
+
+
+def test_a_message_never_sent_before_does_not_claim_to_have_arrived(bench: Bench) -> None:
+    (unique_id,) = bench.fail(1)
+    bench.transport.cue(Refused("full"), when=of_message(unique_id, QUEUE))
+
+    bench.ask_all()
+    bench.work()
+
+    assert "may have arrived" not in bench.message(unique_id)["disposition_reason"]
 
 
 def test_a_message_that_breaks_every_connection_is_found_and_reverted(bench: Bench) -> None:
