@@ -5,10 +5,18 @@ whose flag is set, in the order of the flags (AMQP 0-9-1, 4.2.6.1). RabbitMQ ign
 flags and passes them on, and so do we.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Literal
 
-from retrier.domain.amqp_table import LENGTH, decode_table, entries, text, text_entry
+from retrier.domain.amqp_table import (
+    LENGTH,
+    decode_some,
+    decode_table,
+    entries,
+    text,
+    text_entry,
+)
 from retrier.domain.headers import BROKER_COUNTERS
 from retrier.domain.wire import Edit, Properties, UnreadableProperties
 
@@ -54,6 +62,17 @@ class AmqpPropertyCodec:
             fields={name: _decode(FIELDS[name], part) for name, part in parts.items()},
         )
 
+    def read_fields(self, raw: bytes) -> Mapping[str, str | int]:
+        """Decode all but the headers. Raises UnreadableProperties."""
+        _, parts = _split(raw)
+        parts.pop("headers", None)
+        return {name: _decode(FIELDS[name], part) for name, part in parts.items()}
+
+    def read_headers(self, raw: bytes, wanted: frozenset[str]) -> Mapping[str, object]:
+        """Decode these headers only. Raises UnreadableProperties."""
+        _, parts = _split(raw)
+        return decode_some(parts.get("headers", b"")[LENGTH:], wanted)
+
     def edit(self, raw: bytes, edit: Edit) -> bytes:
         """Return the properties with the edit applied.
 
@@ -89,20 +108,24 @@ def _split(raw: bytes) -> tuple[int, dict[str, bytes]]:
     flags = int.from_bytes(raw[:FLAGS_SIZE])
     parts: dict[str, bytes] = {}
     start = FLAGS_SIZE
-    for name, flag in FLAGS.items():
-        if flags & flag:
-            end = start + _size(FIELDS[name], raw, start)
-            parts[name] = raw[start:end]
-            start = end
+    for name, size, length in _present(flags):
+        # A length cut short makes the property end behind the last byte, which is refused below.
+        end = start + size + (int.from_bytes(raw[start : start + length]) if length else 0)
+        parts[name] = raw[start:end]
+        start = end
     if start != len(raw):
         raise UnreadableProperties(f"{start} bytes of properties expected, found {len(raw)}")
     return flags & UNDEFINED_FLAGS, parts
 
 
-def _size(kind: Kind, raw: bytes, start: int) -> int:
-    # A length cut short makes the property end behind the last byte, which _split refuses.
-    length = LENGTHS.get(kind, 0)
-    return SIZES[kind] + length + int.from_bytes(raw[start : start + length])
+@lru_cache(maxsize=1024)
+def _present(flags: int) -> tuple[tuple[str, int, int], ...]:
+    """Name the properties with these flags, each with its least size and that of its length."""
+    return tuple(
+        (name, SIZES[kind] + LENGTHS.get(kind, 0), LENGTHS.get(kind, 0))
+        for name, kind in FIELDS.items()
+        if flags & FLAGS[name]
+    )
 
 
 def _join(undefined: int, parts: Mapping[str, bytes]) -> bytes:
@@ -121,15 +144,13 @@ def _octets(fields: Mapping[str, int]) -> dict[str, bytes]:
 
 
 def _edit_table(table: bytes, edit: Edit) -> bytes:
-    content = b"".join(_kept(table[LENGTH:], edit)) + b"".join(
-        text_entry(name, value) for name, value in edit.set_headers.items()
-    )
-    return len(content).to_bytes(LENGTH) + content
-
-
-def _kept(table: bytes, edit: Edit) -> Iterator[bytes]:
-    return (
-        table[start:end]
-        for name, start, _, end in entries(table)
-        if name not in edit.set_headers and not edit.drop_headers(name)
-    )
+    content = table[LENGTH:]
+    set_headers, drop = edit.set_headers, edit.drop_headers
+    kept = [
+        content[start:end]
+        for name, start, _, end in entries(content)
+        if name not in set_headers and not drop(name)
+    ]
+    kept += [text_entry(name, value) for name, value in set_headers.items()]
+    edited = b"".join(kept)
+    return len(edited).to_bytes(LENGTH) + edited

@@ -4,7 +4,7 @@ The letters are RabbitMQ's: `s` is a 16 bit integer, `l` and `L` are signed, `x`
 """
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -21,22 +21,36 @@ FIXED_SIZES: Mapping[int, int] = {
     ord("V"): 0,
 }
 WITH_LENGTH = frozenset(b"SAFx")
-TABLE, ARRAY, FLOAT = b"FAf"
+TABLE, ARRAY, FLOAT, LONG_STRING = b"FAfS"
 DEEPEST = 64
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def entries(table: bytes) -> Iterator[tuple[str, int, int, int]]:
-    """Walk a table given without its length: name, start, start of the value, end of each entry.
+Entry = tuple[str, int, int, int]
+"""The name of a header, where it starts, where its value starts, and where it ends."""
 
-    Raises UnreadableProperties.
+
+def entries(table: bytes) -> list[Entry]:
+    """Walk a table given without its length. Raises UnreadableProperties.
+
+    Each message's table is walked four times on its way, so this is one plain loop; nearly every
+    value is a long string.
     """
-    start = 0
-    while start < len(table):
+    found = []
+    start, size = 0, len(table)
+    while start < size:
         value = start + 1 + table[start]
-        end = end_of_value(table, value)
-        yield text(table[start + 1 : value]), start, value, end
+        name = str(table[start + 1 : value], "utf-8", "backslashreplace")
+        end = value + 1 + LENGTH
+        if end <= size and table[value] == LONG_STRING:
+            end += int.from_bytes(table[value + 1 : end])
+            if end > size:
+                raise UnreadableProperties(f"a table ends within the value at {value}")
+        else:
+            end = end_of_value(table, value)
+        found.append((name, start, value, end))
         start = end
+    return found
 
 
 def end_of_value(content: bytes, start: int) -> int:
@@ -68,6 +82,15 @@ def decode_table(table: bytes, depth: int = 0) -> dict[str, object]:
     return {name: _decode(table[value:end], depth) for name, _, value, end in entries(table)}
 
 
+def decode_some(table: bytes, wanted: frozenset[str]) -> dict[str, object]:
+    """Decode those entries only. Raises UnreadableProperties."""
+    return {
+        name: _decode(table[value:end], 0)
+        for name, _, value, end in entries(table)
+        if name in wanted
+    }
+
+
 def text(content: bytes) -> str:
     """Show bytes as text; what is not UTF-8 is shown with backslash escapes."""
     return str(content, "utf-8", "backslashreplace")
@@ -75,6 +98,8 @@ def text(content: bytes) -> str:
 
 def _decode(value: bytes, depth: int) -> object:
     letter = value[0]
+    if letter == LONG_STRING:
+        return str(value[1 + LENGTH :], "utf-8", "backslashreplace")
     content = value[1 + LENGTH :] if letter in WITH_LENGTH else value[1:]
     if letter not in (TABLE, ARRAY):
         return DECODERS[letter](content)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from retrier.domain import headers
 from retrier.domain.dialects import strips
 from retrier.domain.retry_batch import ClaimedMessage
-from retrier.domain.wire import Edit, Properties, PropertyCodec, UnreadableProperties
+from retrier.domain.wire import Edit, PropertyCodec, UnreadableProperties, header_text
 
 _RESTORED_FIELDS = ("delivery_mode", "priority")
 _PERSISTENT = 2
@@ -14,6 +14,8 @@ _LONGEST_QUEUE_NAME = 255
 """Bytes: AMQP's short string."""
 _LARGEST_OCTET = 255
 _MOST_DIGITS = 18
+_STAMPS = headers.STAGING_ONLY | {headers.UNIQUE_MESSAGE_ID}
+_GONE = headers.STAGING_ONLY | headers.BROKER_COUNTERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +37,8 @@ class StagedCopy:
     target: str
     body_size: int
     end_marker: str | None
+    noted: str
+    """What has to be restored on the forward."""
 
 
 def make_staged(
@@ -46,7 +50,7 @@ def make_staged(
     (priority) or have it refused (user_id of somebody else) is left out; it is persistent. What
     has to be restored on the forward is noted in a stamp.
     """
-    fields = codec.read(message.raw).fields
+    fields = codec.read_fields(message.raw)
     stamped = {
         headers.UNIQUE_MESSAGE_ID: message.unique_message_id,
         headers.RETRY_ID: message.retry_id,
@@ -73,13 +77,11 @@ def make_staged(
     return codec.edit(message.raw, edit)
 
 
-def make_forwarded(codec: PropertyCodec, raw: bytes) -> bytes:
+def make_forwarded(codec: PropertyCodec, raw: bytes, noted: str) -> bytes:
     """Return the properties a staged copy is forwarded with: its stamps gone, fields restored."""
-    noted = codec.read(raw).text(headers.ORIGINAL_FIELDS) or ""
     original = _read_noted(noted)
-    gone = headers.STAGING_ONLY | headers.BROKER_COUNTERS
     edit = Edit(
-        drop_headers=gone.__contains__,
+        drop_headers=_GONE.__contains__,
         drop_fields=frozenset(_RESTORED_FIELDS) - frozenset(original),
         set_fields=original,
     )
@@ -99,11 +101,11 @@ def make_end_marker(codec: PropertyCodec, stamps: Stamps, nonce: str) -> bytes:
 def read_staged(codec: PropertyCodec, raw: bytes) -> StagedCopy | None:
     """Return what the stamps say; None for a message that is no copy of anybody's."""
     try:
-        properties = codec.read(raw)
+        stamps = codec.read_headers(raw, _STAMPS)
     except UnreadableProperties:
         return None
-    staging_id = properties.text(headers.STAGING_ID)
-    return None if staging_id is None else _read_stamps(staging_id, properties)
+    staging_id = header_text(stamps, headers.STAGING_ID)
+    return None if staging_id is None else _read_stamps(staging_id, stamps)
 
 
 def why_not_sendable(destination: str, closed_to_retries: frozenset[str]) -> str | None:
@@ -135,12 +137,13 @@ def _number(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else 0
 
 
-def _read_stamps(staging_id: str, properties: Properties) -> StagedCopy:
+def _read_stamps(staging_id: str, stamps: Mapping[str, object]) -> StagedCopy:
     return StagedCopy(
         staging_id=staging_id,
-        installation_id=properties.text(headers.INSTALLATION_ID),
-        unique_message_id=properties.text(headers.UNIQUE_MESSAGE_ID) or "",
-        target=properties.text(headers.TARGET_ADDRESS) or "",
-        body_size=_number(properties.text(headers.BODY_SIZE) or ""),
-        end_marker=properties.text(headers.END_MARKER),
+        installation_id=header_text(stamps, headers.INSTALLATION_ID),
+        unique_message_id=header_text(stamps, headers.UNIQUE_MESSAGE_ID) or "",
+        target=header_text(stamps, headers.TARGET_ADDRESS) or "",
+        body_size=_number(header_text(stamps, headers.BODY_SIZE) or ""),
+        end_marker=header_text(stamps, headers.END_MARKER),
+        noted=header_text(stamps, headers.ORIGINAL_FIELDS) or "",
     )

@@ -66,6 +66,15 @@ class EnvelopePropertyCodec:
             fields={name: _field(value) for name, value in found.items() if value is not None},
         )
 
+    def read_fields(self, raw: bytes) -> Mapping[str, str | int]:
+        """Decode all but the headers. Raises UnreadableProperties."""
+        return self.read(raw).fields
+
+    def read_headers(self, raw: bytes, wanted: frozenset[str]) -> Mapping[str, object]:
+        """Decode these headers only. Raises UnreadableProperties."""
+        headers = self.read(raw).headers
+        return {name: headers[name] for name in wanted & headers.keys()}
+
     def edit(self, raw: bytes, edit: Edit) -> bytes:
         """Return the envelope with the edit applied.
 

@@ -81,8 +81,13 @@ class Properties:
 
     def text(self, header: str) -> str | None:
         """Return a header as text; None when it is absent or empty."""
-        value = self.headers.get(header)
-        return str(value) if value is not None and value != "" else None
+        return header_text(self.headers, header)
+
+
+def header_text(headers: Mapping[str, object], header: str) -> str | None:
+    """Return a header as text; None when it is absent or empty."""
+    value = headers.get(header)
+    return str(value) if value is not None and value != "" else None
 
 
 def _keep_all(_header: str) -> bool:
@@ -111,6 +116,14 @@ class PropertyCodec(Protocol):
 
     def read(self, raw: bytes) -> Properties:
         """Decode for reading. Raises UnreadableProperties."""
+        ...
+
+    def read_fields(self, raw: bytes) -> Mapping[str, str | int]:
+        """Decode all but the headers. Raises UnreadableProperties."""
+        ...
+
+    def read_headers(self, raw: bytes, wanted: frozenset[str]) -> Mapping[str, object]:
+        """Decode these headers only, those that are there. Raises UnreadableProperties."""
         ...
 
     def edit(self, raw: bytes, edit: Edit) -> bytes:

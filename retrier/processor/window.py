@@ -161,7 +161,7 @@ class WindowSender:
         codec = self._around.broker.transport.codec
         return Outgoing(
             queue=copy.stamps.target,
-            raw=make_forwarded(codec, copy.delivery.raw),
+            raw=make_forwarded(codec, copy.delivery.raw, copy.stamps.noted),
             body=bodies[copy.stamps.unique_message_id].body,
         )
 

@@ -6,7 +6,7 @@ import pytest
 from kombu import Connection, Message, Producer
 
 from retrier.domain import headers
-from retrier.domain.copies import Stamps, make_forwarded, make_staged
+from retrier.domain.copies import Stamps, make_forwarded, make_staged, read_staged
 from retrier.domain.retry_batch import ClaimedMessage
 from retrier.domain.wire import Confirmed, Delivery, Outgoing
 from retrier.transport.embedded import EmbeddedTransport
@@ -64,7 +64,10 @@ def staged_and_forwarded(delivery: Delivery) -> bytes:
         completed_steps=None,
     )
     stamps = Stamps(staging_id="s", installation_id="i", own_user=None)
-    return make_forwarded(CODEC, make_staged(CODEC, message, stamps, "error"))
+    copy = make_staged(CODEC, message, stamps, "error")
+    staged = read_staged(CODEC, copy)
+    assert staged is not None
+    return make_forwarded(CODEC, copy, staged.noted)
 
 
 def ids(deliveries: list[Delivery]) -> list[object]:

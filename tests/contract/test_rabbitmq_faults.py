@@ -11,7 +11,7 @@ from retrier.domain.headers import STAGING_ID
 from retrier.domain.wire import ChannelClosed, Confirmed, Outgoing, Unknown
 from retrier.errors import BrokerUnavailable, LeaseLost
 from retrier.transport.rabbitmq import RabbitMQTransport
-from retrier.transport.rabbitmq.publisher import RabbitMQPublisher
+from retrier.transport.rabbitmq.publisher import RUN, RabbitMQPublisher
 from tests.contract.transport_fixtures import nothing
 from tests.support.amqp_bytes import BLOCKED, NO_PROPERTIES, UNBLOCKED, properties
 from tests.support.far_side import FarSide
@@ -147,7 +147,7 @@ def test_what_waiting_raises_goes_through_and_its_confirms_disturb_nobody(
     assert publisher.publish([message(classic_queue)], nothing) == (Confirmed(),)
 
 
-def test_a_blocked_broker_is_waited_for_and_gets_no_second_message(
+def test_a_blocked_broker_is_waited_for_and_gets_no_second_run_of_messages(
     proxy: TcpProxy, publisher: RabbitMQPublisher, classic_queue: str
 ) -> None:
     proxy.hold()
@@ -160,9 +160,8 @@ def test_a_blocked_broker_is_waited_for_and_gets_no_second_message(
             proxy.say(UNBLOCKED)
             proxy.release()
 
-    outcomes = publisher.publish(
-        [message(classic_queue, b"first"), message(classic_queue, b"second")], waiting
-    )
+    first = message(classic_queue, b"first".ljust(RUN))
+    outcomes = publisher.publish([first, message(classic_queue, b"second")], waiting)
 
     assert outcomes == (Confirmed(), Confirmed())
     assert len(written) == 4

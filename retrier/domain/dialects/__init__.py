@@ -1,5 +1,7 @@
 """The dialects Retrier understands, in the order in which they are asked."""
 
+from functools import lru_cache
+
 from retrier.domain.dialects.dialect import Dialect
 from retrier.domain.dialects.nservicebus import NServiceBusDialect
 from retrier.domain.dialects.rabbitmq import RabbitMqDialect
@@ -32,7 +34,11 @@ def written_by_consumer(properties: Properties) -> bool:
     return any(dialect.recognises(properties.headers) for dialect in BY_CONSUMERS)
 
 
+@lru_cache(maxsize=4096)
 def strips(dialect: str, header: str) -> bool:
-    """Say whether a retry must not carry the header: the dialect's, or a counter of the broker."""
+    """Say whether a retry must not carry the header: the dialect's, or a counter of the broker.
+
+    Remembered: there are many messages, and their headers have few names.
+    """
     known = by_name(dialect)
     return header in BROKER_COUNTERS or (known is not None and known.strips(header))

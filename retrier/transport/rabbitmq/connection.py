@@ -1,7 +1,7 @@
 """One connection with one channel: dialled, read, kept alive, dropped; its errors are ours."""
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import NoReturn, TypeVar
@@ -10,14 +10,13 @@ import amqp
 from amqp import spec
 from amqp.exceptions import AMQPError, ChannelError, ConsumerCancelled
 
+from retrier.domain.wire import Outgoing
 from retrier.errors import BrokerUnavailable
 from retrier.transport.rabbitmq.address import Address
-from retrier.transport.rabbitmq.library import Channel, dial
-from retrier.transport.rabbitmq.raw_message import PROPERTIES_AT, raw_message
+from retrier.transport.rabbitmq.frames import OVERHEAD, PROPERTIES_AT, write_publish
+from retrier.transport.rabbitmq.library import Channel, dial, read_frame
 
 GOODBYE_TIMEOUT = 1.0
-FRAME_OVERHEAD = 8
-"""Bytes of a frame that are not content (AMQP 0-9-1, 4.2.3)."""
 
 # Everything py-amqp lets out when a connection breaks or says something it cannot parse.
 BREAKS = (
@@ -77,7 +76,7 @@ class BrokerConnection:
     @property
     def largest_properties(self) -> int:
         """The most bytes of properties that fit into one frame, as they must."""
-        return int(self._live().frame_max) - FRAME_OVERHEAD - PROPERTIES_AT
+        return int(self._live().frame_max) - OVERHEAD - PROPERTIES_AT
 
     @property
     def open(self) -> bool:
@@ -94,17 +93,13 @@ class BrokerConnection:
 
     def read(self, timeout: float) -> bool:
         """Take in one frame; False when none came in so many seconds. Raises BrokerUnavailable."""
-        raw = self._live()
         try:
-            raw.blocking_read(timeout)
-        except TimeoutError as error:
-            if error.errno is not None:  # ETIMEDOUT: the kernel's verdict, not our patience
-                self._break(error)
-            return False
+            arrived = read_frame(self._live(), timeout)
         except BREAKS as error:
             self._break(error)
-        self._used = monotonic()
-        return True
+        if arrived:
+            self._used = monotonic()
+        return arrived
 
     def read_arrived(self, until: Callable[[], bool] = lambda: False) -> None:
         """Take in all that has arrived. Raises BrokerUnavailable."""
@@ -136,22 +131,25 @@ class BrokerConnection:
         self._used = monotonic()
         return answer
 
-    def send(self, queue: str, raw: bytes, body: bytes, *, mandatory: bool) -> None:
-        """Write a message to the default exchange. Raises BrokerUnavailable.
+    def write(self, messages: Sequence[Outgoing], *, mandatory: bool) -> None:
+        """Write messages to the default exchange, all at once. Raises BrokerUnavailable.
 
         Not py-amqp's `basic_publish`: that reads the socket first, so that what it raises may
         have nothing to do with the message.
         """
-        self._live()
-        try:
-            self.channel.send_method(
-                spec.Basic.Publish,
-                "Bssbb",
-                (0, "", queue, mandatory, False),
-                raw_message(raw, body),
+        raw = self._live()
+        frames = [
+            frame
+            for message in messages
+            for frame in write_publish(
+                self.channel.channel_id, message, mandatory=mandatory, frame_max=raw.frame_max
             )
+        ]
+        try:
+            raw.transport.write(b"".join(frames))
         except BREAKS as error:
             self._break(error)
+        raw.bytes_sent += len(frames)  # or a heartbeat would be sent besides
 
     def close(self) -> None:
         """Say goodbye, without waiting for the answer, and drop; never hangs, never raises."""

@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Callable, Mapping
-from select import POLLOUT, poll
+from select import POLLIN, POLLOUT, poll
 
 import amqp
 from amqp.transport import SSLTransport, TCPTransport
@@ -10,12 +10,14 @@ from kombu.connection import Connection
 from kombu.transport import pyamqp
 
 from retrier.transport.rabbitmq.address import Address
+from retrier.transport.rabbitmq.frames import Frame, FrameBuffer
 from retrier.transport.rabbitmq.raw_message import FrameHandler
 
 CONNECT_TIMEOUT = 5.0
 ANSWER_TIMEOUT = 20.0
 STALL = 250
 """Milliseconds."""
+READ_SIZE = 1 << 18
 UNACKNOWLEDGED_TIMEOUT = 30_000
 """Milliseconds the kernel waits for the peer to take what was written; py-amqp's own is 1 s."""
 
@@ -58,7 +60,7 @@ class Channel(amqp.Channel):  # type: ignore[misc]  # py-amqp has no types
 
 
 class PatientTransport(TCPTransport):  # type: ignore[misc]  # py-amqp has no types
-    """A socket that says when the broker does not take what is written to it.
+    """A socket that reads all that has arrived, and says when the broker takes nothing.
 
     A broker that blocks publishers, or a slow line, would else hold up a large body, and with it
     the lease of whoever publishes.
@@ -69,6 +71,41 @@ class PatientTransport(TCPTransport):  # type: ignore[misc]  # py-amqp has no ty
     def _setup_transport(self) -> None:
         super()._setup_transport()
         self._write = self._write_patiently
+        self._frames = FrameBuffer()
+
+    def read_frame(self, *_: object) -> Frame:
+        """Wait for a frame. Raises TimeoutError after what py-amqp has set on the socket."""
+        while (frame := self._frames.take()) is None:
+            self._take_in(0)
+        return frame
+
+    def next_frame(self, timeout: float) -> Frame | None:
+        """Return the next frame; None when none is complete in so many seconds. Raises OSError."""
+        frame = self._frames.take()
+        if frame is None and self._is_readable(timeout):
+            self._take_in(socket.MSG_DONTWAIT)
+            frame = self._frames.take()
+        return frame
+
+    def _take_in(self, flags: int) -> None:
+        try:
+            arrived = self.sock.recv(READ_SIZE, flags)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.connected = isinstance(error, TimeoutError) and error.errno is None
+            raise
+        if not arrived:
+            self.connected = False
+            raise ConnectionResetError("Server unexpectedly closed connection")
+        self._frames.add(arrived)
+
+    def _is_readable(self, timeout: float) -> bool:
+        if not timeout:
+            return True  # a read that finds nothing costs no more than asking
+        readable = poll()
+        readable.register(self.sock, POLLIN)
+        return bool(readable.poll(timeout * 1000))
 
     def _write_patiently(self, content: bytes) -> None:
         left = memoryview(content)
@@ -83,6 +120,23 @@ class PatientTransport(TCPTransport):  # type: ignore[misc]  # py-amqp has no ty
         writable.register(self.sock, POLLOUT)
         if not writable.poll(STALL) and self.stalled is not None:
             self.stalled()
+
+
+def read_frame(connection: amqp.Connection, timeout: float) -> bool:
+    """Take in one frame; False when none came in so many seconds. Raises what py-amqp raises."""
+    line = connection.transport
+    if not isinstance(line, PatientTransport):
+        try:
+            connection.blocking_read(timeout)
+        except TimeoutError as error:
+            if error.errno is not None:  # ETIMEDOUT: the kernel's verdict, not our patience
+                raise
+            return False
+        return True
+    frame = line.next_frame(timeout)
+    if frame is not None:
+        connection.on_inbound_frame(frame)
+    return frame is not None
 
 
 class RawConnection(pyamqp.Connection):

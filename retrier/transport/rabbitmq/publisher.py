@@ -1,6 +1,6 @@
 """Publishes windows of messages with pipelined confirms, every message settled by the broker."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 from uuid import uuid4
 
@@ -11,12 +11,15 @@ from retrier.domain.headers import STAGING_ID
 from retrier.domain.wire import ChannelClosed, Edit, Outcome, Outgoing, Unknown
 from retrier.errors import BrokerUnavailable
 from retrier.transport.rabbitmq.connection import BrokerConnection, ChannelLost
+from retrier.transport.rabbitmq.frames import encode_name
 from retrier.transport.rabbitmq.raw_message import RawMessage
 from retrier.transport.rabbitmq.window import Window
 
 WAITING_EVERY = 0.25
 LONGEST_QUEUE_NAME = 255
 NO_PROPERTIES = b"\x00\x00"
+RUN = 1 << 17
+"""Bytes written before the broker is listened to; a run ends with the message that fills it."""
 NACK = "the broker refused the message (negative acknowledgement): is its queue full?"
 
 Dial = Callable[[], BrokerConnection]
@@ -69,8 +72,8 @@ class RabbitMQPublisher:
         line = self._line
         try:
             line.begin(window, patience)
-            for place in range(len(window.messages)):
-                line.send(place, mandatory=mandatory)
+            for places in runs(window.messages):
+                line.send(places, mandatory=mandatory)
                 line.wait_while(lambda: line.connection.blocked)
             line.wait_while(lambda: True)
         finally:
@@ -99,21 +102,22 @@ class ConfirmLine:
         self._patience = patience
         self.connection.while_stalled(patience.tell)
 
-    def send(self, place: int, *, mandatory: bool) -> None:
-        """Write the message at this place, unless the window has ended, and see what came back."""
+    def send(self, places: range, *, mandatory: bool) -> None:
+        """Write the messages at these places, unless the window has ended; see what came back."""
         if self._window.settled:
             return
-        message = self._window.messages[place]
+        sendable = [place for place in places if self._is_sendable(place)]
         try:
-            problem = unsendable(message, self.connection.largest_properties)
-            if problem is None:
-                self._write(place, message, mandatory=mandatory)
-            else:
-                self._window.decline(place, problem)
+            messages = [self._window.messages[place] for place in sendable]
+            self.connection.write(messages, mandatory=mandatory)
         except BrokerUnavailable as lost:
             if self.connection.open:
                 raise  # by `waiting`, while the broker took its time
             self._window.end(Unknown(str(lost)))
+        # Tagged after the write: what raises before it is no publish to the broker either.
+        for place in sendable:
+            self._published += 1
+            self._window.sent(place, self._published)
         self._turn(0)
 
     def wait_while(self, condition: Callable[[], bool]) -> None:
@@ -121,11 +125,11 @@ class ConfirmLine:
         while condition() and not self._window.settled:
             self._turn(self.connection.tick)
 
-    def _write(self, place: int, message: Outgoing, *, mandatory: bool) -> None:
-        self.connection.send(message.queue, message.raw, message.body, mandatory=mandatory)
-        # Counted after the write: what raises before it is no publish to the broker either.
-        self._published += 1
-        self._window.sent(place, self._published)
+    def _is_sendable(self, place: int) -> bool:
+        problem = unsendable(self._window.messages[place], self.connection.largest_properties)
+        if problem is not None:
+            self._window.decline(place, problem)
+        return problem is None
 
     def _turn(self, seconds: float) -> None:
         try:
@@ -173,6 +177,18 @@ class Patience:
             self._waiting()
 
 
+def runs(messages: Sequence[Outgoing]) -> Iterator[range]:
+    """Cut a window into runs that are written at once, each of one message or of RUN bytes."""
+    start, size = 0, 0
+    for place, message in enumerate(messages):
+        size += len(message.raw) + len(message.body)
+        if size >= RUN:
+            yield range(start, place + 1)
+            start, size = place + 1, 0
+    if start < len(messages):
+        yield range(start, len(messages))
+
+
 def probe(queue: str) -> Outgoing:
     """Make a transient copy under a staging id that nobody asks for.
 
@@ -189,7 +205,7 @@ def unsendable(message: Outgoing, largest_properties: int) -> str | None:
     The broker answers such a frame by closing the connection, which would put the whole window
     in doubt, and the next one, and so on.
     """
-    if len(message.queue.encode("utf-8", "surrogatepass")) > LONGEST_QUEUE_NAME:
+    if len(encode_name(message.queue)) > LONGEST_QUEUE_NAME:
         return f"the name of a queue has at most {LONGEST_QUEUE_NAME} bytes"
     if len(message.raw) > largest_properties:
         return f"{len(message.raw)} bytes of properties: one frame holds {largest_properties}"

@@ -11,12 +11,17 @@ import amqp
 from amqp import spec
 from amqp.exceptions import UnexpectedFrame
 
-METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
-PROPERTIES_AT = 12
-"""Bytes of class, weight and body size in a content header (AMQP 0-9-1, 4.2.6.1)."""
+from retrier.transport.rabbitmq.frames import (
+    BODY,
+    HEADER,
+    HEARTBEAT,
+    METHOD,
+    PROPERTIES_AT,
+    Frame,
+)
+
 WITH_CONTENT = frozenset({spec.Basic.Return, spec.Basic.Deliver, spec.Basic.GetOk})
 
-Frame = tuple[int, int, bytes]
 MethodSink = Callable[[int, tuple[int, int], bytes, "RawMessage | None"], None]
 
 
