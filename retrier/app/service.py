@@ -22,6 +22,7 @@ from retrier.app.building import (
 from retrier.app.process import make_crash_point
 from retrier.app.readiness import ReadinessBoard
 from retrier.app.startup import Startup
+from retrier.app.threads import start_part
 from retrier.app.ticks import Ticks
 from retrier.app.web_server import WebServer
 from retrier.errors import DatabaseUnavailable
@@ -43,12 +44,13 @@ def serve(settings: Settings, roles: frozenset[Role]) -> int:
     A second signal ends the process at once: everything it had in hand is derived again from
     the database. Raises ConfigurationError when the API cannot listen.
     """
-    adopt_standard_logging(sys.stderr, logging.getLogger())
+    log, level = settings.log, logging.getLevelNamesMapping()[settings.log.level.upper()]
+    adopt_standard_logging(sys.stderr, logging.getLogger(), log.format, level)
     parts = Parts(
         settings=settings,
         db=open_database(settings),
         transport=make_transport(settings),
-        say=Events(sys.stderr).say,
+        say=Events(sys.stderr, log.format, level).say,
         crash_point=make_crash_point(os.environ),
     )
     service = Service(parts, roles)
@@ -138,9 +140,7 @@ class Service:
             )
 
     def _start_thread(self, name: str, work: Callable[[], None]) -> None:
-        thread = threading.Thread(target=work, name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        self._threads.append(start_part(name, work, self._board, self._parts.say))
 
     def _stop_parts(self) -> None:
         self._ticks.stop()
