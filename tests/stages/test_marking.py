@@ -198,7 +198,7 @@ def test_the_same_id_twice_in_one_request_is_one_message(bench: Bench) -> None:
     assert (row["total"], row["forwarded"]) == (1, 1)
 
 
-def test_a_message_that_fails_between_look_and_lock_is_left_out(bench: Bench) -> None:
+def test_a_message_put_aside_after_its_batch_was_opened_is_left_out(bench: Bench) -> None:
     ids = bench.fail(2)
     operation = bench.ask_all()
 
