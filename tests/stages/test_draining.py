@@ -35,6 +35,13 @@ def purge(bench: Bench) -> None:
     bench.transport.broker.queues[STAGING].ready.clear()
 
 
+def take_turns_until_troubled(bench: Bench) -> None:
+    for _ in range(50):
+        bench.take_turn()
+        if bench.processor.reason is not None:
+            return
+
+
 def stamps(bench: Bench) -> list[tuple[str, str]]:
     """Return staging id and retry id of every copy ever put into the staging queue."""
     codec = bench.transport.codec
@@ -250,8 +257,7 @@ def test_copies_of_another_installation_are_put_back_and_nothing_is_done(bench: 
             put_again(bench, copy, installation_id="another", staging_id="theirs")
 
     bench.at("staging.committed", mix_up)
-    while bench.processor.reason is None:
-        bench.take_turn()
+    take_turns_until_troubled(bench)
 
     assert "another Retrier installation" in str(bench.processor.reason)
     codec = bench.transport.codec
@@ -271,8 +277,7 @@ def test_it_goes_on_once_the_other_installations_copies_are_gone(bench: Bench) -
             put_again(bench, copy, installation_id="another", staging_id="theirs")
 
     bench.at("staging.committed", mix_up)
-    while bench.processor.reason is None:
-        bench.take_turn()
+    take_turns_until_troubled(bench)
 
     purge(bench)
     bench.work()
