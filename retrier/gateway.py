@@ -51,8 +51,8 @@ class Gateway:
     def retry(self, request: RetryRequest) -> CreatedOperation:
         """Create the operation, durable when this returns, then wake the processor.
 
-        The same idempotency key gives the same operation again. A crash before the wake-up
-        costs time, not the request. Raises DatabaseUnavailable.
+        The same request under the same idempotency key gives the same operation again. A crash
+        before the wake-up costs time, not the request. Raises KeyReused, DatabaseUnavailable.
         """
         created = create_operation(self._db, request)
         self._wake()
@@ -63,7 +63,7 @@ class Gateway:
 
         Each thousand of them is an operation of its own, which the release of their claims
         creates. An idempotency key that is known gives the first one and does nothing more.
-        Raises DatabaseUnavailable.
+        Raises KeyReused, DatabaseUnavailable.
         """
         made: list[CreatedOperation] = []
         for ids in self._chunks(request, sought):
