@@ -1,7 +1,6 @@
 """The long form of the model: as many steps as asked for, and what they did.
 
 python -m tests.endurance.model --steps 100000 --seed 1
-python -m tests.endurance.model --steps 5000 --postgres postgresql://postgres@127.0.0.1/postgres
 """
 
 import argparse

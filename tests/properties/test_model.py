@@ -9,7 +9,7 @@ from tests.properties.model.machine import Model
 
 TestModel = Model.TestCase
 TestModel.settings = settings(
-    max_examples=15,
+    max_examples=20,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),
