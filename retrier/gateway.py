@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.ways_out import Act, Refusal
@@ -109,7 +110,8 @@ class Gateway:
     def _chunks(self, request: RetryRequest, sought: Sought | None) -> Iterator[Sequence[str]]:
         if sought is None:
             return _cut(request.selection.ids or ())
-        return self._find_chunks(sought)
+        # An empty one at the end: when all are released already, the key is still looked up.
+        return chain(self._find_chunks(sought), [()])
 
     def _find_chunks(self, sought: Sought) -> Iterator[Sequence[str]]:
         """Walk what is there now, not what comes meanwhile: chunks end even if failures do not."""
