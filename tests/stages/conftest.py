@@ -10,8 +10,8 @@ from retrier.store.verification import verify_store
 
 @pytest.fixture(autouse=True)
 def adds_up(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Look at every rule afterwards, unless the test itself bends rows (`bends_rows`)."""
-    if "database" not in request.fixturenames or request.node.get_closest_marker("bends_rows"):
+    """Look at every rule afterwards."""
+    if "database" not in request.fixturenames:
         yield
         return
     db: Database = request.getfixturevalue("database")
