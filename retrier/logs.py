@@ -80,6 +80,7 @@ EVENTS: Mapping[str, Event] = {
     "staging.unusable": _error("The staging queue cannot be used: {reason}"),
     "api.listening": _info("The API listens on {host} port {port}"),
     "tick.failed": _error("The recurring {tick} failed: {reason}"),
+    "tick.recovered": _info("The recurring {tick} works again"),
 }
 
 
