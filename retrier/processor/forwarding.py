@@ -190,6 +190,7 @@ class Forwarding:
         self._delete_queue()
         around = self._around
         back_off_batch(around.db, around.lease.fence, rest.batch_id, wait=_LOSS_WAIT, reason=reason)
+        around.crash_point(CrashPoint.FORWARDING_BACKED_OFF)
         if rest.stage_attempts == _LOSSES_BEFORE_BACKING_OFF:
             around.say("processor.backing_off", reason=reason)
 

@@ -1,0 +1,268 @@
+"""Kill the process at random moments while it ingests and retries, then count.
+
+`python -m tests.endurance.kills --messages 20000 --kills 200`
+"""
+
+import argparse
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import psycopg
+
+from tests.endurance.account import Account, Kill, attribute, find_lost, find_wrong_attempts
+from tests.endurance.far_ends import Consumer, Producer
+from tests.endurance.report import report, tell
+from tests.support.databases import open_upgraded, temporary_postgres
+from tests.support.servers import POSTGRES, RABBITMQ, found, pika_connection, psycopg_url
+from tests.support.service import Host, Service
+from tests.support.shop import Shop
+from tests.support.waiting import let_pass, wait_until
+
+LONGEST_LIFE = 1.0
+LONGEST_WORK = 0.15
+"""Seconds a process lives at most after it listens, and after it has begun to forward."""
+DIES_STARTING, DIES_FORWARDING = 0.1, 0.6
+"""Shares of the processes that die while they start, and soon after they begin to forward."""
+ASK_EVERY = 0.5
+DRAIN = 300
+IN_DOUBT = (
+    "SELECT retry_id FROM failed_message_retries "
+    "WHERE sending_since IS NOT NULL AND forwarded_at IS NULL"
+)
+ROWS = "SELECT message_id, attempts, last_retry_id FROM failed_messages"
+STORED = "SELECT count(*) FROM failed_messages"
+UNRESOLVED = "SELECT count(*) FROM failed_messages WHERE status = 'unresolved'"
+ALIVE = "SELECT count(*) FROM retry_operations WHERE state <> 'completed'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to do to it. The same seed gives the same delays and the same choices."""
+
+    messages: int
+    kills: int
+    broker: str = "quorum"
+    seed: int = 1
+    window: int = 200
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """One endurance run on its way."""
+
+    plan: Plan
+    host: Host
+    shop: Shop
+    database: str
+    producer: Producer
+    consumer: Consumer
+    dice: random.Random
+    kills: list[Kill] = field(default_factory=list)
+
+    def kill_once(self) -> None:
+        """Start a process, ask it for retries all the time, and kill it at some moment."""
+        service = self.host.start()
+        began = monotonic()
+        self._let_live(service)
+        service.kill()
+        self.host.services.clear()
+        doubt = frozenset(row[0] for row in self._query(IN_DOUBT))
+        self.kills.append(
+            Kill(
+                number=len(self.kills) + 1,
+                after=monotonic() - began,
+                in_doubt=doubt,
+                stored=self._count(STORED),
+            )
+        )
+
+    def finish(self) -> None:
+        """Let one process do all that is left, then stop it as an operator would."""
+        service = self.host.start_ready()
+        wait_until(lambda: len(self.producer.failed) == self.plan.messages, DRAIN, "all is put")
+        end = monotonic() + DRAIN
+        while not self._is_done():
+            assert monotonic() < end, "the work that is left does not come to an end"
+            if self._count(UNRESOLVED):
+                self._ask_until(service, monotonic() + ASK_EVERY)
+            let_pass(ASK_EVERY)
+        assert service.stop() == 0
+
+    def count_up(self, seconds: float) -> Account:
+        """Compare what came with what was put there."""
+        rows: Any = self._query(ROWS)
+        copies = self.consumer.copies
+        return Account(
+            messages=self.plan.messages,
+            retries=len(copies),
+            kills=self.kills,
+            window=self.plan.window,
+            lost=find_lost(self.producer.failed, rows, self.consumer.message_of),
+            unexplained=attribute(copies, self.kills),
+            wrong_attempts=find_wrong_attempts(rows, self.consumer.failed_again),
+            verified=self._verify(),
+            seconds=seconds,
+        )
+
+    def _let_live(self, service: Service) -> None:
+        """Let the process work for a random time; most of them, until they forward."""
+        drawn, life = self.dice.random(), self.dice.uniform(0, LONGEST_LIFE)
+        if drawn >= DIES_STARTING:
+            wait_until(lambda: "api.listening" in service.names(), 60, "it listens")
+        self._ask_until(service, monotonic() + life)
+        if drawn >= 1 - DIES_FORWARDING:
+            self._ask_until(service, monotonic() + ASK_EVERY / 5)
+            forwarded = service.names().count("batch.forwarding")
+            with suppress(AssertionError):
+                wait_until(lambda: service.names().count("batch.forwarding") > forwarded, 1)
+            let_pass(self.dice.uniform(0, LONGEST_WORK))
+
+    def _ask_until(self, service: Service, end: float) -> None:
+        """Ask for a retry of all, then for one of each group, over and over."""
+        asked = 0
+        while (left := end - monotonic()) > 0 and service.process.poll() is None:
+            if "api.listening" in service.names():
+                # It may not be up yet, or the database not be upgraded: asked again soon.
+                with suppress(httpx.HTTPError), service.http as http:
+                    _ask_groups(http) if asked % 2 else http.post("/api/errors/retry/all")
+                asked += 1
+            let_pass(max(0.0, min(left, ASK_EVERY)))
+
+    def _is_done(self) -> bool:
+        queues = (self.shop.error, self.shop.orders)
+        if any(self.shop.depth(queue) for queue in queues):
+            return False
+        stored = self._count(STORED) == self.plan.messages
+        return stored and not (self._count(UNRESOLVED) or self._count(ALIVE))
+
+    def _verify(self) -> int:
+        command = [sys.executable, "-m", "retrier", "verify", "--config", str(self.host.config)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            tell(done.stdout, done.stderr)
+        return done.returncode
+
+    def _query(self, sql: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(psycopg_url(self.database)) as conn:
+            return conn.execute(sql).fetchall()  # type: ignore[call-overload]
+
+    def _count(self, sql: str) -> int:
+        return int(self._query(sql)[0][0])
+
+
+def _ask_groups(http: httpx.Client) -> None:
+    for group in http.get("/api/recoverability/groups").json():
+        http.post(f"/api/recoverability/groups/{group['id']}/errors/retry")
+
+
+def endure(plan: Plan, amqp_url: str, postgres_url: str) -> Account:
+    """Carry out the plan to its end and count."""
+    began = monotonic()
+    with _prepared(plan, amqp_url, postgres_url) as run, _at_work(run.producer, run.consumer):
+        for _ in range(plan.kills):
+            run.kill_once()
+        run.finish()
+        return run.count_up(monotonic() - began)
+
+
+@contextmanager
+def _at_work(*far_ends: Producer | Consumer) -> Iterator[None]:
+    stop = threading.Event()
+    threads = [threading.Thread(target=each.run, args=[stop], daemon=True) for each in far_ends]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(10)
+
+
+@contextmanager
+def _prepared(plan: Plan, amqp_url: str, postgres_url: str) -> Iterator[Run]:
+    name = f"test.kills.{uuid4().hex[:12]}"
+    # One for each of them: a shop is used by one thread.
+    connection = pika_connection(amqp_url)
+    shop = Shop(connection.channel(), lambda queue: f"{name}.{queue}", plan.broker)
+    try:
+        with temporary_postgres(postgres_url) as database, TemporaryDirectory() as folder:
+            # Before the first process is killed, so that there is something to count.
+            open_upgraded(database).dispose()
+            host = Host(Path(folder), _settings(plan, name, amqp_url, database, shop))
+            try:
+                yield _make_run(plan, host, shop, database, amqp_url)
+            finally:
+                for service in host.services:
+                    service.kill()
+    finally:
+        for queue in (shop.error, shop.orders, shop.payments, f"{name}.staging"):
+            shop.delete(queue)
+        connection.close()
+
+
+def _settings(plan: Plan, name: str, amqp_url: str, database: str, shop: Shop) -> dict[str, Any]:
+    return {
+        "instance": name,
+        "broker": {"url": amqp_url, "staging_queue_type": plan.broker},
+        "database": {"url": database},
+        "ingestion": {"error_queues": [shop.error]},
+        "retries": {"forwarding_window": plan.window},
+        "api": {"port": 0},
+    }
+
+
+def _make_run(plan: Plan, host: Host, shop: Shop, database: str, amqp_url: str) -> Run:
+    dice = random.Random(plan.seed)  # noqa: S311 - so that a run can be repeated
+    kills: list[Kill] = []
+
+    def allowance() -> int:
+        return plan.messages * (len(kills) + 1) // max(1, plan.kills)
+
+    return Run(
+        plan=plan,
+        host=host,
+        shop=shop,
+        database=database,
+        producer=Producer(
+            url=amqp_url,
+            shop=shop,
+            count=plan.messages,
+            allowance=allowance,
+            dice=random.Random(dice.random()),  # noqa: S311
+        ),
+        consumer=Consumer(url=amqp_url, shop=shop, dice=random.Random(dice.random())),  # noqa: S311
+        dice=dice,
+        kills=kills,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the command line, endure, print what was found; 1 if a promise is broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.endurance.kills", description=__doc__)
+    parser.add_argument("--messages", type=int, default=20_000)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--broker", choices=["classic", "quorum"], default="quorum")
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))  # noqa: S311
+    parser.add_argument("--window", type=int, default=200)
+    plan = Plan(**vars(parser.parse_args(arguments)))
+    tell(f"seed {plan.seed}: the same delays again with --seed {plan.seed}")
+    with found(RABBITMQ) as amqp_url, found(POSTGRES) as postgres_url:
+        account = endure(plan, amqp_url, postgres_url)
+    tell(*report(account))
+    return 1 if account.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
