@@ -24,6 +24,7 @@ from tests.endurance.account import Account, Kill, attribute, find_lost, find_wr
 from tests.endurance.far_ends import Consumer, Producer
 from tests.endurance.report import report, tell
 from tests.support.databases import open_upgraded, temporary_postgres
+from tests.support.forked_service import ForkingHost
 from tests.support.servers import POSTGRES, RABBITMQ, found, pika_connection, psycopg_url
 from tests.support.service import Host, Service
 from tests.support.shop import Shop
@@ -36,6 +37,7 @@ DIES_STARTING, DIES_FORWARDING = 0.1, 0.6
 """Shares of the processes that die while they start, and soon after they begin to forward."""
 ASK_EVERY = 0.5
 DRAIN = 300
+TELL_EVERY = 20
 IN_DOUBT = (
     "SELECT retry_id FROM failed_message_retries "
     "WHERE sending_since IS NOT NULL AND forwarded_at IS NULL"
@@ -76,7 +78,6 @@ class Run:
         began = monotonic()
         self._let_live(service)
         service.kill()
-        self.host.services.clear()
         doubt = frozenset(row[0] for row in self._query(IN_DOUBT))
         self.kills.append(
             Kill(
@@ -170,8 +171,10 @@ def endure(plan: Plan, amqp_url: str, postgres_url: str) -> Account:
     """Carry out the plan to its end and count."""
     began = monotonic()
     with _prepared(plan, amqp_url, postgres_url) as run, _at_work(run.producer, run.consumer):
-        for _ in range(plan.kills):
+        for number in range(1, plan.kills + 1):
             run.kill_once()
+            if number % TELL_EVERY == 0:
+                tell(f"{number} of {plan.kills} kills, {monotonic() - began:.0f} s")
         run.finish()
         return run.count_up(monotonic() - began)
 
@@ -200,7 +203,7 @@ def _prepared(plan: Plan, amqp_url: str, postgres_url: str) -> Iterator[Run]:
         with temporary_postgres(postgres_url) as database, TemporaryDirectory() as folder:
             # Before the first process is killed, so that there is something to count.
             open_upgraded(database).dispose()
-            host = Host(Path(folder), _settings(plan, name, amqp_url, database, shop))
+            host = ForkingHost(Path(folder), _settings(plan, name, amqp_url, database, shop))
             try:
                 yield _make_run(plan, host, shop, database, amqp_url)
             finally:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -13,8 +14,8 @@ from retrier.app import verify
 from retrier.settings import load_settings
 from retrier.store.database import Database
 from tests.journeys.conftest import Site
-from tests.kills.processes import ForkingHost
 from tests.support.embedded_shop import opened_embedded_shop
+from tests.support.forked_service import ForkingHost
 from tests.support.shop import opened_shop
 
 COUNT = 30
@@ -57,6 +58,12 @@ class Place(Site):
 
     broker_url: str = ""
     database: Database | None = None
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """Look into the database; often, so not with a new connection each time."""
+        assert self.database is not None
+        with self.database.engine.connect() as conn:
+            return [tuple(row) for row in conn.execute(text(sql))]
 
     def execute(self, *statements: str) -> None:
         """Change the database behind the service's back."""

@@ -9,11 +9,11 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from tests.support.service import START_DEADLINE, STOP_DEADLINE, Host, Service
+from tests.support.service import STOP_DEADLINE, Host, Service
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
-    ["pytest", "retrier.cli", "retrier.app.service", "tests.kills.processes"]
+    ["pytest", "retrier.cli", "retrier.app.service", "tests.support.forked_service"]
 )
 
 
@@ -97,6 +97,3 @@ class ForkingHost(Host):
         service = ForkedService(self.config, {**crash, **(environ or {})}, roles, log)
         self.services.append(service)
         return service
-
-
-__all__ = ["START_DEADLINE", "ForkedService", "ForkingHost"]
