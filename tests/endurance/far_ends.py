@@ -86,6 +86,7 @@ class Consumer:
     url: str
     shop: Shop
     dice: random.Random
+    came: int = 0
     copies: Counter[str] = field(default_factory=Counter)
     message_of: dict[str, str] = field(default_factory=dict)
     failed_again: Counter[str] = field(default_factory=Counter)
@@ -106,6 +107,7 @@ class Consumer:
 
     def _handle(self, channel: BlockingChannel, sent: Sent) -> None:
         retry_id, message_id = sent.headers[RETRY_ID], sent.properties.message_id
+        self.came += 1
         self.copies[retry_id] += 1
         if self.copies[retry_id] > 1:
             return

@@ -8,8 +8,8 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +21,7 @@ import httpx
 import psycopg
 
 from tests.endurance.account import Account, Kill, attribute, find_lost, find_wrong_attempts
-from tests.endurance.far_ends import Consumer, Producer
+from tests.endurance.far_ends import MOST_FAILURES, Consumer, Producer
 from tests.endurance.report import report, tell
 from tests.support.databases import open_upgraded, temporary_postgres
 from tests.support.forked_service import ForkingHost
@@ -30,13 +30,14 @@ from tests.support.service import Host, Service
 from tests.support.shop import Shop
 from tests.support.waiting import let_pass, wait_until
 
-LONGEST_LIFE = 1.0
-LONGEST_WORK = 0.15
-"""Seconds a process lives at most after it listens, and after it has begun to forward."""
-DIES_STARTING, DIES_FORWARDING = 0.1, 0.6
-"""Shares of the processes that die while they start, and soon after they begin to forward."""
+DIES_STARTING = 0.1
+"""Share of the processes that die while they start; the others, somewhere in their work."""
+LONGEST_START, LONGEST_LIFE, LONGEST_REST = 1.0, 30.0, 0.1
+"""Seconds: of a start that is cut short; of a process that has nothing to do; of a pause between
+the retry up to which it shall live, and the kill."""
 ASK_EVERY = 0.5
-DRAIN = 300
+STUCK = 120
+"""Seconds without anything coming back after which nothing will."""
 TELL_EVERY = 20
 IN_DOUBT = (
     "SELECT retry_id FROM failed_message_retries "
@@ -50,7 +51,7 @@ ALIVE = "SELECT count(*) FROM retry_operations WHERE state <> 'completed'"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to do to it. The same seed gives the same delays and the same choices."""
+    """What to do to it. The same seed throws the same dice."""
 
     messages: int
     kills: int
@@ -88,16 +89,21 @@ class Run:
             )
         )
 
+    @property
+    def came(self) -> int:
+        """How much has come back to the consumer so far."""
+        return self.consumer.came
+
     def finish(self) -> None:
         """Let one process do all that is left, then stop it as an operator would."""
-        service = self.host.start_ready()
-        wait_until(lambda: len(self.producer.failed) == self.plan.messages, DRAIN, "all is put")
-        end = monotonic() + DRAIN
+        service = self.host.start()
+        service.wait_ready(STUCK)
         while not self._is_done():
-            assert monotonic() < end, "the work that is left does not come to an end"
-            if self._count(UNRESOLVED):
-                self._ask_until(service, monotonic() + ASK_EVERY)
-            let_pass(ASK_EVERY)
+            came = self.came
+            with suppress(AssertionError):
+                wait_until(self._is_done, ASK_EVERY)
+            self._ask_until(service, lambda came=came: self.came > came or self._is_done())
+            assert self.came > came or self._is_done(), "nothing more comes back"
         assert service.stop() == 0
 
     def count_up(self, seconds: float) -> Account:
@@ -117,32 +123,36 @@ class Run:
         )
 
     def _let_live(self, service: Service) -> None:
-        """Let the process work for a random time; most of them, until they forward."""
-        drawn, life = self.dice.random(), self.dice.uniform(0, LONGEST_LIFE)
-        if drawn >= DIES_STARTING:
-            wait_until(lambda: "api.listening" in service.names(), 60, "it listens")
-        self._ask_until(service, monotonic() + life)
-        if drawn >= 1 - DIES_FORWARDING:
-            self._ask_until(service, monotonic() + ASK_EVERY / 5)
-            forwarded = service.names().count("batch.forwarding")
-            with suppress(AssertionError):
-                wait_until(lambda: service.names().count("batch.forwarding") > forwarded, 1)
-            let_pass(self.dice.uniform(0, LONGEST_WORK))
+        """Let the process work until it has sent some more; how many is for the dice to say.
 
-    def _ask_until(self, service: Service, end: float) -> None:
+        Counted in what it does and not in seconds: the kills fall into the work on any machine.
+        """
+        if self.dice.random() < DIES_STARTING:
+            let_pass(self.dice.uniform(0, LONGEST_START))
+            return
+        wait_until(lambda: "api.listening" in service.names(), STUCK, "it listens")
+        wanted = self.came + self.dice.randint(0, 2 * self._share())
+        self._ask_until(service, lambda: self.came >= wanted)
+        let_pass(self.dice.uniform(0, LONGEST_REST))
+
+    def _share(self) -> int:
+        """Return how many retries there are for each kill, about."""
+        return self.plan.messages * (1 + MOST_FAILURES // 2) // self.plan.kills
+
+    def _ask_until(self, service: Service, is_over: Callable[[], bool]) -> None:
         """Ask for a retry of all, then for one of each group, over and over."""
-        asked = 0
-        while (left := end - monotonic()) > 0 and service.process.poll() is None:
-            if "api.listening" in service.names():
-                # It may not be up yet, or the database not be upgraded: asked again soon.
-                with suppress(httpx.HTTPError), service.http as http:
+        end, asked = monotonic() + LONGEST_LIFE, 0
+        with service.http as http:
+            while monotonic() < end and not is_over():
+                # It may not have reached the database yet: asked again soon.
+                with suppress(httpx.HTTPError):
                     _ask_groups(http) if asked % 2 else http.post("/api/errors/retry/all")
                 asked += 1
-            let_pass(max(0.0, min(left, ASK_EVERY)))
+                with suppress(AssertionError):
+                    wait_until(is_over, ASK_EVERY)
 
     def _is_done(self) -> bool:
-        queues = (self.shop.error, self.shop.orders)
-        if any(self.shop.depth(queue) for queue in queues):
+        if any(_depths(self.producer.url, [self.shop.error, self.shop.orders])):
             return False
         stored = self._count(STORED) == self.plan.messages
         return stored and not (self._count(UNRESOLVED) or self._count(ALIVE))
@@ -160,6 +170,20 @@ class Run:
 
     def _count(self, sql: str) -> int:
         return int(self._query(sql)[0][0])
+
+
+def _depths(url: str, queues: Sequence[str]) -> list[int]:
+    # A connection that is used once in minutes would be closed for want of heartbeats.
+    with closing(pika_connection(url)) as connection:
+        channel = connection.channel()
+        return [channel.queue_declare(each, passive=True).method.message_count for each in queues]
+
+
+def _delete(url: str, queues: Sequence[str]) -> None:
+    with closing(pika_connection(url)) as connection:
+        channel = connection.channel()
+        for queue in queues:
+            channel.queue_delete(queue)
 
 
 def _ask_groups(http: httpx.Client) -> None:
@@ -196,9 +220,8 @@ def _at_work(*far_ends: Producer | Consumer) -> Iterator[None]:
 @contextmanager
 def _prepared(plan: Plan, amqp_url: str, postgres_url: str) -> Iterator[Run]:
     name = f"test.kills.{uuid4().hex[:12]}"
-    # One for each of them: a shop is used by one thread.
-    connection = pika_connection(amqp_url)
-    shop = Shop(connection.channel(), lambda queue: f"{name}.{queue}", plan.broker)
+    with closing(pika_connection(amqp_url)) as connection:
+        shop = Shop(connection.channel(), lambda queue: f"{name}.{queue}", plan.broker)
     try:
         with temporary_postgres(postgres_url) as database, TemporaryDirectory() as folder:
             # Before the first process is killed, so that there is something to count.
@@ -210,9 +233,7 @@ def _prepared(plan: Plan, amqp_url: str, postgres_url: str) -> Iterator[Run]:
                 for service in host.services:
                     service.kill()
     finally:
-        for queue in (shop.error, shop.orders, shop.payments, f"{name}.staging"):
-            shop.delete(queue)
-        connection.close()
+        _delete(amqp_url, [shop.error, shop.orders, shop.payments, f"{name}.staging"])
 
 
 def _settings(plan: Plan, name: str, amqp_url: str, database: str, shop: Shop) -> dict[str, Any]:
@@ -260,7 +281,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))  # noqa: S311
     parser.add_argument("--window", type=int, default=200)
     plan = Plan(**vars(parser.parse_args(arguments)))
-    tell(f"seed {plan.seed}: the same delays again with --seed {plan.seed}")
+    tell(f"seed {plan.seed}: the same dice again with --seed {plan.seed}")
     with found(RABBITMQ) as amqp_url, found(POSTGRES) as postgres_url:
         account = endure(plan, amqp_url, postgres_url)
     tell(*report(account))
