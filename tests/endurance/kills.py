@@ -36,6 +36,9 @@ LONGEST_START, LONGEST_LIFE, LONGEST_REST = 1.0, 30.0, 0.1
 """Seconds: of a start that is cut short; of a process that has nothing to do; of a pause between
 the retry up to which it shall live, and the kill."""
 ASK_EVERY = 0.5
+LOOK_EVERY = 1.0
+MOST_ALIVE = 5
+"""Operations: more would only keep the processor busy with requests that find nothing."""
 STUCK = 120
 """Seconds without anything coming back after which nothing will."""
 TELL_EVERY = 20
@@ -98,12 +101,15 @@ class Run:
         """Let one process do all that is left, then stop it as an operator would."""
         service = self.host.start()
         service.wait_ready(STUCK)
-        while not self._is_done():
-            came = self.came
-            with suppress(AssertionError):
-                wait_until(self._is_done, ASK_EVERY)
-            self._ask_until(service, lambda came=came: self.came > came or self._is_done())
-            assert self.came > came or self._is_done(), "nothing more comes back"
+        came, since = -1, monotonic()
+        with service.http as http:
+            while not self._is_done():
+                if self._count(UNRESOLVED) and not self._count(ALIVE):
+                    http.post("/api/errors/retry/all")
+                let_pass(LOOK_EVERY)
+                if self.came > came:
+                    came, since = self.came, monotonic()
+                assert monotonic() - since < STUCK, "nothing more comes back"
         assert service.stop() == 0
 
     def count_up(self, seconds: float) -> Account:
@@ -145,9 +151,10 @@ class Run:
         with service.http as http:
             while monotonic() < end and not is_over():
                 # It may not have reached the database yet: asked again soon.
-                with suppress(httpx.HTTPError):
-                    _ask_groups(http) if asked % 2 else http.post("/api/errors/retry/all")
-                asked += 1
+                if self._count(ALIVE) < MOST_ALIVE:
+                    with suppress(httpx.HTTPError):
+                        _ask_groups(http) if asked % 2 else http.post("/api/errors/retry/all")
+                    asked += 1
                 with suppress(AssertionError):
                     wait_until(is_over, ASK_EVERY)
 

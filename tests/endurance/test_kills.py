@@ -6,7 +6,7 @@ from tests.endurance.account import Kill, attribute, find_lost
 from tests.endurance.kills import Plan, endure
 from tests.endurance.report import report, tell
 
-SHORT = Plan(messages=1000, kills=6, seed=4)
+SHORT = Plan(messages=600, kills=6, seed=4)
 
 
 @pytest.mark.journey
