@@ -1,6 +1,5 @@
 """Building the parts from the settings: the only code that knows both."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
@@ -8,6 +7,7 @@ from uuid import uuid4
 
 from retrier.app.process import describe_holder, is_dead
 from retrier.clock import Clock, SystemClock
+from retrier.crash_points import Reach
 from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.queue_mapping import QueueMapping
 from retrier.logs import Say
@@ -35,7 +35,7 @@ class Parts:
     db: Database
     transport: Transport
     say: Say
-    crash_point: Callable[[str], None]
+    crash_point: Reach
     clock: Clock = field(default_factory=SystemClock)
     session_id: str = field(default_factory=lambda: str(uuid4()))
     stop: Event = field(default_factory=Event)

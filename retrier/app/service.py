@@ -120,7 +120,7 @@ class Service:
         api = create_api(
             ApiParts(
                 db=parts.db,
-                gateway=Gateway(parts.db, parts.wake.set, own_queues),
+                gateway=Gateway(parts.db, parts.wake.set, own_queues, parts.crash_point),
                 health=self._board.read,
                 version=__version__,
             )

@@ -206,6 +206,7 @@ class Forwarding:
         self._delete_queue()
         around, reason = self._around, batch_reason(batch)
         back_off_batch(around.db, around.lease.fence, rest.batch_id, wait=_LOSS_WAIT, reason=reason)
+        around.crash_point(CrashPoint.FORWARDING_BACKED_OFF)
         if rest.stage_attempts == _LOSSES_BEFORE_BACKING_OFF:
             around.say(
                 "batch.backing_off",

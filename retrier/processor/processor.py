@@ -2,6 +2,7 @@
 
 from threading import Event
 
+from retrier.crash_points import LeasePoint
 from retrier.errors import (
     BrokerUnavailable,
     DatabaseUnavailable,
@@ -99,6 +100,7 @@ class Processor:
         self._drop()
         other = around.lease.acquire()
         if other is None:
+            around.crash_point(LeasePoint.ACQUIRED)
             around.say("processor.lease_acquired", epoch=around.lease.fence.epoch)
             return True
         waiting = f"another processor holds the lease: {other.host}, process {other.pid}"
@@ -161,11 +163,15 @@ class Processor:
         self._staging.forget()
 
     def _finish(self) -> None:
-        for last in (self._forwarding.hand_over, self._drop, self._around.lease.release):
+        for last in (self._forwarding.hand_over, self._drop, self._release):
             try:
                 last()
             except RetrierError as error:
                 self._say_why(error)
+
+    def _release(self) -> None:
+        self._around.lease.release()
+        self._around.crash_point(LeasePoint.RELEASED)
 
 
 def _kind_of(error: Exception) -> type[Exception]:

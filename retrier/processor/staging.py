@@ -75,6 +75,7 @@ class Staging:
         around = self._around
         staging_id = str(uuid4())
         publisher = around.broker.publisher
+        around.crash_point(CrashPoint.STAGING_CONNECTED)
         around.lease.ensure_fresh()
         with around.broker.queues() as queues:
             # With no batch in Forwarding nothing in it is wanted: leftovers of attempts that
@@ -189,6 +190,7 @@ class Staging:
         around = self._around
         around.lease.ensure_fresh()
         (outcome,) = around.broker.publisher.publish([copy.outgoing], around.lease.check)
+        around.crash_point(CrashPoint.STAGING_SENT_ALONE)
         if self._is_staged(copy, outcome, attempt):
             return None
         return outcome.reason if isinstance(outcome, Refused | ChannelClosed) else None
@@ -205,6 +207,7 @@ class Staging:
         probe = Outgoing(queue=around.retries.staging_queue, raw=raw, body=b"")
         around.lease.ensure_fresh()
         (outcome,) = around.broker.publisher.publish([probe], around.lease.check)
+        around.crash_point(CrashPoint.STAGING_SENT_ALONE)
         if not isinstance(outcome, Confirmed):
             raise BrokerUnavailable(f"the staging queue takes no copies: {reason}")
 
@@ -219,6 +222,7 @@ class Staging:
             wait=timedelta(seconds=wait),
             reason=reason,
         )
+        around.crash_point(CrashPoint.STAGING_BACKED_OFF)
 
 
 def _windows(copies: Sequence[_Copy], size: int) -> Iterator[Sequence[_Copy]]:
