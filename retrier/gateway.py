@@ -35,7 +35,8 @@ class Gateway:
 
     A request about many messages is done in transactions of at most 1000. A crash between two of
     them leaves the rest as it was; the same request again does the rest. `own_queues` are the
-    error queues and the staging queue: no redirect may lead there.
+    error queues and the staging queue: no redirect may lead there. `count_asked` is told of how
+    many messages a new operation is.
     """
 
     def __init__(
@@ -43,10 +44,12 @@ class Gateway:
         db: Database,
         wake: Callable[[], None],
         own_queues: frozenset[str] = frozenset(),
+        count_asked: Callable[[int], None] = lambda _messages: None,
     ) -> None:
         self._db = db
         self._wake = wake
         self._own_queues = own_queues
+        self._count_asked = count_asked
 
     def retry(self, request: RetryRequest) -> CreatedOperation:
         """Create the operation, durable when this returns, then wake the processor.
@@ -54,7 +57,7 @@ class Gateway:
         The same idempotency key gives the same operation again. A crash before the wake-up
         costs time, not the request. Raises DatabaseUnavailable.
         """
-        created = create_operation(self._db, request)
+        created = self._count(create_operation(self._db, request))
         self._wake()
         return created
 
@@ -71,7 +74,7 @@ class Gateway:
             key = request.idempotency_key if not made else None
             again = retry_pending(self._db, replace(request, idempotency_key=key), ids, sought)
             if again.created is not None:
-                made.append(again.created)
+                made.append(self._count(again.created))
             if made and made[-1].repeated:
                 break
         self._wake()
@@ -105,6 +108,11 @@ class Gateway:
     def delete_redirect(self, redirect_id: str, who: str) -> None:
         """Delete a redirect if it is there. Raises DatabaseUnavailable."""
         redirects.delete_redirect(self._db, redirect_id, who=who)
+
+    def _count(self, created: CreatedOperation) -> CreatedOperation:
+        if not created.repeated:
+            self._count_asked(created.total)
+        return created
 
     def _chunks(self, request: RetryRequest, sought: Sought | None) -> Iterator[Sequence[str]]:
         if sought is None:

@@ -25,11 +25,13 @@ class Api:
     def __init__(self, db: Database) -> None:
         self.db = db
         self.wakes = 0
+        self.metrics = ("text/plain", b"")
         self.health: dict[str, tuple[bool, str]] = {"database": (True, "reached")}
         parts = ApiParts(
             db=db,
             gateway=Gateway(db, self._wake, frozenset({ERROR_QUEUE, STAGING})),
             health=lambda: self.health,
+            metrics=lambda _accept: self.metrics,
             version="1.2.3",
         )
         self.app = create_api(parts)
