@@ -81,9 +81,10 @@ class Lookout(Generic[T]):
 
     def _end(self, seen: T | _Failed) -> None:
         now = self._clock.monotonic()
-        cost = now - (now if self._began is None else self._began)
-        keep = max(self._patience.keep.total_seconds(), cost * _TIMES_ITS_COST)
-        self._seen, self._again_at, self._began = seen, now + min(keep, _LONGEST_KEPT), None
+        # One that failed has cost the database nothing, however long it hung.
+        cost = 0.0 if self._began is None or isinstance(seen, _Failed) else now - self._began
+        keep = max(self._patience.keep.total_seconds(), min(cost * _TIMES_ITS_COST, _LONGEST_KEPT))
+        self._seen, self._again_at, self._began = seen, now + keep, None
 
     def _answer(self) -> T | _Failed:
         if self._began is None:

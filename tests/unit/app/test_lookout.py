@@ -103,6 +103,18 @@ def test_a_look_that_fails_says_why_until_the_next(
     assert lookout.read() == 2
 
 
+def test_a_look_that_failed_late_is_repeated_soon(database: Database) -> None:
+    database.cost, database.fault = 30, DatabaseUnavailable("connection timeout expired")
+    lookout = database.lookout()
+    with pytest.raises(DatabaseUnavailable):
+        lookout.read()
+
+    database.fault = None
+    database.clock.advance(5)
+
+    assert lookout.read() == 2
+
+
 def freeze(database: Database, lookout: Lookout[int]) -> None:
     """Let one look succeed and the next one hang."""
     lookout.read()
