@@ -79,6 +79,7 @@ class Service:
         self._board = ReadinessBoard()
         for part in ("database", "broker", *sorted(roles - {Role.API})):
             self._board.put(part, ready=False, reason="starting")
+        parts.metrics.watch_readiness(self._board.read)
         self._ticks = Ticks(parts, self._board)
         self._server = self._make_server()
         self._threads: list[threading.Thread] = []

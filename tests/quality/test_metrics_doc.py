@@ -9,7 +9,6 @@ import yaml
 
 from tests.support.bench import STAGING
 from tests.support.factories import ERROR_QUEUE
-from tests.support.ingestion_bench import IngestionBench
 from tests.support.metrics import Scrape, idle_metrics
 from tests.support.project import ROOT
 
@@ -30,7 +29,6 @@ def scrape() -> Scrape:
     """Give a scrape that shows everything a process can show."""
     metrics = idle_metrics()
     metrics.queues.reached({ERROR_QUEUE: 1, STAGING: 1})
-    metrics.process.watch_ingestion([IngestionBench().ingestor])
     return Scrape.of(metrics)
 
 

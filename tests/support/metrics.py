@@ -27,16 +27,24 @@ STANDING = Standing(
     oldest_unresolved=timedelta(minutes=2),
     epoch=7,
 )
+READINESS = {
+    "database": (True, "reached"),
+    "broker": (False, "connection refused"),
+    "ingestion": (True, "error: consuming"),
+    "processor": (True, "standing by"),
+}
 
 
 def idle_metrics() -> Metrics:
     """Return metrics that nothing was counted on yet."""
-    return Metrics(
+    metrics = Metrics(
         version="1.2.3",
         error_queues=[ERROR_QUEUE],
         staging_queue=STAGING,
         read_standing=lambda: STANDING,
     )
+    metrics.watch_readiness(lambda: READINESS)
+    return metrics
 
 
 class Scrape:

@@ -1,6 +1,6 @@
 """What this process sees: who leads, which queues are consumed, how much lies in them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Gauge
@@ -12,7 +12,9 @@ from retrier.processor.lease import Lease
 class ProcessGauges:
     """How this process is, asked at each scrape; nothing here waits for anything."""
 
-    def __init__(self, registry: CollectorRegistry, version: str) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, version: str, error_queues: Iterable[str]
+    ) -> None:
         info = Gauge(
             "retrier_info", "1, with the version as its label.", ["version"], registry=registry
         )
@@ -26,6 +28,9 @@ class ProcessGauges:
             ["queue"],
             registry=registry,
         )
+        for queue in error_queues:
+            # Also where nothing is ingested: one that no process consumes must show.
+            self._consuming.labels(queue)
 
     def watch_lease(self, lease: Lease) -> None:
         """Tell whether this process is the processor."""

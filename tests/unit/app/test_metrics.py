@@ -143,6 +143,17 @@ def test_a_queue_is_consumed_once_its_ingestor_works(metrics: Metrics) -> None:
     assert Scrape.of(metrics).get("retrier_ingestion_consuming", queue=ERROR_QUEUE) == 1
 
 
+def test_a_queue_that_this_process_does_not_consume_shows(metrics: Metrics) -> None:
+    assert Scrape.of(metrics).get("retrier_ingestion_consuming", queue=ERROR_QUEUE) == 0
+
+
+def test_each_part_is_ready_or_not(metrics: Metrics) -> None:
+    scrape = Scrape.of(metrics)
+
+    assert scrape.get("retrier_ready", part="database") == 1
+    assert scrape.get("retrier_ready", part="broker") == 0
+
+
 def test_openmetrics_is_told_to_whom_asks_for_it(metrics: Metrics) -> None:
     content_type, text = metrics.expose("application/openmetrics-text; version=1.0.0")
 
