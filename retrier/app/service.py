@@ -23,6 +23,7 @@ from retrier.app.building import (
     make_transport,
     open_database,
 )
+from retrier.app.listening import Listening
 from retrier.app.lookout import Lookout, Patience
 from retrier.app.process import make_crash_point
 from retrier.app.readiness import ReadinessBoard
@@ -161,6 +162,8 @@ class Service:
         self._parts.metrics.process.watch_lease(lease)
         self._board.watch(Role.PROCESSOR, lambda: _describe_processor(processor, lease))
         self._start_thread("processor", processor.run)
+        if not self._parts.db.is_sqlite:
+            self._start_thread("requests", Listening(parts=self._parts).run)
 
     def _start_ingestion(self) -> None:
         queues = self._parts.settings.ingestion.error_queues

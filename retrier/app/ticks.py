@@ -17,6 +17,8 @@ from retrier.store.event_log import sweep_events
 
 _LEASE_LOOK = 1
 _REQUESTS = 1
+_REQUESTS_UNHEARD = 5
+"""Seconds between two looks where PostgreSQL tells of requests: only for what it could not tell."""
 _ADOPTION = 30
 _DEPTHS = 10
 _SWEEP = 3600
@@ -42,7 +44,8 @@ class Ticks:
         """Start ticking; the lease only where there is a processor."""
         if lease is not None:
             self._add("lease", _LEASE_LOOK, lambda: self._renew(lease))
-            self._add("requests", _REQUESTS, lambda: self._look_for_requests(lease))
+            look = _REQUESTS if self._parts.db.is_sqlite else _REQUESTS_UNHEARD
+            self._add("requests", look, lambda: self._look_for_requests(lease))
             self._add("adoption", _ADOPTION, self._parts.wake.set)
         self._add("queue depths", _DEPTHS, self.look_at_queues)
         self._add("event log sweep", _SWEEP, self._sweep)

@@ -14,6 +14,7 @@ from retrier.processor.marking import Adoption, Marking
 from retrier.processor.staging import Staging
 from retrier.processor.surroundings import Surroundings
 from retrier.store.batches import is_any_staging
+from retrier.store.due import time_until_due
 
 _STANDBY_LOOK = 1.0
 _HELD_UP_LOOK = 1.0
@@ -64,17 +65,18 @@ class Processor:
             worked = self.run_once()
             if worked or not self._is_held_up():
                 self._recover()
+            return 0 if worked else self._idle_wait()
         except LeaseLost as error:
             return self._step_down(error)
         except Exception as error:  # noqa: BLE001 - the edge of the loop: the service must go on
             return self._back_off(error)
-        return 0 if worked else self._idle_wait()
 
     def _idle_wait(self) -> float:
-        """Return how long to sleep with nothing to do: not long while a batch waits its time."""
+        """Return how long to sleep with nothing to do: not past what waits for its time."""
         if self._reason is not None:
             return _HELD_UP_LOOK
-        return self._around.retries.idle_wait.total_seconds()
+        longest = self._around.retries.idle_wait
+        return min(longest, time_until_due(self._around.db) or longest).total_seconds()
 
     def _wait(self, pause: float) -> None:
         if self._reason is not None:

@@ -96,6 +96,7 @@ def freeze(db: Database, conn: Connection, request: RetryRequest) -> CreatedOper
         operation_id=operation_id,
     )
     event_log.append(conn, now, [asked])
+    db.sql.announce_request(conn)
     return CreatedOperation(operation_id=operation_id, total=total, repeated=False)
 
 

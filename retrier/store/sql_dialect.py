@@ -21,6 +21,9 @@ _FAILURE_SEQ = "failure_seq"
 # Any two numbers that nothing else on the database uses; they name the cut-off lock.
 _CUT_OFF_LOCK = "7263, 1"
 
+REQUESTS = "retrier_requests"
+"""The channel on which PostgreSQL tells every process that something was asked for."""
+
 
 class SqlDialect(ABC):
     """What the store's verbs ask a database for in its own words."""
@@ -51,6 +54,10 @@ class SqlDialect(ABC):
     @abstractmethod
     def lock_table(self, conn: Connection, table: Table) -> None:
         """Let nobody else change the table before this transaction ends; reading goes on."""
+
+    @abstractmethod
+    def announce_request(self, conn: Connection) -> None:
+        """Wake the processor, wherever it runs, when this transaction is committed."""
 
     @abstractmethod
     def insert(self, table: Table) -> Any:
@@ -94,6 +101,10 @@ class PostgresDialect(SqlDialect):
     def lock_table(self, conn: Connection, table: Table) -> None:
         """Take the weakest lock that conflicts with itself and with every write."""
         conn.execute(text(f"LOCK TABLE {table.name} IN SHARE ROW EXCLUSIVE MODE"))
+
+    def announce_request(self, conn: Connection) -> None:
+        """Notify; the server keeps it back until the commit, and drops it with a rollback."""
+        conn.execute(select(func.pg_notify(REQUESTS, "")))
 
     def insert(self, table: Table) -> postgresql.Insert:
         """Return PostgreSQL's insert."""
@@ -140,6 +151,9 @@ class SqliteDialect(SqlDialect):
 
     def lock_table(self, conn: Connection, table: Table) -> None:
         """Nobody else can write anything."""
+
+    def announce_request(self, conn: Connection) -> None:
+        """Do nothing: other processes look once a second."""
 
     def insert(self, table: Table) -> sqlite.Insert:
         """Return SQLite's insert."""

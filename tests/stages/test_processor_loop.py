@@ -7,13 +7,13 @@ from datetime import timedelta
 from threading import Thread
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from retrier.errors import BrokerUnavailable, LeaseLost, StagingQueueUnusable
 from retrier.processor.lease import Lease
 from retrier.store.database import Database
 from retrier.store.lease import Holder
-from retrier.store.schema import processor_lease
+from retrier.store.schema import processor_lease, retry_operations
 from tests.support.bench import Bench
 from tests.support.flaky_database import FlakyDatabase
 from tests.support.waiting import wait_until
@@ -374,6 +374,16 @@ def test_a_stop_closes_everything_and_hands_back_the_lease(bench: Bench) -> None
 
 def test_an_idle_processor_sleeps_until_it_is_woken(bench: Bench) -> None:
     assert bench.take_turn() == bench.around.retries.idle_wait.total_seconds()
+
+
+def test_an_idle_processor_does_not_oversleep_what_waits_for_its_time(bench: Bench) -> None:
+    bench.fail(1)
+    bench.ask_all()
+    with bench.db.engine.begin() as conn:
+        soon = bench.db.sql.now(conn) + timedelta(seconds=3)
+        conn.execute(update(retry_operations).values(not_before=soon))
+
+    assert 2 < bench.take_turn() <= 3
 
 
 def test_a_batch_that_waits_for_the_broker_is_looked_at_soon(bench: Bench) -> None:

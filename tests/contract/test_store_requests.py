@@ -1,0 +1,139 @@
+"""Requests are told to every process on PostgreSQL; and when the next work is due."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from threading import Event, Thread
+
+import pytest
+from sqlalchemy import Connection, text, update
+
+from retrier.domain.retry_operation import RetryRequest, RetryType
+from retrier.domain.selection import Selection
+from retrier.errors import DatabaseUnavailable
+from retrier.store.database import Database
+from retrier.store.due import time_until_due
+from retrier.store.operations import create_operation
+from retrier.store.requests import listen_for_requests
+from retrier.store.schema import retry_operations
+from tests.support.databases import empty
+from tests.support.waiting import wait_until
+
+REQUEST = RetryRequest(
+    retry_type=RetryType.MULTIPLE_MESSAGES,
+    selection=Selection(ids=("unknown",)),
+    originator="a test",
+    requested_by="ada",
+)
+END_LISTENERS = (
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND query LIKE 'LISTEN%'"
+)
+
+
+class Listener:
+    """Another process that listens: counts what it hears, keeps what ended it."""
+
+    def __init__(self, db: Database) -> None:
+        self.heard = 0
+        self.ended_by: Exception | None = None
+        self.stop = Event()
+        self._db = db
+
+    def hear(self) -> None:
+        self.heard += 1
+
+    def run(self) -> None:
+        try:
+            listen_for_requests(self._db, self.stop, self.hear)
+        except DatabaseUnavailable as error:
+            self.ended_by = error
+
+
+@contextmanager
+def listening(db: Database) -> Iterator[Listener]:
+    listener = Listener(db)
+    thread = Thread(target=listener.run)
+    thread.start()
+    try:
+        wait_until(lambda: listener.heard == 1, 10, "it listens")
+        yield listener
+    finally:
+        listener.stop.set()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+@pytest.fixture
+def postgres(shared_postgres: Database) -> Database:
+    """Give the PostgreSQL database of the run, empty."""
+    empty(shared_postgres)
+    return shared_postgres
+
+
+class RolledBack(Exception):
+    """Ends a transaction from within."""
+
+
+def make_due(db: Database, after: timedelta) -> None:
+    """Let every operation wait for so long from now."""
+    with db.engine.begin() as conn:
+        conn.execute(update(retry_operations).values(not_before=db.sql.now(conn) + after))
+
+
+@pytest.mark.postgres
+def test_a_request_is_heard_by_every_process_that_listens(postgres: Database) -> None:
+    with listening(postgres) as one, listening(postgres) as other:
+        create_operation(postgres, REQUEST)
+
+        wait_until(lambda: (one.heard, other.heard) == (2, 2), 5, "both hear of it")
+
+
+@pytest.mark.postgres
+def test_a_request_is_not_heard_before_it_is_committed(postgres: Database) -> None:
+    # Given a request that is rolled back, and one after it
+    def announce_in_vain(conn: Connection) -> None:
+        postgres.sql.announce_request(conn)
+        raise RolledBack
+
+    with listening(postgres) as listener:
+        with pytest.raises(RolledBack):
+            postgres.transact(announce_in_vain)
+        create_operation(postgres, REQUEST)
+
+        # Then one is heard, besides the beginning
+        wait_until(lambda: listener.heard == 2, 5, "the second is heard")
+    assert listener.heard == 2
+
+
+@pytest.mark.postgres
+def test_a_listener_says_when_its_connection_is_lost(postgres: Database) -> None:
+    with listening(postgres) as listener:
+        with postgres.engine.begin() as conn:
+            conn.execute(text(END_LISTENERS))
+
+        wait_until(lambda: listener.ended_by is not None, 5, "it ends")
+    assert "no notifications from" in str(listener.ended_by)
+
+
+def test_nothing_is_due_when_nothing_waits_for_a_time(database: Database) -> None:
+    create_operation(database, REQUEST)
+
+    assert time_until_due(database) is None
+
+
+def test_what_waits_for_a_time_of_its_own_is_due_then(database: Database) -> None:
+    create_operation(database, REQUEST)
+    make_due(database, timedelta(minutes=1))
+
+    due = time_until_due(database)
+
+    assert due is not None
+    assert timedelta(seconds=50) < due <= timedelta(minutes=1)
+
+
+def test_what_was_due_before_is_not_waited_for(database: Database) -> None:
+    create_operation(database, REQUEST)
+    make_due(database, -timedelta(minutes=1))
+
+    assert time_until_due(database) is None
