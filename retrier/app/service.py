@@ -28,6 +28,7 @@ from retrier.app.lookout import Lookout, Patience
 from retrier.app.process import make_crash_point
 from retrier.app.readiness import ReadinessBoard
 from retrier.app.startup import Startup
+from retrier.app.threads import start_part
 from retrier.app.ticks import Ticks
 from retrier.app.watchers import make_watcher
 from retrier.app.web_server import WebServer
@@ -53,8 +54,10 @@ def serve(settings: Settings, roles: frozenset[Role]) -> int:
     A second signal ends the process at once: everything it had in hand is derived again from
     the database. Raises ConfigurationError when the API cannot listen.
     """
-    adopt_standard_logging(sys.stderr, logging.getLogger())
-    db, transport, say = open_database(settings), make_transport(settings), Events(sys.stderr).say
+    log, level = settings.log, logging.getLevelNamesMapping()[settings.log.level.upper()]
+    adopt_standard_logging(sys.stderr, logging.getLogger(), log.format, level)
+    say = Events(sys.stderr, log.format, level).say
+    db, transport = open_database(settings), make_transport(settings)
     metrics = make_metrics(settings, db)
     parts = Parts(
         settings=settings,
@@ -176,9 +179,7 @@ class Service:
             )
 
     def _start_thread(self, name: str, work: Callable[[], None]) -> None:
-        thread = threading.Thread(target=work, name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        self._threads.append(start_part(name, work, self._board, self._parts.say))
 
     def _stop_parts(self) -> None:
         self._ticks.stop()

@@ -1,6 +1,7 @@
 """The loop of one error queue: receive, understand, have it recorded, acknowledge."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -151,10 +152,12 @@ class Ingestor:
     def _tell(self, stored: Sequence[Received]) -> None:
         """Tell once a batch what needs an eye: a flood of messages is no flood of lines."""
         queue = self.mapping.queue
-        for reason in sorted({each.reason for each in stored if isinstance(each, FailedImport)}):
-            self.say("ingestion.failed_import", queue=queue, reason=reason)
-        if any(isinstance(each, OwnCopy) for each in stored):
-            self.say("ingestion.own_copy", queue=queue)
+        reasons = Counter(each.reason for each in stored if isinstance(each, FailedImport))
+        for reason, count in sorted(reasons.items()):
+            self.say("ingestion.failed_import", queue=queue, reason=reason, count=count)
+        copies = sum(isinstance(each, OwnCopy) for each in stored)
+        if copies:
+            self.say("ingestion.own_copy", queue=queue, count=copies)
 
     def _widen(self, consumer: Consumer, deliveries: Sequence[Delivery]) -> None:
         size = sum(len(each.raw) + len(each.body) for each in deliveries)

@@ -25,7 +25,13 @@ class Adoption:
             return False
         size = move_to_staging(around.db, around.lease.fence, batch.batch_id)
         around.crash_point(CrashPoint.ADOPTION_MOVED)
-        around.say("batch.adopted", batch_id=batch.batch_id, session=batch.session_id, size=size)
+        around.say(
+            "batch.adopted",
+            batch_id=batch.batch_id,
+            operation_id=batch.operation_id,
+            session_id=batch.session_id,
+            size=size,
+        )
         return True
 
 

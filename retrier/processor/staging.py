@@ -106,9 +106,21 @@ class Staging:
         self.staged_batch_id = batch.batch_id
         around.crash_point(CrashPoint.STAGING_COMMITTED)
         around.watcher.ejected(copies.ejected)
-        around.say("batch.staged", batch_id=batch.batch_id, staging_id=staging_id, size=count)
+        around.say(
+            "batch.staged",
+            batch_id=batch.batch_id,
+            operation_id=batch.operation_id,
+            staging_id=staging_id,
+            size=count,
+        )
         for item in attempt.ejected:
-            around.say("message.ejected", message=item.unique_message_id, reason=item.reason)
+            around.say(
+                "message.ejected",
+                unique_message_id=item.unique_message_id,
+                batch_id=batch.batch_id,
+                operation_id=batch.operation_id,
+                reason=item.reason,
+            )
 
     def _make_copies(
         self, batch: RetryBatch, staging_id: str, attempt: _Attempt

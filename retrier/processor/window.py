@@ -133,7 +133,13 @@ class WindowSender:
         )
         around.watcher.recorded(run.finished)
         for item in run.finished.reverted:
-            around.say("message.reverted", message=item.unique_message_id, reason=item.reason)
+            around.say(
+                "message.reverted",
+                unique_message_id=item.unique_message_id,
+                batch_id=run.batch.batch_id,
+                operation_id=run.batch.operation_id,
+                reason=item.reason,
+            )
         run.finished = type(run.finished)()
         # Only what was settled before this transaction may be acked after it.
         run.droppable += run.unacked

@@ -332,7 +332,7 @@ def test_a_loss_after_a_forward_does_not_count_towards_the_three(database: Datab
 
     assert bench.sent() == ids
     assert bench.told.names.count("batch.moved") >= 3
-    assert "processor.backing_off" not in bench.told.names
+    assert "batch.backing_off" not in bench.told.names
 
 
 def test_a_message_with_headers_of_our_own_is_forwarded_all_the_same(bench: Bench) -> None:
