@@ -1,7 +1,9 @@
 """A span for each retry, linked to the trace its message carries."""
 
+import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +16,13 @@ from retrier.app.tracing import Tracing
 from retrier.app.watchers import make_watcher
 from retrier.domain import headers
 from retrier.domain.amqp_properties import AmqpPropertyCodec
-from retrier.domain.wire import Refused, Returned
+from retrier.domain.wire import Confirmed, Edit, Outgoing, Refused, Returned
 from retrier.processor.watcher import Nobody
 from retrier.store.database import Database
 from tests.support.bench import QUEUE, Bench
+from tests.support.collector import collecting
 from tests.support.databases import open_upgraded, sqlite_url
+from tests.support.factories import FAILED_AT
 from tests.support.script import to_queue
 from tests.support.told import Told
 
@@ -138,11 +142,37 @@ def test_nothing_is_traced_where_nobody_asks_for_it(environ: dict[str, str]) -> 
     assert make_watcher(environ, counters, AmqpPropertyCodec(), Told().say) is counters
 
 
-def test_an_endpoint_asks_for_traces() -> None:
-    watcher = make_watcher(ENDPOINT, Nobody(), AmqpPropertyCodec(), Told().say)
-
-    assert isinstance(watcher, Tracing)
+def send_one(environ: dict[str, str]) -> None:
+    """Let one retry be traced as the environment says, and the process end."""
+    codec = AmqpPropertyCodec()
+    raw = codec.edit(codec.empty, Edit(set_headers={"traceparent": TRACEPARENT}))
+    watcher = make_watcher(environ, Nobody(), codec, Told().say)
+    watcher.sent([Outgoing(queue=QUEUE, raw=raw, body=b"")], [Confirmed()], FAILED_AT)
     watcher.close()
+
+
+def test_an_endpoint_is_sent_the_traces_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    with collecting() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+
+        send_one(dict(os.environ))
+
+    ((path, body),) = collector.posted
+    assert path == "/v1/traces"
+    for part in (b"retry " + QUEUE.encode(), bytes.fromhex(TRACE), b"service.name", b"retrier"):
+        assert part in body
+
+
+def test_a_collector_that_is_away_does_not_hold_up_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with collecting() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+    began = time.monotonic()
+
+    send_one(dict(os.environ))
+
+    assert time.monotonic() - began < 8
 
 
 WITHOUT_THE_EXTRA = """
