@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.ways_out import Act, Refusal
@@ -54,8 +55,8 @@ class Gateway:
     def retry(self, request: RetryRequest) -> CreatedOperation:
         """Create the operation, durable when this returns, then wake the processor.
 
-        The same idempotency key gives the same operation again. A crash before the wake-up
-        costs time, not the request. Raises DatabaseUnavailable.
+        The same request under the same idempotency key gives the same operation again. A crash
+        before the wake-up costs time, not the request. Raises KeyReused, DatabaseUnavailable.
         """
         created = self._count(create_operation(self._db, request))
         self._wake()
@@ -66,7 +67,7 @@ class Gateway:
 
         Each thousand of them is an operation of its own, which the release of their claims
         creates. An idempotency key that is known gives the first one and does nothing more.
-        Raises DatabaseUnavailable.
+        Raises KeyReused, DatabaseUnavailable.
         """
         made: list[CreatedOperation] = []
         for ids in self._chunks(request, sought):
@@ -117,7 +118,8 @@ class Gateway:
     def _chunks(self, request: RetryRequest, sought: Sought | None) -> Iterator[Sequence[str]]:
         if sought is None:
             return _cut(request.selection.ids or ())
-        return self._find_chunks(sought)
+        # An empty one at the end: when all are released already, the key is still looked up.
+        return chain(self._find_chunks(sought), [()])
 
     def _find_chunks(self, sought: Sought) -> Iterator[Sequence[str]]:
         """Walk what is there now, not what comes meanwhile: chunks end even if failures do not."""

@@ -59,12 +59,19 @@ class Killed(BaseException):
 class Bench:
     """One database, one scripted broker, and a processor that can be killed and started anew."""
 
-    def __init__(self, db: Database, *, watcher: Watcher | None = None, **retries: Any) -> None:
+    def __init__(
+        self,
+        db: Database,
+        *,
+        transport: ScriptedTransport | None = None,
+        watcher: Watcher | None = None,
+        **retries: Any,
+    ) -> None:
         self.db = db
         self.watcher = watcher or Nobody()
         self.clock = FrozenClock()
         self.told = Told()
-        self.transport = ScriptedTransport()
+        self.transport = transport or ScriptedTransport()
         self.transport.on_idle = self.clock.advance
         for queue in (ERROR_QUEUE, QUEUE):
             self.transport.broker.declare(queue)
