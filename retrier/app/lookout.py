@@ -11,7 +11,6 @@ from retrier.errors import DatabaseUnavailable
 
 T = TypeVar("T")
 
-_TIMES_ITS_COST = 10
 _LONGEST_KEPT = 60.0
 
 
@@ -19,13 +18,14 @@ _LONGEST_KEPT = 60.0
 class Patience:
     """How long a look may be waited for, shown again, and under way before it counts as failed.
 
-    What was seen is shown again for `keep`, or for ten times as long as it took, a minute at
-    most: however often somebody asks, the database is busy with it a tenth of the time.
+    What was seen is shown again for `keep`, or for `times_its_cost` as long as it took, a minute
+    at most: however often somebody asks, the database is busy with it for that part of the time.
     """
 
     wait: timedelta
     keep: timedelta
     hang: timedelta
+    times_its_cost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,8 @@ class Lookout(Generic[T]):
         now = self._clock.monotonic()
         # One that failed has cost the database nothing, however long it hung.
         cost = 0.0 if self._began is None or isinstance(seen, _Failed) else now - self._began
-        keep = max(self._patience.keep.total_seconds(), min(cost * _TIMES_ITS_COST, _LONGEST_KEPT))
+        longer = min(cost * self._patience.times_its_cost, _LONGEST_KEPT)
+        keep = max(self._patience.keep.total_seconds(), longer)
         self._seen, self._again_at, self._began = seen, now + keep, None
 
     def _answer(self) -> T | _Failed:

@@ -12,7 +12,10 @@ from tests.support.frozen_clock import FrozenClock
 from tests.support.waiting import wait_until
 
 PATIENCE = Patience(
-    wait=timedelta(seconds=0.2), keep=timedelta(seconds=5), hang=timedelta(seconds=10)
+    wait=timedelta(seconds=0.2),
+    keep=timedelta(seconds=5),
+    hang=timedelta(seconds=10),
+    times_its_cost=10,
 )
 AT_ONCE = Patience(
     wait=timedelta(seconds=0.2), keep=timedelta(seconds=0), hang=timedelta(seconds=0)
@@ -154,6 +157,13 @@ def test_without_patience_the_last_look_does_not_stand(database: Database) -> No
 
     with pytest.raises(DatabaseUnavailable, match="not answered"):
         lookout.read()
+
+
+def test_a_look_that_is_never_shown_again_may_cost_what_it_will(database: Database) -> None:
+    database.cost = 2
+    lookout = database.lookout(AT_ONCE)
+
+    assert [lookout.read(), lookout.read()] == [1, 2]
 
 
 def test_a_look_that_hung_is_over_when_it_answers(database: Database) -> None:
