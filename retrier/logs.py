@@ -83,6 +83,7 @@ EVENTS: Mapping[str, Event] = {
     "health.not_listening": _warning("Health and metrics cannot be asked for: {reason}"),
     "tracing.unavailable": _warning("Traces are asked for and cannot be sent: {reason}"),
     "tick.failed": _error("The recurring {tick} failed: {reason}"),
+    "tick.recovered": _info("The recurring {tick} works again"),
 }
 
 

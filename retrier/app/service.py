@@ -44,8 +44,8 @@ from retrier.store.installation import probe_read
 _PROBE = Patience(wait=timedelta(seconds=2), keep=timedelta(seconds=0), hang=timedelta(seconds=0))
 """A database that does not answer within 2 s is not ready; each request looks anew."""
 
-_STOP_DEADLINE = 8.0
-"""Seconds the parts have together to hand back what they hold."""
+_STOP_DEADLINE = 7.0
+"""Seconds the parts and the last requests have together: the process ends within ten."""
 
 
 def serve(settings: Settings, roles: frozenset[Role]) -> int:
@@ -71,7 +71,12 @@ def serve(settings: Settings, roles: frozenset[Role]) -> int:
     service = Service(parts, roles)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, service.on_signal)
-    return service.run()
+    code = service.run()
+    if service.hangs():
+        # Python would wait for ever for a thread that a frozen server holds.
+        sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
 class Service:
@@ -117,6 +122,11 @@ class Service:
         self._stop_parts()
         self._parts.say("service.stopped")
         return 0
+
+    def hangs(self) -> bool:
+        """Say whether something still waits for a server, after the stop."""
+        main = threading.main_thread()
+        return any(each is not main and each.is_alive() for each in threading.enumerate())
 
     def _say_where(self) -> None:
         """Say where the data lies: whole paths, since the defaults are relative ones."""
@@ -182,12 +192,14 @@ class Service:
         self._threads.append(start_part(name, work, self._board, self._parts.say))
 
     def _stop_parts(self) -> None:
-        self._ticks.stop()
         end = self._parts.clock.monotonic() + _STOP_DEADLINE
+        self._ticks.stop()
+        if self._server is not None:
+            self._server.begin_to_stop()
         for thread in self._threads:
             thread.join(max(0.0, end - self._parts.clock.monotonic()))
         if self._server is not None:
-            self._server.stop()
+            self._server.stop(max(0.0, end - self._parts.clock.monotonic()))
         self._parts.watcher.close()
         self._parts.db.dispose()
 
