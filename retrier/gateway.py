@@ -41,7 +41,8 @@ class Gateway:
 
     A request about many messages is done in transactions of at most 1000. A crash between two of
     them leaves the rest as it was; the same request again does the rest. `own_queues` are the
-    error queues and the staging queue: no redirect may lead there.
+    error queues and the staging queue: no redirect may lead there. `count_asked` is told of how
+    many messages a new operation is.
     """
 
     def __init__(
@@ -50,11 +51,13 @@ class Gateway:
         wake: Callable[[], None],
         own_queues: frozenset[str] = frozenset(),
         crash_point: Reach = pass_by,
+        count_asked: Callable[[int], None] = lambda _messages: None,
     ) -> None:
         self._db = db
         self._wake = wake
         self._own_queues = own_queues
         self._crash_point = crash_point
+        self._count_asked = count_asked
 
     def retry(self, request: RetryRequest) -> CreatedOperation:
         """Create the operation, durable when this returns, then wake the processor.
@@ -62,7 +65,7 @@ class Gateway:
         The same request under the same idempotency key gives the same operation again. A crash
         before the wake-up costs time, not the request. Raises KeyReused, DatabaseUnavailable.
         """
-        created = self._record(partial(create_operation, self._db, request))
+        created = self._count(self._record(partial(create_operation, self._db, request)))
         self._wake()
         return created
 
@@ -80,7 +83,7 @@ class Gateway:
             keyed = replace(request, idempotency_key=key)
             again = self._record(partial(retry_pending, self._db, keyed, ids, sought))
             if again.created is not None:
-                made.append(again.created)
+                made.append(self._count(again.created))
             if made and made[-1].repeated:
                 break
         self._wake()
@@ -121,6 +124,11 @@ class Gateway:
         done = transact()
         self._crash_point(RequestPoint.AFTER_RECORD)
         return done
+
+    def _count(self, created: CreatedOperation) -> CreatedOperation:
+        if not created.repeated:
+            self._count_asked(created.total)
+        return created
 
     def _chunks(self, request: RetryRequest, sought: Sought | None) -> Iterator[Sequence[str]]:
         if sought is None:

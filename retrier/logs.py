@@ -79,6 +79,9 @@ EVENTS: Mapping[str, Event] = {
     "operation.completed": _info("Operation {operation_id} is complete"),
     "staging.unusable": _error("The staging queue cannot be used: {reason}"),
     "api.listening": _info("The API listens on {host} port {port}"),
+    "health.listening": _info("Health and metrics are told on {host} port {port}"),
+    "health.not_listening": _warning("Health and metrics cannot be asked for: {reason}"),
+    "tracing.unavailable": _warning("Traces are asked for and cannot be sent: {reason}"),
     "tick.failed": _error("The recurring {tick} failed: {reason}"),
     "tick.recovered": _info("The recurring {tick} works again"),
 }

@@ -66,5 +66,6 @@ class Startup:
                 declared = queues.declare_error_queue(queue)
                 if not declared and queues.may_limit_deliveries(queue):
                     self.parts.say("ingestion.delivery_limit", queue=queue)
+            self.parts.metrics.queues.reached({})
         finally:
             queues.close()

@@ -88,7 +88,9 @@ class Ticks:
                 queues.close()
         except BrokerUnavailable as error:
             self._board.put("broker", ready=False, reason=str(error))
+            self._parts.metrics.queues.lost()
             raise
+        self._parts.metrics.queues.reached(depths)
         shown = ", ".join(f"{name}: {_show(depth)}" for name, depth in depths.items())
         self._board.put("broker", ready=True, reason=f"reached; {shown}")
 

@@ -11,6 +11,7 @@ from retrier.errors import BrokerUnavailable
 from retrier.processor.crash_points import CrashPoint
 from retrier.processor.forwarding_run import ForwardingRun, refuse_foreign
 from retrier.processor.surroundings import Surroundings
+from retrier.processor.watcher import Stage
 from retrier.processor.window import WindowSender, batch_reason
 from retrier.store.batches import back_off_batch, find_forwarding
 from retrier.store.forwarding import MovedRest, complete_batch, move_rest
@@ -95,12 +96,14 @@ class Forwarding:
             staging_id=batch.staging_id,
             counting=counting,
         )
+        now = around.clock.monotonic()
         return ForwardingRun(
             batch=batch,
             installation_id=around.retries.installation_id,
             counting=counting,
             marker=marker,
-            quiet_since=around.clock.monotonic(),
+            began=now,
+            quiet_since=now,
         )
 
     def _publish_marker(self, batch: RetryBatch) -> str:
@@ -170,6 +173,7 @@ class Forwarding:
         around.crash_point(CrashPoint.FORWARDING_COMPLETED)
         if unrecorded == 0:
             self._leave()
+            around.watcher.passed(Stage.FORWARDING, around.clock.monotonic() - run.began)
             around.say(
                 "batch.forwarded",
                 batch_id=run.batch.batch_id,

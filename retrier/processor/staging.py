@@ -20,6 +20,7 @@ from retrier.domain.wire import (
 from retrier.errors import BrokerUnavailable
 from retrier.processor.crash_points import CrashPoint
 from retrier.processor.surroundings import Surroundings
+from retrier.processor.watcher import Stage
 from retrier.store.batches import back_off_batch, find_staging
 from retrier.store.staging import begin_forwarding, load_claimed
 
@@ -59,12 +60,14 @@ class Staging:
         batch = find_staging(around.db)
         if batch is None:
             return False
+        began = around.clock.monotonic()
         try:
             self._stage(batch)
         except BrokerUnavailable as error:
             self._back_off(batch, str(error))
             raise
         self._failures = 0
+        around.watcher.passed(Stage.STAGING, around.clock.monotonic() - began)
         return True
 
     def forget(self) -> None:
@@ -103,6 +106,7 @@ class Staging:
         count = begin_forwarding(around.db, around.lease.fence, batch, copies)
         self.staged_batch_id = batch.batch_id
         around.crash_point(CrashPoint.STAGING_COMMITTED)
+        around.watcher.ejected(copies.ejected)
         around.say(
             "batch.staged",
             batch_id=batch.batch_id,

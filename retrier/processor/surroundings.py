@@ -1,6 +1,6 @@
 """What every stage is handed: parameters, store, broker, lease, clock, words, crash points."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from threading import Event
 
@@ -9,6 +9,7 @@ from retrier.crash_points import Reach
 from retrier.logs import Say
 from retrier.processor.broker import Broker
 from retrier.processor.lease import Lease
+from retrier.processor.watcher import Nobody, Watcher
 from retrier.store.database import Database
 
 
@@ -49,3 +50,4 @@ class Surroundings:
     say: Say
     crash_point: Reach
     stop: Event
+    watcher: Watcher = field(default_factory=Nobody)

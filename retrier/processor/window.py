@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import assert_never
 
 from retrier.domain.copies import make_forwarded
-from retrier.domain.retry_batch import Ejected, RetryBatch, StampedMessage
+from retrier.domain.retry_batch import Ejected, RetryBatch, RevertCause, StampedMessage
 from retrier.domain.wire import (
     ChannelClosed,
     Confirmed,
@@ -131,6 +131,7 @@ class WindowSender:
         stamped = open_window(
             around.db, around.lease.fence, run.batch, finished=run.finished, unique_ids=unique_ids
         )
+        around.watcher.recorded(run.finished)
         for item in run.finished.reverted:
             around.say(
                 "message.reverted",
@@ -161,7 +162,10 @@ class WindowSender:
     ) -> Sequence[Outcome]:
         around = self._around
         outgoing = [self._make_outgoing(copy, bodies) for copy in copies]
-        return around.broker.publisher.publish(outgoing, around.lease.check)
+        began = around.clock.now()
+        outcomes = around.broker.publisher.publish(outgoing, around.lease.check)
+        around.watcher.sent(outgoing, outcomes, began)
+        return outcomes
 
     def _make_outgoing(self, copy: WantedCopy, bodies: Mapping[str, StampedMessage]) -> Outgoing:
         codec = self._around.broker.transport.codec
@@ -184,9 +188,8 @@ class WindowSender:
             match outcome:
                 case Confirmed():
                     forwarded.append(unique_id)
-                case Returned(reason) | Refused(reason):
-                    words = _explain(copy, reason)
-                    reverted.append(Ejected(unique_message_id=unique_id, reason=words))
+                case Returned() | Refused():
+                    reverted.append(_revert(copy, outcome))
                 case ChannelClosed():
                     doubtful.append(copy)
                     continue
@@ -218,5 +221,11 @@ def batch_reason(batch: RetryBatch) -> str:
     )
 
 
-def _explain(copy: WantedCopy, reason: str) -> str:
-    return f"the broker would not take the retry to {copy.stamps.target}: {reason}"
+def _revert(copy: WantedCopy, outcome: Returned | Refused) -> Ejected:
+    target, reason = copy.stamps.target, outcome.reason
+    is_returned = isinstance(outcome, Returned)
+    return Ejected(
+        unique_message_id=copy.stamps.unique_message_id,
+        reason=f"the broker would not take the retry to {target}: {reason}",
+        cause=RevertCause.RETURNED if is_returned else RevertCause.REFUSED,
+    )

@@ -85,7 +85,8 @@ class Service:
         return [str(line.get("event")) for line in self.logged]
 
     def _listening(self) -> list[dict[str, Any]]:
-        return [line for line in self.logged if line.get("event") == "api.listening"]
+        told = ("api.listening", "health.listening")
+        return [line for line in self.logged if line.get("event") in told]
 
     def _read_log(self) -> None:
         for line in self.process.stderr or ():
