@@ -7,6 +7,7 @@ RetrierError
 ├── DataRefused             the database refuses a row for its data
 ├── ServiceUnavailable      the service cannot be reached, or cannot work
 ├── RequestRefused          the service says no
+├── KeyReused               an idempotency key came again with another request
 ├── StagingQueueUnusable    the staging queue is somebody else's
 └── LeaseLost               another process is the processor now
 """
@@ -44,6 +45,10 @@ class ServiceUnavailable(RetrierError):
 
 class RequestRefused(RetrierError):
     """The service says no: there is no such thing, or it may not be."""
+
+
+class KeyReused(RetrierError):
+    """An idempotency key came again with another request: nothing was done for that one."""
 
 
 class StagingQueueUnusable(RetrierError):

@@ -3,7 +3,11 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from typing import TypeVar
 
+from retrier.crash_points import Reach, RequestPoint, pass_by
 from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.ways_out import Act, Refusal
 from retrier.store import redirects
@@ -12,6 +16,8 @@ from retrier.store.operations import CreatedOperation, create_operation
 from retrier.store.pending import retry_pending
 from retrier.store.sought import CHUNK, Sought, find_chunk, last_number
 from retrier.store.ways_out import Acted, Asked, take_way_out
+
+Done = TypeVar("Done")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +41,8 @@ class Gateway:
 
     A request about many messages is done in transactions of at most 1000. A crash between two of
     them leaves the rest as it was; the same request again does the rest. `own_queues` are the
-    error queues and the staging queue: no redirect may lead there.
+    error queues and the staging queue: no redirect may lead there. `count_asked` is told of how
+    many messages a new operation is.
     """
 
     def __init__(
@@ -43,18 +50,22 @@ class Gateway:
         db: Database,
         wake: Callable[[], None],
         own_queues: frozenset[str] = frozenset(),
+        crash_point: Reach = pass_by,
+        count_asked: Callable[[int], None] = lambda _messages: None,
     ) -> None:
         self._db = db
         self._wake = wake
         self._own_queues = own_queues
+        self._crash_point = crash_point
+        self._count_asked = count_asked
 
     def retry(self, request: RetryRequest) -> CreatedOperation:
         """Create the operation, durable when this returns, then wake the processor.
 
-        The same idempotency key gives the same operation again. A crash before the wake-up
-        costs time, not the request. Raises DatabaseUnavailable.
+        The same request under the same idempotency key gives the same operation again. A crash
+        before the wake-up costs time, not the request. Raises KeyReused, DatabaseUnavailable.
         """
-        created = create_operation(self._db, request)
+        created = self._count(self._record(partial(create_operation, self._db, request)))
         self._wake()
         return created
 
@@ -63,15 +74,16 @@ class Gateway:
 
         Each thousand of them is an operation of its own, which the release of their claims
         creates. An idempotency key that is known gives the first one and does nothing more.
-        Raises DatabaseUnavailable.
+        Raises KeyReused, DatabaseUnavailable.
         """
         made: list[CreatedOperation] = []
         for ids in self._chunks(request, sought):
             # The key is the first one's: a column that is unique cannot hold it twice.
             key = request.idempotency_key if not made else None
-            again = retry_pending(self._db, replace(request, idempotency_key=key), ids, sought)
+            keyed = replace(request, idempotency_key=key)
+            again = self._record(partial(retry_pending, self._db, keyed, ids, sought))
             if again.created is not None:
-                made.append(again.created)
+                made.append(self._count(again.created))
             if made and made[-1].repeated:
                 break
         self._wake()
@@ -83,33 +95,46 @@ class Gateway:
     def act(self, act: Act, unique_ids: Sequence[str], who: str) -> Outcome:
         """Archive, unarchive or resolve the messages that are named. Raises DatabaseUnavailable."""
         asked = Asked(act=act, who=who)
-        return _sum_up(take_way_out(self._db, asked, ids) for ids in _cut(unique_ids))
+        return _sum_up(self._take_way_out(asked, ids) for ids in _cut(unique_ids))
 
     def act_on(self, act: Act, sought: Sought, who: str) -> Outcome:
         """Archive, unarchive or resolve what is like this by now. Raises DatabaseUnavailable."""
         asked = Asked(act=act, who=who, sought=sought)
-        return _sum_up(take_way_out(self._db, asked, ids) for ids in self._find_chunks(sought))
+        return _sum_up(self._take_way_out(asked, ids) for ids in self._find_chunks(sought))
 
     def create_redirect(self, from_queue: str, to_queue: str, who: str) -> str | None:
         """Create a redirect; None, or why it may not be. Raises DatabaseUnavailable."""
-        return redirects.create_redirect(
-            self._db, from_queue, to_queue, own_queues=self._own_queues, who=who
-        )
+        create = partial(redirects.create_redirect, own_queues=self._own_queues, who=who)
+        return self._record(partial(create, self._db, from_queue, to_queue))
 
     def change_redirect(self, redirect_id: str, to_queue: str, who: str) -> str | None:
         """Let a redirect lead elsewhere; None, or why it may not. Raises DatabaseUnavailable."""
-        return redirects.change_redirect(
-            self._db, redirect_id, to_queue, own_queues=self._own_queues, who=who
-        )
+        change = partial(redirects.change_redirect, own_queues=self._own_queues, who=who)
+        return self._record(partial(change, self._db, redirect_id, to_queue))
 
     def delete_redirect(self, redirect_id: str, who: str) -> None:
         """Delete a redirect if it is there. Raises DatabaseUnavailable."""
-        redirects.delete_redirect(self._db, redirect_id, who=who)
+        self._record(partial(redirects.delete_redirect, self._db, redirect_id, who=who))
+
+    def _take_way_out(self, asked: Asked, ids: Sequence[str]) -> Acted:
+        return self._record(partial(take_way_out, self._db, asked, ids))
+
+    def _record(self, transact: Callable[[], Done]) -> Done:
+        self._crash_point(RequestPoint.BEFORE_RECORD)
+        done = transact()
+        self._crash_point(RequestPoint.AFTER_RECORD)
+        return done
+
+    def _count(self, created: CreatedOperation) -> CreatedOperation:
+        if not created.repeated:
+            self._count_asked(created.total)
+        return created
 
     def _chunks(self, request: RetryRequest, sought: Sought | None) -> Iterator[Sequence[str]]:
         if sought is None:
             return _cut(request.selection.ids or ())
-        return self._find_chunks(sought)
+        # An empty one at the end: when all are released already, the key is still looked up.
+        return chain(self._find_chunks(sought), [()])
 
     def _find_chunks(self, sought: Sought) -> Iterator[Sequence[str]]:
         """Walk what is there now, not what comes meanwhile: chunks end even if failures do not."""

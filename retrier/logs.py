@@ -1,6 +1,7 @@
-"""What Retrier says to its operator: every event with its level and its words, and how it is written.
+"""What Retrier says to its operator: every event with its level and its words.
 
-Fields are names, ids, counts and reasons: never a body, a header's value or a secret.
+Fields are names, ids, counts and reasons: never a body, a header's value or a secret. What is
+about an operation, a batch or a message has `operation_id`, `batch_id`, `unique_message_id`.
 """
 
 import logging
@@ -10,9 +11,9 @@ from dataclasses import dataclass
 from typing import Protocol, TextIO
 
 import structlog
-from structlog.typing import FilteringBoundLogger, Processor
+from structlog.typing import FilteringBoundLogger
 
-_LONGEST_VALUE = 500
+from retrier.log_lines import Form, finish, show
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ EVENTS: Mapping[str, Event] = {
     "service.starting": _info("Retrier {version} starts as {instance}: {roles}"),
     "service.places": _info("Broker: {broker}; database: {database}"),
     "service.started": _info("Retrier is up"),
+    "service.part_failed": _error("The part {part} ended unexpectedly"),
     "service.stopping": _info("Retrier stops: {reason}"),
     "service.stopped": _info("Retrier has stopped"),
     "database.unreachable": _error("The database cannot be reached: {reason}"),
@@ -49,10 +51,10 @@ EVENTS: Mapping[str, Event] = {
     "ingestion.paused": _warning("Takes nothing off {queue} for now: {reason}"),
     "ingestion.resumed": _info("Takes failed messages off {queue} again"),
     "ingestion.failed_import": _warning(
-        "A message on {queue} cannot be understood and is kept as a failed import: {reason}"
+        "What cannot be understood on {queue} is kept as failed imports, {count}: {reason}"
     ),
     "ingestion.own_copy": _warning(
-        "A staged copy arrived on {queue} and is dropped: a policy of the broker sends it there"
+        "Staged copies on {queue} are dropped, {count}: a policy of the broker sends them there"
     ),
     "ingestion.delivery_limit": _warning(
         "The queue {queue} may drop messages that are delivered too often: give it no delivery limit"
@@ -68,13 +70,20 @@ EVENTS: Mapping[str, Event] = {
     "batch.staged": _info("Batch {batch_id} is staged, messages: {size}"),
     "batch.forwarding": _info("Batch {batch_id} is being forwarded"),
     "batch.forwarded": _info("Batch {batch_id} is forwarded"),
-    "batch.moved": _warning("What was not forwarded moves to batch {batch_id}, messages: {size}"),
-    "message.reverted": _warning("Message {message} is unresolved again: {reason}"),
-    "message.ejected": _warning("Message {message} is taken out of its batch: {reason}"),
+    "batch.moved": _warning(
+        "What was not forwarded of batch {batch_id} moves to batch {new_batch_id}, messages: {size}"
+    ),
+    "batch.backing_off": _warning("Batch {batch_id} waits: {reason}"),
+    "message.reverted": _warning("Message {unique_message_id} is unresolved again: {reason}"),
+    "message.ejected": _warning("Message {unique_message_id} is taken out of its batch: {reason}"),
     "operation.completed": _info("Operation {operation_id} is complete"),
     "staging.unusable": _error("The staging queue cannot be used: {reason}"),
     "api.listening": _info("The API listens on {host} port {port}"),
+    "health.listening": _info("Health and metrics are told on {host} port {port}"),
+    "health.not_listening": _warning("Health and metrics cannot be asked for: {reason}"),
+    "tracing.unavailable": _warning("Traces are asked for and cannot be sent: {reason}"),
     "tick.failed": _error("The recurring {tick} failed: {reason}"),
+    "tick.recovered": _info("The recurring {tick} works again"),
 }
 
 
@@ -87,19 +96,19 @@ class Say(Protocol):
 
 
 class Events:
-    """Writes events to one stream: for people if it is a terminal, else one JSON object a line."""
+    """Writes events to one stream, in one form, from one level on."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, form: Form = "auto", level: int = logging.INFO) -> None:
         self._logger: FilteringBoundLogger = structlog.wrap_logger(
             structlog.WriteLogger(stream),
-            processors=[structlog.processors.add_log_level, *_finish(stream)],
-            wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+            processors=[structlog.processors.add_log_level, *finish(stream, form)],
+            wrapper_class=structlog.make_filtering_bound_logger(level),
         )
 
     def say(self, event: str, /, **fields: object) -> None:
         """Tell one event of the table; `exc_info` adds a traceback. Raises KeyError on another."""
         level, sentence = EVENTS[event].level, put_into_words(event, fields)
-        bound = self._logger.bind(**_show_all(fields), _name=event)
+        bound = self._logger.bind(**fields, _name=event)
         # A log that cannot be written must not stop a retry half-way.
         with suppress(OSError, ValueError):
             bound.log(level, sentence)
@@ -107,19 +116,25 @@ class Events:
 
 def put_into_words(event: str, fields: Mapping[str, object]) -> str:
     """Return the sentence of an event; a field that is not given reads `?`. Raises KeyError."""
-    return EVENTS[event].sentence.format_map(_Shown(_show_all(fields)))
+    shown = {name: show(value) for name, value in fields.items() if name != "exc_info"}
+    return EVENTS[event].sentence.format_map(_Shown(shown))
 
 
-def adopt_standard_logging(stream: TextIO, logger: logging.Logger) -> None:
+def adopt_standard_logging(
+    stream: TextIO, logger: logging.Logger, form: Form = "auto", level: int = logging.WARNING
+) -> None:
     """Let a standard logger, the root for all libraries, write warnings in the same form."""
     formatter = structlog.stdlib.ProcessorFormatter(
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_finish(stream)],
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            *finish(stream, form),
+        ],
         foreign_pre_chain=[structlog.stdlib.add_log_level, structlog.stdlib.add_logger_name],
     )
     handler = logging.StreamHandler(stream)
     handler.setFormatter(formatter)
     logger.addHandler(handler)
-    logger.setLevel(logging.WARNING)
+    logger.setLevel(max(level, logging.WARNING))
 
 
 class _Shown(dict[str, object]):
@@ -127,31 +142,3 @@ class _Shown(dict[str, object]):
 
     def __missing__(self, _field: str) -> str:
         return "?"
-
-
-def _finish(stream: TextIO) -> list[Processor]:
-    stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
-    rename = structlog.processors.EventRenamer("message", "_name")
-    if stream.isatty():
-        return [stamp, rename, _console()]
-    exception = structlog.processors.format_exc_info
-    return [stamp, exception, rename, structlog.processors.JSONRenderer()]
-
-
-def _console() -> Processor:
-    plain = structlog.dev.plain_traceback  # the rich one shows local variables, bodies among them
-    return structlog.dev.ConsoleRenderer(
-        event_key="message", pad_event_to=0, exception_formatter=plain
-    )
-
-
-def _show_all(fields: Mapping[str, object]) -> dict[str, object]:
-    return {name: value if name == "exc_info" else _show(value) for name, value in fields.items()}
-
-
-def _show(value: object) -> object:
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    # Reasons come from brokers and messages: no line breaks, no control codes, no novels.
-    text = "".join(c if c.isprintable() else " " for c in str(value)[: _LONGEST_VALUE + 1])
-    return text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + "..."

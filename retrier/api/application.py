@@ -5,13 +5,16 @@ from fastapi import FastAPI
 from retrier.api.doorway import Doorway
 from retrier.api.parts import ApiParts
 from retrier.api.problems import add_handlers
-from retrier.api.routes import ROUTERS
+from retrier.api.routes import ROUTERS, WATCHING
 
 __all__ = ["ApiParts", "create_api"]
 
 
-def create_api(parts: ApiParts) -> FastAPI:
-    """Return the ASGI application. It opens nothing and starts nothing."""
+def create_api(parts: ApiParts, *, whole: bool = True) -> FastAPI:
+    """Return the ASGI application. It opens nothing and starts nothing.
+
+    What is not the whole of it tells health and metrics only.
+    """
     api = FastAPI(
         title="Retrier",
         version=parts.version,
@@ -23,6 +26,6 @@ def create_api(parts: ApiParts) -> FastAPI:
     api.state.parts = parts
     add_handlers(api)
     api.add_middleware(Doorway)
-    for router in ROUTERS:
+    for router in ROUTERS if whole else WATCHING:
         api.include_router(router)
     return api

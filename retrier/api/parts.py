@@ -15,12 +15,14 @@ from retrier.store.database import Database
 class ApiParts:
     """What the handlers work with.
 
-    `health` tells of each part of the service whether it works, and why or why not.
+    `health` tells of each part of the service whether it works, and why or why not. `metrics`
+    returns the content type and the text of a scrape with this Accept header.
     """
 
     db: Database
     gateway: Gateway
     health: Callable[[], Mapping[str, tuple[bool, str]]]
+    metrics: Callable[[str], tuple[str, bytes]]
     version: str
     remembered: Remembered = field(default_factory=Remembered)
 

@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from retrier.api.answers import HEADERS, encode
-from retrier.errors import DatabaseUnavailable, DataRefused
+from retrier.errors import DatabaseUnavailable, DataRefused, KeyReused
 
 _ADVICE: Mapping[int, str] = MappingProxyType(
     {
@@ -56,6 +56,7 @@ def add_handlers(api: FastAPI) -> None:
     api.add_exception_handler(RequestValidationError, _misshapen)
     api.add_exception_handler(DatabaseUnavailable, _unavailable)
     api.add_exception_handler(DataRefused, _data_refused)
+    api.add_exception_handler(KeyReused, _key_reused)
     api.add_exception_handler(Exception, _unexpected)
 
 
@@ -96,6 +97,11 @@ def _unavailable(request: Request, error: Exception) -> Response:
 
 def _data_refused(_request: Request, _error: Exception) -> Response:
     return problem(400, "The database takes no such value: a text is too long or no valid text.")
+
+
+def _key_reused(_request: Request, error: Exception) -> Response:
+    advice = "Send this request under another key; repeat only the very same one under this key."
+    return problem(422, str(error), advice=advice)
 
 
 def _unexpected(_request: Request, error: Exception) -> Response:

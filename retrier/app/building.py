@@ -1,13 +1,19 @@
 """Building the parts from the settings: the only code that knows both."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from threading import Event
 from uuid import uuid4
 
+from retrier import __version__
+from retrier.app.lookout import Lookout, Patience
+from retrier.app.metrics.metrics import Metrics
 from retrier.app.process import describe_holder, is_dead
 from retrier.clock import Clock, SystemClock
+from retrier.crash_points import Reach
+from retrier.domain.failed_message import Received
 from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.queue_mapping import QueueMapping
 from retrier.logs import Say
@@ -15,13 +21,18 @@ from retrier.processor.broker import Broker
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
 from retrier.processor.surroundings import RetryParameters, Surroundings
+from retrier.processor.watcher import Watcher
 from retrier.settings import ErrorQueue, Settings
 from retrier.store.database import Database, DatabaseOptions
 from retrier.store.installation import get_installation_id, probe_write
+from retrier.store.reading.standing import read_standing
 from retrier.store.received import record_received
 from retrier.transport.embedded import EmbeddedTransport
 from retrier.transport.rabbitmq import RabbitMQTransport
 from retrier.transport.seam import Transport
+
+_SCRAPE = Patience(wait=timedelta(seconds=2), keep=timedelta(seconds=5), hang=timedelta(seconds=10))
+"""How long a scrape waits for the database: well below the 10 s that Prometheus waits for it."""
 
 _SQLITE_PAUSE = 0.01
 """Seconds between two received batches on SQLite, so that other writers get in between."""
@@ -35,7 +46,9 @@ class Parts:
     db: Database
     transport: Transport
     say: Say
-    crash_point: Callable[[str], None]
+    crash_point: Reach
+    metrics: Metrics
+    watcher: Watcher
     clock: Clock = field(default_factory=SystemClock)
     session_id: str = field(default_factory=lambda: str(uuid4()))
     stop: Event = field(default_factory=Event)
@@ -64,16 +77,31 @@ def make_transport(settings: Settings) -> Transport:
     )
 
 
+def make_metrics(settings: Settings, db: Database) -> Metrics:
+    """Return the metrics of this process; the database is asked when they are."""
+    return Metrics(
+        version=__version__,
+        error_queues=[each.queue for each in settings.ingestion.error_queues],
+        staging_queue=settings.staging_queue,
+        read_standing=Lookout(partial(read_standing, db), SystemClock(), _SCRAPE).read,
+    )
+
+
 def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:
     """Return the ingestor of one error queue."""
     holder = describe_holder(parts.session_id)
     instance = f"{parts.settings.instance}@{holder.host}"
+
+    def record(received: Sequence[Received]) -> None:
+        recorded = record_received(parts.db, received, instance=instance)
+        parts.metrics.ingestion.count(queue.queue, recorded)
+
     return Ingestor(
         mapping=QueueMapping(
             queue=queue.queue, dialect=queue.dialect, destination=queue.destination
         ),
         transport=parts.transport,
-        record=partial(record_received, parts.db, instance=instance),
+        record=record,
         probe=partial(probe_write, parts.db),
         clock=parts.clock,
         say=parts.say,
@@ -111,5 +139,6 @@ def make_processor(parts: Parts, lease: Lease) -> Processor:
         say=parts.say,
         crash_point=parts.crash_point,
         stop=parts.stop,
+        watcher=parts.watcher,
     )
     return Processor(around, parts.wake)

@@ -3,8 +3,9 @@
 import os
 import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
+from retrier.crash_points import Reach, pass_by
 from retrier.processes import Owner, describe_process, is_gone
 from retrier.store.lease import Holder
 
@@ -42,11 +43,11 @@ def is_dead(holder: Holder) -> bool:
     return boot == me.boot and is_gone(owner, me)
 
 
-def make_crash_point(environ: Mapping[str, str]) -> Callable[[str], None]:
+def make_crash_point(environ: Mapping[str, str]) -> Reach:
     """Return what is called at every crash point: nothing happens, unless a test asked for it."""
     wanted, _, count = environ.get(CRASH_AT, "").partition(":")
     if not wanted:
-        return _pass
+        return pass_by
     left = int(count or 1)
 
     def crash(point: str) -> None:
@@ -56,7 +57,3 @@ def make_crash_point(environ: Mapping[str, str]) -> Callable[[str], None]:
             os.kill(os.getpid(), signal.SIGKILL)
 
     return crash
-
-
-def _pass(_point: str) -> None:
-    """Do nothing."""

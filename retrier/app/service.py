@@ -6,8 +6,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import partial
 from types import FrameType
+
+from fastapi import FastAPI
 
 from retrier import __version__
 from retrier.api.application import ApiParts, create_api
@@ -15,17 +18,21 @@ from retrier.app.building import (
     Parts,
     make_ingestor,
     make_lease,
+    make_metrics,
     make_processor,
     make_transport,
     open_database,
 )
 from retrier.app.listening import Listening
+from retrier.app.lookout import Lookout, Patience
 from retrier.app.process import make_crash_point
 from retrier.app.readiness import ReadinessBoard
 from retrier.app.startup import Startup
+from retrier.app.threads import start_part
 from retrier.app.ticks import Ticks
+from retrier.app.watchers import make_watcher
 from retrier.app.web_server import WebServer
-from retrier.errors import DatabaseUnavailable
+from retrier.errors import ConfigurationError, DatabaseUnavailable
 from retrier.gateway import Gateway
 from retrier.ingestion.ingestor import Ingestor
 from retrier.logs import Events, adopt_standard_logging
@@ -34,8 +41,11 @@ from retrier.processor.processor import Processor
 from retrier.settings import Role, Settings
 from retrier.store.installation import probe_read
 
-_STOP_DEADLINE = 8.0
-"""Seconds the parts have together to hand back what they hold."""
+_PROBE = Patience(wait=timedelta(seconds=2), keep=timedelta(seconds=0), hang=timedelta(seconds=0))
+"""A database that does not answer within 2 s is not ready; each request looks anew."""
+
+_STOP_DEADLINE = 7.0
+"""Seconds the parts and the last requests have together: the process ends within ten."""
 
 
 def serve(settings: Settings, roles: frozenset[Role]) -> int:
@@ -44,18 +54,29 @@ def serve(settings: Settings, roles: frozenset[Role]) -> int:
     A second signal ends the process at once: everything it had in hand is derived again from
     the database. Raises ConfigurationError when the API cannot listen.
     """
-    adopt_standard_logging(sys.stderr, logging.getLogger())
+    log, level = settings.log, logging.getLevelNamesMapping()[settings.log.level.upper()]
+    adopt_standard_logging(sys.stderr, logging.getLogger(), log.format, level)
+    say = Events(sys.stderr, log.format, level).say
+    db, transport = open_database(settings), make_transport(settings)
+    metrics = make_metrics(settings, db)
     parts = Parts(
         settings=settings,
-        db=open_database(settings),
-        transport=make_transport(settings),
-        say=Events(sys.stderr).say,
+        db=db,
+        transport=transport,
+        say=say,
         crash_point=make_crash_point(os.environ),
+        metrics=metrics,
+        watcher=make_watcher(os.environ, metrics.retries, transport.codec, say),
     )
     service = Service(parts, roles)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, service.on_signal)
-    return service.run()
+    code = service.run()
+    if service.hangs():
+        # Python would wait for ever for a thread that a frozen server holds.
+        sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
 class Service:
@@ -67,9 +88,11 @@ class Service:
         self._board = ReadinessBoard()
         for part in ("database", "broker", *sorted(roles - {Role.API})):
             self._board.put(part, ready=False, reason="starting")
+        parts.metrics.watch_readiness(self._board.read)
         self._ticks = Ticks(parts, self._board)
-        self._server = self._make_server() if Role.API in roles else None
+        self._server = self._make_server()
         self._threads: list[threading.Thread] = []
+        self._probe = Lookout(partial(probe_read, parts.db), parts.clock, _PROBE)
 
     def on_signal(self, number: int, _frame: FrameType | None) -> None:
         """Begin to stop; at the second signal end at once."""
@@ -88,7 +111,10 @@ class Service:
         if self._server is not None:
             self._server.start()
             host, port = self._server.address
-            self._parts.say("api.listening", host=host, port=port)
+            if Role.API in self._roles:
+                self._parts.say("api.listening", host=host, port=port)
+            else:
+                self._parts.say("health.listening", host=host, port=port)
         if Startup(parts=self._parts, board=self._board).prepare():
             self._start_parts()
             self._parts.say("service.started")
@@ -97,23 +123,50 @@ class Service:
         self._parts.say("service.stopped")
         return 0
 
+    def hangs(self) -> bool:
+        """Say whether something still waits for a server, after the stop."""
+        main = threading.main_thread()
+        return any(each is not main and each.is_alive() for each in threading.enumerate())
+
     def _say_where(self) -> None:
         """Say where the data lies: whole paths, since the defaults are relative ones."""
         broker, db = self._parts.transport.place, self._parts.db
         self._parts.say("service.places", broker=broker, database=db.place)
 
-    def _make_server(self) -> WebServer:
+    def _make_server(self) -> WebServer | None:
+        """Return the server; without the role `api` of health and metrics only.
+
+        Then a port that is taken, by another process of this host most likely, is no reason to
+        ingest nothing.
+        """
+        api, settings = self._make_api(), self._parts.settings.api
+        try:
+            return WebServer(api, settings.host, settings.port)
+        except ConfigurationError as error:
+            if Role.API in self._roles:
+                raise
+            self._parts.say("health.not_listening", reason=str(error))
+            return None
+
+    def _make_api(self) -> FastAPI:
         parts = self._parts
         own_queues = frozenset({*parts.error_queues, parts.settings.staging_queue})
-        api = create_api(
-            ApiParts(
-                db=parts.db,
-                gateway=Gateway(parts.db, parts.wake.set, own_queues),
-                health=self._board.read,
-                version=__version__,
-            )
+        asked = parts.metrics.retries.asked
+        gateway = Gateway(
+            parts.db,
+            parts.wake.set,
+            own_queues,
+            crash_point=parts.crash_point,
+            count_asked=asked,
         )
-        return WebServer(api, parts.settings.api.host, parts.settings.api.port)
+        api_parts = ApiParts(
+            db=parts.db,
+            gateway=gateway,
+            health=self._board.read,
+            metrics=parts.metrics.expose,
+            version=__version__,
+        )
+        return create_api(api_parts, whole=Role.API in self._roles)
 
     def _start_parts(self) -> None:
         self._board.watch("database", self._look_at_database)
@@ -126,6 +179,7 @@ class Service:
 
     def _start_processor(self, lease: Lease) -> None:
         processor = make_processor(self._parts, lease)
+        self._parts.metrics.process.watch_lease(lease)
         self._board.watch(Role.PROCESSOR, lambda: _describe_processor(processor, lease))
         self._start_thread("processor", processor.run)
         if not self._parts.db.is_sqlite:
@@ -135,28 +189,30 @@ class Service:
         queues = self._parts.settings.ingestion.error_queues
         ingestors = [make_ingestor(self._parts, queue) for queue in queues]
         self._board.watch(Role.INGESTION, lambda: _describe_ingestion(ingestors))
+        self._parts.metrics.process.watch_ingestion(ingestors)
         for ingestor in ingestors:
             self._start_thread(
                 f"ingestion {ingestor.mapping.queue}", partial(ingestor.run, self._parts.stop)
             )
 
     def _start_thread(self, name: str, work: Callable[[], None]) -> None:
-        thread = threading.Thread(target=work, name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        self._threads.append(start_part(name, work, self._board, self._parts.say))
 
     def _stop_parts(self) -> None:
-        self._ticks.stop()
         end = self._parts.clock.monotonic() + _STOP_DEADLINE
+        self._ticks.stop()
+        if self._server is not None:
+            self._server.begin_to_stop()
         for thread in self._threads:
             thread.join(max(0.0, end - self._parts.clock.monotonic()))
         if self._server is not None:
-            self._server.stop()
+            self._server.stop(max(0.0, end - self._parts.clock.monotonic()))
+        self._parts.watcher.close()
         self._parts.db.dispose()
 
     def _look_at_database(self) -> tuple[bool, str]:
         try:
-            probe_read(self._parts.db)
+            self._probe.read()
         except DatabaseUnavailable as error:
             return False, str(error)
         return True, "reached"

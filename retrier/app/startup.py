@@ -9,6 +9,8 @@ from retrier.errors import BrokerUnavailable, DatabaseUnavailable
 from retrier.store.upgrade import find_revision, upgrade_schema
 
 _WAITS = (0.5, 1.0, 2.0, 5.0, 10.0)
+_UNREACHABLE = {"database": "database.unreachable", "broker": "broker.unreachable"}
+_REACHED = {"database": "database.reached", "broker": "broker.reached"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +38,14 @@ class Startup:
             else:
                 self.board.put(part, ready=True, reason="reached")
                 if failures:
-                    self.parts.say(f"{part}.reached")
+                    self.parts.say(_REACHED[part])
                 return True
         return False
 
     def _tell(self, part: str, reason: str, failures: int) -> None:
         self.board.put(part, ready=False, reason=reason)
         if failures == 0:
-            self.parts.say(f"{part}.unreachable", reason=reason)
+            self.parts.say(_UNREACHABLE[part], reason=reason)
 
     def _prepare_database(self) -> None:
         db = self.parts.db
@@ -64,5 +66,6 @@ class Startup:
                 declared = queues.declare_error_queue(queue)
                 if not declared and queues.may_limit_deliveries(queue):
                     self.parts.say("ingestion.delivery_limit", queue=queue)
+            self.parts.metrics.queues.reached({})
         finally:
             queues.close()

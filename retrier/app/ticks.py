@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable
 from datetime import UTC
-from threading import Lock
 
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
@@ -11,6 +10,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from retrier.app.building import Parts
 from retrier.app.readiness import ReadinessBoard
 from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError
+from retrier.logs import Say
 from retrier.processor.lease import Lease
 from retrier.store.due import is_work_due
 from retrier.store.event_log import sweep_events
@@ -24,14 +24,35 @@ _DEPTHS = 10
 _SWEEP = 3600
 
 
+class GuardedTick:
+    """One job that tells when it begins to fail and when it works again, and not of its tries."""
+
+    def __init__(self, name: str, tick: Callable[[], object], say: Say) -> None:
+        self._name = name
+        self._tick = tick
+        self._say = say
+        self._failing = False
+
+    def __call__(self) -> None:
+        """Run it once; what Retrier itself raises is told and survived."""
+        try:
+            self._tick()
+        except RetrierError as error:
+            if not self._failing:
+                self._say("tick.failed", tick=self._name, reason=str(error))
+            self._failing = True
+        else:
+            if self._failing:
+                self._say("tick.recovered", tick=self._name)
+            self._failing = False
+
+
 class Ticks:
     """The scheduler and its jobs. Kept in memory: everything durable is in the database."""
 
     def __init__(self, parts: Parts, board: ReadinessBoard) -> None:
         self._parts = parts
         self._board = board
-        self._told: dict[str, set[str]] = {}
-        self._lock = Lock()
         # Late or missed ticks are made up for by one; a slow one is not run twice at a time.
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
@@ -67,7 +88,9 @@ class Ticks:
                 queues.close()
         except BrokerUnavailable as error:
             self._board.put("broker", ready=False, reason=str(error))
+            self._parts.metrics.queues.lost()
             raise
+        self._parts.metrics.queues.reached(depths)
         shown = ", ".join(f"{name}: {_show(depth)}" for name, depth in depths.items())
         self._board.put("broker", ready=True, reason=f"reached; {shown}")
 
@@ -88,29 +111,12 @@ class Ticks:
 
     def _add(self, name: str, seconds: int, tick: Callable[[], object]) -> None:
         self._scheduler.add_job(
-            self._guard(name, tick), "interval", seconds=seconds, id=name, name=name
+            GuardedTick(name, tick, self._parts.say),
+            "interval",
+            seconds=seconds,
+            id=name,
+            name=name,
         )
-
-    def _guard(self, name: str, tick: Callable[[], object]) -> Callable[[], None]:
-        """Say once per reason what is wrong with a tick, and not at each of its tries."""
-
-        def run() -> None:
-            try:
-                tick()
-            except RetrierError as error:
-                self._tell(name, str(error))
-            else:
-                self._told.pop(name, None)
-
-        return run
-
-    def _tell(self, name: str, reason: str) -> None:
-        with self._lock:
-            told = self._told.setdefault(name, set())
-            new = reason not in told
-            told.add(reason)
-        if new:
-            self._parts.say("tick.failed", tick=name, reason=reason)
 
 
 def _scheduler_log() -> logging.Logger:

@@ -5,11 +5,14 @@ from datetime import timedelta
 from pathlib import Path
 
 from retrier.app.building import make_transport
+from retrier.app.process import is_dead
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable
 from retrier.settings import Settings
 from retrier.store.database import Database, DatabaseOptions
 from retrier.store.upgrade import find_revision
-from retrier.store.verification import VerifiedRule, verify_store
+from retrier.store.verification import StoreVerification, VerifiedRule, verify_store
+
+STAGING_RULE = "the staging queue holds what the batch in Forwarding waits for"
 
 _PATIENCE = timedelta(minutes=20)
 """Twice as long as one look at all messages may take; it holds no lease and no lock."""
@@ -33,21 +36,43 @@ class Verification:
 def verify(settings: Settings) -> Verification:
     """Look at every rule, then at the staging queue; changes nothing. Raises DatabaseUnavailable.
 
-    What lies in the staging queue is told and never a fault: copies of attempts that did not
-    commit, and probes, are dropped when the next batch is staged.
+    The staging queue has to hold what the batch in Forwarding waits for, unless a processor may
+    have it in hand. More than that is never off: copies of attempts that did not commit, probes
+    and end markers are dropped when the next batch is staged.
     """
     db = Database(DatabaseOptions(url=settings.database.url, lease=_PATIENCE))
     try:
         _check_schema(db)
-        verified = verify_store(db)
+        return _verify(settings, db)
     finally:
         db.dispose()
+
+
+def _verify(settings: Settings, db: Database) -> Verification:
+    verified = verify_store(db)
     seen = Verification(database=db.place, rules=verified.rules)
     try:
         depth = _staging_depth(settings)
+        if _count_missing(depth, verified):
+            # Looked at one after the other: a processor may have begun in between.
+            verified = verify_store(db)
+            depth = _staging_depth(settings)
     except BrokerUnavailable as error:
         return replace(seen, broker_problem=str(error))
-    return replace(seen, staging=_describe(depth, verified.batches))
+    copies = VerifiedRule(rule=STAGING_RULE, broken=_count_missing(depth, verified))
+    return replace(
+        seen,
+        rules=(*verified.rules, copies),
+        staging=_describe(depth, verified.batches, copies.broken),
+    )
+
+
+def _count_missing(depth: int | None, verified: StoreVerification) -> int:
+    """Return how many copies somebody else has taken; 0 while a processor may hold some."""
+    processor = verified.processor
+    if processor is not None and not is_dead(processor):
+        return 0
+    return max(0, verified.awaited - (depth or 0))
 
 
 def _check_schema(db: Database) -> None:
@@ -70,7 +95,11 @@ def _staging_depth(settings: Settings) -> int | None:
         queues.close()
 
 
-def _describe(depth: int | None, batches: int) -> str:
+def _describe(depth: int | None, batches: int, missing: int) -> str:
+    if missing:
+        return (
+            f"{depth or 0} messages ready, {missing} missing: the next processor stages them anew"
+        )
     if depth is None:
         return "missing: will be declared with the next retry"
     if depth and not batches:

@@ -36,10 +36,14 @@ class WebServer:
         """Start serving."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """Finish what is being answered, then close."""
+    def begin_to_stop(self) -> None:
+        """Take no more requests, and finish what is being answered."""
         self._server.should_exit = True
-        self._thread.join(_GRACE + 1)
+
+    def stop(self, patience: float) -> None:
+        """Wait so many seconds for the last answers, then close."""
+        self.begin_to_stop()
+        self._thread.join(patience)
         self._socket.close()
 
 

@@ -1,5 +1,6 @@
 """Where the demo takes place: a temporary folder with broker, database, settings and causes."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -64,7 +65,12 @@ class Place:
     def running_service(self) -> Iterator[subprocess.Popen[bytes]]:
         """Run the service in a process of its own, as a user would."""
         command = [sys.executable, "-m", "retrier", "run", "--config", str(self.config)]
-        with self.log.open("wb") as log, subprocess.Popen(command, stderr=log) as process:  # noqa: S603 - ourselves
+        # Settings of the environment would win over the demo's own: its database, too.
+        environ = {name: os.environ[name] for name in os.environ if not name.startswith("RETRIER_")}
+        with (
+            self.log.open("wb") as log,
+            subprocess.Popen(command, stderr=log, env=environ) as process,  # noqa: S603 - ourselves
+        ):
             try:
                 yield process
             finally:

@@ -83,12 +83,26 @@ class StampedMessage:
     in_doubt: bool
 
 
+class RevertCause(StrEnum):
+    """Who would not have a retry, so that its message is unresolved again.
+
+    EJECTED   no copy of it can be made, or the staging queue takes none.
+    RETURNED  the broker gave it back: there is no such destination.
+    REFUSED   the broker would not take it, or the connection breaks with it each time.
+    """
+
+    EJECTED = "ejected"
+    RETURNED = "returned"
+    REFUSED = "refused"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ejected:
     """A message taken out of its batch: unresolved again, with the reason."""
 
     unique_message_id: str
     reason: str
+    cause: RevertCause = RevertCause.EJECTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

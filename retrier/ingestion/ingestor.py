@@ -1,10 +1,12 @@
 """The loop of one error queue: receive, understand, have it recorded, acknowledge."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from retrier.clock import Clock
+from retrier.crash_points import IngestionPoint, Reach, pass_by
 from retrier.domain.failed_message import FailedImport, OwnCopy, Received
 from retrier.domain.wire import Delivery
 from retrier.errors import DataRefused, RetrierError
@@ -36,10 +38,6 @@ class IngestionState:
     reason: str | None
 
 
-def _no_crash(_point: str) -> None:
-    """Do nothing: only tests crash here."""
-
-
 @dataclass(slots=True, kw_only=True)
 class Ingestor:
     """Takes failed messages off one error queue. One thread runs it; others may read `state`.
@@ -57,7 +55,7 @@ class Ingestor:
     say: Say
     prefetch: int = 500
     pause: float = 0.0
-    crash_point: Callable[[str], None] = _no_crash
+    crash_point: Reach = pass_by
     state: IngestionState = field(init=False)
     _consumer: Consumer | None = field(init=False, default=None)
     _window: int = field(init=False, default=1)
@@ -105,6 +103,7 @@ class Ingestor:
         """
         self.probe()
         self._declare()
+        self.crash_point(IngestionPoint.OPENED)
         self._window = 1
         self._consumer = self.transport.consumer(self.mapping.queue, self._window)
         return self._consumer
@@ -120,13 +119,13 @@ class Ingestor:
     def _ingest(self, consumer: Consumer, deliveries: Sequence[Delivery]) -> None:
         codec, now = self.transport.codec, self.clock.now()
         received = [parse(each, codec, self.mapping, now) for each in deliveries]
-        self.crash_point("ingestion.before_record")
+        self.crash_point(IngestionPoint.BEFORE_RECORD)
         stored = self._store(deliveries, received)
-        self.crash_point("ingestion.after_record")
+        self.crash_point(IngestionPoint.AFTER_RECORD)
         # Only what is committed is acknowledged: a crash in between brings it again, as a
         # redelivery that equals a stored attempt.
         consumer.ack(deliveries)
-        self.crash_point("ingestion.after_ack")
+        self.crash_point(IngestionPoint.AFTER_ACK)
         self._tell(stored)
         self._widen(consumer, deliveries)
 
@@ -146,15 +145,18 @@ class Ingestor:
         except DataRefused as refusal:
             received = refused_import(delivery, received, str(refusal), self.clock.now())
             self.record([received])
+        self.crash_point(IngestionPoint.RECORDED_ALONE)
         return received
 
     def _tell(self, stored: Sequence[Received]) -> None:
         """Tell once a batch what needs an eye: a flood of messages is no flood of lines."""
         queue = self.mapping.queue
-        for reason in sorted({each.reason for each in stored if isinstance(each, FailedImport)}):
-            self.say("ingestion.failed_import", queue=queue, reason=reason)
-        if any(isinstance(each, OwnCopy) for each in stored):
-            self.say("ingestion.own_copy", queue=queue)
+        reasons = Counter(each.reason for each in stored if isinstance(each, FailedImport))
+        for reason, count in sorted(reasons.items()):
+            self.say("ingestion.failed_import", queue=queue, reason=reason, count=count)
+        copies = sum(isinstance(each, OwnCopy) for each in stored)
+        if copies:
+            self.say("ingestion.own_copy", queue=queue, count=copies)
 
     def _widen(self, consumer: Consumer, deliveries: Sequence[Delivery]) -> None:
         size = sum(len(each.raw) + len(each.body) for each in deliveries)

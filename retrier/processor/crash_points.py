@@ -10,9 +10,12 @@ class CrashPoint(StrEnum):
     MARKING_OPENED           a batch is in Marking and has no claims.
     MARKING_CLAIMED          it has its claims, and the operation's floor is moved.
     MARKING_MOVED            it is in Staging.
+    STAGING_CONNECTED        the staging queue is there, perhaps with a probe in it.
     STAGING_PURGED           the staging queue is empty; nothing of this attempt is in it.
     STAGING_SENT             one window of copies is in the staging queue.
     STAGING_PUBLISHED        all copies are in it; the batch is still in Staging.
+    STAGING_SENT_ALONE       one copy that shared a window with a refused one was sent by itself.
+    STAGING_BACKED_OFF       the batch waits, with the reason why the broker did not take it.
     STAGING_COMMITTED        the batch is in Forwarding and the pointer names it.
     FORWARDING_MARKED        the end marker is in the staging queue.
     FORWARDING_STAMPED       the window before is recorded, this one's claims are stamped.
@@ -23,15 +26,19 @@ class CrashPoint(StrEnum):
     FORWARDING_COMPLETED     the store was asked whether the batch is done; if so it is deleted.
     FORWARDING_QUEUE_DELETED a staging queue that a predecessor holds is deleted.
     FORWARDING_MOVED         what was not recorded is in a new batch in Staging.
+    FORWARDING_BACKED_OFF    that batch waits: the staging queue has lost too much in a row.
     """
 
     ADOPTION_MOVED = "adoption.moved"
     MARKING_OPENED = "marking.opened"
     MARKING_CLAIMED = "marking.claimed"
     MARKING_MOVED = "marking.moved"
+    STAGING_CONNECTED = "staging.connected"
     STAGING_PURGED = "staging.purged"
     STAGING_SENT = "staging.sent"
     STAGING_PUBLISHED = "staging.published"
+    STAGING_SENT_ALONE = "staging.sent_alone"
+    STAGING_BACKED_OFF = "staging.backed_off"
     STAGING_COMMITTED = "staging.committed"
     FORWARDING_MARKED = "forwarding.marked"
     FORWARDING_STAMPED = "forwarding.stamped"
@@ -42,3 +49,4 @@ class CrashPoint(StrEnum):
     FORWARDING_COMPLETED = "forwarding.completed"
     FORWARDING_QUEUE_DELETED = "forwarding.queue_deleted"
     FORWARDING_MOVED = "forwarding.moved"
+    FORWARDING_BACKED_OFF = "forwarding.backed_off"

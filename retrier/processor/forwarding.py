@@ -11,6 +11,7 @@ from retrier.errors import BrokerUnavailable
 from retrier.processor.crash_points import CrashPoint
 from retrier.processor.forwarding_run import ForwardingRun, refuse_foreign
 from retrier.processor.surroundings import Surroundings
+from retrier.processor.watcher import Stage
 from retrier.processor.window import WindowSender, batch_reason
 from retrier.store.batches import back_off_batch, find_forwarding
 from retrier.store.forwarding import MovedRest, complete_batch, move_rest
@@ -88,13 +89,21 @@ class Forwarding:
         around.broker.consumer(2 * around.retries.window)
         ordered = around.broker.transport.capabilities.ordered
         marker = self._publish_marker(batch) if ordered and not counting else None
-        around.say("batch.forwarding", batch_id=batch.batch_id, counting=counting)
+        around.say(
+            "batch.forwarding",
+            batch_id=batch.batch_id,
+            operation_id=batch.operation_id,
+            staging_id=batch.staging_id,
+            counting=counting,
+        )
+        now = around.clock.monotonic()
         return ForwardingRun(
             batch=batch,
             installation_id=around.retries.installation_id,
             counting=counting,
             marker=marker,
-            quiet_since=around.clock.monotonic(),
+            began=now,
+            quiet_since=now,
         )
 
     def _publish_marker(self, batch: RetryBatch) -> str:
@@ -164,7 +173,12 @@ class Forwarding:
         around.crash_point(CrashPoint.FORWARDING_COMPLETED)
         if unrecorded == 0:
             self._leave()
-            around.say("batch.forwarded", batch_id=run.batch.batch_id)
+            around.watcher.passed(Stage.FORWARDING, around.clock.monotonic() - run.began)
+            around.say(
+                "batch.forwarded",
+                batch_id=run.batch.batch_id,
+                operation_id=run.batch.operation_id,
+            )
         elif over:
             self._move_rest(run)
 
@@ -181,17 +195,29 @@ class Forwarding:
         self._leave()
         if rest is None:
             return
-        around.say("batch.moved", batch_id=rest.batch_id, size=rest.size)
+        around.say(
+            "batch.moved",
+            batch_id=run.batch.batch_id,
+            operation_id=run.batch.operation_id,
+            new_batch_id=rest.batch_id,
+            size=rest.size,
+        )
         if rest.stage_attempts >= _LOSSES_BEFORE_BACKING_OFF:
-            self._back_off(rest, batch_reason(run.batch))
+            self._back_off(run.batch, rest)
 
-    def _back_off(self, rest: MovedRest, reason: str) -> None:
+    def _back_off(self, batch: RetryBatch, rest: MovedRest) -> None:
         # If somebody else takes the copies off the queue, this ends their consumer, too.
         self._delete_queue()
-        around = self._around
+        around, reason = self._around, batch_reason(batch)
         back_off_batch(around.db, around.lease.fence, rest.batch_id, wait=_LOSS_WAIT, reason=reason)
+        around.crash_point(CrashPoint.FORWARDING_BACKED_OFF)
         if rest.stage_attempts == _LOSSES_BEFORE_BACKING_OFF:
-            around.say("processor.backing_off", reason=reason)
+            around.say(
+                "batch.backing_off",
+                batch_id=rest.batch_id,
+                operation_id=batch.operation_id,
+                reason=reason,
+            )
 
     def _delete_queue(self) -> None:
         """Delete the staging queue: a predecessor still holds it. It is declared when needed.

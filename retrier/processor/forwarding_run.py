@@ -41,6 +41,7 @@ class ForwardingRun:
     installation_id: str
     counting: bool
     marker: str | None
+    began: float
     quiet_since: float
     seen: set[str] = field(default_factory=set)
     inbox: deque[WantedCopy] = field(default_factory=deque)

@@ -2,6 +2,7 @@
 
 from retrier.processor.crash_points import CrashPoint
 from retrier.processor.surroundings import Surroundings
+from retrier.processor.watcher import Stage
 from retrier.store.batches import find_marking, is_any_staging
 from retrier.store.marking import claim_messages, move_to_staging, open_batch
 
@@ -24,7 +25,13 @@ class Adoption:
             return False
         size = move_to_staging(around.db, around.lease.fence, batch.batch_id)
         around.crash_point(CrashPoint.ADOPTION_MOVED)
-        around.say("batch.adopted", batch_id=batch.batch_id, session=batch.session_id, size=size)
+        around.say(
+            "batch.adopted",
+            batch_id=batch.batch_id,
+            operation_id=batch.operation_id,
+            session_id=batch.session_id,
+            size=size,
+        )
         return True
 
 
@@ -43,6 +50,7 @@ class Marking:
         around = self._around
         if is_any_staging(around.db):
             return False
+        began = around.clock.monotonic()
         opened = open_batch(around.db, around.lease.fence, around.retries.session_id)
         if opened is None:
             return False
@@ -54,6 +62,7 @@ class Marking:
             return True
         size = move_to_staging(around.db, around.lease.fence, opened.batch_id)
         around.crash_point(CrashPoint.MARKING_MOVED)
+        around.watcher.passed(Stage.MARKING, around.clock.monotonic() - began)
         around.say(
             "batch.marked",
             batch_id=opened.batch_id,

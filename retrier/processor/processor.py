@@ -2,6 +2,7 @@
 
 from threading import Event
 
+from retrier.crash_points import LeasePoint
 from retrier.errors import (
     BrokerUnavailable,
     DatabaseUnavailable,
@@ -34,8 +35,8 @@ class Processor:
         self._failures = 0
         self._lacks_broker = False
         self._reason: str | None = None
-        self._told: set[str] = set()
-        """The reasons told of the present trouble."""
+        self._told: set[type[Exception]] = set()
+        """The kinds of error told of the present trouble."""
 
     @property
     def reason(self) -> str | None:
@@ -99,6 +100,7 @@ class Processor:
         self._drop()
         other = around.lease.acquire()
         if other is None:
+            around.crash_point(LeasePoint.ACQUIRED)
             around.say("processor.lease_acquired", epoch=around.lease.fence.epoch)
             return True
         waiting = f"another processor holds the lease: {other.host}, process {other.pid}"
@@ -116,16 +118,18 @@ class Processor:
         return _STANDBY_LOOK
 
     def _back_off(self, error: Exception) -> float:
-        """Wait longer with each failure in a row; say so once per reason and not per try."""
+        """Wait longer with each failure in a row; say so once per kind and not per try."""
         if not isinstance(error, DatabaseUnavailable):
             self._drop()
         wait = _BACK_OFF[min(self._failures, len(_BACK_OFF) - 1)]
         self._failures += 1
         self._lacks_broker = isinstance(error, BrokerUnavailable)
-        # Of the whole trouble, not of the last try: two reasons may take turns.
-        if str(error) not in self._told:
+        # Of the whole trouble, not of the last try: a broker that restarts resets, refuses and
+        # closes in turns, and that is one change of state. The last reason is in `reason`.
+        kind = _kind_of(error)
+        if kind not in self._told:
             self._say_why(error)
-        self._told.add(str(error))
+        self._told.add(kind)
         self._reason = str(error)
         return _UNUSABLE_WAIT if isinstance(error, StagingQueueUnusable) else wait
 
@@ -159,8 +163,18 @@ class Processor:
         self._staging.forget()
 
     def _finish(self) -> None:
-        for last in (self._forwarding.hand_over, self._drop, self._around.lease.release):
+        for last in (self._forwarding.hand_over, self._drop, self._release):
             try:
                 last()
             except RetrierError as error:
                 self._say_why(error)
+
+    def _release(self) -> None:
+        self._around.lease.release()
+        self._around.crash_point(LeasePoint.RELEASED)
+
+
+def _kind_of(error: Exception) -> type[Exception]:
+    """Return what makes one trouble: all the ways in which a server is out of reach are one."""
+    servers = (BrokerUnavailable, DatabaseUnavailable)
+    return next((kind for kind in servers if isinstance(error, kind)), type(error))

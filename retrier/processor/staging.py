@@ -20,6 +20,7 @@ from retrier.domain.wire import (
 from retrier.errors import BrokerUnavailable
 from retrier.processor.crash_points import CrashPoint
 from retrier.processor.surroundings import Surroundings
+from retrier.processor.watcher import Stage
 from retrier.store.batches import back_off_batch, find_staging
 from retrier.store.staging import begin_forwarding, load_claimed
 
@@ -59,12 +60,14 @@ class Staging:
         batch = find_staging(around.db)
         if batch is None:
             return False
+        began = around.clock.monotonic()
         try:
             self._stage(batch)
         except BrokerUnavailable as error:
             self._back_off(batch, str(error))
             raise
         self._failures = 0
+        around.watcher.passed(Stage.STAGING, around.clock.monotonic() - began)
         return True
 
     def forget(self) -> None:
@@ -75,6 +78,7 @@ class Staging:
         around = self._around
         staging_id = str(uuid4())
         publisher = around.broker.publisher
+        around.crash_point(CrashPoint.STAGING_CONNECTED)
         around.lease.ensure_fresh()
         with around.broker.queues() as queues:
             # With no batch in Forwarding nothing in it is wanted: leftovers of attempts that
@@ -102,9 +106,22 @@ class Staging:
         count = begin_forwarding(around.db, around.lease.fence, batch, copies)
         self.staged_batch_id = batch.batch_id
         around.crash_point(CrashPoint.STAGING_COMMITTED)
-        around.say("batch.staged", batch_id=batch.batch_id, staging_id=staging_id, size=count)
+        around.watcher.ejected(copies.ejected)
+        around.say(
+            "batch.staged",
+            batch_id=batch.batch_id,
+            operation_id=batch.operation_id,
+            staging_id=staging_id,
+            size=count,
+        )
         for item in attempt.ejected:
-            around.say("message.ejected", message=item.unique_message_id, reason=item.reason)
+            around.say(
+                "message.ejected",
+                unique_message_id=item.unique_message_id,
+                batch_id=batch.batch_id,
+                operation_id=batch.operation_id,
+                reason=item.reason,
+            )
 
     def _make_copies(
         self, batch: RetryBatch, staging_id: str, attempt: _Attempt
@@ -177,6 +194,7 @@ class Staging:
         around = self._around
         around.lease.ensure_fresh()
         (outcome,) = around.broker.publisher.publish([copy.outgoing], around.lease.check)
+        around.crash_point(CrashPoint.STAGING_SENT_ALONE)
         if self._is_staged(copy, outcome, attempt):
             return None
         return outcome.reason if isinstance(outcome, Refused | ChannelClosed) else None
@@ -193,6 +211,7 @@ class Staging:
         probe = Outgoing(queue=around.retries.staging_queue, raw=raw, body=b"")
         around.lease.ensure_fresh()
         (outcome,) = around.broker.publisher.publish([probe], around.lease.check)
+        around.crash_point(CrashPoint.STAGING_SENT_ALONE)
         if not isinstance(outcome, Confirmed):
             raise BrokerUnavailable(f"the staging queue takes no copies: {reason}")
 
@@ -207,6 +226,7 @@ class Staging:
             wait=timedelta(seconds=wait),
             reason=reason,
         )
+        around.crash_point(CrashPoint.STAGING_BACKED_OFF)
 
 
 def _windows(copies: Sequence[_Copy], size: int) -> Iterator[Sequence[_Copy]]:

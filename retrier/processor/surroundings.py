@@ -1,14 +1,15 @@
 """What every stage is handed: parameters, store, broker, lease, clock, words, crash points."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from threading import Event
 
 from retrier.clock import Clock
+from retrier.crash_points import Reach
 from retrier.logs import Say
 from retrier.processor.broker import Broker
 from retrier.processor.lease import Lease
+from retrier.processor.watcher import Nobody, Watcher
 from retrier.store.database import Database
 
 
@@ -47,5 +48,6 @@ class Surroundings:
     clock: Clock
     retries: RetryParameters
     say: Say
-    crash_point: Callable[[str], None]
+    crash_point: Reach
     stop: Event
+    watcher: Watcher = field(default_factory=Nobody)

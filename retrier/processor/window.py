@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import assert_never
 
 from retrier.domain.copies import make_forwarded
-from retrier.domain.retry_batch import Ejected, RetryBatch, StampedMessage
+from retrier.domain.retry_batch import Ejected, RetryBatch, RevertCause, StampedMessage
 from retrier.domain.wire import (
     ChannelClosed,
     Confirmed,
@@ -131,8 +131,15 @@ class WindowSender:
         stamped = open_window(
             around.db, around.lease.fence, run.batch, finished=run.finished, unique_ids=unique_ids
         )
+        around.watcher.recorded(run.finished)
         for item in run.finished.reverted:
-            around.say("message.reverted", message=item.unique_message_id, reason=item.reason)
+            around.say(
+                "message.reverted",
+                unique_message_id=item.unique_message_id,
+                batch_id=run.batch.batch_id,
+                operation_id=run.batch.operation_id,
+                reason=item.reason,
+            )
         run.finished = type(run.finished)()
         # Only what was settled before this transaction may be acked after it.
         run.droppable += run.unacked
@@ -155,7 +162,10 @@ class WindowSender:
     ) -> Sequence[Outcome]:
         around = self._around
         outgoing = [self._make_outgoing(copy, bodies) for copy in copies]
-        return around.broker.publisher.publish(outgoing, around.lease.check)
+        began = around.clock.now()
+        outcomes = around.broker.publisher.publish(outgoing, around.lease.check)
+        around.watcher.sent(outgoing, outcomes, began)
+        return outcomes
 
     def _make_outgoing(self, copy: WantedCopy, bodies: Mapping[str, StampedMessage]) -> Outgoing:
         codec = self._around.broker.transport.codec
@@ -178,9 +188,8 @@ class WindowSender:
             match outcome:
                 case Confirmed():
                     forwarded.append(unique_id)
-                case Returned(reason) | Refused(reason):
-                    words = _explain(copy, reason)
-                    reverted.append(Ejected(unique_message_id=unique_id, reason=words))
+                case Returned() | Refused():
+                    reverted.append(_revert(copy, outcome))
                 case ChannelClosed():
                     doubtful.append(copy)
                     continue
@@ -212,5 +221,11 @@ def batch_reason(batch: RetryBatch) -> str:
     )
 
 
-def _explain(copy: WantedCopy, reason: str) -> str:
-    return f"the broker would not take the retry to {copy.stamps.target}: {reason}"
+def _revert(copy: WantedCopy, outcome: Returned | Refused) -> Ejected:
+    target, reason = copy.stamps.target, outcome.reason
+    is_returned = isinstance(outcome, Returned)
+    return Ejected(
+        unique_message_id=copy.stamps.unique_message_id,
+        reason=f"the broker would not take the retry to {target}: {reason}",
+        cause=RevertCause.RETURNED if is_returned else RevertCause.REFUSED,
+    )

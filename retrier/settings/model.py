@@ -67,6 +67,13 @@ class Retention(Section):
     events: Duration = timedelta(days=14)
 
 
+class Log(Section):
+    """What is logged, and in which form."""
+
+    format: Literal["auto", "console", "json"] = "auto"
+    level: Literal["info", "warning", "error"] = "info"
+
+
 class Settings(Section):
     """All of it, checked."""
 
@@ -78,6 +85,7 @@ class Settings(Section):
     processor: Processor = Processor()
     api: Api = Api()
     retention: Retention = Retention()
+    log: Log = Log()
 
     @property
     def staging_queue(self) -> str:

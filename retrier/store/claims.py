@@ -32,22 +32,27 @@ def lock_batch(conn: Connection, batch_id: str) -> None:
     )
 
 
-def end_with_outcome(db: Database, conn: Connection, unique_ids: Sequence[str]) -> None:
+def end_with_outcome(db: Database, conn: Connection, unique_ids: Sequence[str]) -> frozenset[str]:
     """End the claims of messages whose outcome arrived: failed again, or confirmed.
 
-    One that was being sent and is not recorded yet has evidently been forwarded, so it is
+    Returns the messages whose retry had been sent, or was being sent. One that was being sent and is not recorded yet has evidently been forwarded, so it is
     counted here: its recording will find no claim and count nothing.
     """
     if not unique_ids:
-        return
+        return frozenset()
     ended = conn.execute(
         delete(failed_message_retries)
         .where(db.sql.member(claims.unique_message_id, unique_ids))
-        .returning(claims.operation_id, claims.sending_since, claims.forwarded_at)
+        .returning(
+            claims.unique_message_id,
+            claims.operation_id,
+            claims.sending_since,
+            claims.forwarded_at,
+        )
     )
-    count_forwarded(
-        conn, (row.operation_id for row in ended if row.sending_since and not row.forwarded_at)
-    )
+    sent = [row for row in ended if row.sending_since]
+    count_forwarded(conn, (row.operation_id for row in sent if not row.forwarded_at))
+    return frozenset(row.unique_message_id for row in sent)
 
 
 def count_forwarded(conn: Connection, operation_ids: Iterable[str]) -> None:

@@ -1,11 +1,11 @@
 """Cuts: the next messages of an operation's frozen selection, from its floor on."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, exists, select, update
+from sqlalchemy import Connection, Row, Select, exists, select, update
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import BATCH_BYTES, BATCH_SIZE
@@ -21,6 +21,8 @@ from retrier.store.schema import (
 messages = failed_messages.c
 claims = failed_message_retries.c
 named = retry_operation_messages.c
+
+_CHANGED = "it changed while it was being claimed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,21 @@ def cut(conn: Connection, operation: RetryOperation) -> Cut:
     if operation.selection.ids is not None:
         return _cut_named(conn, operation)
     return _cut_selected(conn, operation)
+
+
+def look_again(
+    conn: Connection, operation: RetryOperation, cut: Cut, claimed: Sequence[str]
+) -> Cut:
+    """Add why named ids that looked eligible were not claimed: they changed before the locks."""
+    left = set(cut.eligible).difference(claimed)
+    if operation.selection.ids is None or not left:
+        return cut
+    query = _named(operation).where(named.unique_message_id.in_(sorted(left)))
+    reasons = {
+        row.unique_message_id: _why_not(row, operation.cut_off) or _CHANGED
+        for row in conn.execute(query)
+    }
+    return replace(cut, skipped={**cut.skipped, **reasons})
 
 
 def note_skipped(conn: Connection, operation: RetryOperation, cut: Cut, now: datetime) -> None:
@@ -90,8 +107,8 @@ def _cut_selected(conn: Connection, operation: RetryOperation) -> Cut:
     )
 
 
-def _cut_named(conn: Connection, operation: RetryOperation) -> Cut:
-    query = (
+def _named(operation: RetryOperation) -> Select[Any]:
+    return (
         select(
             named.unique_message_id,
             named.position.label("place"),
@@ -106,10 +123,13 @@ def _cut_named(conn: Connection, operation: RetryOperation) -> Cut:
             messages.unique_message_id == named.unique_message_id,
         )
         .outerjoin(failed_message_retries, claims.unique_message_id == named.unique_message_id)
-        .where(named.operation_id == operation.operation_id, named.position > operation.floor)
+        .where(named.operation_id == operation.operation_id)
         .order_by(named.position)
-        .limit(BATCH_SIZE)
     )
+
+
+def _cut_named(conn: Connection, operation: RetryOperation) -> Cut:
+    query = _named(operation).where(named.position > operation.floor).limit(BATCH_SIZE)
     rows = _within_bytes(conn.execute(query).all())
     reasons = {row.unique_message_id: _why_not(row, operation.cut_off) for row in rows}
     return Cut(

@@ -61,6 +61,14 @@ def release_lease(db: Database, fence: Fence) -> None:
     db.transact(partial(_release, fence))
 
 
+def find_holder(db: Database, conn: Connection) -> Holder | None:
+    """Return who holds the lease now; None when it is free or has run out."""
+    row = conn.execute(select(processor_lease)).one_or_none()
+    if row is None or row.session_id is None or row.expires_at <= db.sql.now(conn):
+        return None
+    return _holder_of(row)
+
+
 def hold(db: Database, conn: Connection, fence: Fence) -> datetime:
     """Fence this transaction and renew the lease in it; return the database's time.
 
@@ -122,7 +130,10 @@ def _is_taken(
 ) -> bool:
     if row.session_id is None or row.session_id == holder.session_id or row.expires_at <= now:
         return False
-    current = Holder(
+    return not is_dead(_holder_of(row))
+
+
+def _holder_of(row: Row[tuple[object, ...]]) -> Holder:
+    return Holder(
         session_id=row.session_id, host=row.host, pid=row.pid, process_started=row.process_started
     )
-    return not is_dead(current)

@@ -131,10 +131,11 @@ def _claim(db: Database, fence: Fence, opened: OpenedBatch, conn: Connection) ->
     operation = opened.operation
     cut = cuts.cut(conn, operation)
     claimed = _insert_claims(db, conn, opened, _lock_eligible(db, conn, cut, operation.cut_off))
+    cut = cuts.look_again(conn, operation, cut, claimed)
     conn.execute(
         update(retry_batches)
         .where(retry_batches.c.batch_id == opened.batch_id)
-        .values(initial_size=claimed, modified_at=now)
+        .values(initial_size=len(claimed), modified_at=now)
     )
     conn.execute(
         update(retry_operations)
@@ -150,7 +151,7 @@ def _claim(db: Database, fence: Fence, opened: OpenedBatch, conn: Connection) ->
     if cut.is_empty:
         batches.delete_batch(conn, opened.batch_id)
         operations.complete(conn, operation.operation_id, now)
-    return MarkedBatch(claimed=claimed, skipped=len(cut.skipped), completed=cut.is_empty)
+    return MarkedBatch(claimed=len(claimed), skipped=len(cut.skipped), completed=cut.is_empty)
 
 
 def _lock_eligible(db: Database, conn: Connection, cut: Cut, cut_off: int) -> Sequence[str]:
@@ -172,7 +173,7 @@ def _lock_eligible(db: Database, conn: Connection, cut: Cut, cut_off: int) -> Se
 
 def _insert_claims(
     db: Database, conn: Connection, opened: OpenedBatch, unique_ids: Sequence[str]
-) -> int:
+) -> Sequence[str]:
     rows = [
         {
             "unique_message_id": unique_id,
@@ -183,10 +184,10 @@ def _insert_claims(
         for unique_id in unique_ids
     ]
     if not rows:
-        return 0
+        return []
     # Insert if absent: the first batch wins, and the other one goes on without the message.
     insert = db.sql.insert(failed_message_retries).on_conflict_do_nothing()
-    return len(conn.execute(insert.returning(claims.unique_message_id), rows).all())
+    return conn.execute(insert.returning(claims.unique_message_id), rows).scalars().all()
 
 
 def _move_to_staging(db: Database, fence: Fence, batch_id: str, conn: Connection) -> int:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, case, func, select, update
+from sqlalchemy import Connection, Row, case, func, select, update
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import (
@@ -16,6 +16,8 @@ from retrier.domain.retry_operation import (
     RetryRequest,
     RetryType,
 )
+from retrier.domain.selection import Selection
+from retrier.errors import KeyReused
 from retrier.store import event_log, selections
 from retrier.store.database import ConcurrentChange, Database
 from retrier.store.event_log import Event
@@ -40,14 +42,14 @@ def create_operation(db: Database, request: RetryRequest) -> CreatedOperation:
     """Freeze the request: its selection, cut-off and total, durable when this returns.
 
     A message that fails after this has a higher failure number and is not part of it. Raises
-    DatabaseUnavailable.
+    KeyReused, DatabaseUnavailable.
     """
     return db.transact(partial(_create, db, request))
 
 
 def _create(db: Database, request: RetryRequest, conn: Connection) -> CreatedOperation:
     db.sql.take_cut_off(conn)
-    known = find_repeated(conn, request.idempotency_key)
+    known = find_repeated(conn, request, request.selection)
     return known or freeze(db, conn, request)
 
 
@@ -100,16 +102,22 @@ def freeze(db: Database, conn: Connection, request: RetryRequest) -> CreatedOper
     return CreatedOperation(operation_id=operation_id, total=total, repeated=False)
 
 
-def find_repeated(conn: Connection, key: str | None) -> CreatedOperation | None:
-    """Return the operation that was created under this idempotency key."""
-    if key is None:
+def find_repeated(
+    conn: Connection, request: RetryRequest, selection: Selection | None
+) -> CreatedOperation | None:
+    """Return the operation that this same request created under its idempotency key.
+
+    A `selection` that is None was looked up, and is not compared. Raises KeyReused if another
+    request had the key: to answer with that one's operation would drop this one without a word.
+    """
+    if request.idempotency_key is None:
         return None
-    query = select(operations.operation_id, operations.total).where(
-        operations.idempotency_key == key
-    )
-    row = conn.execute(query).one_or_none()
+    query = select(retry_operations).where(operations.idempotency_key == request.idempotency_key)
+    row = conn.execute(query).first()
     if row is None:
         return None
+    if row.retry_type != request.retry_type or not _is_same(conn, row, request, selection):
+        raise KeyReused(f"This Idempotency-Key was used for another request: {row.originator}.")
     return CreatedOperation(operation_id=row.operation_id, total=row.total, repeated=True)
 
 
@@ -163,6 +171,25 @@ def _count(conn: Connection, request: RetryRequest, cut_off: int) -> int:
         )
     )
     return conn.execute(query).scalar_one()
+
+
+def _is_same(
+    conn: Connection,
+    row: Row[*tuple[Any, ...]],
+    request: RetryRequest,
+    selection: Selection | None,
+) -> bool:
+    if selection is None:
+        return bool(row.originator == request.originator)
+    if row.selection != selections.to_json(selection):
+        return False
+    if selection.ids is None:
+        return True
+    named = retry_operation_messages.c
+    query = select(named.unique_message_id).where(named.operation_id == row.operation_id)
+    # The words tell a retry from one that is retried again.
+    known = set(conn.execute(query).scalars())
+    return bool(row.originator == request.originator) and known == set(selection.ids)
 
 
 def _insert_ids(conn: Connection, operation_id: str, request: RetryRequest) -> None:

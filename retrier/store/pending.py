@@ -30,7 +30,7 @@ def retry_pending(
 
     Ids that somebody named are all part of it: one that is no pending retry is retried as usual,
     or skipped with its reason. Of messages that were `sought` those that left meanwhile are not.
-    Raises DatabaseUnavailable.
+    Raises KeyReused, DatabaseUnavailable.
     """
     return db.transact(partial(_retry, db, request, unique_ids, sought))
 
@@ -42,7 +42,8 @@ def _retry(
     sought: Sought | None,
     conn: Connection,
 ) -> RetriedAgain:
-    known = operations.find_repeated(conn, request.idempotency_key)
+    selection = Selection(ids=tuple(unique_ids)) if sought is None else None
+    known = operations.find_repeated(conn, request, selection)
     if known is not None:
         return RetriedAgain(created=known, released=0)
     asked = ways_out.Asked(act=Act.RELEASE, who=request.requested_by, sought=sought)

@@ -1,6 +1,7 @@
 """Recording one received batch from an error queue: everything it changes, in one transaction."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from uuid import uuid4
 
@@ -14,7 +15,21 @@ from retrier.store.database import Database
 from retrier.store.event_log import Event
 
 
-def record_received(db: Database, received: Sequence[Received], *, instance: str) -> Receipt:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What one received batch came to.
+
+    `counts` is what it added to the ledger, by entry. `confirmed` messages became resolved;
+    `failed_again` came back from a retry.
+    """
+
+    receipt: Receipt
+    counts: Mapping[str, int]
+    confirmed: int
+    failed_again: int
+
+
+def record_received(db: Database, received: Sequence[Received], *, instance: str) -> Recorded:
     """Store failures, confirmations, failed imports and the ledger's counts.
 
     Replaying a batch after a crash stores nothing twice: redelivered attempts are recognised by
@@ -23,7 +38,9 @@ def record_received(db: Database, received: Sequence[Received], *, instance: str
     return db.transact(partial(_record, db, received, instance))
 
 
-def _record(db: Database, received: Sequence[Received], instance: str, conn: Connection) -> Receipt:
+def _record(
+    db: Database, received: Sequence[Received], instance: str, conn: Connection
+) -> Recorded:
     failed = [item for item in received if isinstance(item, Failure)]
     confirmed = [item for item in received if isinstance(item, Confirmation)]
     copies = [item for item in received if isinstance(item, OwnCopy)]
@@ -31,7 +48,7 @@ def _record(db: Database, received: Sequence[Received], instance: str, conn: Con
 
     db.sql.share_cut_off(conn)
     receipt = fold(failed, confirmed, _before(db, conn, failed, confirmed), lambda: str(uuid4()))
-    _apply(db, conn, receipt)
+    came_back = _apply(db, conn, receipt)
     imported = failed_imports.insert(db, conn, imports)
     event_log.append(conn, db.sql.now(conn), _events(copies, imported))
     counts = {
@@ -44,7 +61,13 @@ def _record(db: Database, received: Sequence[Received], instance: str, conn: Con
         "failed_imports": len(imported),
     }
     ledger.count(db, conn, instance, counts)
-    return receipt
+    resolved = {item.unique_message_id for item in receipt.changes if item.confirmation}
+    return Recorded(
+        receipt=receipt,
+        counts=counts,
+        confirmed=len(resolved),
+        failed_again=len(came_back - resolved),
+    )
 
 
 def _before(
@@ -57,13 +80,14 @@ def _before(
     return Before(stored=stored, seen=attempts.seen(db, conn, redelivered))
 
 
-def _apply(db: Database, conn: Connection, receipt: Receipt) -> None:
+def _apply(db: Database, conn: Connection, receipt: Receipt) -> frozenset[str]:
+    """Write all of it; return the messages whose retry has its outcome now."""
     attempts.insert_bodies(db, conn, receipt.attempts)
     failures.apply(db, conn, receipt.changes)
     attempts.insert(conn, receipt.attempts)
     groups.replace(db, conn, receipt.changes)
     ended = [change.unique_message_id for change in receipt.changes if change.claim_ends]
-    claims.end_with_outcome(db, conn, ended)
+    return claims.end_with_outcome(db, conn, ended)
 
 
 def _events(copies: Iterable[OwnCopy], imports: Iterable[FailedImport]) -> list[Event]:

@@ -18,7 +18,7 @@ INSTANCE = "here"
 
 def record(db: Database, *received: Received) -> Receipt:
     """Record one received batch."""
-    return record_received(db, received, instance=INSTANCE)
+    return record_received(db, received, instance=INSTANCE).receipt
 
 
 def again(first: Failure, **changes: Any) -> Failure:

@@ -8,6 +8,7 @@ from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
     installation,
+    message_bodies,
     processor_lease,
     retry_batch_now_forwarding,
     retry_batches,
@@ -186,3 +187,9 @@ def test_there_is_one_row_only(bench, table):
     (row,) = rows(bench.db, table)
 
     assert refuses(bench.db, insert(table).values(row | {"id": 2}))
+
+
+def test_a_body_stays_as_long_as_a_message_has_it(database):
+    record(database, failure())
+
+    assert refuses(database, message_bodies.delete())

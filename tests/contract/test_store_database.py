@@ -16,9 +16,9 @@ from sqlalchemy.exc import InvalidRequestError, ProgrammingError, StatementError
 
 from retrier.errors import DatabaseUnavailable, DataRefused
 from retrier.store.database import ConcurrentChange, Database, DatabaseOptions
-from retrier.store.schema import counters
+from retrier.store.schema import counters, failed_messages
 from tests.contract.store_rows import record, rows
-from tests.support.databases import empty, sqlite_url, temporary_postgres
+from tests.support.databases import empty, open_upgraded, sqlite_url, temporary_postgres
 from tests.support.factories import failure
 from tests.support.servers import psycopg_url
 from tests.support.tcp_proxy import TcpProxy
@@ -26,6 +26,7 @@ from tests.support.waiting import wait_until
 
 DEADLINE = 10.0
 ONE = {"name": "one", "value": 1}
+MOST_PAGES = 1_000_000
 NO_PATIENCE = "PRAGMA busy_timeout = 1"
 
 
@@ -453,6 +454,24 @@ class TestASessionOnSqlite:
 
         sqlite.transact(verb)
         other.close()
+
+
+class TestAFullDisk:
+    def test_is_told_and_survived(self, tmp_path):
+        db, most = open_upgraded(sqlite_url(tmp_path)), [1]
+        event.listen(
+            db.engine,
+            "begin",
+            lambda conn: conn.exec_driver_sql(f"PRAGMA max_page_count = {most[0]}"),
+        )
+        with pytest.raises(DatabaseUnavailable, match="disk is full"):
+            record(db, failure(body=bytes(100_000)))
+        assert rows(db, failed_messages) == []
+
+        most[0] = MOST_PAGES
+
+        assert record(db, failure(body=bytes(100_000))).new == 1
+        db.dispose()
 
 
 class TestReading:

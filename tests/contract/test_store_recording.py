@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta, timezone
 
+import pytest
 from sqlalchemy import select
 
 from retrier.store.schema import (
@@ -435,3 +436,16 @@ class TestAMissingTimeOfFailure:
 
         row = only_message(database)
         assert (row["exception_type"], row["last_failure_known"]) == ("Next", False)
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_a_thousand_failures_of_one_message_are_one_row_with_one_body(database):
+    first = failure()
+    record(database, first)
+
+    for start in range(1, 1001, 250):
+        times = [LATER + timedelta(seconds=start + number) for number in range(250)]
+        record(database, *(again(first, time_of_failure=time) for time in times))
+
+    assert only_message(database)["attempts"] == 1001
+    assert len(rows(database, message_bodies)) == 1

@@ -267,9 +267,7 @@ class TestBulks:
         assert outcome == Outcome(done=1, refused={})
         assert bench.statuses() == {resolved: "resolved", left: "archived", other: "unresolved"}
 
-    def test_b13_a_group_leaves_alone_what_was_issued_since_it_was_selected(
-        self, bench: Bench
-    ) -> None:
+    def test_a_group_leaves_alone_what_was_issued_since_it_was_selected(self, bench: Bench) -> None:
         retry = bring_to(bench, STAGED)
         unresolved = Sought(status=FailedMessageStatus.UNRESOLVED)
 
@@ -278,7 +276,7 @@ class TestBulks:
         assert refused == {retry.key: Refusal.CHANGED}
         assert retry.message["status"] == "retry_issued"
 
-    def test_b7_a_group_can_be_retried_after_its_archive_met_a_running_retry(
+    def test_a_group_can_be_retried_after_its_archive_met_a_running_retry(
         self, bench: Bench, gateway: Gateway
     ) -> None:
         retry = bring_to(bench, BEING_SENT)
@@ -294,7 +292,7 @@ class TestBulks:
         assert outcome.done == 0
         assert (again.total, bench.operation(again)["forwarded"]) == (1, 1)
 
-    def test_b7_the_archive_of_an_empty_group_leaves_nothing_behind(
+    def test_the_archive_of_an_empty_group_leaves_nothing_behind(
         self, bench: Bench, gateway: Gateway
     ) -> None:
         of_none = Sought(status=FailedMessageStatus.UNRESOLVED, group="nobody's")
@@ -305,7 +303,7 @@ class TestBulks:
         assert events(bench) == []
 
     @pytest.mark.parametrize("way", ["unarchived", "resolved", "retried again"])
-    def test_b9_no_claim_survives(self, bench: Bench, way: str) -> None:
+    def test_no_claim_survives(self, bench: Bench, way: str) -> None:
         retry = bring_to(bench, SENT)
         ways: dict[str, Callable[[], object]] = {
             "unarchived": lambda: [

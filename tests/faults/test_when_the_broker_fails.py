@@ -2,42 +2,59 @@
 
 import pytest
 
-from tests.faults.work import begin_work, check
+from tests.faults.conftest import Begin
+from tests.faults.work import Work, check
 from tests.journeys.conftest import Site
 from tests.support.private_servers import PrivateRabbitMQ
+from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import let_pass
 
-pytestmark = [pytest.mark.faults, pytest.mark.rabbitmq, pytest.mark.postgres]
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.rabbitmq,
+    pytest.mark.postgres,
+]
+
+in_each_stage = pytest.mark.parametrize("stage", ["staging", "forwarding"])
+on_each_kind = pytest.mark.parametrize("kind", ["quorum", "classic"])
 
 AWAY = 5
 FROZEN = 12
 SHORT_OF_MEMORY = 10
+STAGING_RATE = 30_000
+"""Bytes a second: staging lasts long enough for a fault to fall into it."""
 
 
-@pytest.mark.parametrize("stage", ["staging", "forwarding"])
+@pytest.fixture
+def work(site_by_line: Site, line: TcpProxy, begin: Begin, stage: str) -> Work:
+    """Give work in the middle of the stage, by a line that is as quick as any from now on."""
+    work = begin(site_by_line)
+    line.throttle(STAGING_RATE if stage == "staging" else None)
+    work.wait_for(stage)
+    return work
+
+
+@in_each_stage
+@on_each_kind
 def test_a_broker_that_is_restarted_costs_a_window_at_most(
-    site: Site, broker: PrivateRabbitMQ, stage: str
+    work: Work, broker: PrivateRabbitMQ, line: TcpProxy
 ) -> None:
-    work = begin_work(site, broker.url)
-    if stage == "staging":
-        work.wait_for("batch.marked")
-    else:
-        work.wait_for_the_middle()
-
     with work.fault():
         broker.stop()
+        line.throttle(None)
         broker.start()
 
     work.must_finish()
     check(work)
 
 
-def test_a_broker_that_stays_away_is_waited_for(site: Site, broker: PrivateRabbitMQ) -> None:
-    work = begin_work(site, broker.url)
-    work.wait_for_the_middle()
-
+@in_each_stage
+def test_a_broker_that_stays_away_is_waited_for(
+    work: Work, broker: PrivateRabbitMQ, line: TcpProxy
+) -> None:
     with work.fault():
         broker.stop()
+        line.throttle(None)
         let_pass(AWAY)
         broker.start()
 
@@ -45,25 +62,26 @@ def test_a_broker_that_stays_away_is_waited_for(site: Site, broker: PrivateRabbi
     check(work)
 
 
-def test_a_broker_that_freezes_is_waited_for(site: Site, broker: PrivateRabbitMQ) -> None:
-    work = begin_work(site, broker.url)
-    work.wait_for_the_middle()
-
+@in_each_stage
+@on_each_kind
+def test_a_broker_that_freezes_is_waited_for(
+    work: Work, broker: PrivateRabbitMQ, line: TcpProxy
+) -> None:
     with work.fault(), broker.frozen():
+        line.throttle(None)
         let_pass(FROZEN)
 
     work.must_finish()
     check(work)
 
 
+@in_each_stage
 def test_a_broker_short_of_memory_is_sent_nothing_twice(
-    site: Site, broker: PrivateRabbitMQ
+    work: Work, broker: PrivateRabbitMQ, line: TcpProxy
 ) -> None:
-    work = begin_work(site, broker.url)
-    work.wait_for("batch.marked")
-
-    with broker.short_of_memory(), work.fault():
+    with work.fault(), broker.short_of_memory():
+        line.throttle(None)
         let_pass(SHORT_OF_MEMORY)
 
     work.must_finish()
-    check(work, faults=0)
+    check(work, in_doubt=0)

@@ -1,38 +1,56 @@
-"""The database breaks off or freezes while there is work."""
+"""The database restarts or freezes while there is work."""
 
 import pytest
 
-from tests.faults.work import begin_work, check
+from tests.faults.conftest import Begin
+from tests.faults.work import Work, check
 from tests.journeys.conftest import Site
-from tests.support.private_servers import PrivatePostgres, PrivateRabbitMQ
+from tests.support.private_servers import PrivatePostgres
+from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import let_pass
 
-pytestmark = [pytest.mark.faults, pytest.mark.rabbitmq, pytest.mark.postgres]
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.rabbitmq,
+    pytest.mark.postgres,
+]
 
 FROZEN = 12
+STAGING_RATE = 30_000
+"""Bytes a second: staging lasts long enough for a fault to fall into it."""
 
 
-def test_a_database_that_is_broken_off_is_waited_for(
-    site: Site, broker: PrivateRabbitMQ, cluster: PrivatePostgres
+@pytest.fixture
+def work(site_by_line: Site, line: TcpProxy, begin: Begin, stage: str) -> Work:
+    """Give work in the middle of the stage."""
+    work = begin(site_by_line)
+    line.throttle(STAGING_RATE if stage == "staging" else None)
+    work.wait_for(stage)
+    return work
+
+
+@pytest.mark.parametrize(
+    ("mode", "stage"),
+    [("fast", "forwarding"), ("immediate", "staging"), ("immediate", "forwarding")],
+)
+def test_a_database_that_is_restarted_is_waited_for(
+    work: Work, cluster: PrivatePostgres, line: TcpProxy, mode: str
 ) -> None:
-    work = begin_work(site, broker.url)
-    work.wait_for_the_middle()
-
     with work.fault():
-        cluster.restart()
+        cluster.restart(mode)
+        line.throttle(None)
 
     work.must_finish()
-    check(work)
+    check(work, in_doubt=0)
 
 
+@pytest.mark.parametrize("stage", ["staging", "forwarding"])
 def test_a_database_that_freezes_is_waited_for(
-    site: Site, broker: PrivateRabbitMQ, cluster: PrivatePostgres
+    work: Work, cluster: PrivatePostgres, line: TcpProxy
 ) -> None:
-    work = begin_work(site, broker.url)
-    work.wait_for_the_middle()
-
     with work.fault(), cluster.frozen():
+        line.throttle(None)
         let_pass(FROZEN)
 
     work.must_finish()
-    check(work)
+    check(work, in_doubt=0)

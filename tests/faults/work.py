@@ -4,39 +4,56 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import pika.exceptions
-import yaml
 
+from tests.faults.stories import are_over, count_lines, find_noise
 from tests.journeys.conftest import Site
 from tests.support.servers import pika_connection
-from tests.support.service import Service, hosted
+from tests.support.service import Service
 from tests.support.shop import Shop
 from tests.support.waiting import wait_until
 
 RETRIED = 600
-ARRIVING = 300
+ARRIVING = 200
 WINDOW = 20
 PREFETCH = 1
 """Slow on purpose, so that a fault falls in the middle."""
 RECOVERY = 30
 """Seconds after the end of a fault in which the service works again by itself."""
-ROOM = 30
+ROOM = 90
 """Seconds more for the work that is left, on a machine that has other things to do."""
 BUSY = 0.4
 """So much of one core is the most a service may use up while it can do nothing."""
-REASONS = 4
-"""So many reasons at most may one part see in one fault: reset, refused, starting up, ..."""
 LONG_ENOUGH = 2
 """Seconds of a fault from which on that can be judged."""
+ALL_TICKS = 15
+"""Seconds in which every recurring job has been tried once more."""
 
 STORED = "SELECT count(*) FROM failed_messages"
 RECORDED = "SELECT count(*) FROM failed_message_retries WHERE forwarded_at IS NOT NULL"
 STATES = "SELECT state FROM retry_operations"
+STAGES = "SELECT status FROM retry_batches"
+TOTALS = "SELECT total, forwarded, skipped, failed FROM retry_operations"
+
+
+@dataclass(slots=True)
+class Figures:
+    """What is measured of one fault."""
+
+    name: str
+    stage: str = "-"
+    recovery: float = 0.0
+    """Seconds from the end of the fault until it is ready, ingests again and forwards again."""
+    doubled: int = 0
+    cpu_share: float | None = None
+    """How much of one core the process used while the fault lasted; None: it was too short."""
+    lines: int = 0
+    """How many lines told of a trouble or of its end."""
 
 
 @dataclass(slots=True)
@@ -48,39 +65,55 @@ class Work:
     service: Service
     retried: frozenset[str]
     arriving: frozenset[str]
-    cpu_share: float = 0.0
-    """How much of one core the process used while the fault lasted."""
-    _told: int = field(default=0)
-    _done: tuple[int, int] = field(default=(0, 0))
+    figures: Figures
+    _told: int = 0
+    _done: tuple[int, int] = (0, 0)
+    _ended: float = 0.0
 
-    def wait_for(self, event: str) -> None:
-        """Wait until the service has said so, and ingests."""
-        wait_until(lambda: event in self.service.names(), 30, event)
+    def wait_for_staging(self) -> None:
+        """Wait until some is in the staging queue, more has to come, and some is ingested."""
+        wait_until(lambda: self.site.query(STAGES) == [("staging",)], 30, "it is staging")
         wait_until(lambda: self.site.count(STORED) > RETRIED, 30, "some is ingested")
+        wait_until(self._holds_copies, 30, "some is staged")
+        assert self.site.query(STAGES) == [("staging",)]
 
-    def wait_for_the_middle(self) -> None:
-        """Wait until some is forwarded, and there is more to ingest and to forward."""
-        self.wait_for("batch.forwarding")
+    def wait_for_forwarding(self) -> None:
+        """Wait until some is forwarded and some is ingested, and there is more of both."""
+        wait_until(lambda: self.site.count(STORED) > RETRIED, 30, "some is ingested")
         wait_until(lambda: self.site.count(RECORDED) >= WINDOW, 30, "some is forwarded")
+
+    def wait_for(self, stage: str) -> None:
+        """Wait for the middle of a stage."""
+        {"staging": self.wait_for_staging, "forwarding": self.wait_for_forwarding}[stage]()
 
     @contextmanager
     def fault(self) -> Iterator[None]:
         """Watch the process while a fault lasts; it has to fall in the middle of both ways."""
-        assert self.site.query(STATES) != [("completed",)]
+        ((self.figures.stage,),) = self.site.query(STAGES)
         assert RETRIED < self.site.count(STORED) < RETRIED + ARRIVING
         self._told = len(self.service.logged)
         cpu, began = cpu_seconds(self.service.pid), monotonic()
         yield
+        self._ended = monotonic()
+        if self._ended - began >= LONG_ENOUGH and self.service.process.poll() is None:
+            used = cpu_seconds(self.service.pid) - cpu
+            self.figures.cpu_share = used / (self._ended - began)
         self._done = self._count()
-        lasted = monotonic() - began
-        if lasted >= LONG_ENOUGH:
-            self.cpu_share = (cpu_seconds(self.service.pid) - cpu) / lasted
-            print(f"cpu {self.cpu_share:.2f} of a core for {lasted:.1f} s")  # noqa: T201 - shown with a failure only
+
+    def begin_now(self) -> None:
+        """Count the time from now on: this fault has no end but that of the work."""
+        self._ended = monotonic()
 
     def must_finish(self) -> None:
-        """Wait until all is stored and the operation is complete."""
-        wait_until(self._works_again, RECOVERY, "it is ready, ingests and forwards")
+        """Wait until it works again, all is stored and the operation is complete."""
+        left = RECOVERY - (monotonic() - self._ended)
+        wait_until(self._works_again, left, "it is ready, ingests and forwards")
+        self.figures.recovery = monotonic() - self._ended
         wait_until(lambda: self._is_complete() and self._is_all_stored(), ROOM, "all is done")
+
+    def go_on_with(self, service: Service) -> None:
+        """Let another process do what is left."""
+        self.service, self._told = service, 0
 
     def attempts(self) -> dict[str, int]:
         """Return how often each message is stored as failed."""
@@ -92,7 +125,9 @@ class Work:
     def sent(self) -> Counter[str]:
         """Take everything off the destination; return how often each message came."""
         shop = self.reconnect()
-        return Counter(each.properties.message_id for each in shop.take(shop.orders, 0))
+        sent = Counter(each.properties.message_id for each in shop.take(shop.orders, 0))
+        self.figures.doubled = sum(sent.values()) - len(sent)
+        return sent
 
     def reconnect(self) -> Shop:
         """Return the shop, connected anew: a fault breaks everybody's connections."""
@@ -102,24 +137,25 @@ class Work:
         shop.channel = pika_connection(self.broker_url).channel()
         return shop
 
-    def problems(self) -> list[tuple[str, str, str]]:
-        """Return the lines that tell of something wrong, since the fault began."""
-        return [
-            (line.get("event", ""), line.get("tick", ""), str(line.get("reason", line.get("text"))))
-            for line in self.service.logged[self._told :]
-            if line.get("level") not in (None, "info")
-        ]
+    def must_be_calm(self) -> None:
+        """Check that it was not busy meanwhile, and told each change of state in one line."""
+        assert (self.figures.cpu_share or 0) < BUSY
+        wait_until(lambda: are_over(self._lines()), ALL_TICKS, "each trouble told has an end")
+        self.figures.lines = count_lines(self._lines())
+        assert find_noise(self._lines()) == []
 
-    def repeated(self) -> list[tuple[str, str, str]]:
-        """Return what was told more than once: a change of state is told once, a try never."""
-        return [line for line, times in Counter(self.problems()).items() if times > 1]
-
-    def longest_story(self) -> int:
-        """Return in how many lines at most one part told of the fault."""
-        return max(Counter(line[:2] for line in self.problems()).values(), default=0)
+    def _lines(self) -> list[dict[str, Any]]:
+        return self.service.logged[self._told :]
 
     def _count(self) -> tuple[int, int]:
         return self.site.count(STORED), self.site.count(RECORDED)
+
+    def _holds_copies(self) -> bool:
+        """Whether there is a staging queue yet, and copies in it."""
+        shop = self.reconnect()
+        with suppress(pika.exceptions.ChannelClosedByBroker):
+            return shop.depth(self.site.staging_queue) > WINDOW
+        return False
 
     def _works_again(self) -> bool:
         """Whether both ways go on, or have come to their end."""
@@ -144,41 +180,11 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def begin_work(site: Site, broker_url: str) -> Work:
-    """Have messages stored and their retry asked for, put more on the error queue, then start."""
-    retried = put_failures(site, RETRIED)
-    with hosted(site.host.config.parent / "before", read_fast(site)) as before:
-        asking = before.start_ready("ingestion", "api")
-        wait_until(lambda: site.count(STORED) == RETRIED, 60, "what shall be retried is stored")
-        with asking.http as http:
-            http.post("/api/errors/retry/all").raise_for_status()
-        asking.stop()
-    arriving = put_failures(site, ARRIVING)
-    return Work(site, broker_url, site.host.start(), retried, arriving)
-
-
-def put_failures(site: Site, count: int) -> frozenset[str]:
-    """Put failed messages on the error queue; return their ids when the broker has them all."""
-    failed = frozenset(site.shop.fail(count))
-    wait_until(lambda: site.shop.depth(site.shop.error) == count, 30, "all are on the error queue")
-    return failed
-
-
-def read_fast(site: Site) -> dict[str, Any]:
-    """Return the settings of the site, but for a prefetch that slows ingestion down."""
-    settings: dict[str, Any] = yaml.safe_load(site.host.config.read_text())
-    settings["ingestion"].pop("prefetch")
-    return settings
-
-
-def check(work: Work, faults: int = 1) -> None:
-    """Nothing lost, no more than a window twice, and neither busy nor noisy meanwhile."""
+def check(work: Work, in_doubt: int = WINDOW) -> None:
+    """Nothing lost, no more twice than was in doubt, and neither busy nor noisy meanwhile."""
     assert dict.fromkeys(work.retried | work.arriving, 1) == work.attempts()
     sent: Any = work.sent()
     assert work.retried - set(sent) == set()
-    assert sum(sent.values()) - len(sent) <= faults * WINDOW
-    rows = work.site.query("SELECT total, forwarded, skipped, failed FROM retry_operations")
-    assert rows == [(RETRIED, RETRIED, 0, 0)]
-    assert work.cpu_share < BUSY
-    assert work.repeated() == []
-    assert work.longest_story() <= REASONS
+    assert work.figures.doubled <= in_doubt
+    assert work.site.query(TOTALS) == [(RETRIED, RETRIED, 0, 0)]
+    work.must_be_calm()

@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.pool import NullPool
 
+from tests.support.adding_up import assert_all_adds_up
 from tests.support.databases import sqlite_url, temporary_postgres
 from tests.support.embedded_shop import opened_embedded_shop
 from tests.support.service import Host, hosted
@@ -79,6 +80,7 @@ def _server_site(kind: str, request: pytest.FixtureRequest, folder: Path) -> Ite
         staging_queue = f"{instance}.staging"
         with hosted(folder, settings) as host:
             yield Site(shop, host, url, staging_queue)
+        assert_all_adds_up(host.config)
         # Only now: a service that still runs would declare it again.
         shop.delete(staging_queue)
 
@@ -96,3 +98,4 @@ def _embedded_site(folder: Path) -> Iterator[Site]:
         }
         with hosted(folder, settings) as host:
             yield Site(shop, host, url, "retrier.staging")
+        assert_all_adds_up(host.config)

@@ -5,10 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from sqlalchemy import make_url
 
 from tests.support.databases import sqlite_url, temporary_postgres
+from tests.support.metrics import Scrape
 from tests.support.service import Service, hosted
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import wait_until
@@ -87,3 +89,38 @@ def test_a_database_that_is_away_is_told_once_and_waited_for(
                     assert http.get("/api/errors").json() == []
                     service.kill()
             assert len(lines(service, "database.unreachable")) == 1
+
+
+def test_a_frozen_database_is_told_in_time(
+    amqp_url: str, postgres_url: str, queue_name: Callable[..., str], tmp_path: Path
+) -> None:
+    # Given a service that works
+    with temporary_postgres(postgres_url) as url, TcpProxy(url) as proxy:
+        settings = {
+            "instance": queue_name("instance"),
+            "broker": {"url": amqp_url},
+            "database": {"url": proxy.url},
+            "ingestion": {"error_queues": [queue_name("error")]},
+            "api": {"port": 0},
+        }
+        with hosted(tmp_path, settings) as host, host.start_ready().http as http:
+            assert database_up(http) == 1
+
+            # When its database neither answers nor refuses
+            proxy.freeze()
+
+            # Then it is not ready and says why, and a scrape shows it; it is alive all the same
+            answer = http.get("/health/ready", timeout=5)
+            assert answer.status_code == 503
+            assert "not answered" in answer.json()["parts"]["database"]["reason"]
+            assert http.get("/health", timeout=1).status_code == 200
+            wait_until(lambda: database_up(http) == 0, 30)
+
+            # When it is back, then the service is ready by itself
+            proxy.cut()
+            wait_until(lambda: http.get("/health/ready").status_code == 200, 60)
+            wait_until(lambda: database_up(http) == 1, 30)
+
+
+def database_up(http: httpx.Client) -> float | None:
+    return Scrape(http.get("/metrics", timeout=5).text).get("retrier_database_up")

@@ -1,9 +1,13 @@
 """Adoption: a batch found in Marking goes on with the claims it got, whoever left it."""
 
 import pytest
+from sqlalchemy import update
 
+from retrier.domain.retry_batch import BATCH_BYTES
 from retrier.errors import DatabaseUnavailable
 from retrier.store.database import Database
+from retrier.store.marking import move_to_staging
+from retrier.store.schema import failed_messages
 from tests.support.bench import Bench, Killed
 from tests.support.flaky_database import FlakyDatabase
 
@@ -89,4 +93,32 @@ def test_an_adoption_that_is_killed_is_done_again(bench: Bench) -> None:
 
     bench.work()
 
+    assert bench.sent() == ids
+
+
+def test_a_kill_while_marking_forgets_none_of_the_rest(bench: Bench) -> None:
+    ids = bench.fail(6)
+    with bench.db.engine.begin() as conn:
+        conn.execute(update(failed_messages).values(body_size=BATCH_BYTES // 2))
+    operation = bench.ask_all()
+    die_at(bench, "marking.claimed")
+
+    bench.work()
+
+    row = bench.operation(operation)
+    assert bench.sent() == ids
+    assert (row["state"], row["batches"], row["forwarded"]) == ("completed", 3, 6)
+
+
+def test_an_adoption_that_comes_late_pushes_no_batch_back(bench: Bench) -> None:
+    # Given a batch that was in Marking when somebody looked, and is in Forwarding by now
+    ids = bench.fail(3)
+    bench.ask_all()
+    die_at(bench, "staging.committed")
+    (before,) = bench.batches()
+
+    move_to_staging(bench.db, bench.around.lease.fence, before["batch_id"])
+
+    assert bench.batches() == [before]
+    bench.work()
     assert bench.sent() == ids

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from retrier.domain.wire import ChannelClosed
+from retrier.domain.wire import ChannelClosed, Refused, Unknown
 from retrier.processor.crash_points import CrashPoint
 from retrier.store.database import Database
 from retrier.store.operations import CreatedOperation
@@ -32,12 +32,23 @@ def die_with_the_queue_held(bench: Bench) -> None:
     raise Killed
 
 
+def refuse_a_copy(bench: Bench) -> None:
+    bench.transport.cue(Refused("it is full"), when=to_queue(STAGING))
+
+
+def lose_the_broker(bench: Bench) -> None:
+    bench.transport.cue(Unknown("connection reset"), when=to_queue(STAGING))
+
+
 def close_a_channel(bench: Bench) -> None:
     bench.transport.cue(ChannelClosed("406"), when=to_queue(QUEUE))
 
 
 TROUBLES: dict[CrashPoint, tuple[CrashPoint, Trouble]] = {
     CrashPoint.ADOPTION_MOVED: (CrashPoint.MARKING_CLAIMED, die),
+    CrashPoint.STAGING_SENT_ALONE: (CrashPoint.STAGING_PURGED, refuse_a_copy),
+    CrashPoint.STAGING_BACKED_OFF: (CrashPoint.STAGING_PURGED, lose_the_broker),
+    CrashPoint.FORWARDING_BACKED_OFF: (CrashPoint.STAGING_COMMITTED, lose_all_copies),
     CrashPoint.FORWARDING_MARKED: (CrashPoint.STAGING_COMMITTED, die),
     CrashPoint.FORWARDING_MOVED: (CrashPoint.STAGING_COMMITTED, lose_all_copies),
     CrashPoint.FORWARDING_QUEUE_DELETED: (CrashPoint.STAGING_COMMITTED, die_with_the_queue_held),

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from retrier.domain import headers
-from retrier.domain.wire import Refused, Unknown
+from retrier.domain.wire import Delivery, Refused, Unknown
 from retrier.errors import BrokerUnavailable
 from retrier.store.database import Database
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
@@ -33,6 +33,13 @@ def ask_and_die_staged(bench: Bench, count: int = 5) -> list[str]:
 
 def purge(bench: Bench) -> None:
     bench.transport.broker.queues[STAGING].ready.clear()
+
+
+def take_turns_until_troubled(bench: Bench) -> None:
+    for _ in range(50):
+        bench.take_turn()
+        if bench.processor.reason is not None:
+            return
 
 
 def stamps(bench: Bench) -> list[tuple[str, str]]:
@@ -250,8 +257,7 @@ def test_copies_of_another_installation_are_put_back_and_nothing_is_done(bench: 
             put_again(bench, copy, installation_id="another", staging_id="theirs")
 
     bench.at("staging.committed", mix_up)
-    while bench.processor.reason is None:
-        bench.take_turn()
+    take_turns_until_troubled(bench)
 
     assert "another Retrier installation" in str(bench.processor.reason)
     codec = bench.transport.codec
@@ -271,8 +277,7 @@ def test_it_goes_on_once_the_other_installations_copies_are_gone(bench: Bench) -
             put_again(bench, copy, installation_id="another", staging_id="theirs")
 
     bench.at("staging.committed", mix_up)
-    while bench.processor.reason is None:
-        bench.take_turn()
+    take_turns_until_troubled(bench)
 
     purge(bench)
     bench.work()
@@ -332,7 +337,7 @@ def test_a_loss_after_a_forward_does_not_count_towards_the_three(database: Datab
 
     assert bench.sent() == ids
     assert bench.told.names.count("batch.moved") >= 3
-    assert "processor.backing_off" not in bench.told.names
+    assert "batch.backing_off" not in bench.told.names
 
 
 def test_a_message_with_headers_of_our_own_is_forwarded_all_the_same(bench: Bench) -> None:
@@ -386,3 +391,84 @@ def test_a_closed_batch_leaves_no_pointer(bench: Bench) -> None:
     bench.work()
 
     assert bench.pointer() is None
+
+
+def test_garbage_in_front_of_the_copies_loses_and_doubles_none(bench: Bench) -> None:
+    # Given a new process, and more garbage in front than it can look through within its patience
+    ids = ask_and_die_staged(bench)
+    copies = bench.transport.broker.holds(STAGING)
+    purge(bench)
+    for _ in range(100):
+        put_foreign(bench)
+    for copy in copies:
+        put_again(bench, copy)
+    pass_time_with_each(bench, "consumer.receive", 1)
+
+    bench.work()
+
+    assert bench.sent() == ids
+    assert bench.batches() == []
+
+
+def test_without_order_garbage_in_front_of_the_copies_ends_no_batch_early(
+    database: Database,
+) -> None:
+    bench = Bench(database, window=2, drain_timeout=timedelta(seconds=45))
+    bench.transport.capabilities = replace(bench.transport.capabilities, ordered=False)
+    ids = ask_and_die_staged(bench)
+    copies = bench.transport.broker.holds(STAGING)
+    purge(bench)
+    for _ in range(10):
+        put_foreign(bench)
+    for copy in copies:
+        put_again(bench, copy)
+    pass_time_with_each(bench, "consumer.receive", 44)
+
+    bench.work()
+
+    assert bench.sent() == ids
+    assert "batch.moved" not in bench.told.names
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_slow_destination_ends_no_batch_early(database: Database, *, ordered: bool) -> None:
+    bench = Bench(database, window=1)
+    bench.transport.capabilities = replace(bench.transport.capabilities, ordered=ordered)
+    ids = ask_and_die_staged(bench)
+    answer_late(bench, 100)
+
+    bench.work()
+
+    assert bench.sent() == ids
+    assert "batch.moved" not in bench.told.names
+
+
+def pass_time_with_each(bench: Bench, call: str, seconds: float) -> None:
+    def pass_time(name: str) -> None:
+        if name == call:
+            bench.clock.advance(seconds)
+
+    bench.transport.after_call = pass_time
+
+
+def answer_late(bench: Bench, seconds: float) -> None:
+    """Let each window take long, and the staging queue hand out nothing twice right behind it."""
+    late: list[str] = []
+    held: list[Delivery] = []
+
+    def before(name: str) -> None:
+        if name == "consumer.receive" and late:
+            inbox = bench.transport.broker.queues[STAGING].subscriptions[0].inbox
+            held.extend(inbox)
+            inbox.clear()
+
+    def after(name: str) -> None:
+        if name == "publisher.publish":
+            late[:] = [name] * 2
+            bench.clock.advance(seconds)
+        if name == "consumer.receive" and late:
+            bench.transport.broker.queues[STAGING].subscriptions[0].inbox.extend(held)
+            held.clear()
+            late.pop()
+
+    bench.transport.before_call, bench.transport.after_call = before, after

@@ -1,11 +1,14 @@
 """Forwarding: windows go out, and what the broker says of each message decides what becomes of it."""
 
 from collections import Counter
+from datetime import UTC, datetime
 
 import pytest
+from sqlalchemy import update
 
 from retrier.domain.wire import ChannelClosed, Refused, Returned, Unknown
 from retrier.store.database import Database
+from retrier.store.schema import processor_lease
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
 from tests.support.factories import failure
 from tests.support.script import to_queue
@@ -344,3 +347,38 @@ def test_a_message_put_aside_after_staging_is_not_sent(bench: Bench) -> None:
     row = bench.operation(operation)
     assert bench.sent() == [ids[0], ids[2]]
     assert (row["state"], row["forwarded"], row["skipped"]) == ("completed", 2, 1)
+
+
+def test_a_kill_after_a_message_was_taken_back_sends_it_no_more(bench: Bench) -> None:
+    # Given a message that was refused and taken back, and a kill before its copy was acked
+    ids = bench.fail(3)
+    bench.transport.cue(Refused("queue is full"), when=of_message(ids[1], QUEUE))
+    operation = bench.ask_all()
+    bench.kill_at("forwarding.stamped", time=2)
+    with pytest.raises(Killed):
+        bench.work()
+    assert ids[1] not in bench.claims()
+
+    bench.restart()
+    bench.work()
+
+    row = bench.operation(operation)
+    assert bench.sent() == [ids[0], ids[2]]
+    assert bench.statuses()[ids[1]] == "unresolved"
+    assert (row["state"], row["forwarded"], row["failed"]) == ("completed", 2, 1)
+
+
+def test_a_lease_that_ran_out_and_that_nobody_took_costs_nothing(bench: Bench) -> None:
+    ids = bench.fail(4)
+    bench.ask_all()
+
+    def run_out() -> None:
+        past = datetime(2001, 1, 1, tzinfo=UTC)
+        with bench.db.engine.begin() as conn:
+            conn.execute(update(processor_lease).values(renewed_at=past, expires_at=past))
+
+    bench.at("forwarding.published", run_out)
+    bench.work()
+
+    assert bench.sent() == ids
+    assert "processor.lease_lost" not in bench.told.names

@@ -18,7 +18,7 @@ from tests.support.told import Told
 
 QUEUE = "error"
 IDS = [f"order-{number}" for number in range(7)]
-STEPS = 33
+STEPS = 34
 """Calls, before and after, and crash points of taking all messages off the queue."""
 
 

@@ -185,3 +185,24 @@ def test_the_staging_queue_is_empty_afterwards(bench: Bench) -> None:
     bench.work()
 
     assert bench.transport.broker.holds(STAGING) == []
+
+
+def test_an_empty_body_is_retried_like_any_other(bench: Bench) -> None:
+    ids = bench.fail(1, body=b"")
+
+    bench.ask_all()
+    bench.work()
+
+    assert bench.sent() == ids
+    assert [each.body for each in bench.transport.broker.holds(QUEUE)] == [b""]
+
+
+@pytest.mark.parametrize("message_id", ["a/b c", "100%2F", "../?#", "\u00e9\U0001f600", "x" * 300])
+def test_a_message_keeps_its_body_whatever_its_id(bench: Bench, message_id: str) -> None:
+    bench.fail(1, message_id=message_id, body=b"the body of " + message_id.encode())
+
+    bench.ask_all()
+    bench.work()
+
+    (sent,) = bench.transport.broker.holds(QUEUE)
+    assert sent.body == b"the body of " + message_id.encode()

@@ -4,13 +4,20 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
 from retrier.domain.retry_batch import BATCH_BYTES
+from retrier.domain.ways_out import Act
 from retrier.domain.wire import Refused
 from retrier.store.database import Database
 from retrier.store.operations import CreatedOperation
-from retrier.store.schema import failed_messages, retry_operation_messages, retry_operations
+from retrier.store.schema import (
+    failed_messages,
+    retry_batches,
+    retry_operation_messages,
+    retry_operations,
+)
+from retrier.store.ways_out import Asked, take_way_out
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import failure
 from tests.support.script import to_queue
@@ -198,7 +205,7 @@ def test_the_same_id_twice_in_one_request_is_one_message(bench: Bench) -> None:
     assert (row["total"], row["forwarded"]) == (1, 1)
 
 
-def test_a_message_that_fails_between_look_and_lock_is_left_out(bench: Bench) -> None:
+def test_a_message_put_aside_after_its_batch_was_opened_is_left_out(bench: Bench) -> None:
     ids = bench.fail(2)
     operation = bench.ask_all()
 
@@ -207,3 +214,65 @@ def test_a_message_that_fails_between_look_and_lock_is_left_out(bench: Bench) ->
 
     assert bench.sent() == [ids[1]]
     assert bench.operation(operation)["skipped"] == 1
+
+
+def test_a_retry_of_a_group_that_matches_nothing_completes_and_holds_up_nobody(
+    bench: Bench,
+) -> None:
+    ids = bench.fail(2)
+
+    of_nobody = bench.ask_all(group="nobody's")
+    of_all = bench.ask_all()
+    bench.work()
+
+    row = bench.operation(of_nobody)
+    assert (row["state"], row["total"]) == ("completed", 0)
+    assert "nothing to retry" in row["reason"]
+    assert (bench.sent(), bench.operation(of_all)["state"]) == (ids, "completed")
+
+
+def test_each_cut_begins_behind_the_one_before(bench: Bench) -> None:
+    ids = bench.fail(6)
+    pretend_bodies(bench, BATCH_BYTES // 2)
+    operation = bench.ask_all()
+    floors: list[int] = []
+
+    def look(point: str) -> None:
+        if point == "marking.moved":
+            floors.append(bench.operation(operation)["floor"])
+
+    bench.crash_at = look
+    bench.work()
+
+    assert floors == [bench.message(unique_id)["failure_seq"] for unique_id in ids[1::2]]
+
+
+@pytest.mark.parametrize("status", ["archived", "resolved"])
+def test_what_a_person_has_dealt_with_is_in_no_retry_of_all(bench: Bench, status: str) -> None:
+    kept, dealt_with = bench.fail(2)
+    act = Act.ARCHIVE if status == "archived" else Act.RESOLVE
+    take_way_out(bench.db, Asked(act=act, who="ada"), [dealt_with])
+
+    operation = bench.ask_all()
+    bench.work()
+
+    assert operation.total == 1
+    assert bench.sent() == [kept]
+    assert bench.statuses()[dealt_with] == status
+
+
+def test_a_claim_whose_batch_is_gone_can_be_ended_by_hand(bench: Bench) -> None:
+    # Given a claim that nobody works off, as only a hand in the database could leave it
+    (unique_id,) = bench.fail()
+    bench.ask([unique_id])
+    bench.turn()
+    with bench.db.engine.begin() as conn:
+        conn.execute(delete(retry_batches))
+
+    # When it is put aside and taken back, and asked for again
+    for act in (Act.ARCHIVE, Act.UNARCHIVE):
+        take_way_out(bench.db, Asked(act=act, who="ada"), [unique_id])
+    bench.ask([unique_id])
+    bench.work()
+
+    assert bench.sent() == [unique_id]

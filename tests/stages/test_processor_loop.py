@@ -14,6 +14,7 @@ from retrier.processor.lease import Lease
 from retrier.store.database import Database
 from retrier.store.lease import Holder
 from retrier.store.schema import processor_lease, retry_operations
+from retrier.transport.rabbitmq.connection import Refusal
 from tests.support.bench import Bench
 from tests.support.flaky_database import FlakyDatabase
 from tests.support.waiting import wait_until
@@ -79,28 +80,32 @@ def test_a_broker_that_is_back_ends_the_reason(bench: Bench) -> None:
     assert told(bench)["processor.recovered"] == 1
 
 
-def test_another_reason_is_told_anew(bench: Bench) -> None:
+def test_another_kind_of_trouble_is_told_anew(bench: Bench) -> None:
     bench.fail(1)
     bench.ask_all()
     bench.transport.fail("transport.publisher", BrokerUnavailable("refused"), times=2)
-    bench.transport.fail("transport.publisher", BrokerUnavailable("not allowed"), times=2)
+    bench.transport.fail("transport.publisher", StagingQueueUnusable("not ours"), times=2)
 
     bench.work()
 
-    assert told(bench)["broker.unreachable"] == 2
+    assert told(bench)["broker.unreachable"] == 1
+    assert told(bench)["staging.unusable"] == 1
+    assert told(bench)["processor.recovered"] == 1
 
 
-def test_reasons_that_take_turns_are_told_once_each(bench: Bench) -> None:
+def test_a_broker_that_gives_one_reason_after_the_other_is_told_once(bench: Bench) -> None:
     bench.fail(1)
     bench.ask_all()
+    bench.turn()
 
     for _ in range(5):
-        for reason in ("refused", "reset"):
-            bench.transport.fail("transport.publisher", BrokerUnavailable(reason), times=1)
+        for error in (Refusal("shutting down", 320, "shutting down"), BrokerUnavailable("reset")):
+            bench.transport.fail("transport.publisher", error, times=1)
             bench.take_turn()
             bench.end_waits()
 
-    assert told(bench)["broker.unreachable"] == 2
+    assert told(bench)["broker.unreachable"] == 1
+    assert bench.processor.reason == "reset"
 
 
 def test_each_failure_in_a_row_makes_the_wait_longer(bench: Bench) -> None:

@@ -1,5 +1,6 @@
 """A stage that is run again where it has just been changes nothing."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,13 +11,17 @@ from retrier.processor.marking import Adoption, Marking
 from retrier.processor.staging import Staging
 from retrier.processor.surroundings import Surroundings
 from retrier.store.database import Database
+from retrier.store.received import record_received
 from retrier.store.schema import metadata
 from tests.support.bench import Bench, Killed
+from tests.support.factories import failure
 
 Stage = Marking | Adoption | Staging | Forwarding
 
 UNTOUCHED = frozenset({"processor_lease"})
 """Renewed by every look of the processor, whatever it finds."""
+COUNTED_UP = frozenset({"ledger", "counters"})
+"""What counts deliveries, and the numbers given out: two deliveries are two."""
 
 
 @pytest.fixture
@@ -39,8 +44,8 @@ def forwarding_of(around: Surroundings) -> Forwarding:
     return Forwarding(around, lambda: None)
 
 
-def everything(bench: Bench) -> tuple[Any, ...]:
-    tables = [table for table in metadata.sorted_tables if table.name not in UNTOUCHED]
+def everything(bench: Bench, but: frozenset[str] = UNTOUCHED) -> tuple[Any, ...]:
+    tables = [table for table in metadata.sorted_tables if table.name not in but]
     rows = [sorted(map(repr, bench.rows(select(table)))) for table in tables]
     return (*rows, bench.sent(), len(bench.transport.published), len(bench.transport.acked))
 
@@ -78,3 +83,25 @@ def test_marking_that_is_run_again_claims_nothing_more(bench: Bench) -> None:
     assert run_to_its_end(Marking(bench.around)) == 0
 
     assert everything(bench) == before
+
+
+def test_a_batch_that_ingestion_records_again_changes_nothing(bench: Bench) -> None:
+    # It is redelivered as a whole when the process died between its commit and its acks.
+    batch = [replace(failure(), redelivered=True) for _ in range(3)]
+    record_received(bench.db, batch, instance="test")
+    before = everything(bench, COUNTED_UP)
+
+    record_received(bench.db, batch, instance="test")
+
+    assert everything(bench, COUNTED_UP) == before
+
+
+def test_a_confirmation_that_is_recorded_again_changes_nothing(bench: Bench) -> None:
+    bench.work()
+    (unique_id, *_) = bench.sent()
+    bench.confirm(unique_id)
+    before = everything(bench, COUNTED_UP)
+
+    bench.confirm(unique_id)
+
+    assert everything(bench, COUNTED_UP) == before

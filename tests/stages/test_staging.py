@@ -11,7 +11,7 @@ from retrier.domain.wire import ChannelClosed, Edit, Properties, Refused, Unknow
 from retrier.store.database import Database
 from retrier.store.schema import message_redirects
 from tests.support.bench import QUEUE, STAGING, Bench
-from tests.support.factories import ERROR_QUEUE, failure
+from tests.support.factories import ERROR_QUEUE, failure, raw_properties
 from tests.support.flaky_database import FlakyDatabase
 from tests.support.script import to_queue
 from tests.support.staged import is_copy, of_message, put_foreign
@@ -315,3 +315,38 @@ def test_nothing_is_purged_under_a_lease_that_another_processor_has(bench: Bench
     bench.take_turn()
 
     assert "queues.purge" not in bench.transport.calls
+
+
+def test_a_broker_that_breaks_off_every_attempt_is_tried_ever_more_rarely(bench: Bench) -> None:
+    ids = bench.fail(5)
+    operation = bench.ask_all()
+    bench.transport.cue(Unknown("reset"), when=is_copy, times=7)
+    waits: list[float] = []
+
+    while len(waits) < 7:
+        bench.take_turn()
+        (batch,) = bench.batches()
+        if batch["not_before"] is not None:
+            waits.append((batch["not_before"] - batch["modified_at"]).total_seconds())
+            bench.end_waits()
+    bench.work()
+
+    assert waits == [0.5, 1, 2, 5, 10, 10, 10]
+    assert bench.sent() == ids
+    assert bench.operation(operation)["failed"] == 0
+
+
+def test_a_message_that_the_broker_dead_lettered_goes_home_without_its_deaths(
+    bench: Bench,
+) -> None:
+    # A broker drops what has died in the same queue before: it takes that for a loop.
+    raw = raw_properties({"x-death": "orders, expired", "x-first-death-queue": "orders", "Id": "7"})
+    bench.fail(1, raw=raw, dialect="rabbitmq")
+
+    bench.ask_all()
+    bench.work()
+
+    (sent,) = bench.transport.broker.holds(QUEUE)
+    names = set(bench.transport.codec.read(sent.raw).headers)
+    assert "Id" in names
+    assert not {"x-death", "x-first-death-queue"} & names

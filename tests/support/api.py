@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import update
 
 from retrier.api.application import ApiParts, create_api
+from retrier.api.remembered import Remembered
 from retrier.domain.failed_message import FailedMessageStatus, Failure, Received, Resolution
 from retrier.gateway import Gateway
 from retrier.store.database import Database
@@ -14,23 +15,34 @@ from retrier.store.received import record_received
 from retrier.store.schema import failed_messages
 from tests.support.bench import STAGING
 from tests.support.factories import ERROR_QUEUE, unique_id
+from tests.support.frozen_clock import FrozenClock
 from tests.support.http_client import client_of
 
 HOLDER = Holder(session_id="session", host="host", pid=7, process_started="then")
 
 
 class Api:
-    """An API on a database. `wakes` counts how often the processor was woken."""
+    """An API on a database. `wakes` counts how often the processor was woken.
+
+    `asked` holds how many messages each new operation is.
+    """
 
     def __init__(self, db: Database) -> None:
         self.db = db
         self.wakes = 0
+        self.asked: list[int] = []
+        self.metrics = ("text/plain", b"")
         self.health: dict[str, tuple[bool, str]] = {"database": (True, "reached")}
         parts = ApiParts(
             db=db,
-            gateway=Gateway(db, self._wake, frozenset({ERROR_QUEUE, STAGING})),
+            gateway=Gateway(
+                db, self._wake, frozenset({ERROR_QUEUE, STAGING}), count_asked=self.asked.append
+            ),
             health=lambda: self.health,
+            metrics=lambda _accept: self.metrics,
             version="1.2.3",
+            # By its clock every answer is found in no time: a busy machine would have it remembered.
+            remembered=Remembered(FrozenClock()),
         )
         self.app = create_api(parts)
         self.http = client_of(self.app)

@@ -24,6 +24,7 @@ from retrier.processor.broker import Broker
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
 from retrier.processor.surroundings import RetryParameters, Surroundings
+from retrier.processor.watcher import Nobody, Watcher
 from retrier.store.database import Database
 from retrier.store.installation import get_installation_id
 from retrier.store.lease import Holder
@@ -58,11 +59,19 @@ class Killed(BaseException):
 class Bench:
     """One database, one scripted broker, and a processor that can be killed and started anew."""
 
-    def __init__(self, db: Database, **retries: Any) -> None:
+    def __init__(
+        self,
+        db: Database,
+        *,
+        transport: ScriptedTransport | None = None,
+        watcher: Watcher | None = None,
+        **retries: Any,
+    ) -> None:
         self.db = db
+        self.watcher = watcher or Nobody()
         self.clock = FrozenClock()
         self.told = Told()
-        self.transport = ScriptedTransport()
+        self.transport = transport or ScriptedTransport()
         self.transport.on_idle = self.clock.advance
         for queue in (ERROR_QUEUE, QUEUE):
             self.transport.broker.declare(queue)
@@ -91,6 +100,7 @@ class Bench:
             say=self.told.say,
             crash_point=self._reach,
             stop=Event(),
+            watcher=self.watcher,
         )
         self.wake = Event()
         self.processor = Processor(self.around, self.wake)

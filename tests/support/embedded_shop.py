@@ -55,6 +55,10 @@ class EmbeddedShop:
             self._publish(self.error, sent)
         return {sent.properties.message_id: sent for sent in failed}
 
+    def put_nonsense(self) -> None:
+        """Put a message on the error queue that does not say where it failed."""
+        self._publish(self.error, KombuSent(SimpleNamespace(headers={}), b"?"))
+
     def depth(self, queue: str) -> int:
         """Return how many messages are ready on a queue; 0 where there is none."""
         try:

@@ -41,6 +41,11 @@ class FlakyDatabase(Database):
         """Let the next transaction of this name commit, and its answer be lost."""
         self._silenced.append(verb)
 
+    def heal(self) -> None:
+        """Forget the faults to come."""
+        self._refused.clear()
+        self._silenced.clear()
+
     def transact(self, verb: Callable[[Connection], T]) -> T:
         name = name_of(verb)
         self.before(name)

@@ -151,9 +151,9 @@ class PrivatePostgres:
             conn.execute(f'CREATE DATABASE "{name}"')
         return f"{self.url.rpartition('/')[0]}/{name}"
 
-    def restart(self) -> None:
-        """Break it off, as a crash does, and start it again."""
-        self._run("pg_ctl", "-m", "immediate", "-w", "stop")
+    def restart(self, mode: str) -> None:
+        """Stop it in good order (`fast`) or as a crash does (`immediate`), and start it again."""
+        self._run("pg_ctl", "-m", mode, "-w", "stop")
         self.start()
 
     @contextmanager

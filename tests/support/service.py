@@ -69,9 +69,13 @@ class Service:
         self.process.kill()
         self._end()
 
+    def terminate(self) -> None:
+        """Tell it to stop, with SIGTERM."""
+        self.process.send_signal(signal.SIGTERM)
+
     def stop(self) -> int:
         """End it with SIGTERM; return its exit code."""
-        self.process.send_signal(signal.SIGTERM)
+        self.terminate()
         self.process.wait(STOP_DEADLINE)
         self._end()
         return int(self.process.returncode)
@@ -81,7 +85,8 @@ class Service:
         return [str(line.get("event")) for line in self.logged]
 
     def _listening(self) -> list[dict[str, Any]]:
-        return [line for line in self.logged if line.get("event") == "api.listening"]
+        told = ("api.listening", "health.listening")
+        return [line for line in self.logged if line.get("event") in told]
 
     def _read_log(self) -> None:
         for line in self.process.stderr or ():
@@ -104,11 +109,13 @@ class Host:
         folder.mkdir(exist_ok=True)
         self.config = folder / "retrier.yaml"
         self.config.write_text(yaml.safe_dump(dict(settings)))
+        self.environ: dict[str, str] = {}
+        """What the processes started from now on find in their environment."""
         self.services: list[Service] = []
 
     def start(self, *roles: str, crash_at: str | None = None) -> Service:
         """Start a process; with `crash_at` it kills itself at that crash point."""
-        environ = {"RETRIER_TEST_CRASH_AT": crash_at} if crash_at else {}
+        environ = {**self.environ, **({"RETRIER_TEST_CRASH_AT": crash_at} if crash_at else {})}
         self.services.append(Service(self.config, environ, roles))
         return self.services[-1]
 

@@ -61,6 +61,10 @@ class Shop:
             self.channel.basic_publish("", self.error, sent.body, sent.properties)
         return {sent.properties.message_id: sent for sent in failed}
 
+    def put_nonsense(self) -> None:
+        """Put a message on the error queue that does not say where it failed."""
+        self.channel.basic_publish("", self.error, b"?")
+
     def dead_letter(self, count: int) -> dict[str, Sent]:
         """Let RabbitMQ itself dead-letter messages; return them as they were published."""
         published = [self._make_payment() for _ in range(count)]

@@ -1,16 +1,21 @@
-"""Stands between a client and the broker: cuts the line, freezes it, or speaks for the broker."""
+"""Stands between a client and a server: cuts the line, freezes, delays or slows it, speaks for it."""
 
 import socket
+import struct
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 from select import select
 from threading import Event, Thread
+from time import monotonic
 from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
 CHUNK = 1 << 16
 LOOK_AT_COMMANDS_EVERY = 0.01
+RESET = struct.pack("ii", 1, 0)
+"""No lingering: closing says with a reset that it knows nothing of the connection."""
 
 
 class TcpProxy:
@@ -26,6 +31,11 @@ class TcpProxy:
         self._frozen = False
         self._holding = False
         self._left: int | None = None
+        self._delay = 0.0
+        self._late: deque[tuple[float, socket.socket, bytes]] = deque()
+        self._rate: float | None = None
+        self._resting: dict[socket.socket, float] = {}
+        self._vanished: list[socket.socket] = []
         self.held = bytearray()
         """What clients wrote while it was held back."""
         self.accepted = 0
@@ -50,6 +60,25 @@ class TcpProxy:
     def freeze(self) -> None:
         """Pass nothing on any more, as if the broker's host had stopped."""
         self._command(lambda: setattr(self, "_frozen", True))
+
+    def delay(self, seconds: float) -> None:
+        """Pass everything on so many seconds late, both ways; 0 ends that."""
+        self._command(lambda: setattr(self, "_delay", seconds))
+
+    def throttle(self, rate: float | None) -> None:
+        """Pass on no more than so many bytes a second of what clients write; None ends that."""
+        self._command(lambda: setattr(self, "_rate", rate))
+
+    def half_open(self) -> None:
+        """Let the server's ends of all connections be gone, without a word to the clients.
+
+        New connections are welcome.
+        """
+        self._command(self._vanish)
+
+    def reset_vanished(self) -> None:
+        """Let clients of half-open connections hear that nobody knows of them any more."""
+        self._command(self._close_vanished)
 
     def hold(self) -> None:
         """Keep what clients write from the broker, as a broker does that blocks publishers."""
@@ -81,14 +110,20 @@ class TcpProxy:
         while not self._stopped:
             while not self._commands.empty():
                 self._commands.get()()
-            watched = [self._listener, *([] if self._frozen else self._pairs)]
+            self._pass_on_late()
+            watched = [self._listener, *([] if self._frozen else self._awake())]
             for ready in select(watched, [], [], LOOK_AT_COMMANDS_EVERY)[0]:
                 self._accept() if ready is self._listener else self._pass_on(ready)
         self._close_all()
+        self._close_vanished()
 
     def _accept(self) -> None:
         client, _ = self._listener.accept()
-        broker = socket.create_connection((self._target.hostname, self._target.port or 5672))
+        try:
+            broker = socket.create_connection((self._target.hostname, self._target.port or 5672))
+        except OSError:
+            client.close()
+            return
         self._pairs |= {client: broker, broker: client}
         self._clients.append(client)
         self.accepted += 1
@@ -97,9 +132,21 @@ class TcpProxy:
         if source not in self._pairs:
             return
         try:
-            content = source.recv(CHUNK)
-            if source in self._clients:
-                content = self._count_down(content)
+            content = source.recv(self._take_breath(source))
+        except OSError:
+            content = b""
+        if self._delay:
+            self._late.append((monotonic() + self._delay, source, content))
+            self._resting[source] = monotonic() + (0 if content else self._delay)
+        else:
+            self._deliver(source, content)
+
+    def _deliver(self, source: socket.socket, content: bytes) -> None:
+        if source not in self._pairs:
+            return
+        if source in self._clients:
+            content = self._count_down(content)
+        try:
             if self._holding and source in self._clients:
                 self.held += content
             else:
@@ -108,6 +155,35 @@ class TcpProxy:
             content = b""
         if not content:
             self._close(source)
+
+    def _pass_on_late(self) -> None:
+        while self._late and (self._late[0][0] <= monotonic() or not self._delay):
+            _, source, content = self._late.popleft()
+            self._deliver(source, content)
+
+    def _awake(self) -> list[socket.socket]:
+        now = monotonic()
+        return [each for each in self._pairs if self._resting.get(each, 0) <= now]
+
+    def _take_breath(self, source: socket.socket) -> int:
+        """Return how much to read now; what is throttled rests afterwards for as long as it took."""
+        if self._rate is None or source not in self._clients:
+            return CHUNK
+        self._resting[source] = monotonic() + 5 * LOOK_AT_COMMANDS_EVERY
+        return max(1, int(self._rate * 5 * LOOK_AT_COMMANDS_EVERY))
+
+    def _vanish(self) -> None:
+        for client in self._clients:
+            self._pairs.pop(client).close()
+        self._vanished += self._clients
+        self._pairs.clear()
+        self._clients.clear()
+
+    def _close_vanished(self) -> None:
+        for each in self._vanished:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            each.close()
+        self._vanished.clear()
 
     def _count_down(self, content: bytes) -> bytes:
         if self._left is None:
@@ -130,6 +206,7 @@ class TcpProxy:
 
     def _close(self, one: socket.socket) -> None:
         other = self._pairs.pop(one, None)
+        self._resting.pop(one, None)
         for each in (one, other):
             self._pairs.pop(each, None)
             if each in self._clients:

@@ -34,7 +34,7 @@ class TestIngesting:
 
         bench.ingestor.ingest_once()
 
-        assert held == [1, 1, 0]
+        assert held == [1, 1, 1, 0]
 
     def test_crash_points_are_told_in_order(self):
         points: list[str] = []
@@ -44,6 +44,7 @@ class TestIngesting:
         bench.ingestor.ingest_once()
 
         assert points == [
+            "ingestion.opened",
             "ingestion.before_record",
             "ingestion.after_record",
             "ingestion.after_ack",

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import pytest
 
+from retrier.errors import LeaseLost
 from retrier.logs import EVENTS, Events, adopt_standard_logging, put_into_words
 
 
@@ -98,6 +99,115 @@ def test_a_traceback_is_told_without_local_variables() -> None:
 
     assert "ZeroDivisionError" in stream.getvalue()
     assert body not in stream.getvalue()
+
+
+@pytest.mark.parametrize("words", ["4711", "://u:secret-4711@h"])
+def test_the_words_of_a_foreign_exception_are_not_told(words: str) -> None:
+    stream = StringIO()
+    error = RuntimeError("wrapped: 4711")
+    error.__cause__ = ValueError(words)
+
+    Events(stream).say("processor.turn_failed", error="RuntimeError", exc_info=error)
+
+    told = json.loads(stream.getvalue())["exception"]
+    assert "RuntimeError" in told
+    assert "ValueError" in told
+    assert "4711" not in stream.getvalue()
+
+
+def test_the_words_of_our_own_exception_are_told() -> None:
+    stream = StringIO()
+
+    Events(stream).say("service.part_failed", part="processor", exc_info=LeaseLost("frozen"))
+
+    assert "retrier.errors.LeaseLost: frozen" in json.loads(stream.getvalue())["exception"]
+
+
+def test_an_exception_that_came_of_itself_is_told_once() -> None:
+    stream, error = StringIO(), ValueError()
+    error.__context__ = RuntimeError()
+    error.__context__.__cause__ = error
+
+    Events(stream).say("service.part_failed", part="processor", exc_info=error)
+
+    assert json.loads(stream.getvalue())["exception"].count("ValueError") == 1
+
+
+def test_the_exception_of_a_library_is_told_without_its_words() -> None:
+    stream, logger = StringIO(), logging.getLogger(f"library.{uuid4()}")
+    adopt_standard_logging(stream, logger)
+    body = "card 4711"
+
+    try:
+        int(body)
+    except ValueError:
+        logger.exception("broken")
+
+    assert json.loads(stream.getvalue())["exception"].endswith("ValueError")
+    assert body not in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "cannot dial amqp://shop:pa@ss/word@rabbit.example/",
+        "bad option in host=db user=shop password='pa@ss/word'",
+        "bad option in host=db password=pa@ss/word dbname=shop",
+        "postgresql://db.example/shop?user=shop&password=pa@ss/word",
+    ],
+)
+def test_a_password_in_a_reason_is_masked(reason: str) -> None:
+    stream = StringIO()
+
+    Events(stream).say("broker.unreachable", reason=reason)
+
+    assert "***" in stream.getvalue()
+    assert "ss/word" not in stream.getvalue()
+
+
+def test_a_password_in_the_words_of_a_library_is_masked() -> None:
+    stream, logger = StringIO(), logging.getLogger(f"library.{uuid4()}")
+    adopt_standard_logging(stream, logger)
+
+    logger.warning("lost %s", "amqp://shop:secret-4711@rabbit.example/")
+
+    assert "amqp://shop:***@rabbit.example/" in stream.getvalue()
+
+
+def test_a_terminal_gets_json_if_it_is_asked_for() -> None:
+    stream = Terminal()
+
+    Events(stream, "json").say("service.started")
+
+    assert json.loads(stream.getvalue())["event"] == "service.started"
+
+
+def test_a_file_gets_sentences_without_colours_if_they_are_asked_for() -> None:
+    stream = StringIO()
+
+    Events(stream, "console").say("ingestion.started", queue="error")
+
+    assert "Takes failed messages off error" in stream.getvalue()
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_what_is_below_the_level_is_not_told() -> None:
+    stream = StringIO()
+    events = Events(stream, level=logging.ERROR)
+
+    events.say("processor.backing_off", reason="tired")
+    events.say("broker.unreachable", reason="refused")
+
+    assert [json.loads(line)["level"] for line in stream.getvalue().splitlines()] == ["error"]
+
+
+def test_libraries_are_quieter_at_a_higher_level() -> None:
+    stream, logger = StringIO(), logging.getLogger(f"library.{uuid4()}")
+    adopt_standard_logging(stream, logger, level=logging.ERROR)
+
+    logger.warning("lost")
+
+    assert stream.getvalue() == ""
 
 
 def test_a_warning_of_a_library_has_the_same_form() -> None:

@@ -9,6 +9,7 @@ from retrier.api.routes import (
     groups,
     health,
     ledger,
+    metrics,
     operations,
     pending_retries,
     redirects,
@@ -16,9 +17,12 @@ from retrier.api.routes import (
     root,
 )
 
+WATCHING = (health.router, metrics.router)
+"""What every process answers, whatever its roles."""
+
 ROUTERS = (
     root.router,
-    health.router,
+    *WATCHING,
     errors.router,
     retries.router,
     archive.router,

@@ -9,8 +9,12 @@ router = APIRouter(tags=["service"])
 
 
 @router.get("/health")
-def get_health() -> Response:
-    """Answer 200 as long as the process answers."""
+async def get_health() -> Response:
+    """Answer 200 as long as the process answers.
+
+    In no thread of the pool: requests that hang on a frozen database may have them all, which
+    is no reason to restart the process.
+    """
     return _report({"status": "healthy"}, 200)
 
 

@@ -230,3 +230,36 @@ def test_a_browser_may_not_ask_from_a_page_of_another_origin(api: Api, origin: s
 
     assert answer.status_code == 403
     assert api.get("operations") == []
+
+
+KEY = {"Idempotency-Key": "monday"}
+ONE, OTHER = "b0f4cb64-9b3e-4a4b-9a11-0d1b6a3d2f6e", "b0f4cb64-9b3e-4a4b-9a11-0d1b6a3d2f6f"
+REQUESTS: list[tuple[str, object]] = [
+    ("errors/retry/all", None),
+    ("errors/queues/orders/retry", None),
+    ("errors/queues/bills/retry", None),
+    ("errors/retry", [ONE]),
+    ("errors/retry", [OTHER]),
+    (f"errors/{ONE}/retry", None),
+    ("pendingretries/retry", [ONE]),
+    ("pendingretries/retry", [OTHER]),
+]
+
+
+@pytest.mark.parametrize("first", REQUESTS, ids=str)
+def test_a_key_that_comes_with_another_request_is_refused_and_drops_none(
+    api: Api, first: tuple[str, object]
+) -> None:
+    path, body = first
+    created = api.http.post(f"/api/{path}", json=body, headers=KEY).json()
+
+    others = [
+        api.http.post(f"/api/{each}", json=content, headers=KEY)
+        for each, content in REQUESTS
+        if (each, content) != first
+    ]
+
+    assert {answer.status_code for answer in others} == {422}
+    assert {"Idempotency-Key" in answer.json()["detail"] for answer in others} == {True}
+    assert len(api.get("operations")) == 1
+    assert api.http.post(f"/api/{path}", json=body, headers=KEY).json() == created

@@ -101,3 +101,14 @@ def test_openapi_describes_every_route(api: Api) -> None:
 @pytest.mark.parametrize("path", ["/docs", "/redoc"])
 def test_no_page_loads_scripts_from_elsewhere(api: Api, path: str) -> None:
     assert api.http.get(path).status_code == 404
+
+
+def test_metrics_are_told_as_they_are(api: Api) -> None:
+    api.metrics = ("text/plain; version=0.0.4", b"retrier_leader 1.0\n")
+
+    answer = api.http.get("/metrics")
+
+    assert answer.status_code == 200
+    assert answer.headers["Content-Type"] == "text/plain; version=0.0.4"
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert answer.content == b"retrier_leader 1.0\n"

@@ -1,0 +1,97 @@
+"""A look at the database that may take long or hang, answered in time with what was seen last."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Generic, TypeVar
+
+from retrier.clock import Clock
+from retrier.errors import DatabaseUnavailable
+
+T = TypeVar("T")
+
+_LONGEST_KEPT = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a look may be waited for, shown again, and under way before it counts as failed.
+
+    What was seen is shown again for `keep`, or for `times_its_cost` as long as it took, a minute
+    at most: however often somebody asks, the database is busy with it for that part of the time.
+    """
+
+    wait: timedelta
+    keep: timedelta
+    hang: timedelta
+    times_its_cost: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    reason: str
+
+
+class Lookout(Generic[T]):
+    """Looks in a thread of its own, one look at a time.
+
+    A database that is frozen, as opposed to away, answers nothing for minutes; whoever asks how
+    it is must be answered all the same.
+    """
+
+    def __init__(self, find: Callable[[], T], clock: Clock, patience: Patience) -> None:
+        self._find = find
+        self._clock = clock
+        self._patience = patience
+        self._lock = threading.Lock()
+        self._seen: T | _Failed = _Failed("it was not looked at yet")
+        self._again_at = clock.monotonic()
+        self._began: float | None = None
+        self._done = threading.Event()
+
+    def read(self) -> T:
+        """Return what was seen last. Raises DatabaseUnavailable, also when a look hangs."""
+        with self._lock:
+            if self._began is None and self._clock.monotonic() >= self._again_at:
+                self._start()
+            done = self._done
+        done.wait(self._patience.wait.total_seconds())
+        with self._lock:
+            seen = self._answer()
+        if isinstance(seen, _Failed):
+            raise DatabaseUnavailable(seen.reason)
+        return seen
+
+    def _start(self) -> None:
+        self._began = self._clock.monotonic()
+        self._done = threading.Event()
+        threading.Thread(target=self._look, name="lookout", daemon=True).start()
+
+    def _look(self) -> None:
+        try:
+            seen: T | _Failed = self._find()
+        except DatabaseUnavailable as error:
+            seen = _Failed(str(error))
+        except Exception as error:  # noqa: BLE001 - the thread's edge: the next look must be possible
+            seen = _Failed(f"unforeseen {type(error).__name__}")
+        with self._lock:
+            self._end(seen)
+        self._done.set()
+
+    def _end(self, seen: T | _Failed) -> None:
+        now = self._clock.monotonic()
+        # One that failed has cost the database nothing, however long it hung.
+        cost = 0.0 if self._began is None or isinstance(seen, _Failed) else now - self._began
+        longer = min(cost * self._patience.times_its_cost, _LONGEST_KEPT)
+        keep = max(self._patience.keep.total_seconds(), longer)
+        self._seen, self._again_at, self._began = seen, now + keep, None
+
+    def _answer(self) -> T | _Failed:
+        if self._began is None:
+            return self._seen
+        # Still under way: what was seen before stands, unless this one takes too long.
+        under_way = self._clock.monotonic() - self._began
+        if under_way < self._patience.hang.total_seconds() and not isinstance(self._seen, _Failed):
+            return self._seen
+        return _Failed(f"the database has not answered for {under_way:.0f} s")

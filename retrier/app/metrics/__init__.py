@@ -1,0 +1,1 @@
+"""What Retrier tells a monitoring system: the only code that knows Prometheus."""

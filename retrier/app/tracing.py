@@ -1,0 +1,103 @@
+"""A span for each retry that is sent, linked to the trace its message carries (OpenTelemetry).
+
+Only imported where traces are asked for: OpenTelemetry is an extra.
+"""
+
+import threading
+from collections.abc import Sequence
+from datetime import datetime
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from retrier import __version__
+from retrier.domain import headers
+from retrier.domain.retry_batch import Ejected, WindowResult
+from retrier.domain.wire import Confirmed, Outcome, Outgoing, Properties, PropertyCodec
+from retrier.processor.watcher import Stage, Watcher
+
+_CARRIED = ("traceparent", "tracestate")
+_GRACE = 2.0
+"""Seconds the last spans have; a collector that is away must not hold up the end."""
+
+
+def make_provider() -> TracerProvider:
+    """Return a provider that sends spans where the standard OTEL_ variables say."""
+    resource = Resource({"service.name": "retrier"}).merge(OTELResourceDetector().detect())
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return provider
+
+
+class Tracing:
+    """Watches the processor for a tracer, and hands everything on to another watcher.
+
+    A link and no parent: the trace of the message may be days old and long closed. The message
+    itself is read only; it keeps the trace it came with.
+    """
+
+    def __init__(self, inner: Watcher, codec: PropertyCodec, provider: TracerProvider) -> None:
+        self._inner = inner
+        self._codec = codec
+        self._provider = provider
+        self._tracer = provider.get_tracer("retrier", __version__)
+
+    def sent(
+        self, messages: Sequence[Outgoing], outcomes: Sequence[Outcome], began: datetime
+    ) -> None:
+        """Make a span of each retry, from the moment its window was handed to the broker."""
+        start = int(began.timestamp() * 1_000_000_000)
+        for message, outcome in zip(messages, outcomes, strict=True):
+            self._trace(message, outcome, start)
+        self._inner.sent(messages, outcomes, began)
+
+    def recorded(self, window: WindowResult) -> None:
+        """See Watcher."""
+        self._inner.recorded(window)
+
+    def ejected(self, messages: Sequence[Ejected]) -> None:
+        """See Watcher."""
+        self._inner.ejected(messages)
+
+    def passed(self, stage: Stage, seconds: float) -> None:
+        """See Watcher."""
+        self._inner.passed(stage, seconds)
+
+    def close(self) -> None:
+        """Send the last spans."""
+        closing = threading.Thread(target=self._provider.shutdown, name="tracing", daemon=True)
+        closing.start()
+        closing.join(_GRACE)
+        self._inner.close()
+
+    def _trace(self, message: Outgoing, outcome: Outcome, start: int) -> None:
+        properties = self._codec.read(message.raw)
+        span = self._tracer.start_span(
+            f"retry {message.queue}",
+            context=Context(),
+            kind=trace.SpanKind.PRODUCER,
+            links=_find_links(properties),
+            attributes={
+                "messaging.operation.type": "send",
+                "messaging.destination.name": message.queue,
+                "retrier.unique_message_id": properties.text(headers.UNIQUE_MESSAGE_ID) or "",
+                "retrier.retry_id": properties.text(headers.RETRY_ID) or "",
+            },
+            start_time=start,
+        )
+        if not isinstance(outcome, Confirmed):
+            span.set_status(trace.StatusCode.ERROR, outcome.reason)
+        span.end()
+
+
+def _find_links(properties: Properties) -> list[trace.Link]:
+    """Return a link to the trace the message carries; none if it carries none that can be read."""
+    carrier = {name: properties.text(name) or "" for name in _CARRIED}
+    context = TraceContextTextMapPropagator().extract(carrier, Context())
+    carried = trace.get_current_span(context).get_span_context()
+    return [trace.Link(carried)] if carried.is_valid else []

@@ -1,0 +1,57 @@
+"""The lease on PostgreSQL: a holder that freezes inside a transaction keeps nobody out for long."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from threading import Event
+
+import pytest
+from sqlalchemy import Connection
+
+from retrier.errors import DatabaseUnavailable, LeaseLost
+from retrier.store.database import Database, DatabaseOptions
+from retrier.store.lease import Fence, HeldByAnother, Holder, acquire_lease, hold, renew_lease
+from tests.support.databases import empty
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.postgres
+
+LEASE = timedelta(seconds=1.5)
+DEADLINE = 15.0
+
+
+@pytest.fixture
+def db(shared_postgres: Database) -> Iterator[Database]:
+    """Give the PostgreSQL database of the run, empty, as a process with a short lease opens it."""
+    empty(shared_postgres)
+    url = shared_postgres.engine.url.render_as_string(hide_password=False)
+    db = Database(DatabaseOptions(url=url, lease=LEASE))
+    yield db
+    db.dispose()
+
+
+def acquire(db: Database, name: str) -> Fence | HeldByAnother:
+    holder = Holder(session_id=name, host=name, pid=1, process_started=name)
+    return acquire_lease(db, holder, LEASE, lambda _holder: False)
+
+
+def test_a_holder_frozen_inside_a_transaction_is_succeeded_and_commits_nothing(
+    db: Database,
+) -> None:
+    fence = acquire(db, "frozen")
+    assert isinstance(fence, Fence)
+    go_on = Event()
+
+    def freeze(conn: Connection) -> None:
+        hold(db, conn, fence)
+        assert go_on.wait(DEADLINE)
+
+    with ThreadPoolExecutor(1) as pool:
+        frozen = pool.submit(db.transact, freeze)
+        wait_until(lambda: isinstance(acquire(db, "successor"), Fence), DEADLINE)
+        go_on.set()
+
+        with pytest.raises(DatabaseUnavailable):
+            frozen.result(DEADLINE)
+    with pytest.raises(LeaseLost):
+        renew_lease(db, fence)

@@ -1,0 +1,299 @@
+"""Kill the process at random moments while it ingests and retries, then count.
+
+`python -m tests.endurance.kills --messages 20000 --kills 200`
+"""
+
+import argparse
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import psycopg
+
+from tests.endurance.account import Account, Kill, attribute, find_lost, find_wrong_attempts
+from tests.endurance.far_ends import MOST_FAILURES, Consumer, Producer
+from tests.endurance.report import report, tell
+from tests.support.databases import open_upgraded, temporary_postgres
+from tests.support.forked_service import ForkingHost
+from tests.support.servers import POSTGRES, RABBITMQ, found, pika_connection, psycopg_url
+from tests.support.service import Host, Service
+from tests.support.shop import Shop
+from tests.support.waiting import let_pass, wait_until
+
+DIES_STARTING = 0.1
+"""Share of the processes that die while they start; the others, somewhere in their work."""
+LONGEST_START, LONGEST_LIFE, LONGEST_REST = 1.0, 30.0, 0.1
+"""Seconds: of a start that is cut short; of a process that has nothing to do; of a pause between
+the retry up to which it shall live, and the kill."""
+ASK_EVERY = 0.5
+LOOK_EVERY = 1.0
+MOST_ALIVE = 5
+"""Operations: more would only keep the processor busy with requests that find nothing."""
+STUCK = 120
+"""Seconds without anything coming back after which nothing will."""
+TELL_EVERY = 20
+IN_DOUBT = (
+    "SELECT retry_id FROM failed_message_retries "
+    "WHERE sending_since IS NOT NULL AND forwarded_at IS NULL"
+)
+ROWS = "SELECT message_id, attempts, last_retry_id FROM failed_messages"
+STORED = "SELECT count(*) FROM failed_messages"
+UNRESOLVED = "SELECT count(*) FROM failed_messages WHERE status = 'unresolved'"
+ALIVE = "SELECT count(*) FROM retry_operations WHERE state <> 'completed'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to do to it. The same seed throws the same dice."""
+
+    messages: int
+    kills: int
+    broker: str = "quorum"
+    seed: int = 1
+    window: int = 200
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """One endurance run on its way."""
+
+    plan: Plan
+    host: Host
+    shop: Shop
+    database: str
+    producer: Producer
+    consumer: Consumer
+    dice: random.Random
+    kills: list[Kill] = field(default_factory=list)
+
+    def kill_once(self) -> None:
+        """Start a process, ask it for retries all the time, and kill it at some moment."""
+        service = self.host.start()
+        began = monotonic()
+        self._let_live(service)
+        service.kill()
+        doubt = frozenset(row[0] for row in self._query(IN_DOUBT))
+        self.kills.append(
+            Kill(
+                number=len(self.kills) + 1,
+                after=monotonic() - began,
+                in_doubt=doubt,
+                stored=self._count(STORED),
+            )
+        )
+
+    @property
+    def came(self) -> int:
+        """How much has come back to the consumer so far."""
+        return self.consumer.came
+
+    def finish(self) -> None:
+        """Let one process do all that is left, then stop it as an operator would."""
+        service = self.host.start()
+        service.wait_ready(STUCK)
+        came, since = -1, monotonic()
+        with service.http as http:
+            while not self._is_done():
+                if self._count(UNRESOLVED) and not self._count(ALIVE):
+                    http.post("/api/errors/retry/all")
+                let_pass(LOOK_EVERY)
+                if self.came > came:
+                    came, since = self.came, monotonic()
+                assert monotonic() - since < STUCK, "nothing more comes back"
+        assert service.stop() == 0
+
+    def count_up(self, seconds: float) -> Account:
+        """Compare what came with what was put there."""
+        rows: Any = self._query(ROWS)
+        copies = self.consumer.copies
+        return Account(
+            messages=self.plan.messages,
+            retries=len(copies),
+            kills=self.kills,
+            window=self.plan.window,
+            lost=find_lost(self.producer.failed, rows, self.consumer.message_of),
+            unexplained=attribute(copies, self.kills),
+            wrong_attempts=find_wrong_attempts(rows, self.consumer.failed_again),
+            verified=self._verify(),
+            seconds=seconds,
+        )
+
+    def _let_live(self, service: Service) -> None:
+        """Let the process work until it has sent some more; how many is for the dice to say.
+
+        Counted in what it does and not in seconds: the kills fall into the work on any machine.
+        """
+        if self.dice.random() < DIES_STARTING:
+            let_pass(self.dice.uniform(0, LONGEST_START))
+            return
+        wait_until(lambda: "api.listening" in service.names(), STUCK, "it listens")
+        wanted = self.came + self.dice.randint(0, 2 * self._share())
+        self._ask_until(service, lambda: self.came >= wanted)
+        let_pass(self.dice.uniform(0, LONGEST_REST))
+
+    def _share(self) -> int:
+        """Return how many retries there are for each kill, about."""
+        return self.plan.messages * (1 + MOST_FAILURES // 2) // self.plan.kills
+
+    def _ask_until(self, service: Service, is_over: Callable[[], bool]) -> None:
+        """Ask for a retry of all, then for one of each group, over and over."""
+        end, asked = monotonic() + LONGEST_LIFE, 0
+        with service.http as http:
+            while monotonic() < end and not is_over():
+                # It may not have reached the database yet: asked again soon.
+                if self._count(ALIVE) < MOST_ALIVE:
+                    with suppress(httpx.HTTPError):
+                        _ask_groups(http) if asked % 2 else http.post("/api/errors/retry/all")
+                    asked += 1
+                with suppress(AssertionError):
+                    wait_until(is_over, ASK_EVERY)
+
+    def _is_done(self) -> bool:
+        if any(_depths(self.producer.url, [self.shop.error, self.shop.orders])):
+            return False
+        stored = self._count(STORED) == self.plan.messages
+        return stored and not (self._count(UNRESOLVED) or self._count(ALIVE))
+
+    def _verify(self) -> int:
+        command = [sys.executable, "-m", "retrier", "verify", "--config", str(self.host.config)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            tell(done.stdout, done.stderr)
+        return done.returncode
+
+    def _query(self, sql: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(psycopg_url(self.database)) as conn:
+            return conn.execute(sql).fetchall()  # type: ignore[call-overload]
+
+    def _count(self, sql: str) -> int:
+        return int(self._query(sql)[0][0])
+
+
+def _depths(url: str, queues: Sequence[str]) -> list[int]:
+    # A connection that is used once in minutes would be closed for want of heartbeats.
+    with closing(pika_connection(url)) as connection:
+        channel = connection.channel()
+        return [channel.queue_declare(each, passive=True).method.message_count for each in queues]
+
+
+def _delete(url: str, queues: Sequence[str]) -> None:
+    with closing(pika_connection(url)) as connection:
+        channel = connection.channel()
+        for queue in queues:
+            channel.queue_delete(queue)
+
+
+def _ask_groups(http: httpx.Client) -> None:
+    for group in http.get("/api/recoverability/groups").json():
+        http.post(f"/api/recoverability/groups/{group['id']}/errors/retry")
+
+
+def endure(plan: Plan, amqp_url: str, postgres_url: str) -> Account:
+    """Carry out the plan to its end and count."""
+    began = monotonic()
+    with _prepared(plan, amqp_url, postgres_url) as run, _at_work(run.producer, run.consumer):
+        for number in range(1, plan.kills + 1):
+            run.kill_once()
+            if number % TELL_EVERY == 0:
+                tell(f"{number} of {plan.kills} kills, {monotonic() - began:.0f} s")
+        run.finish()
+        return run.count_up(monotonic() - began)
+
+
+@contextmanager
+def _at_work(*far_ends: Producer | Consumer) -> Iterator[None]:
+    stop = threading.Event()
+    threads = [threading.Thread(target=each.run, args=[stop], daemon=True) for each in far_ends]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(10)
+
+
+@contextmanager
+def _prepared(plan: Plan, amqp_url: str, postgres_url: str) -> Iterator[Run]:
+    name = f"test.kills.{uuid4().hex[:12]}"
+    with closing(pika_connection(amqp_url)) as connection:
+        shop = Shop(connection.channel(), lambda queue: f"{name}.{queue}", plan.broker)
+    try:
+        with temporary_postgres(postgres_url) as database, TemporaryDirectory() as folder:
+            # Before the first process is killed, so that there is something to count.
+            open_upgraded(database).dispose()
+            host = ForkingHost(Path(folder), _settings(plan, name, amqp_url, database, shop))
+            try:
+                yield _make_run(plan, host, shop, database, amqp_url)
+            finally:
+                for service in host.services:
+                    service.kill()
+    finally:
+        _delete(amqp_url, [shop.error, shop.orders, shop.payments, f"{name}.staging"])
+
+
+def _settings(plan: Plan, name: str, amqp_url: str, database: str, shop: Shop) -> dict[str, Any]:
+    return {
+        "instance": name,
+        "broker": {"url": amqp_url, "staging_queue_type": plan.broker},
+        "database": {"url": database},
+        "ingestion": {"error_queues": [shop.error]},
+        "retries": {"forwarding_window": plan.window},
+        "api": {"port": 0},
+    }
+
+
+def _make_run(plan: Plan, host: Host, shop: Shop, database: str, amqp_url: str) -> Run:
+    dice = random.Random(plan.seed)  # noqa: S311 - so that a run can be repeated
+    kills: list[Kill] = []
+
+    def allowance() -> int:
+        return plan.messages * (len(kills) + 1) // max(1, plan.kills)
+
+    return Run(
+        plan=plan,
+        host=host,
+        shop=shop,
+        database=database,
+        producer=Producer(
+            url=amqp_url,
+            shop=shop,
+            count=plan.messages,
+            allowance=allowance,
+            dice=random.Random(dice.random()),  # noqa: S311
+        ),
+        consumer=Consumer(url=amqp_url, shop=shop, dice=random.Random(dice.random())),  # noqa: S311
+        dice=dice,
+        kills=kills,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read the command line, endure, print what was found; 1 if a promise is broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.endurance.kills", description=__doc__)
+    parser.add_argument("--messages", type=int, default=20_000)
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--broker", choices=["classic", "quorum"], default="quorum")
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))  # noqa: S311
+    parser.add_argument("--window", type=int, default=200)
+    plan = Plan(**vars(parser.parse_args(arguments)))
+    tell(f"seed {plan.seed}: the same dice again with --seed {plan.seed}")
+    with found(RABBITMQ) as amqp_url, found(POSTGRES) as postgres_url:
+        account = endure(plan, amqp_url, postgres_url)
+    tell(*report(account))
+    return 1 if account.violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

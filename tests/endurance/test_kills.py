@@ -1,0 +1,58 @@
+"""The short form of the endurance run; the account of a run, where it is easy to be wrong."""
+
+import pytest
+
+from tests.endurance.account import Kill, attribute, find_lost
+from tests.endurance.kills import Plan, endure
+from tests.endurance.report import report, tell
+
+SHORT = Plan(messages=600, kills=6, seed=4)
+
+
+@pytest.mark.journey
+@pytest.mark.rabbitmq
+@pytest.mark.postgres
+def test_random_kills_lose_nothing_and_double_only_what_was_in_doubt(
+    amqp_url: str, postgres_url: str
+) -> None:
+    account = endure(SHORT, amqp_url, postgres_url)
+
+    tell(*report(account))
+    assert account.violations == []
+    assert len(account.kills) == SHORT.kills
+
+
+def kill(*in_doubt: str) -> Kill:
+    return Kill(number=1, after=1.0, in_doubt=frozenset(in_doubt), stored=0)
+
+
+def test_a_second_copy_belongs_to_the_kill_at_which_it_was_in_doubt() -> None:
+    kills = [kill("a"), kill("b"), kill("c")]
+
+    assert attribute({"a": 1, "b": 2}, kills) == []
+
+    assert [each.doubled for each in kills] == [set(), {"b"}, set()]
+
+
+def test_a_second_copy_that_was_never_in_doubt_is_not_explained() -> None:
+    assert attribute({"a": 2}, [kill("b")]) == ["a"]
+
+
+def test_one_kill_explains_one_copy_of_a_retry() -> None:
+    assert attribute({"a": 3}, [kill("a")]) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "seen", "lost"),
+    [
+        ([("m", 1, "r")], {"r": "m"}, set()),
+        ([], {"r": "m"}, {"m"}),
+        ([("m", 1, None)], {}, {"m"}),
+        ([("m", 1, "s")], {"r": "m"}, {"s"}),
+    ],
+    ids=["all is there", "not stored", "never retried", "its last retry never came"],
+)
+def test_what_is_lost_is_found(
+    rows: list[tuple[str, int, str | None]], seen: dict[str, str], lost: set[str]
+) -> None:
+    assert find_lost(["m"], rows, seen) == lost

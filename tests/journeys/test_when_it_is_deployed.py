@@ -1,0 +1,80 @@
+"""The lines of docs/deploy as they stand: what the unit starts, what the probes ask."""
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.support.deploy import unit_line, walk_probes
+from tests.support.service import Service, hosted
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.journey
+
+PORT = "33333"
+UNREACHABLE = "embedded:////proc/nowhere/broker.db"
+
+
+def probe(service: Service, command: list[str]) -> int:
+    """Ask for the service's health as the container would, but for the port; return the exit code."""
+    with service.http as http:
+        port = str(http.base_url.port)
+    asked = [word.replace(PORT, port) for word in command]
+    return subprocess.run([sys.executable, *asked[1:]], capture_output=True, check=False).returncode
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give a folder with the settings of the unit in it."""
+    (tmp_path / "retrier.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "broker": {"url": f"embedded:///{tmp_path}/broker.db"},
+                "database": {"url": f"sqlite:///{tmp_path}/retrier.db"},
+                "api": {"port": 0},
+            }
+        )
+    )
+    return tmp_path
+
+
+def test_the_line_of_the_unit_runs_the_service(folder: Path) -> None:
+    line = unit_line("ExecStart").replace("/etc/retrier/retrier.yaml", f"{folder}/retrier.yaml")
+    program, *words = shlex.split(line)
+    started = Path(sys.executable).with_name(Path(program).name)
+
+    with subprocess.Popen([started, *words], stderr=subprocess.PIPE, text=True) as process:
+        told = iter(process.stderr or ())
+        while "service.started" not in next(told):
+            pass
+        process.terminate()
+        process.communicate(timeout=30)
+
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(("file", "command"), list(walk_probes()), ids=str)
+def test_a_probe_finds_a_service_that_is_ready(folder: Path, file: str, command: list[str]) -> None:
+    with hosted(folder, yaml.safe_load((folder / "retrier.yaml").read_text())) as host:
+        service = host.start_ready()
+
+        assert probe(service, command) == 0, file
+
+
+@pytest.mark.parametrize(
+    ("file", "command", "code"),
+    [(file, command, 0 if "liveness" in file else 1) for file, command in walk_probes()],
+    ids=str,
+)
+def test_a_probe_tells_a_service_that_waits_for_its_broker(
+    folder: Path, file: str, command: list[str], code: int
+) -> None:
+    settings = yaml.safe_load((folder / "retrier.yaml").read_text())
+    with hosted(folder, {**settings, "broker": {"url": UNREACHABLE}}) as host:
+        service = host.start()
+        wait_until(lambda: "broker.unreachable" in service.names(), 30)
+
+        assert probe(service, command) == code, file

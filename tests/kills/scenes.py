@@ -1,0 +1,144 @@
+"""What has to happen so that a process comes to a crash point of a retry."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from threading import Event, Thread
+
+from kombu import Connection, Consumer, Queue
+
+from retrier.crash_points import LeasePoint
+from retrier.processor.crash_points import CrashPoint
+from tests.kills.sites import Place
+from tests.support.servers import pika_connection
+
+Trouble = Callable[[Place], AbstractContextManager[object]]
+
+
+def no_trouble(_place: Place) -> AbstractContextManager[object]:
+    """Leave everything as it is."""
+    return nullcontext()
+
+
+def purge(place: Place) -> AbstractContextManager[object]:
+    """Empty the staging queue, as a person might."""
+    place.shop.channel.queue_purge(place.staging_queue)
+    return nullcontext()
+
+
+@contextmanager
+def _consuming(place: Place, *, acknowledging: bool) -> Iterator[None]:
+    """Be the staging queue's active consumer, whoever else wants its copies."""
+    if not place.broker_url.startswith("embedded:"):
+        connection = pika_connection(place.broker_url)
+        channel = connection.channel()
+        channel.basic_consume(place.staging_queue, lambda *_: None, auto_ack=acknowledging)
+        yield
+        connection.close()
+        return
+    stop, ready = Event(), Event()
+    arguments = (place.broker_url, place.staging_queue, acknowledging, ready, stop)
+    thread = Thread(target=_consume_embedded, args=arguments, daemon=True)
+    thread.start()
+    assert ready.wait(5)
+    yield
+    stop.set()
+    thread.join(5)
+
+
+def _consume_embedded(
+    url: str,
+    queue: str,
+    acknowledging: bool,  # noqa: FBT001 - a thread's argument
+    ready: Event,
+    stop: Event,
+) -> None:
+    with Connection(url) as connection:
+        consumer = Consumer(
+            connection.default_channel,
+            [Queue(queue)],
+            no_ack=acknowledging,
+            on_message=lambda _message: None,
+            auto_declare=False,
+        )
+        consumer.consume()
+        ready.set()
+        while not stop.is_set():
+            try:
+                connection.drain_events(timeout=0.1)
+            except TimeoutError:
+                continue
+            except connection.connection_errors:
+                # The queue was deleted, which ends what we hold of it.
+                return
+
+
+def hold_all_copies(place: Place) -> AbstractContextManager[object]:
+    """Keep what is in the staging queue, as a predecessor does that is half dead."""
+    return _consuming(place, acknowledging=False)
+
+
+def steal_all_copies(place: Place) -> AbstractContextManager[object]:
+    """Take off the staging queue whatever comes."""
+    return _consuming(place, acknowledging=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """A process dies at `first`, there is trouble, and the next one dies at the point.
+
+    Without `first`, the process that is asked for the retry dies at the point. `stopped`: it is
+    told to stop in the middle of its work. `refused`: so many messages more have properties that
+    the broker cannot take. `without_broker`: it is out of reach from the request on.
+    """
+
+    point: str
+    time: int = 1
+    first: str | None = None
+    trouble: Trouble = no_trouble
+    stopped: bool = False
+    refused: int = 0
+    without_broker: bool = False
+
+    def __str__(self) -> str:
+        return self.point
+
+    @property
+    def crash_at(self) -> str:
+        """The point as the test switch takes it."""
+        return f"{self.point}:{self.time}"
+
+
+SCENES = [
+    Scene(point=LeasePoint.ACQUIRED, first=CrashPoint.FORWARDING_STAMPED),
+    Scene(point=LeasePoint.RELEASED, first=CrashPoint.STAGING_COMMITTED, stopped=True),
+    Scene(point=CrashPoint.MARKING_OPENED),
+    Scene(point=CrashPoint.MARKING_CLAIMED),
+    Scene(point=CrashPoint.MARKING_MOVED),
+    Scene(point=CrashPoint.ADOPTION_MOVED, first=CrashPoint.MARKING_CLAIMED),
+    Scene(point=CrashPoint.STAGING_CONNECTED),
+    Scene(point=CrashPoint.STAGING_PURGED),
+    Scene(point=CrashPoint.STAGING_SENT, time=2),
+    Scene(point=CrashPoint.STAGING_SENT_ALONE, refused=1),
+    Scene(point=CrashPoint.STAGING_BACKED_OFF, without_broker=True),
+    Scene(point=CrashPoint.STAGING_PUBLISHED),
+    Scene(point=CrashPoint.STAGING_COMMITTED),
+    Scene(point=CrashPoint.FORWARDING_MARKED, first=CrashPoint.STAGING_COMMITTED),
+    Scene(point=CrashPoint.FORWARDING_STAMPED, time=2),
+    Scene(point=CrashPoint.FORWARDING_ACKED, time=2),
+    Scene(point=CrashPoint.FORWARDING_PUBLISHED, time=2),
+    Scene(point=CrashPoint.FORWARDING_SENT_ALONE, time=2, first=CrashPoint.FORWARDING_STAMPED),
+    Scene(point=CrashPoint.FORWARDING_RECORDED),
+    Scene(point=CrashPoint.FORWARDING_COMPLETED),
+    Scene(
+        point=CrashPoint.FORWARDING_QUEUE_DELETED,
+        first=CrashPoint.STAGING_COMMITTED,
+        trouble=hold_all_copies,
+    ),
+    Scene(point=CrashPoint.FORWARDING_MOVED, first=CrashPoint.STAGING_COMMITTED, trouble=purge),
+    Scene(
+        point=CrashPoint.FORWARDING_BACKED_OFF,
+        first=CrashPoint.STAGING_CONNECTED,
+        trouble=steal_all_copies,
+    ),
+]

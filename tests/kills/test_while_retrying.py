@@ -1,0 +1,119 @@
+"""A process is killed at every crash point of a retry; the next one finishes the work."""
+
+import signal
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+
+import httpx
+import pytest
+
+from retrier.domain import headers
+from retrier.domain.amqp_properties import AmqpPropertyCodec
+from retrier.domain.envelope_properties import EnvelopePropertyCodec
+from retrier.domain.wire import Edit
+from retrier.store.received import record_received
+from retrier.transport.embedded.rows import LARGEST_MESSAGE
+from tests.kills.conftest import Tally
+from tests.kills.outage import Outage
+from tests.kills.rotation import everywhere
+from tests.kills.scenes import SCENES, Scene
+from tests.kills.sites import COUNT, IN_DOUBT, STORED, WINDOW, Place
+from tests.support.factories import failure
+from tests.support.service import Service
+from tests.support.waiting import wait_until
+
+MOST = {"none": 0, "one message": 1, "one window": WINDOW}
+DEADLINE = 60
+LARGEST_FRAME = 131_072
+NOTHING = {True: b"{}", False: b"\x00\x00"}
+"""No properties at all, on the embedded broker and on RabbitMQ."""
+
+
+def die_at(place: Place, scene: Scene) -> set[str]:
+    """Let processes die as the scene has it; return what the last one left in doubt."""
+    if scene.without_broker:
+        die_without_broker(place, scene)
+    else:
+        asked = place.host.start(crash_at=scene.first or scene.crash_at)
+        ask_for_all(place, asked, scene)
+        assert asked.wait_dead(DEADLINE) == -signal.SIGKILL
+    if scene.first is not None:
+        with scene.trouble(place):
+            die_again(place, scene)
+    return {row[0] for row in place.query(IN_DOUBT)}
+
+
+def die_again(place: Place, scene: Scene) -> None:
+    doomed = place.host.start(crash_at=scene.crash_at)
+    if scene.stopped:
+        doomed.wait_ready(DEADLINE)
+        doomed.process.send_signal(signal.SIGTERM)
+    assert doomed.wait_dead(DEADLINE) == -signal.SIGKILL
+
+
+def die_without_broker(place: Place, scene: Scene) -> None:
+    with Outage(place) as outage:
+        doomed = place.host.start(crash_at=scene.crash_at, environ=outage.environ)
+        ask_for_all(place, doomed, scene, before=outage.begin)
+        assert doomed.wait_dead(DEADLINE) == -signal.SIGKILL
+
+
+def ask_for_all(
+    place: Place, service: Service, scene: Scene, before: Callable[[], None] = lambda: None
+) -> None:
+    with service.http as http:
+        wait_until(lambda: place.count(STORED) == COUNT, DEADLINE, "all are stored")
+        if scene.refused:
+            store_unsendable(place)
+        before()
+        with suppress(httpx.TransportError):  # it may die before it has answered
+            http.post("/api/errors/retry/all")
+
+
+def store_unsendable(place: Place) -> None:
+    """Store a message that no broker would have given us."""
+    embedded = place.broker_url.startswith("embedded:")
+    codec = EnvelopePropertyCodec() if embedded else AmqpPropertyCodec()
+    size = LARGEST_MESSAGE if embedded else LARGEST_FRAME
+    raw = codec.edit(NOTHING[embedded], Edit(set_headers={"stack": "x" * size}))
+    shop = place.shop
+    large = failure(raw=raw, queue=shop.orders, error_queue=shop.error)
+    record_received(place.database, [large], instance="test")
+
+
+def finish(place: Place) -> None:
+    # Time that a batch waits for is no time that a test should.
+    place.execute("UPDATE retry_batches SET not_before = NULL")
+    place.host.start()
+    state = "SELECT state FROM retry_operations"
+    wait_until(lambda: place.query(state) == [("completed",)], DEADLINE, "it completes")
+
+
+@pytest.mark.parametrize(("combination", "scene"), everywhere(SCENES), indirect=["combination"])
+def test_nothing_is_lost_and_only_what_was_in_doubt_is_doubled(
+    scene: Scene, place: Place, tally: Tally, admitted: dict[str, str]
+) -> None:
+    # Given a process that dies at the point, in the middle of a retry
+    failed = place.shop.fail(COUNT)
+    doubt = die_at(place, scene)
+
+    # When another one is started
+    finish(place)
+
+    # Then every message has arrived, and only those in doubt twice
+    sent = place.shop.take(place.shop.orders, COUNT)
+    copies = Counter(each.headers[headers.UNIQUE_MESSAGE_ID] for each in sent)
+    doubled = {unique_id for unique_id, number in copies.items() if number > 1}
+    lost = set(failed) - {each.properties.message_id for each in sent}
+    tally.add(scene.point, len(lost), len(sent) - len(copies))
+    assert lost == set()
+    assert len(sent) - len(copies) <= MOST[admitted[scene.point]]
+    assert doubled <= doubt
+    # and all copies of a retry carry the same retry id, and all is recorded once
+    assert len({each.headers[headers.RETRY_ID] for each in sent}) == COUNT
+    counts = "SELECT total, forwarded, skipped, failed FROM retry_operations"
+    assert place.query(counts) == [(COUNT + scene.refused, COUNT, 0, scene.refused)]
+    claims = "SELECT count(*) FROM failed_message_retries WHERE forwarded_at IS NOT NULL"
+    assert place.count(claims) == COUNT
+    assert place.broken_rules() == []

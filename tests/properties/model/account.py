@@ -1,0 +1,167 @@
+"""The model's own account of every message: what must be true of it, in the plainest words."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from retrier.domain.failed_message import Confirmation, FailedImport, Failure, OwnCopy, Received
+from tests.properties.model.look import Claim, Seen
+
+UNRESOLVED, ISSUED, RESOLVED, ARCHIVED = "unresolved", "retry_issued", "resolved", "archived"
+PENDING = (UNRESOLVED, ISSUED)
+
+
+@dataclass(slots=True)
+class Message:
+    """One message. `since` numbers the moment at which it became unresolved last."""
+
+    status: str
+    since: int
+    queue: str
+    groups: frozenset[str]
+    last_failure: datetime | None
+    body: bytes
+    claim: Claim | None = None
+    confirmed: bool = False
+    confirmed_at: datetime | None = None
+    attempts: int = 1
+
+
+@dataclass(slots=True)
+class Account:
+    """All messages, and the deliveries counted."""
+
+    messages: dict[str, Message] = field(default_factory=dict)
+    now: int = 0
+    counted: Counter[str] = field(default_factory=Counter)
+    _stored: dict[str, set[str]] = field(default_factory=dict)
+
+    def tick(self) -> int:
+        """Return a number later than all before."""
+        self.now += 1
+        return self.now
+
+    def record(self, received: Sequence[Received]) -> None:
+        """Take in one received batch: failures first, then confirmations."""
+        self.counted["taken_off"] += len(received)
+        before = {key: set(messages) for key, messages in self._stored.items()}
+        for each in received:
+            if isinstance(each, Failure):
+                self._fail(each, before)
+        for each in received:
+            if isinstance(each, Confirmation):
+                self.counted["confirmations"] += 1
+                self._confirm(each)
+        self._import([each for each in received if isinstance(each, FailedImport)], before)
+        self.counted["own_copies"] += sum(isinstance(each, OwnCopy) for each in received)
+
+    def why_not(self, act: str, key: str) -> bool:
+        """Say whether an act is refused: nothing is done to what is being sent."""
+        message = self.messages.get(key)
+        if message is None:
+            return True
+        claim = message.claim
+        if claim is not None and claim.stamped and not claim.recorded:
+            return True
+        allowed = {
+            "archive": message.status in PENDING and not (claim and claim.recorded),
+            "resolve": message.status in PENDING,
+            "unarchive": message.status == ARCHIVED,
+            "release": claim is not None and claim.recorded,
+        }
+        return not allowed[act]
+
+    def act(self, act: str, ids: Iterable[str]) -> list[str]:
+        """Do an act to whatever may be; return those that it was done to."""
+        done = [key for key in dict.fromkeys(ids) if not self.why_not(act, key)]
+        for key in done:
+            message = self.messages[key]
+            message.claim = None
+            if act in ("unarchive", "release"):
+                self._become_unresolved(message)
+            else:
+                message.status = ARCHIVED if act == "archive" else RESOLVED
+        return done
+
+    def differences(self, seen: dict[str, Seen]) -> list[str]:
+        """Return where the database says something else."""
+        ours = {key: (each.status, each.claim and each.claim.retry_id) for key, each in self.all()}
+        theirs = {
+            key: (each.status, each.claim and each.claim.retry_id) for key, each in seen.items()
+        }
+        return [
+            f"{key}: should be {ours.get(key)}, is {theirs.get(key)}"
+            for key in sorted(ours.keys() | theirs.keys())
+            if ours.get(key) != theirs.get(key)
+        ]
+
+    def all(self) -> Iterable[tuple[str, Message]]:
+        """Return every message with its id."""
+        return self.messages.items()
+
+    def take_back(self, key: str) -> None:
+        """Note that a retry did not reach its queue: a new failure number, no claim."""
+        self.messages[key].claim = None
+        self._become_unresolved(self.messages[key])
+
+    def _become_unresolved(self, message: Message) -> None:
+        message.status, message.since = UNRESOLVED, self.tick()
+
+    def _fail(self, failure: Failure, before: dict[str, set[str]]) -> None:
+        key = failure.stamped_id or failure.computed_id or ""
+        if failure.redelivered and key in before.get(failure.fingerprint, ()):
+            self.counted["redelivered"] += 1
+            return
+        self._stored.setdefault(failure.fingerprint, set()).add(key)
+        message = self.messages.get(key)
+        self.counted["new" if message is None else "repeated"] += 1
+        if message is None:
+            self.messages[key] = _make(failure, self.tick())
+            return
+        message.attempts += 1
+        at = failure.details.time_of_failure
+        if _is_news(message, failure.retry_id, at):
+            fresh = _make(failure, self.tick())
+            fresh.attempts = message.attempts
+            self.messages[key] = fresh
+        elif message.last_failure and at:
+            message.last_failure = max(message.last_failure, at)
+
+    def _confirm(self, confirmation: Confirmation) -> None:
+        message = self.messages.get(confirmation.unique_message_id)
+        if message is None:
+            return
+        at, last = confirmation.succeeded_at, message.last_failure
+        later = at is not None and last is not None and at > last
+        if message.status == ISSUED or (message.status == UNRESOLVED and later):
+            message.status, message.claim = RESOLVED, None
+            message.confirmed, message.confirmed_at = True, at
+
+    def _import(self, imports: Iterable[FailedImport], before: dict[str, set[str]]) -> None:
+        for each in imports:
+            again = each.redelivered and "" in before.get(each.fingerprint, ())
+            self.counted["redelivered" if again else "failed_imports"] += 1
+            self._stored.setdefault(each.fingerprint, set()).add("")
+
+
+def _make(failure: Failure, number: int) -> Message:
+    return Message(
+        status=UNRESOLVED,
+        since=number,
+        queue=failure.details.queue,
+        groups=frozenset(group.group_id for group in failure.groups),
+        last_failure=failure.details.time_of_failure,
+        body=failure.body,
+    )
+
+
+def _is_news(message: Message, retry_id: str | None, at: datetime | None) -> bool:
+    """Say whether a failure makes its message unresolved: the cause decides before the clock."""
+    if message.claim is not None and retry_id is not None:
+        return retry_id == message.claim.retry_id
+    by_hand = message.status == RESOLVED and not message.confirmed
+    if by_hand or message.status in (ISSUED, ARCHIVED):
+        return True
+    latest = message.confirmed_at or message.last_failure
+    return at is None or latest is None or at >= latest

@@ -1,0 +1,76 @@
+"""Rules about messages: they fail, fail again, are redelivered and confirmed, and taken in."""
+
+from hypothesis import strategies as st
+from hypothesis.stateful import rule
+
+from tests.properties.model.drawn import INGESTION, queues, whens, which
+from tests.properties.model.example import Example
+from tests.properties.model.tally import counted
+
+
+class Arriving(Example):
+    """What consumers and the broker bring, and ingestion takes in."""
+
+    @rule(count=st.integers(1, 4), queue=queues, when=whens)
+    @counted
+    def fail(self, count: int, queue: str, when: str) -> None:
+        for _ in range(count):
+            self.far_side.fail(queue, when=when)
+
+    @rule(number=which, when=whens)
+    @counted
+    def fail_anew(self, number: int, when: str) -> bool:
+        return self.far_side.fail_anew(number, when=when)
+
+    @rule(number=which, when=whens, retry_id=st.sampled_from(["this", "this", "another", "none"]))
+    @counted
+    def retry_fails(self, number: int, when: str, retry_id: str) -> bool:
+        arrived = self.world.sends.arrived
+        if arrived:
+            sent = arrived[-1 - number % len(arrived)]
+            self.far_side.fail_again(sent, when=when, retry_id=retry_id)
+        return bool(arrived)
+
+    @rule(number=which)
+    @counted
+    def redeliver(self, number: int) -> bool:
+        return self.far_side.redeliver(number)
+
+    @rule(number=which, when=whens)
+    @counted
+    def confirm_some_retry(self, number: int, when: str) -> bool:
+        arrived = self.world.sends.arrived
+        if arrived:
+            self.far_side.confirm(arrived[-1 - number % len(arrived)].key, when=when)
+        return bool(arrived)
+
+    @rule(number=which, when=whens)
+    @counted
+    def confirm_any(self, number: int, when: str) -> None:
+        self.far_side.confirm(self.deeds.key(number), when=when)
+
+    @rule(number=which)
+    @counted
+    def confirm_twice(self, number: int) -> bool:
+        return self.far_side.confirm_twice(number)
+
+    @rule(kind=st.sampled_from(["broken", "strange", "own copy"]))
+    @counted
+    def nonsense_arrives(self, kind: str) -> None:
+        self.far_side.send_nonsense(kind)
+
+    @rule(turns=st.integers(1, 6))
+    @counted
+    def ingest(self, turns: int) -> bool:
+        return self.take_in(turns)
+
+    @rule(moment=st.sampled_from(INGESTION), time=st.integers(1, 2), number=which)
+    @counted
+    def die_while_ingesting(self, moment: str, time: int, number: int) -> bool:
+        self.far_side.fail_anew(number, when="now")
+        self.far_side.fail("orders")
+        process = self.world.ingestor
+        self.world.at(moment, time, lambda: self.deed["die"](0) and None)
+        self.take_in(4)
+        self.world.moment = None
+        return process is not self.world.ingestor

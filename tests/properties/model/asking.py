@@ -1,0 +1,62 @@
+"""Rules about people: retries, ways out and redirects."""
+
+from hypothesis.stateful import rule
+
+from retrier.domain.ways_out import Act
+from tests.properties.model.drawn import acts, queues, several, which
+from tests.properties.model.example import Example
+from tests.properties.model.tally import counted
+
+
+class Asking(Example):
+    """What people ask for."""
+
+    @rule(numbers=several)
+    @counted
+    def retry_ids(self, numbers: list[int]) -> bool:
+        return self.people.retry_ids([self.deeds.key(each) for each in numbers])
+
+    @rule()
+    @counted
+    def retry_all(self) -> bool:
+        return self.people.retry_all()
+
+    @rule(queue=queues)
+    @counted
+    def retry_queue(self, queue: str) -> bool:
+        return self.people.retry_all(queue)
+
+    @rule(number=which)
+    @counted
+    def retry_group(self, number: int) -> bool:
+        return self.people.retry_group(number)
+
+    @rule(numbers=several)
+    @counted
+    def retry_pending(self, numbers: list[int]) -> bool:
+        return self.people.retry_again([self.deeds.key(each) for each in numbers])
+
+    @rule(queue=queues)
+    @counted
+    def retry_pending_of_queue(self, queue: str) -> bool:
+        return self.people.retry_again((), queue)
+
+    @rule(queue=queues)
+    @counted
+    def resolve_pending_of_queue(self, queue: str) -> bool:
+        return self.people.resolve_pending(queue)
+
+    @rule(act=acts, numbers=several)
+    @counted
+    def act(self, act: Act, numbers: list[int]) -> bool:
+        return self.people.act(act, [self.deeds.key(each) for each in numbers])
+
+    @rule(act=acts, number=which)
+    @counted
+    def act_on_group(self, act: Act, number: int) -> bool:
+        return self.people.act_on_group(act, number)
+
+    @rule(number=which)
+    @counted
+    def redirect(self, number: int) -> bool:
+        return self.deeds.redirect(number)

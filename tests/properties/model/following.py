@@ -1,0 +1,91 @@
+"""Which changes each transaction of the processor may make; all others are findings."""
+
+from collections.abc import Iterator
+
+from tests.properties.model.account import ISSUED, UNRESOLVED, Account, Message
+from tests.properties.model.look import Seen
+from tests.properties.model.requests import Requests
+from tests.properties.model.sends import Sends
+from tests.support.factories import ERROR_QUEUE
+
+
+class Following:
+    """Follows what the processor does to messages, one committed transaction after the other."""
+
+    def __init__(self, account: Account, requests: Requests, sends: Sends) -> None:
+        self._account = account
+        self._requests = requests
+        self._sends = sends
+
+    def follow(self, verb: str, seen: dict[str, Seen]) -> Iterator[str]:
+        """Yield what this transaction may not have done; believe the rest of it."""
+        known = self._account.messages
+        if seen.keys() != known.keys():
+            yield f"{verb}: messages came or went: {sorted(seen.keys() ^ known.keys())}"
+        for key, now in seen.items():
+            before = known.get(key)
+            if before is None or (before.status, before.claim) == (now.status, now.claim):
+                continue
+            if not self._may(verb, key, before, now):
+                yield f"{verb} may not turn {key} from {before} into {now}"
+            self._believe(key, before, now)
+
+    def _may(self, verb: str, key: str, before: Message, now: Seen) -> bool:
+        match verb:
+            case "claim":
+                return self._may_claim(key, before, now)
+            case "begin":
+                return _may_issue(before, now) or self._may_eject(before, now)
+            case "open_window":
+                return self._may_settle(before, now)
+            case "move_rest":
+                return _only_moved(before, now)
+            case _:
+                return False
+
+    def _may_claim(self, key: str, before: Message, now: Seen) -> bool:
+        if before.claim is not None or now.claim is None:
+            return False
+        fresh = not now.claim.stamped and not now.claim.recorded
+        wanted = self._requests.may_claim(now.claim.operation_id, key, before.since)
+        return fresh and wanted and before.status == now.status == UNRESOLVED
+
+    def _may_eject(self, before: Message, now: Seen) -> bool:
+        if before.claim is None or not _was_given_up(before, now):
+            return False
+        return before.queue == ERROR_QUEUE or before.claim.retry_id in self._sends.refused
+
+    def _may_settle(self, before: Message, now: Seen) -> bool:
+        if _was_given_up(before, now):
+            return before.claim is not None and self._sends.was_not_taken(before.claim.retry_id)
+        if before.claim is None or now.claim is None or before.status != now.status:
+            return False
+        same = before.claim.retry_id == now.claim.retry_id
+        arrived = self._sends.accepted[now.claim.retry_id] > 0
+        recorded = now.claim.recorded and not before.claim.recorded
+        return same and now.claim.stamped and (arrived or not recorded)
+
+    def _believe(self, key: str, before: Message, now: Seen) -> None:
+        if before.claim is not None and now.claim is None and now.status == UNRESOLVED:
+            self._account.take_back(key)
+        before.status, before.claim = now.status, now.claim
+
+
+def _may_issue(before: Message, now: Seen) -> bool:
+    """Say whether it was staged, by the claim that it had."""
+    return now.claim is not None and before.claim == now.claim and now.status == ISSUED
+
+
+def _was_given_up(before: Message, now: Seen) -> bool:
+    """Say whether a claimed message is unresolved again, and says why."""
+    given_up = before.claim is not None and now.claim is None
+    return given_up and now.status == UNRESOLVED and bool(now.reason)
+
+
+def _only_moved(before: Message, now: Seen) -> bool:
+    """Say whether nothing but the batch of an unrecorded claim changed."""
+    if before.claim is None or now.claim is None or before.claim.recorded:
+        return False
+    parts = ("retry_id", "operation_id", "stamped", "recorded")
+    same = all(getattr(before.claim, part) == getattr(now.claim, part) for part in parts)
+    return same and before.status == now.status

@@ -1,0 +1,208 @@
+"""The world: a real database, processor, ingestion and gateway, a scripted broker, the account."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from shutil import copyfile
+
+from retrier.domain.failed_message import Received
+from retrier.gateway import Gateway
+from retrier.ingestion.ingestor import Ingestor
+from retrier.ingestion.queue_mapping import QueueMapping
+from retrier.processor.processor import Processor
+from retrier.store.database import Database
+from retrier.store.installation import probe_write
+from retrier.store.received import record_received
+from tests.properties.model.account import Account
+from tests.properties.model.following import Following
+from tests.properties.model.look import completed, look
+from tests.properties.model.requests import Requests
+from tests.properties.model.sends import STAGING, Sends
+from tests.properties.model.watched import WatchedTransport
+from tests.support.bench import Bench, Killed
+from tests.support.databases import open_database, open_upgraded, path_of, sqlite_url
+from tests.support.factories import ERROR_QUEUE
+from tests.support.flaky_database import FlakyDatabase
+
+WINDOW = 2
+PATIENCE = timedelta(seconds=0.3)
+QUEUES = ("orders", "billing")
+QUIET = ("hold", "acquire", "release", "probe", "get")
+
+
+class World:
+    """Everything there is. `findings` collects what is wrong: the loops outlive any exception."""
+
+    def __init__(self, db: Database) -> None:
+        self.findings: list[str] = []
+        self.account = Account()
+        self.requests = Requests()
+        self.flaky = FlakyDatabase(db)
+        refused: set[str] = set()
+        self.transport = WatchedTransport(refused, self.note_risk)
+        self.sends = Sends(codec=self.transport.codec, window=WINDOW, refused=refused)
+        self.following = Following(self.account, self.requests, self.sends)
+        self.acting: Callable[[], object] = lambda: None
+        """What the transaction of a person that is under way does to the account."""
+        self.recording: Sequence[Received] = ()
+        self.ingesting = False
+        self.changed = True
+        """Whether anything was committed since the store was verified."""
+        self.zombies: list[Processor] = []
+        self.moment: tuple[str, int, Callable[[], None]] | None = None
+        self.bench = Bench(
+            self.flaky,
+            transport=self.transport,
+            window=WINDOW,
+            marker_timeout=PATIENCE,
+            drain_timeout=PATIENCE,
+        )
+        for queue in QUEUES:
+            self.transport.broker.declare(queue)
+        self.flaky.before = lambda verb: self.reach(f"before {verb}")
+        self.flaky.after = self._after
+        self.transport.before_call = self.reach
+        self.transport.after_call = lambda call: self.reach(f"after {call}")
+        self.gateway = Gateway(self.flaky, lambda: None, frozenset({ERROR_QUEUE, STAGING}))
+        self._start_ingestion()
+
+    def at(self, moment: str, time: int, deed: Callable[[], None]) -> None:
+        """Let something happen the n-th time that the engine comes to this moment."""
+        self.moment = (moment, time, deed)
+
+    def reach(self, moment: str) -> None:
+        """Be told of a moment."""
+        if self.moment is None or self.moment[0] != moment:
+            return
+        _, left, deed = self.moment
+        self.moment = (moment, left - 1, deed) if left > 1 else None
+        if left <= 1:
+            deed()
+
+    def turn(self) -> bool:
+        """Let the processor take one turn of its loop; say whether it goes on at once."""
+        try:
+            pause = self.bench.take_turn()
+        except Killed:
+            self.die()
+            return True
+        if pause:
+            self.bench.clock.advance(pause)
+            self.bench.end_waits()
+        return not pause
+
+    def ingest(self) -> int:
+        """Let ingestion take one turn of its loop; return how many messages are left."""
+        if not self.ingesting:
+            self.ingesting = True
+            try:
+                self.ingestor._turn()  # noqa: SLF001 - one turn of the loop, without its thread
+            except Killed:
+                self.die()
+            finally:
+                self.ingesting = False
+        return len(self.transport.broker.holds(ERROR_QUEUE))
+
+    def die(self) -> None:
+        """Let the process die, and another one start."""
+        self.note_risk()
+        self.moment = None
+        self.zombies.clear()
+        self.flaky.heal()
+        self.bench.restart()
+        self._start_ingestion()
+
+    def stop_in_good_order(self) -> None:
+        """Stop by a signal, and start again: nothing may be in doubt afterwards."""
+        self.flaky.heal()
+        self.bench.stop()
+        self.bench.restart()
+        self._start_ingestion()
+
+    def take_over(self) -> None:
+        """Let another process become the processor; this one lives on and does not know."""
+        self.note_risk()
+        self.zombies.append(self.bench.processor)
+        self.flaky.heal()
+        self.bench.start()
+
+    def wake_zombie(self) -> bool:
+        """Let a processor that lost its lease go on; one that has heard of it is gone."""
+        if not self.zombies:
+            return False
+        zombie = self.zombies.pop()
+        zombie._turn()  # noqa: SLF001 - one turn of the loop, without its thread
+        return True
+
+    def note_risk(self) -> None:
+        """Note that whatever is being sent and not recorded may be sent once more."""
+        self._look_at_sends()
+        claims = [each.claim for each in look(self.flaky).values() if each.claim]
+        self.sends.doubt(each.retry_id for each in claims if each.stamped and not each.recorded)
+
+    def check(self) -> None:
+        """Look at what follows no transaction."""
+        self._look_at_sends()
+        self.findings += self.sends.too_many()
+        unforeseen = {"processor.turn_failed"} & set(self.bench.told.names)
+        odd = self.ingestor.state.reason or ""
+        self.findings += [*unforeseen, *([odd] if "unforeseen" in odd else [])]
+
+    def _after(self, verb: str) -> None:
+        """Compare the account with the database after a committed transaction."""
+        self.changed = True
+        if verb not in QUIET:
+            self._follow(verb)
+        self.reach(f"after {verb}")
+
+    def _follow(self, verb: str) -> None:
+        if verb == "record":
+            self.account.record(self.recording)
+        elif verb in ("take", "retry"):
+            self.acting()
+        seen = look(self.flaky)
+        if verb in ("record", "take", "retry"):
+            self.findings += [f"{verb}: {each}" for each in self.account.differences(seen)]
+        else:
+            self._look_at_sends()
+            self.findings += self.following.follow(verb, seen)
+        if verb == "claim":
+            self.findings += self.requests.close(completed(self.flaky), self.account)
+
+    def _look_at_sends(self) -> None:
+        self.findings += self.sends.look(self.transport.published, self.account)
+
+    def _start_ingestion(self) -> None:
+        self.bench.crash_at = self.reach
+        self.ingestor = Ingestor(
+            mapping=QueueMapping(queue=ERROR_QUEUE),
+            transport=self.transport,
+            record=self._record,
+            probe=lambda: probe_write(self.flaky),
+            clock=self.bench.clock,
+            say=self.bench.told.say,
+            crash_point=self.reach,
+        )
+
+    def _record(self, received: Sequence[Received]) -> object:
+        self.recording = received
+        return record_received(self.flaky, received, instance="test")
+
+
+class Files:
+    """A new SQLite file for each example, copied from one that is upgraded."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        url = sqlite_url(Path(self._folder.name))
+        open_upgraded(url).dispose()
+        self._upgraded = path_of(url)
+        self._url = sqlite_url(Path(self._folder.name))
+
+    def open(self) -> Database:
+        """Open an empty database."""
+        for leftover in path_of(self._url).parent.glob(f"{path_of(self._url).name}*"):
+            leftover.unlink()
+        copyfile(self._upgraded, path_of(self._url))
+        return open_database(self._url)

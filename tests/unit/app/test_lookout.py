@@ -1,0 +1,184 @@
+"""A look that may hang: it is bounded, shared and repeated with care."""
+
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+
+from retrier.app.lookout import Lookout, Patience
+from retrier.errors import DatabaseUnavailable
+from tests.support.frozen_clock import FrozenClock
+from tests.support.waiting import wait_until
+
+PATIENCE = Patience(
+    wait=timedelta(seconds=0.2),
+    keep=timedelta(seconds=5),
+    hang=timedelta(seconds=10),
+    times_its_cost=10,
+)
+AT_ONCE = Patience(
+    wait=timedelta(seconds=0.2), keep=timedelta(seconds=0), hang=timedelta(seconds=0)
+)
+
+
+class Database:
+    """Counts the looks; one that is frozen answers when it is thawed."""
+
+    def __init__(self) -> None:
+        self.clock = FrozenClock()
+        self.looks = 0
+        self.cost = 0.0
+        self.fault: Exception | None = None
+        self.thawed = threading.Event()
+        self.thawed.set()
+
+    def look(self) -> int:
+        self.looks += 1
+        self.thawed.wait(10)
+        self.clock.advance(self.cost)
+        if self.fault is not None:
+            raise self.fault
+        return self.looks
+
+    def lookout(self, patience: Patience = PATIENCE) -> Lookout[int]:
+        return Lookout(self.look, self.clock, patience)
+
+
+@pytest.fixture
+def database() -> Iterator[Database]:
+    """Give a database whose frozen looks end with the test."""
+    made = Database()
+    yield made
+    made.thawed.set()
+
+
+def test_what_was_seen_is_shown_again_for_a_while(database: Database) -> None:
+    lookout = database.lookout()
+
+    assert [lookout.read(), lookout.read()] == [1, 1]
+
+    database.clock.advance(5)
+    assert lookout.read() == 2
+
+
+def test_a_costly_look_is_shown_again_for_longer(database: Database) -> None:
+    database.cost = 2
+    lookout = database.lookout()
+    lookout.read()
+
+    database.clock.advance(19)
+    assert lookout.read() == 1
+    database.clock.advance(1)
+    assert lookout.read() == 2
+
+
+def test_no_look_is_shown_again_for_more_than_a_minute(database: Database) -> None:
+    database.cost = 100
+    lookout = database.lookout()
+    lookout.read()
+
+    database.clock.advance(60)
+
+    assert lookout.read() == 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (DatabaseUnavailable("connection refused"), "connection refused"),
+        (ZeroDivisionError("x"), "unforeseen ZeroDivisionError"),
+    ],
+)
+def test_a_look_that_fails_says_why_until_the_next(
+    database: Database, fault: Exception, reason: str
+) -> None:
+    database.fault = fault
+    lookout = database.lookout()
+    for _ in range(2):
+        with pytest.raises(DatabaseUnavailable, match=reason):
+            lookout.read()
+    assert database.looks == 1
+
+    database.fault = None
+    database.clock.advance(5)
+
+    assert lookout.read() == 2
+
+
+def test_a_look_that_failed_late_is_repeated_soon(database: Database) -> None:
+    database.cost, database.fault = 30, DatabaseUnavailable("connection timeout expired")
+    lookout = database.lookout()
+    with pytest.raises(DatabaseUnavailable):
+        lookout.read()
+
+    database.fault = None
+    database.clock.advance(5)
+
+    assert lookout.read() == 2
+
+
+def freeze(database: Database, lookout: Lookout[int]) -> None:
+    """Let one look succeed and the next one hang."""
+    lookout.read()
+    database.thawed.clear()
+    database.clock.advance(5)
+
+
+def test_while_a_look_takes_its_time_the_last_one_stands(database: Database) -> None:
+    lookout = database.lookout()
+    freeze(database, lookout)
+
+    assert [lookout.read(), lookout.read()] == [1, 1]
+    assert database.looks == 2
+
+
+def test_a_look_that_hangs_is_an_error_in_the_end(database: Database) -> None:
+    lookout = database.lookout()
+    freeze(database, lookout)
+    lookout.read()
+
+    database.clock.advance(10)
+
+    with pytest.raises(DatabaseUnavailable, match="not answered for 10 s"):
+        lookout.read()
+
+
+def test_the_first_look_is_not_waited_for_longer_than_any(database: Database) -> None:
+    database.thawed.clear()
+
+    with pytest.raises(DatabaseUnavailable, match="not answered"):
+        database.lookout().read()
+
+
+def test_without_patience_the_last_look_does_not_stand(database: Database) -> None:
+    lookout = database.lookout(AT_ONCE)
+    freeze(database, lookout)
+
+    with pytest.raises(DatabaseUnavailable, match="not answered"):
+        lookout.read()
+
+
+def test_a_look_that_is_never_shown_again_may_cost_what_it_will(database: Database) -> None:
+    database.cost = 2
+    lookout = database.lookout(AT_ONCE)
+
+    assert [lookout.read(), lookout.read()] == [1, 2]
+
+
+def test_a_look_that_hung_is_over_when_it_answers(database: Database) -> None:
+    lookout = database.lookout(AT_ONCE)
+    freeze(database, lookout)
+    with pytest.raises(DatabaseUnavailable):
+        lookout.read()
+
+    database.thawed.set()
+
+    wait_until(lambda: answers(lookout.read), 5)
+
+
+def answers(read: Callable[[], int]) -> bool:
+    try:
+        return read() > 1
+    except DatabaseUnavailable:
+        return False
