@@ -43,6 +43,9 @@ EVENTS: Mapping[str, Event] = {
     "service.stopped": _info("Retrier has stopped"),
     "database.unreachable": _error("The database cannot be reached: {reason}"),
     "database.reached": _info("The database is reached again"),
+    "database.sessions_ended": _warning(
+        "Sessions that a frozen or lost process had left with locks are ended: {count}"
+    ),
     "broker.unreachable": _error("The broker cannot be reached: {reason}"),
     "broker.reached": _info("The broker is reached again"),
     "ingestion.started": _info("Takes failed messages off {queue}"),
