@@ -63,6 +63,7 @@ EVENTS: Mapping[str, Event] = {
     "processor.waiting_for_lease": _info("Stands by: process {pid} on {host} is the processor"),
     "processor.lease_acquired": _info("Is the processor now, epoch {epoch}"),
     "processor.lease_lost": _warning("Is the processor no more: {reason}"),
+    "processor.gave_way": _warning("Lets another instance be the processor: {reason}"),
     "processor.turn_failed": _error("A turn of the processor failed unexpectedly: {error}"),
     "processor.backing_off": _warning("The processor backs off: {reason}"),
     "processor.recovered": _info("The processor works again"),
