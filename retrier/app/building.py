@@ -7,7 +7,7 @@ from threading import Event
 from uuid import uuid4
 
 from retrier.app.process import describe_holder, is_dead
-from retrier.clock import Clock, SystemClock
+from retrier.clock import Clock
 from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.queue_mapping import QueueMapping
 from retrier.logs import Say
@@ -17,8 +17,9 @@ from retrier.processor.processor import Processor
 from retrier.processor.surroundings import RetryParameters, Surroundings
 from retrier.settings import ErrorQueue, Settings
 from retrier.store.database import Database, DatabaseOptions
-from retrier.store.installation import get_installation_id, probe_write
+from retrier.store.installation import probe_write
 from retrier.store.received import record_received
+from retrier.store.shared_time import DatabaseClock
 from retrier.transport.embedded import EmbeddedTransport
 from retrier.transport.rabbitmq import RabbitMQTransport
 from retrier.transport.seam import Transport
@@ -36,7 +37,7 @@ class Parts:
     transport: Transport
     say: Say
     crash_point: Callable[[str], None]
-    clock: Clock = field(default_factory=SystemClock)
+    clock: Clock
     session_id: str = field(default_factory=lambda: str(uuid4()))
     stop: Event = field(default_factory=Event)
     wake: Event = field(default_factory=Event)
@@ -75,7 +76,8 @@ def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:
         transport=parts.transport,
         record=partial(record_received, parts.db, instance=instance),
         probe=partial(probe_write, parts.db),
-        clock=parts.clock,
+        # Hosts' clocks differ: what is stored is compared with what others have stored.
+        clock=DatabaseClock(parts.db, parts.clock),
         say=parts.say,
         prefetch=parts.settings.ingestion.prefetch,
         pause=_SQLITE_PAUSE if parts.db.is_sqlite else 0.0,
@@ -89,13 +91,13 @@ def make_lease(parts: Parts) -> Lease:
     return Lease(parts.db, holder, parts.settings.processor.lease, parts.clock, is_dead)
 
 
-def make_processor(parts: Parts, lease: Lease) -> Processor:
-    """Return the processor. Raises DatabaseUnavailable: it needs the installation's id."""
+def make_processor(parts: Parts, lease: Lease, installation_id: str) -> Processor:
+    """Return the processor of an installation."""
     retries = parts.settings.retries
     parameters = RetryParameters(
         staging_queue=parts.settings.staging_queue,
         error_queues=parts.error_queues,
-        installation_id=get_installation_id(parts.db),
+        installation_id=installation_id,
         session_id=parts.session_id,
         window=retries.forwarding_window,
         window_bytes=retries.forwarding_window_bytes,

@@ -19,7 +19,7 @@ from retrier.app.building import (
     make_transport,
     open_database,
 )
-from retrier.app.process import make_crash_point
+from retrier.app.process import make_clock, make_crash_point
 from retrier.app.readiness import ReadinessBoard
 from retrier.app.startup import Startup
 from retrier.app.ticks import Ticks
@@ -50,6 +50,7 @@ def serve(settings: Settings, roles: frozenset[Role]) -> int:
         transport=make_transport(settings),
         say=Events(sys.stderr).say,
         crash_point=make_crash_point(os.environ),
+        clock=make_clock(os.environ),
     )
     service = Service(parts, roles)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -88,8 +89,9 @@ class Service:
             self._server.start()
             host, port = self._server.address
             self._parts.say("api.listening", host=host, port=port)
-        if Startup(parts=self._parts, board=self._board).prepare():
-            self._start_parts()
+        startup = Startup(parts=self._parts, board=self._board)
+        if startup.prepare():
+            self._start_parts(startup.installation_id)
             self._parts.say("service.started")
         self._parts.stop.wait()
         self._stop_parts()
@@ -114,17 +116,17 @@ class Service:
         )
         return WebServer(api, parts.settings.api.host, parts.settings.api.port)
 
-    def _start_parts(self) -> None:
+    def _start_parts(self, installation_id: str) -> None:
         self._board.watch("database", self._look_at_database)
         lease = make_lease(self._parts) if Role.PROCESSOR in self._roles else None
         self._ticks.start(lease)
         if lease is not None:
-            self._start_processor(lease)
+            self._start_processor(lease, installation_id)
         if Role.INGESTION in self._roles:
             self._start_ingestion()
 
-    def _start_processor(self, lease: Lease) -> None:
-        processor = make_processor(self._parts, lease)
+    def _start_processor(self, lease: Lease, installation_id: str) -> None:
+        processor = make_processor(self._parts, lease, installation_id)
         self._board.watch(Role.PROCESSOR, lambda: _describe_processor(processor, lease))
         self._start_thread("processor", processor.run)
 
