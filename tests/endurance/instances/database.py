@@ -15,7 +15,7 @@ BATCHES = "SELECT count(*) FROM retry_batches"
 BLOCKED = """
 SELECT DISTINCT h.state, h.wait_event_type, h.wait_event, left(h.query, 60), clock_timestamp() - h.query_start
 FROM pg_stat_activity a, unnest(pg_blocking_pids(a.pid)) blocker
-JOIN pg_stat_activity h ON h.pid = blocker WHERE a.datname = current_database()
+JOIN pg_stat_activity h ON h.pid = blocker WHERE a.datname = current_database() AND h.query_start < clock_timestamp() - interval '1 s'
 """
 OPEN = """
 SELECT (SELECT count(*) FROM retry_operations WHERE completed_at IS NULL)

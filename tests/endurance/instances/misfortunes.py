@@ -173,9 +173,9 @@ class Fate:
 
     def _wait_well(self, misfortune: Misfortune) -> None:
         try:
-            wait_until(lambda: all(node.is_ready() for node in self._nodes), READY_WITHIN)
+            wait_until(lambda: all(node.is_well() for node in self._nodes), READY_WITHIN)
         except AssertionError:
-            ill = ", ".join(node.name for node in self._nodes if not node.is_ready())
+            ill = ", ".join(node.name for node in self._nodes if not node.is_well())
             misfortune.problems.append(f"not ready within {READY_WITHIN:.0f} s: {ill}")
         let_pass(SETTLE)
 

@@ -89,7 +89,7 @@ def _opened(plan: Plan, folder: Path) -> Iterator[tuple[list[Node], Traffic, Dat
         # All at once, on an empty database.
         for node in nodes:
             node.start()
-        wait_until(lambda: all(node.is_ready() for node in nodes), READY_WITHIN, "all are ready")
+        wait_until(lambda: all(node.is_well() for node in nodes), READY_WITHIN, "all are ready")
         yield nodes, traffic, stack.enter_context(closing(DatabaseView(url)))
 
 
