@@ -54,7 +54,8 @@ def _report(options: Options, runs: Sequence[Sequence[Row]], machine: Mapping[st
     shown = Console()
     print_table(rows, shown if shown.is_terminal else Console(width=WIDTH))
     if options.json:
-        write_json(options.json, rows, runs, machine)
+        facts = {"machine": machine, "options": options.as_json()}
+        write_json(options.json, rows, runs, facts)
     if options.markdown:
         write_markdown(options.markdown, rows, machine)
     return MISSED if any(row.reached is False for row in rows) else REACHED

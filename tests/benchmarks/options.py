@@ -41,6 +41,17 @@ class Options:
     json: Path | None = None
     markdown: Path | None = None
 
+    def as_json(self) -> dict[str, object]:
+        """Return what decides about the figures."""
+        return {
+            "figures": sorted(self.figures),
+            "messages": self.messages,
+            "many": self.many,
+            "slow": self.slow,
+            "singles": self.singles,
+            "idle_seconds": self.idle_seconds,
+        }
+
     def count(self, body: str) -> int:
         """Return how many messages with such bodies are moved."""
         return min(self.messages, MOST_OF_BODY[body])

@@ -1,7 +1,7 @@
 """Memory and CPU of a process and its children, as Linux counts them."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
@@ -10,6 +10,7 @@ MIB = 1024 * 1024
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 LOOK_EVERY = 0.5
+MACHINE = "the whole machine"
 
 
 def find_family(pid: int) -> list[int]:
@@ -25,6 +26,30 @@ def find_family(pid: int) -> list[int]:
 def cpu_seconds(pid: int) -> float:
     """Return the CPU time a process and its living children have used so far."""
     return sum(_cpu_ticks(member) for member in find_family(pid)) / TICKS
+
+
+def machine_seconds() -> float:
+    """Return the CPU time the whole machine has used so far, on all cores."""
+    fields = [int(each) for each in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+    idle, waiting = fields[3:5]
+    return (sum(fields) - idle - waiting) / TICKS
+
+
+class CpuClock:
+    """The CPU time some processes, and the machine as a whole, use from now on."""
+
+    def __init__(self, pids: Mapping[str, int]) -> None:
+        self._pids = pids
+        self._before = self._read()
+
+    def per_thousand(self, count: int) -> dict[str, float]:
+        """Return the seconds each has used for 1000 of so many messages."""
+        now = self._read()
+        return {name: 1000 * (now[name] - self._before[name]) / count for name in now}
+
+    def _read(self) -> dict[str, float]:
+        used = {name: cpu_seconds(pid) for name, pid in self._pids.items()}
+        return {**used, MACHINE: machine_seconds()}
 
 
 def memory(pid: int) -> float:

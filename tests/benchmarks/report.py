@@ -29,11 +29,11 @@ def print_row(row: Row, console: Console) -> None:
 
 
 def write_json(
-    path: Path, rows: Sequence[Row], runs: Sequence[Sequence[Row]], machine: Mapping[str, object]
+    path: Path, rows: Sequence[Row], runs: Sequence[Sequence[Row]], facts: Mapping[str, object]
 ) -> None:
-    """Write the machine's facts, the lines summed up, and those of every run."""
+    """Write the facts, the lines summed up, and those of every run."""
     content = {
-        "machine": machine,
+        **facts,
         "figures": FIGURES,
         "summary": [row.as_json() for row in rows],
         "runs": [[row.as_json() for row in run] for run in runs],

@@ -21,7 +21,7 @@ class Target:
 
     def __str__(self) -> str:
         if self.at_least is not None:
-            return f"≥ {self.at_least:g}"
+            return f"≥ {self.at_least:.2g}"
         return f"≤ {self.at_most:g}"
 
 

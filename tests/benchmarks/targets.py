@@ -15,6 +15,7 @@ END_TO_END = {ONE_BY_ONE: Target(at_least=4), TWO_PASSES: Target(at_least=0.6)}
 END_TO_END_SHOVEL = {"classic": Target(at_least=1 / 2), "quorum": Target(at_least=1 / 3)}
 FORWARDING = Target(at_least=0.9)
 INGESTION = {ONE_BY_ONE: Target(at_least=4), RAW_STORING: Target(at_least=0.6)}
+TWO_INGESTING = Target(at_least=1)
 MARKING_SECONDS = Target(at_most=30)
 MARKING_GROWTH = Target(at_most=2)
 SINGLE_IDLE_P50 = Target(at_most=50)

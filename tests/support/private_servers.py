@@ -35,6 +35,11 @@ class PrivateRabbitMQ:
         self._pid_file = folder / "pid"
         self._script: subprocess.Popen[bytes] | None = None
 
+    @property
+    def pid(self) -> int:
+        """The node's process, once it runs."""
+        return int(self._pid_file.read_text())
+
     def start(self) -> None:
         """Start the node and wait until it takes clients."""
         with self._log.open("ab") as log:
@@ -92,7 +97,7 @@ class PrivateRabbitMQ:
         subprocess.run(command, env=self._environ, check=True, capture_output=True, timeout=60)
 
     def _signal(self, number: int) -> None:
-        os.kill(int(self._pid_file.read_text()), number)
+        os.kill(self.pid, number)
 
     def _answers(self) -> bool:
         with suppress(pika.exceptions.AMQPError, OSError):

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator
 
-from tests.benchmarks.figures import idle, journey, latency, marking, memory, restart
+from tests.benchmarks.figures import idle, journey, latency, marking, memory, restart, two_ingesting
 from tests.benchmarks.options import Options
 from tests.benchmarks.place import Place
 from tests.benchmarks.results import Row
 
 MEASURES = (
     (journey.FIGURES, journey.measure_journeys),
+    (frozenset("a"), two_ingesting.measure_two_ingesting),
     (frozenset("b"), marking.measure_marking),
     (frozenset("f"), latency.measure_latency),
     (frozenset("g"), memory.measure_memory),

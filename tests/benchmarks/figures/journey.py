@@ -5,7 +5,7 @@ of each batch while it retries everything.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
 from math import isnan, nan
@@ -13,7 +13,7 @@ from time import perf_counter
 
 from tests.benchmarks.options import BODIES, Options
 from tests.benchmarks.place import Place
-from tests.benchmarks.processes import cpu_seconds, watched_memory
+from tests.benchmarks.processes import CpuClock, watched_memory
 from tests.benchmarks.results import Row, Target
 from tests.benchmarks.rivals.measuring import WINDOWS, Rivals, measure_rivals
 from tests.benchmarks.site import Site, opened_site, patience, retry
@@ -30,6 +30,7 @@ from tests.benchmarks.targets import (
 from tests.support.service import Service
 
 FIGURES = frozenset("acde")
+SERVICE = "the service"
 STAGES = {"batch.marked": "marking", "batch.staged": "staging", "batch.forwarded": "forwarding"}
 """What the service tells at the end of each stage of a batch."""
 
@@ -43,8 +44,8 @@ class Journey:
     staging: float = nan
     forwarding: float = nan
     memory: float = nan
-    ingestion_cpu: float = nan
-    retry_cpu: float = nan
+    ingestion_cpu: Mapping[str, float] = field(default_factory=dict)
+    retry_cpu: Mapping[str, float] = field(default_factory=dict)
 
 
 def measure_journeys(options: Options, place: Place) -> Iterator[Row]:
@@ -64,32 +65,37 @@ def travel(options: Options, place: Place, kind: str, body: str) -> Journey:
         site.queues.fill(site.error, site.orders, count, BODIES[body])
         service = site.start()
         with watched_memory(service.pid) as watch:
-            _ingest(site, service, count, journey)
-            _retry_all(site, service, count, journey)
+            pids = {SERVICE: service.pid} | ({"RabbitMQ": place.node.pid} if place.node else {})
+            _ingest(site, service, count, journey, pids)
+            _retry_all(site, service, count, journey, pids)
             journey.memory = watch.reset()
         site.verify()
     return journey
 
 
-def _ingest(site: Site, service: Service, count: int, journey: Journey) -> None:
+def _ingest(
+    site: Site, service: Service, count: int, journey: Journey, pids: Mapping[str, int]
+) -> None:
     # From its first message on: until then it was starting.
     site.wait_ingested(service, 1)
-    begin, before, cpu = perf_counter(), site.taken_off(), cpu_seconds(service.pid)
+    begin, before, cpu = perf_counter(), site.taken_off(), CpuClock(pids)
     site.wait_ingested(service, count)
     rest = count - before
     if rest:
         journey.ingestion = rest / (perf_counter() - begin)
-        journey.ingestion_cpu = 1000 * (cpu_seconds(service.pid) - cpu) / rest
+        journey.ingestion_cpu = cpu.per_thousand(rest)
 
 
-def _retry_all(site: Site, service: Service, count: int, journey: Journey) -> None:
-    cpu = cpu_seconds(service.pid)
+def _retry_all(
+    site: Site, service: Service, count: int, journey: Journey, pids: Mapping[str, int]
+) -> None:
+    cpu = CpuClock(pids)
     with service.http as http:
         begin = perf_counter()
         operation = retry(http, "/api/errors/retry/all")
         site.queues.wait_depth(site.orders, count, patience(count))
         journey.end_to_end = count / (perf_counter() - begin)
-        journey.retry_cpu = 1000 * (cpu_seconds(service.pid) - cpu) / count
+        journey.retry_cpu = cpu.per_thousand(count)
         done = site.wait_completed(http, operation, count)
     if done["forwarded"] != count:
         raise RuntimeError(f"not everything was forwarded: {done}")
@@ -126,12 +132,21 @@ def make_rows(kind: str, body: str, journey: Journey, rivals: Rivals) -> Iterato
     ):
         line = Row(figure=figure, what=what, queues=kind, body=body, value=value, unit="/s")
         yield from _beside(line, others, targets if body == TARGET_BODY else {})
-    for figure, what, cpu in (
-        ("a", "ingestion: CPU of the service per 1000", journey.ingestion_cpu),
-        ("e", "end to end: CPU of the service per 1000", journey.retry_cpu),
+    yield from _make_cpu_rows(kind, body, journey, rivals)
+
+
+def _make_cpu_rows(kind: str, body: str, journey: Journey, rivals: Rivals) -> Iterator[Row]:
+    for figure, stage, used in (
+        ("a", "ingestion", journey.ingestion_cpu),
+        ("e", "end to end", journey.retry_cpu),
     ):
-        if not isnan(cpu):
-            yield Row(figure=figure, what=what, queues=kind, body=body, value=cpu, unit="s")
+        for name, seconds in used.items():
+            what = f"{stage}: CPU for 1000, {name}"
+            line = Row(figure=figure, what=what, queues=kind, body=body, value=seconds, unit="s")
+            beside = rivals.cpu if name == SERVICE else {}
+            yield from (line.beside(*rival, None) for rival in beside.items())
+            if not beside:
+                yield line
 
 
 def _beside(line: Row, others: Mapping[str, float], targets: Mapping[str, Target]) -> Iterator[Row]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from time import process_time
 
 from tests.benchmarks.options import BODIES, Options
 from tests.benchmarks.place import Place
@@ -30,6 +31,8 @@ class Rivals:
     two_passes: dict[str, float] = field(default_factory=dict)
     """By pass: staging, forwarding, both."""
     storers: dict[str, float] = field(default_factory=dict)
+    cpu: dict[str, float] = field(default_factory=dict)
+    """CPU seconds of the mover alone, for 1000 messages."""
 
 
 def measure_rivals(options: Options, place: Place, kind: str, body: str) -> Rivals:
@@ -40,7 +43,9 @@ def measure_rivals(options: Options, place: Place, kind: str, body: str) -> Riva
         count = options.count(body)
         queues.fill(first, second, count, BODIES[body])
         there_and_back = Shuttle(queues, first, second, count)
-        rivals.movers = dict(there_and_back.measure(place, options.slow))
+        for name, rate, cpu in there_and_back.measure(place, options.slow):
+            rivals.movers[name] = rate
+            rivals.cpu |= {} if cpu is None else {name: cpu}
         rivals.two_passes = _measure_passes(queues, count, BODIES[body])
         if "a" in options.figures:
             source, few = there_and_back.source, min(options.slow, count // 2)
@@ -57,18 +62,22 @@ class Shuttle:
     target: str
     count: int
 
-    def measure(self, place: Place, slow: int) -> Iterator[tuple[str, float]]:
-        """Yield each rival and its messages per second."""
+    def measure(self, place: Place, slow: int) -> Iterator[tuple[str, float, float | None]]:
+        """Yield each rival, its messages per second, and its CPU seconds for 1000."""
         url, count = place.amqp_url, self.count
         for window in WINDOWS:
+            cpu = process_time()
             seconds = move_pipelined(url, self.source, self.target, count, window)
-            yield PIPELINED.format(window=window), count / seconds
+            cpu = 1000 * (process_time() - cpu) / count
+            yield PIPELINED.format(window=window), count / seconds, cpu
             self._arrive()
         if place.shovels and place.node is not None:
-            yield SHOVEL, shovel(place.node, self.queues, self.source, self.target, count)
+            rate = shovel(place.node, self.queues, self.source, self.target, count)
+            yield SHOVEL, rate, None
             self._arrive()
-        few = min(slow, count)
-        yield ONE_BY_ONE, few / move_one_by_one(url, self.source, self.target, few)
+        few, cpu = min(slow, count), process_time()
+        seconds = move_one_by_one(url, self.source, self.target, few)
+        yield ONE_BY_ONE, few / seconds, 1000 * (process_time() - cpu) / few
         # The few are brought back, so that all of them are in one place.
         move_pipelined(url, self.target, self.source, few, WINDOWS[0])
         self.queues.wait_depth(self.source, count, 60)
