@@ -75,7 +75,7 @@ class Site:
 
 
 @contextmanager
-def opened_site(place: Place, kind: str, retries: dict[str, Any] | None = None) -> Iterator[Site]:
+def opened_site(place: Place, kind: str) -> Iterator[Site]:
     """Give a site with an upgraded database; nothing runs yet. All of it is removed afterwards."""
     with (
         temporary_postgres(place.postgres_url) as url,
@@ -92,7 +92,6 @@ def opened_site(place: Place, kind: str, retries: dict[str, Any] | None = None) 
             "database": {"url": url},
             "ingestion": {"error_queues": [error]},
             "api": {"port": 0},
-            "retries": retries or {},
         }
         host = Host(Path(folder), settings)
         try:

@@ -58,6 +58,9 @@ def test_a_filled_message_is_as_ingestion_would_have_stored_it(postgres_url: str
                 "FROM failed_messages JOIN message_bodies USING (body_hash) "
                 "ORDER BY failure_seq DESC LIMIT 1"
             ).fetchall()
+            indexes = {
+                row[0] for row in conn.execute("SELECT indexname FROM pg_indexes").fetchall()
+            }
         broken = [rule.rule for rule in verify_store(db).rules if rule.broken]
         db.dispose()
 
@@ -67,6 +70,7 @@ def test_a_filled_message_is_as_ingestion_would_have_stored_it(postgres_url: str
     understood = (parsed.computed_id, parsed.body_hash, len(parsed.body), parsed.headers)
     assert understood == (made[0], made[3], 300, made[5])
     assert broken == []
+    assert {"ix_failed_messages_cut", "ix_processing_attempts_message"} <= indexes
 
 
 def test_stamps_can_be_taken_out_again() -> None:
