@@ -1,5 +1,6 @@
 """A service on a fresh database and fresh queues, and what one sees of it from outside."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -99,6 +100,14 @@ def opened_site(place: Place, kind: str) -> Iterator[Site]:
         finally:
             for service in host.services:
                 service.kill()
+                tell_warnings(service)
+
+
+def tell_warnings(service: Service) -> None:
+    """Show what the service warned of: a figure with trouble in it is none."""
+    for line in service.logged:
+        if line.get("level") not in ("info", "debug"):
+            sys.stderr.write(f"the service warned: {line}\n")
 
 
 def wait_alive(service: Service, predicate: Callable[[], object], count: int, what: str) -> None:
