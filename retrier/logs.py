@@ -45,6 +45,9 @@ EVENTS: Mapping[str, Event] = {
     "service.stopped": _info("Retrier has stopped"),
     "database.unreachable": _error("The database cannot be reached: {reason}"),
     "database.reached": _info("The database is reached again"),
+    "database.sessions_ended": _warning(
+        "Sessions that a frozen or lost process had left with locks are ended: {count}"
+    ),
     "broker.unreachable": _error("The broker cannot be reached: {reason}"),
     "broker.reached": _info("The broker is reached again"),
     "ingestion.started": _info("Takes failed messages off {queue}"),
@@ -62,6 +65,7 @@ EVENTS: Mapping[str, Event] = {
     "processor.waiting_for_lease": _info("Stands by: process {pid} on {host} is the processor"),
     "processor.lease_acquired": _info("Is the processor now, epoch {epoch}"),
     "processor.lease_lost": _warning("Is the processor no more: {reason}"),
+    "processor.gave_way": _warning("Lets another instance be the processor: {reason}"),
     "processor.turn_failed": _error("A turn of the processor failed unexpectedly: {error}"),
     "processor.backing_off": _warning("The processor backs off: {reason}"),
     "processor.recovered": _info("The processor works again"),

@@ -11,7 +11,7 @@ from retrier import __version__
 from retrier.app.lookout import Lookout, Patience
 from retrier.app.metrics.metrics import Metrics
 from retrier.app.process import describe_holder, is_dead
-from retrier.clock import Clock, SystemClock
+from retrier.clock import Clock
 from retrier.crash_points import Reach
 from retrier.domain.failed_message import Received
 from retrier.ingestion.ingestor import Ingestor
@@ -24,9 +24,10 @@ from retrier.processor.surroundings import RetryParameters, Surroundings
 from retrier.processor.watcher import Watcher
 from retrier.settings import ErrorQueue, Settings
 from retrier.store.database import Database, DatabaseOptions
-from retrier.store.installation import get_installation_id, probe_write
+from retrier.store.installation import probe_write
 from retrier.store.reading.standing import read_standing
 from retrier.store.received import record_received
+from retrier.store.shared_time import DatabaseClock
 from retrier.transport.embedded import EmbeddedTransport
 from retrier.transport.rabbitmq import RabbitMQTransport
 from retrier.transport.seam import Transport
@@ -49,7 +50,7 @@ class Parts:
     crash_point: Reach
     metrics: Metrics
     watcher: Watcher
-    clock: Clock = field(default_factory=SystemClock)
+    clock: Clock
     session_id: str = field(default_factory=lambda: str(uuid4()))
     stop: Event = field(default_factory=Event)
     wake: Event = field(default_factory=Event)
@@ -77,13 +78,13 @@ def make_transport(settings: Settings) -> Transport:
     )
 
 
-def make_metrics(settings: Settings, db: Database) -> Metrics:
+def make_metrics(settings: Settings, db: Database, clock: Clock) -> Metrics:
     """Return the metrics of this process; the database is asked when they are."""
     return Metrics(
         version=__version__,
         error_queues=[each.queue for each in settings.ingestion.error_queues],
         staging_queue=settings.staging_queue,
-        read_standing=Lookout(partial(read_standing, db), SystemClock(), _SCRAPE).read,
+        read_standing=Lookout(partial(read_standing, db), clock, _SCRAPE).read,
     )
 
 
@@ -103,7 +104,8 @@ def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:
         transport=parts.transport,
         record=record,
         probe=partial(probe_write, parts.db),
-        clock=parts.clock,
+        # Hosts' clocks differ: what is stored is compared with what others have stored.
+        clock=DatabaseClock(parts.db, parts.clock),
         say=parts.say,
         prefetch=parts.settings.ingestion.prefetch,
         pause=_SQLITE_PAUSE if parts.db.is_sqlite else 0.0,
@@ -117,13 +119,13 @@ def make_lease(parts: Parts) -> Lease:
     return Lease(parts.db, holder, parts.settings.processor.lease, parts.clock, is_dead)
 
 
-def make_processor(parts: Parts, lease: Lease) -> Processor:
-    """Return the processor. Raises DatabaseUnavailable: it needs the installation's id."""
+def make_processor(parts: Parts, lease: Lease, installation_id: str) -> Processor:
+    """Return the processor of an installation."""
     retries = parts.settings.retries
     parameters = RetryParameters(
         staging_queue=parts.settings.staging_queue,
         error_queues=parts.error_queues,
-        installation_id=get_installation_id(parts.db),
+        installation_id=installation_id,
         session_id=parts.session_id,
         window=retries.forwarding_window,
         window_bytes=retries.forwarding_window_bytes,

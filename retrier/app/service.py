@@ -25,7 +25,7 @@ from retrier.app.building import (
 )
 from retrier.app.listening import Listening
 from retrier.app.lookout import Lookout, Patience
-from retrier.app.process import make_crash_point
+from retrier.app.process import make_clock, make_crash_point
 from retrier.app.readiness import ReadinessBoard
 from retrier.app.startup import Startup
 from retrier.app.threads import start_part
@@ -58,7 +58,8 @@ def serve(settings: Settings, roles: frozenset[Role]) -> int:
     adopt_standard_logging(sys.stderr, logging.getLogger(), log.format, level)
     say = Events(sys.stderr, log.format, level).say
     db, transport = open_database(settings), make_transport(settings)
-    metrics = make_metrics(settings, db)
+    clock = make_clock(os.environ)
+    metrics = make_metrics(settings, db, clock)
     parts = Parts(
         settings=settings,
         db=db,
@@ -67,6 +68,7 @@ def serve(settings: Settings, roles: frozenset[Role]) -> int:
         crash_point=make_crash_point(os.environ),
         metrics=metrics,
         watcher=make_watcher(os.environ, metrics.retries, transport.codec, say),
+        clock=clock,
     )
     service = Service(parts, roles)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -115,8 +117,9 @@ class Service:
                 self._parts.say("api.listening", host=host, port=port)
             else:
                 self._parts.say("health.listening", host=host, port=port)
-        if Startup(parts=self._parts, board=self._board).prepare():
-            self._start_parts()
+        startup = Startup(parts=self._parts, board=self._board)
+        if startup.prepare():
+            self._start_parts(startup.installation_id)
             self._parts.say("service.started")
         self._parts.stop.wait()
         self._stop_parts()
@@ -168,17 +171,17 @@ class Service:
         )
         return create_api(api_parts, whole=Role.API in self._roles)
 
-    def _start_parts(self) -> None:
+    def _start_parts(self, installation_id: str) -> None:
         self._board.watch("database", self._look_at_database)
         lease = make_lease(self._parts) if Role.PROCESSOR in self._roles else None
         self._ticks.start(lease)
         if lease is not None:
-            self._start_processor(lease)
+            self._start_processor(lease, installation_id)
         if Role.INGESTION in self._roles:
             self._start_ingestion()
 
-    def _start_processor(self, lease: Lease) -> None:
-        processor = make_processor(self._parts, lease)
+    def _start_processor(self, lease: Lease, installation_id: str) -> None:
+        processor = make_processor(self._parts, lease, installation_id)
         self._parts.metrics.process.watch_lease(lease)
         self._board.watch(Role.PROCESSOR, lambda: _describe_processor(processor, lease))
         self._start_thread("processor", processor.run)

@@ -1,11 +1,12 @@
 """Start-up: the database and the broker are waited for, with one line when they are away."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from retrier.app.building import Parts
 from retrier.app.readiness import ReadinessBoard
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable
+from retrier.store.installation import get_installation_id
 from retrier.store.upgrade import find_revision, upgrade_schema
 
 _WAITS = (0.5, 1.0, 2.0, 5.0, 10.0)
@@ -13,12 +14,17 @@ _UNREACHABLE = {"database": "database.unreachable", "broker": "broker.unreachabl
 _REACHED = {"database": "database.reached", "broker": "broker.reached"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Startup:
-    """What has to be there before anything can work."""
+    """What has to be there before anything can work.
+
+    All that the parts must know of the database is read here: when the broker is there at last,
+    the database may be gone again.
+    """
 
     parts: Parts
     board: ReadinessBoard
+    installation_id: str = field(init=False, default="")
 
     def prepare(self) -> bool:
         """Wait for database, then broker; false when told to stop meanwhile."""
@@ -51,7 +57,12 @@ class Startup:
         db = self.parts.db
         if self.parts.settings.database.upgrade:
             upgrade_schema(db)
-            return
+        else:
+            self._check_revision()
+        self.installation_id = get_installation_id(db)
+
+    def _check_revision(self) -> None:
+        db = self.parts.db
         revision = find_revision(db)
         if not revision.is_current:
             raise DatabaseUnavailable(

@@ -14,6 +14,7 @@ from retrier.logs import Say
 from retrier.processor.lease import Lease
 from retrier.store.due import is_work_due
 from retrier.store.event_log import sweep_events
+from retrier.store.stuck_sessions import end_stuck_sessions
 
 _LEASE_LOOK = 1
 _REQUESTS = 1
@@ -21,6 +22,7 @@ _REQUESTS_UNHEARD = 5
 """Seconds between two looks where PostgreSQL tells of requests: only for what it could not tell."""
 _ADOPTION = 30
 _DEPTHS = 10
+_STUCK = 1
 _SWEEP = 3600
 
 
@@ -68,6 +70,7 @@ class Ticks:
             look = _REQUESTS if self._parts.db.is_sqlite else _REQUESTS_UNHEARD
             self._add("requests", look, lambda: self._look_for_requests(lease))
             self._add("adoption", _ADOPTION, self._parts.wake.set)
+        self._add("stuck sessions", _STUCK, self._end_stuck_sessions)
         self._add("queue depths", _DEPTHS, self.look_at_queues)
         self._add("event log sweep", _SWEEP, self._sweep)
         self._scheduler.start()
@@ -105,6 +108,12 @@ class Ticks:
         """Wake the processor for what another process was asked, and for what has become due."""
         if lease.held and is_work_due(self._parts.db):
             self._parts.wake.set()
+
+    def _end_stuck_sessions(self) -> None:
+        """Do what the server cannot: a statement lasts half a lease at most."""
+        limit = self._parts.settings.processor.lease / 2
+        if ended := end_stuck_sessions(self._parts.db, older_than=limit):
+            self._parts.say("database.sessions_ended", count=ended)
 
     def _sweep(self) -> None:
         sweep_events(self._parts.db, older_than=self._parts.settings.retention.events)

@@ -61,6 +61,11 @@ class Broker:
         self._publisher = None
         self._declared = False
 
+    def reach(self) -> None:
+        """Connect, and let go again. Raises BrokerUnavailable."""
+        with self.queues():
+            pass
+
     @contextmanager
     def queues(self) -> Iterator[Queues]:
         """Look at queues on a connection of its own: that call hangs on a blocked one."""

@@ -167,7 +167,8 @@ class Forwarding:
         around = self._around
         self._sender.record(run)
         over = run.marker_seen or self._is_quiet(run)
-        if over and run.misses_marker:
+        if over and (run.misses_marker or run.got_nothing):
+            # A predecessor is handed the copies: it was frozen when its batch was done, or lost.
             self._delete_queue()
         unrecorded = complete_batch(around.db, around.lease.fence, run.batch)
         around.crash_point(CrashPoint.FORWARDING_COMPLETED)

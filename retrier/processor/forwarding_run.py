@@ -64,6 +64,11 @@ class ForwardingRun:
         return self.marker is not None and not self.marker_seen
 
     @property
+    def got_nothing(self) -> bool:
+        """Whether nothing at all came of what this process has just staged itself."""
+        return self.counting and not self.seen
+
+    @property
     def may_be_done(self) -> bool:
         """Whether it is time to ask the store: the count is reached, or the marker was seen."""
         if self.inbox:

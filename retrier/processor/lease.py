@@ -46,6 +46,11 @@ class Lease:
         return self._fence is not None
 
     @property
+    def seconds(self) -> float:
+        """How long it lasts unless it is renewed."""
+        return self._duration.total_seconds()
+
+    @property
     def fence(self) -> Fence:
         """What fences a commit. Raises LeaseLost when the lease is not held."""
         fence = self._fence
@@ -76,7 +81,7 @@ class Lease:
         with self._lock:
             fence = self._fence
             before = self._clock.monotonic()
-            if fence is None or before - self._renewed < self._duration.total_seconds() / 3:
+            if fence is None or before - self._renewed < self.seconds / 3:
                 return
             try:
                 renew_lease(self._db, fence)

@@ -34,6 +34,8 @@ class Processor:
         self._stages = (self._forwarding, self._staging, Adoption(around), Marking(around))
         self._failures = 0
         self._lacks_broker = False
+        self._troubled_since = 0.0
+        self._epoch: int | None = None
         self._reason: str | None = None
         self._told: set[type[Exception]] = set()
         """The kinds of error told of the present trouble."""
@@ -61,6 +63,7 @@ class Processor:
     def _turn(self) -> float:
         """Do one turn; return how long to wait before the next one, in seconds."""
         try:
+            self._give_way()
             if not self._is_processor():
                 return _STANDBY_LOOK
             worked = self.run_once()
@@ -91,6 +94,15 @@ class Processor:
         """Whether there was nothing to do only because a batch waits for the broker."""
         return self._lacks_broker and is_any_staging(self._around.db)
 
+    def _give_way(self) -> None:
+        """Let go of a lease that is of no use here: others may reach a broker that we cannot."""
+        around = self._around
+        troubled = around.clock.monotonic() - self._troubled_since
+        if around.lease.held and self._lacks_broker and troubled >= around.lease.seconds:
+            around.lease.release()
+            self._epoch = None
+            around.say("processor.gave_way", reason=self._reason)
+
     def _is_processor(self) -> bool:
         around = self._around
         if around.lease.held:
@@ -98,10 +110,17 @@ class Processor:
         # The tick may have found out that the lease is lost. Closed before anything else, like
         # in stepping down: an open consumer would keep the copies from the next processor.
         self._drop()
+        if self._epoch is not None:
+            self._say_lost(f"epoch {self._epoch} is over")
+        if self._lacks_broker:
+            # It has given way: with the lease it would only keep others from their turn.
+            around.broker.reach()
+            self._lacks_broker = False
         other = around.lease.acquire()
         if other is None:
+            self._epoch = around.lease.fence.epoch
             around.crash_point(LeasePoint.ACQUIRED)
-            around.say("processor.lease_acquired", epoch=around.lease.fence.epoch)
+            around.say("processor.lease_acquired", epoch=self._epoch)
             return True
         waiting = f"another processor holds the lease: {other.host}, process {other.pid}"
         if self._reason != waiting:
@@ -111,11 +130,15 @@ class Processor:
         return False
 
     def _step_down(self, error: LeaseLost) -> float:
-        self._around.say("processor.lease_lost", reason=str(error))
+        self._say_lost(str(error))
         # Closed first: nothing may be acked or published under an epoch that is over.
         self._drop()
         self._around.lease.lose()
         return _STANDBY_LOOK
+
+    def _say_lost(self, reason: str) -> None:
+        self._epoch = None
+        self._around.say("processor.lease_lost", reason=reason)
 
     def _back_off(self, error: Exception) -> float:
         """Wait longer with each failure in a row; say so once per kind and not per try."""
@@ -123,7 +146,7 @@ class Processor:
             self._drop()
         wait = _BACK_OFF[min(self._failures, len(_BACK_OFF) - 1)]
         self._failures += 1
-        self._lacks_broker = isinstance(error, BrokerUnavailable)
+        self._note_broker(lacking=isinstance(error, BrokerUnavailable))
         # Of the whole trouble, not of the last try: a broker that restarts resets, refuses and
         # closes in turns, and that is one change of state. The last reason is in `reason`.
         kind = _kind_of(error)
@@ -132,6 +155,11 @@ class Processor:
         self._told.add(kind)
         self._reason = str(error)
         return _UNUSABLE_WAIT if isinstance(error, StagingQueueUnusable) else wait
+
+    def _note_broker(self, *, lacking: bool) -> None:
+        if lacking and not self._lacks_broker:
+            self._troubled_since = self._around.clock.monotonic()
+        self._lacks_broker = lacking
 
     def _say_why(self, error: Exception) -> None:
         say, reason = self._around.say, str(error)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
 from retrier.errors import DataRefused
+from retrier.store.patience import PatientConnection
 from retrier.store.sql_dialect import READING
 
 
@@ -24,6 +26,11 @@ def make_postgres(url: URL, *, lease: timedelta, connect_timeout: timedelta) -> 
         # A frozen leader inside a transaction would block its successor for ever without this.
         "idle_in_transaction_session_timeout": max(1, lease_ms // 3),
         "statement_timeout": max(1, lease_ms // 2),
+        # The server's side of a lost network; its own default is two hours.
+        "tcp_keepalives_idle": 5,
+        "tcp_keepalives_interval": 2,
+        "tcp_keepalives_count": 3,
+        "tcp_user_timeout": lease_ms,
     }
     connect_args: dict[str, Any] = {
         # To the driver 0 is no limit at all.
@@ -36,7 +43,7 @@ def make_postgres(url: URL, *, lease: timedelta, connect_timeout: timedelta) -> 
         # No keep-alive is sent while data is unacknowledged: a lost network would hang a verb.
         "tcp_user_timeout": lease_ms,
     }
-    return create_engine(
+    engine = create_engine(
         url,
         connect_args=connect_args,
         pool_pre_ping=True,
@@ -44,6 +51,8 @@ def make_postgres(url: URL, *, lease: timedelta, connect_timeout: timedelta) -> 
         hide_parameters=True,
         json_serializer=_to_json,
     )
+    event.listen(engine, "do_connect", partial(_connect_patiently, lease.total_seconds()))
+    return engine
 
 
 def make_sqlite(url: URL) -> Engine:
@@ -55,6 +64,14 @@ def make_sqlite(url: URL) -> Engine:
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _connect_patiently(
+    patience: float, _dialect: object, _record: object, args: list[Any], options: dict[str, Any]
+) -> PatientConnection:
+    connection = PatientConnection.connect(*args, **options)
+    connection.patience = patience
+    return connection
 
 
 def _options(url: URL, settings: Mapping[str, object]) -> str:

@@ -12,6 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.sql import ColumnElement
 
+from retrier.store.patience import PatientConnection
 from retrier.store.schema import counters
 
 READING = "retrier_reading"
@@ -50,6 +51,10 @@ class SqlDialect(ABC):
     @abstractmethod
     def take_cut_off(self, conn: Connection) -> None:
         """Wait until all failure numbers taken are committed, and let none be taken meanwhile."""
+
+    @abstractmethod
+    def take_time(self, conn: Connection) -> None:
+        """Let this transaction last as long as it likes, also where it waits for others."""
 
     @abstractmethod
     def lock_table(self, conn: Connection, table: Table) -> None:
@@ -97,6 +102,14 @@ class PostgresDialect(SqlDialect):
     def take_cut_off(self, conn: Connection) -> None:
         """Take the exclusive lock; it goes with the transaction."""
         conn.execute(text(f"SELECT pg_advisory_xact_lock({_CUT_OFF_LOCK})"))
+
+    def take_time(self, conn: Connection) -> None:
+        """Lift every limit; the connection is closed afterwards, and nobody else gets it."""
+        conn.execute(text("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0"))
+        conn.detach()
+        driver = conn.connection.driver_connection
+        if isinstance(driver, PatientConnection):
+            driver.patience = None
 
     def lock_table(self, conn: Connection, table: Table) -> None:
         """Take the weakest lock that conflicts with itself and with every write."""
@@ -148,6 +161,9 @@ class SqliteDialect(SqlDialect):
 
     def take_cut_off(self, conn: Connection) -> None:
         """Nothing: BEGIN IMMEDIATE lets one transaction write at a time."""
+
+    def take_time(self, conn: Connection) -> None:
+        """Nothing: no statement is limited, and a file answers."""
 
     def lock_table(self, conn: Connection, table: Table) -> None:
         """Nobody else can write anything."""

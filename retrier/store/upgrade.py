@@ -35,7 +35,9 @@ def upgrade_schema(db: Database) -> SchemaRevision:
 
     Safe when several instances start at once. Raises DatabaseUnavailable.
     """
-    return db.transact(lambda conn: _upgrade(db, conn))
+    # A look first: only what is to be changed has to be waited for without limit.
+    found = find_revision(db)
+    return found if found.is_current else db.transact(lambda conn: _upgrade(db, conn))
 
 
 def find_revision(db: Database) -> SchemaRevision:
@@ -45,7 +47,7 @@ def find_revision(db: Database) -> SchemaRevision:
 
 def _upgrade(db: Database, conn: Connection) -> SchemaRevision:
     if not db.is_sqlite:
-        conn.execute(text("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0"))
+        db.sql.take_time(conn)
         conn.execute(text(f"SELECT pg_advisory_xact_lock({_UPGRADE_LOCK})"))
     before = _find(conn)
     if not before.is_current:

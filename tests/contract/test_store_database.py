@@ -340,6 +340,24 @@ class TestAConnectionThatBreaks:
 
             assert record(db, failure()).new == 1
 
+    def test_because_nobody_answers_is_told_and_then_replaced(self, postgres):
+        # Given a line that is half open: packets are acknowledged, and nothing comes back
+        url = postgres.engine.url.render_as_string(hide_password=False)
+        with TcpProxy(url) as proxy, opened(proxy.url, lease=timedelta(seconds=1)) as db:
+
+            def verb(conn):
+                conn.execute(text("SELECT 1"))
+                proxy.freeze()
+                conn.execute(text("SELECT 1"))
+
+            began = time.monotonic()
+            with pytest.raises(DatabaseUnavailable, match="no answer within 1 s"):
+                db.transact(verb)
+
+            assert time.monotonic() - began < DEADLINE
+            proxy.cut()
+            assert record(db, failure()).new == 1
+
     def test_a_statement_that_takes_too_long_is_ended(self, postgres):
         url = postgres.engine.url.render_as_string(hide_password=False)
         with (
@@ -372,6 +390,8 @@ class TestASessionOnPostgres:
             ("lock_timeout", "5s"),
             ("idle_in_transaction_session_timeout", "5s"),
             ("statement_timeout", "7500ms"),
+            ("tcp_keepalives_idle", "5"),
+            ("tcp_user_timeout", "15000"),
             ("application_name", "retrier"),
         ],
     )
@@ -383,16 +403,16 @@ class TestASessionOnPostgres:
 
         given = {}
 
-        def listen(_dialect, _record, _args, parameters):
-            given.update(parameters)
+        def listen(connection, _record):
+            given.update(connection.info.get_parameters())
             raise psycopg.OperationalError("never mind")
 
         with opened(url, lease=timedelta(milliseconds=1)) as db:
-            event.listen(db.engine, "do_connect", listen)
+            event.listen(db.engine, "connect", listen, insert=True)
             with pytest.raises(DatabaseUnavailable):
                 db.read(count_rows)
 
-        assert len(re.findall(r"timeout=1\b", given["options"])) == 3
+        assert len(re.findall(r"timeout=1\b", given["options"])) == 4
 
     def test_commits_for_good_though_role_and_database_say_off(self, no_tables):
         role = f"retrier_test_{uuid4().hex[:12]}"

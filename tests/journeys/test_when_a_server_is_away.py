@@ -124,3 +124,32 @@ def test_a_frozen_database_is_told_in_time(
 
 def database_up(http: httpx.Client) -> float | None:
     return Scrape(http.get("/metrics", timeout=5).text).get("retrier_database_up")
+
+
+def test_a_database_that_goes_while_the_broker_is_waited_for_is_waited_for_too(
+    amqp_url: str, postgres_url: str, queue_name: Callable[..., str], tmp_path: Path
+) -> None:
+    # Given a service that has reached its database, and waits for its broker
+    broker_port, database_port = find_closed_port(), find_closed_port()
+    with temporary_postgres(postgres_url) as url:
+        through = make_url(url).set(host="127.0.0.1", port=database_port)
+        settings = {
+            "instance": queue_name("instance"),
+            "broker": {"url": f"amqp://guest:guest@127.0.0.1:{broker_port}//"},
+            "database": {"url": through.render_as_string(hide_password=False)},
+            "ingestion": {"error_queues": [queue_name("error")]},
+            "api": {"port": 0},
+        }
+        with hosted(tmp_path, settings) as host:
+            with TcpProxy(url, database_port):
+                service = host.start()
+                wait_until(lambda: lines(service, "broker.unreachable"), 20)
+
+            # When the database goes before the broker comes, and comes back
+            with TcpProxy(amqp_url, broker_port):
+                wait_until(lambda: lines(service, "broker.reached"), 20)
+                wait_until(lambda: lines(service, "service.started"), 10)
+                with TcpProxy(url, database_port):
+                    # Then the service goes on by itself
+                    service.wait_ready(40)
+                    service.kill()

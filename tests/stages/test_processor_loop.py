@@ -80,6 +80,51 @@ def test_a_broker_that_is_back_ends_the_reason(bench: Bench) -> None:
     assert told(bench)["processor.recovered"] == 1
 
 
+def without_broker(bench: Bench, seconds: float) -> None:
+    """Let the broker be out of reach for so long, with work waiting for it."""
+    bench.ask_all()
+    bench.transport.go_down("no route")
+    for pause in (0, seconds):
+        bench.clock.advance(pause)
+        for _ in range(3):
+            bench.take_turn()
+            bench.end_waits()
+
+
+def test_a_processor_without_the_broker_leads_on_for_the_length_of_its_lease(bench: Bench) -> None:
+    bench.fail(1)
+
+    without_broker(bench, bench.around.lease.seconds - 1)
+
+    assert bench.around.lease.held
+    assert told(bench)["processor.gave_way"] == 0
+
+
+def test_a_processor_that_is_without_the_broker_for_longer_gives_way_to_others(
+    bench: Bench,
+) -> None:
+    bench.fail(1)
+
+    without_broker(bench, bench.around.lease.seconds)
+
+    assert not bench.around.lease.held
+    (lease,) = bench.rows(select(processor_lease))
+    assert lease["session_id"] is None
+    assert told(bench)["processor.gave_way"] == 1
+    assert told(bench)["broker.unreachable"] == 1
+
+
+def test_one_that_gave_way_leads_again_when_it_reaches_the_broker(bench: Bench) -> None:
+    ids = bench.fail(1)
+    without_broker(bench, bench.around.lease.seconds)
+
+    bench.transport.come_up()
+    bench.work()
+
+    assert bench.sent() == ids
+    assert told(bench)["processor.lease_acquired"] == 1
+
+
 def test_another_kind_of_trouble_is_told_anew(bench: Bench) -> None:
     bench.fail(1)
     bench.ask_all()

@@ -19,19 +19,26 @@ from tests.support.waiting import wait_until
 
 START_DEADLINE = 60.0
 STOP_DEADLINE = 30.0
+RABBITMQ_TOOLS = "/usr/lib/rabbitmq/bin"
 
 
 class PrivateRabbitMQ:
     """A RabbitMQ node on loopback, with its own name, ports, cookie, data and port mapper."""
 
-    def __init__(self, folder: Path, tools: Path) -> None:
+    def __init__(self, folder: Path, tools: Path, plugins: Sequence[str] = ()) -> None:
+        self.plugins = plugins
         self._tools = tools
         self.port, node, mapper = find_free_ports(3)
         self.url = f"amqp://guest:guest@127.0.0.1:{self.port}//"
-        self._environ = make_environ(folder, (self.port, node, mapper))
+        self._environ = make_environ(folder, (self.port, node, mapper), plugins)
         self._log = folder / "out.txt"
         self._pid_file = folder / "pid"
         self._script: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The node's process, once it runs."""
+        return int(self._pid_file.read_text())
 
     def start(self) -> None:
         """Start the node and wait until it takes clients."""
@@ -64,11 +71,11 @@ class PrivateRabbitMQ:
     @contextmanager
     def short_of_memory(self) -> Iterator[None]:
         """Let it raise the alarm for a while: it reads nothing more from who publishes."""
-        self._control("eval", "rabbit_alarm:set_alarm({{resource_limit, memory, node()}, []}).")
+        self.control("eval", "rabbit_alarm:set_alarm({{resource_limit, memory, node()}, []}).")
         try:
             yield
         finally:
-            self._control("eval", "rabbit_alarm:clear_alarm({resource_limit, memory, node()}).")
+            self.control("eval", "rabbit_alarm:clear_alarm({resource_limit, memory, node()}).")
 
     def discard(self) -> None:
         """End the node and its port mapper, whatever state they are in."""
@@ -84,12 +91,13 @@ class PrivateRabbitMQ:
         subprocess.run(command, env=self._environ, check=False, capture_output=True, timeout=10)
         return not is_listening(int(self._environ["ERL_EPMD_PORT"]))
 
-    def _control(self, *words: str) -> None:
+    def control(self, *words: str) -> None:
+        """Tell the node something with `rabbitmqctl`."""
         command = [self._tools / "rabbitmqctl", *words]
         subprocess.run(command, env=self._environ, check=True, capture_output=True, timeout=60)
 
     def _signal(self, number: int) -> None:
-        os.kill(int(self._pid_file.read_text()), number)
+        os.kill(self.pid, number)
 
     def _answers(self) -> bool:
         with suppress(pika.exceptions.AMQPError, OSError):
@@ -99,10 +107,12 @@ class PrivateRabbitMQ:
         return False
 
 
-def make_environ(folder: Path, ports: Sequence[int]) -> Mapping[str, str]:
+def make_environ(
+    folder: Path, ports: Sequence[int], plugins: Sequence[str] = ()
+) -> Mapping[str, str]:
     """Return what keeps a node apart from every other one; writes its files into the folder."""
     port, node, mapper = ports
-    (folder / "plugins").write_text("[].\n")
+    (folder / "plugins").write_text(f"[{','.join(plugins)}].\n")
     (folder / "node.conf").write_text("loopback_users.guest = true\n")
     cookie = folder / ".erlang.cookie"
     cookie.write_text(uuid4().hex)
@@ -195,11 +205,11 @@ class PrivatePostgres:
 
 
 @contextmanager
-def private_rabbitmq() -> Iterator[PrivateRabbitMQ]:
+def private_rabbitmq(plugins: Sequence[str] = ()) -> Iterator[PrivateRabbitMQ]:
     """Give a running node; end and remove it afterwards. Skips aloud without RabbitMQ."""
-    tools = find_tools("rabbitmq-server", "/usr/lib/rabbitmq/bin")
+    tools = find_tools("rabbitmq-server", RABBITMQ_TOOLS)
     with TemporaryDirectory(prefix="retrier-rabbitmq-") as folder:
-        server = PrivateRabbitMQ(Path(folder), tools)
+        server = PrivateRabbitMQ(Path(folder), tools, plugins)
         try:
             server.start()
             yield server
@@ -230,6 +240,12 @@ def find_tools(tool: str, *patterns: str) -> Path:
     if not found:
         give_up(f"{tool} is not installed: no server of our own can be started")
     return found[0].parent
+
+
+def find_plugins(*names: str) -> list[str]:
+    """Return those of RabbitMQ's plugins that are installed."""
+    tools = find_tools("rabbitmq-server", RABBITMQ_TOOLS)
+    return [name for name in names if any(tools.parent.glob(f"**/plugins/{name}-*"))]
 
 
 def find_free_ports(count: int) -> list[int]:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,10 @@ STOP_DEADLINE = 10.0
 
 
 class Service:
-    """One process. `logged` holds its log lines as they come."""
+    """One process. `logged` holds its log lines as they come.
+
+    `within` is a command that is put in front, and becomes the process.
+    """
 
     def __init__(
         self,
@@ -29,9 +32,10 @@ class Service:
         environ: Mapping[str, str],
         roles: tuple[str, ...],
         folder: Path | None = None,
+        within: Sequence[str] = (),
     ) -> None:
         self.logged: list[dict[str, Any]] = []
-        command = [sys.executable, "-m", "retrier", "run"]
+        command = [*within, sys.executable, "-m", "retrier", "run"]
         command += ["--config", str(config)] if config else []
         command += [word for role in roles for word in ("--role", role)]
         self.process = subprocess.Popen(
@@ -64,6 +68,15 @@ class Service:
         wait_until(lambda: self.process.poll() is not None, deadline, "process lives on")
         return int(self.process.returncode)
 
+    def is_frozen(self) -> bool:
+        """Whether it is stopped, by itself or by SIGSTOP."""
+        status = Path(f"/proc/{self.pid}/stat").read_text()
+        return status.rpartition(")")[2].split()[0] == "T"
+
+    def wake(self) -> None:
+        """Let a frozen process go on."""
+        self.process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """End it with SIGKILL, if it lives."""
         self.process.kill()
@@ -80,13 +93,16 @@ class Service:
         self._end()
         return int(self.process.returncode)
 
+    def find(self, event: str) -> list[dict[str, Any]]:
+        """Return the lines of one event logged so far."""
+        return [line for line in self.logged if line.get("event") == event]
+
     def names(self) -> list[str]:
         """Return the names of the events logged so far."""
         return [str(line.get("event")) for line in self.logged]
 
     def _listening(self) -> list[dict[str, Any]]:
-        told = ("api.listening", "health.listening")
-        return [line for line in self.logged if line.get("event") in told]
+        return [*self.find("api.listening"), *self.find("health.listening")]
 
     def _read_log(self) -> None:
         for line in self.process.stderr or ():
@@ -113,15 +129,31 @@ class Host:
         """What the processes started from now on find in their environment."""
         self.services: list[Service] = []
 
-    def start(self, *roles: str, crash_at: str | None = None) -> Service:
-        """Start a process; with `crash_at` it kills itself at that crash point."""
-        environ = {**self.environ, **({"RETRIER_TEST_CRASH_AT": crash_at} if crash_at else {})}
-        self.services.append(Service(self.config, environ, roles))
+    def start(
+        self, *roles: str, within: Sequence[str] = (), **switches: str | float | None
+    ) -> Service:
+        """Start a process; with `crash_at` it kills itself at that crash point.
+
+        Other switches: `freeze_at` a crash point, `clock_offset` in seconds.
+        """
+        switched = {
+            f"RETRIER_TEST_{name.upper()}": str(value) for name, value in switches.items() if value
+        }
+        environ = {**self.environ, **switched}
+        self.services.append(Service(self.config, environ, roles, within=within))
         return self.services[-1]
 
-    def start_ready(self, *roles: str) -> Service:
+    def configure(self, section: str, **keys: object) -> None:
+        """Set keys of one section for what is started from now on."""
+        settings = yaml.safe_load(self.config.read_text())
+        settings[section] = {**settings.get(section, {}), **keys}
+        self.config.write_text(yaml.safe_dump(settings))
+
+    def start_ready(
+        self, *roles: str, within: Sequence[str] = (), **switches: str | float | None
+    ) -> Service:
         """Start a process and wait until it is ready."""
-        service = self.start(*roles)
+        service = self.start(*roles, within=within, **switches)
         service.wait_ready()
         return service
 

@@ -5,17 +5,29 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
-from retrier.app.process import CRASH_AT, describe_holder, is_dead, make_crash_point
+from retrier.app.process import (
+    CLOCK_OFFSET,
+    CRASH_AT,
+    FREEZE_AT,
+    describe_holder,
+    is_dead,
+    make_clock,
+    make_crash_point,
+)
+from retrier.clock import SystemClock
+from tests.support.waiting import wait_until
 
 ME = describe_holder("a session")
 
-CRASH = f"""
+CRASH = """
 import os
 from retrier.app.process import make_crash_point
-crash_point = make_crash_point({{"{CRASH_AT}": "here:2"}})
+crash_point = make_crash_point({os.environ["SWITCH"]: "here:2"})
 for point in ("elsewhere", "here", "elsewhere", "here"):
     print(point, flush=True)
     crash_point(point)
@@ -52,11 +64,43 @@ def test_a_process_of_another_boot_cannot_be_judged(dead_pid: int) -> None:
 
 def test_a_crash_point_kills_at_the_time_asked_for() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", CRASH], capture_output=True, text=True, check=False
+        [sys.executable, "-c", CRASH],
+        env={**os.environ, "SWITCH": CRASH_AT},
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     assert done.returncode == -signal.SIGKILL
     assert done.stdout.split() == ["elsewhere", "here", "elsewhere", "here"]
+
+
+def test_a_crash_point_freezes_at_the_time_asked_for() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", CRASH],
+        env={**os.environ, "SWITCH": FREEZE_AT},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        state = Path(f"/proc/{process.pid}/stat")
+        wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "T", 10)
+
+        process.send_signal(signal.SIGCONT)
+
+        told, _ = process.communicate(timeout=10)
+    assert told.split() == ["elsewhere", "here", "elsewhere", "here", "survived"]
+
+
+@pytest.mark.parametrize("seconds", [-300, 300])
+def test_a_clock_is_as_wrong_as_asked_for(seconds: int) -> None:
+    clock, right = make_clock({CLOCK_OFFSET: str(seconds)}), SystemClock()
+
+    assert abs(clock.now() - right.now() - timedelta(seconds=seconds)) < timedelta(seconds=10)
+    assert abs(clock.monotonic() - right.monotonic()) < 10
+
+
+def test_a_clock_is_right_without_the_switch() -> None:
+    assert isinstance(make_clock({}), SystemClock)
 
 
 def test_crash_points_are_inert_without_the_switch() -> None:

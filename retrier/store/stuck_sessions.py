@@ -1,0 +1,33 @@
+"""Sessions of ours whose client has stopped in the middle of a statement, with all their locks."""
+
+from datetime import timedelta
+from functools import partial
+
+from sqlalchemy import Connection, text
+
+from retrier.store.database import Database
+
+# Several statements are sent at once (a pipeline): where the client stops in between, the server
+# waits for it, "active" or "idle in transaction", with neither statement_timeout nor
+# idle_in_transaction_session_timeout running. The same while it writes a result nobody reads.
+_END = text("""
+SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+WHERE datname = current_database() AND usename = current_user
+  AND application_name = current_setting('application_name') AND pid <> pg_backend_pid()
+  AND state <> 'idle' AND wait_event_type = 'Client'
+  AND greatest(query_start, state_change) < clock_timestamp() - :limit
+""")
+
+
+def end_stuck_sessions(db: Database, *, older_than: timedelta) -> int:
+    """End what has waited for its client for so long; return how many sessions that were.
+
+    A process that is frozen, or cut off behind something that answers in its stead, would hold
+    its locks until it is back: nobody could take its lease over. SQLite has no such sessions.
+    Raises DatabaseUnavailable.
+    """
+    return 0 if db.is_sqlite else db.transact(partial(_end, older_than))
+
+
+def _end(older_than: timedelta, conn: Connection) -> int:
+    return int(conn.execute(_END, {"limit": older_than}).scalar_one())

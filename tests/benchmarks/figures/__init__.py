@@ -1,0 +1,26 @@
+"""What is measured, figure by figure."""
+
+from collections.abc import Callable, Iterator
+
+from tests.benchmarks.figures import idle, journey, latency, marking, memory, restart, two_ingesting
+from tests.benchmarks.options import Options
+from tests.benchmarks.place import Place
+from tests.benchmarks.results import Row
+
+MEASURES = (
+    (journey.FIGURES, journey.measure_journeys),
+    (frozenset("a"), two_ingesting.measure_two_ingesting),
+    (frozenset("b"), marking.measure_marking),
+    (frozenset("f"), latency.measure_latency),
+    (frozenset("g"), memory.measure_memory),
+    (frozenset("h"), idle.measure_idle),
+    (frozenset("i"), restart.measure_restart),
+)
+
+
+def measure_figures(options: Options, place: Place, tell: Callable[[str], object]) -> Iterator[Row]:
+    """Measure all that is wanted, one after the other."""
+    for figures, measure in MEASURES:
+        if figures & options.figures:
+            tell(f"({', '.join(sorted(figures & options.figures))}) ...")
+            yield from measure(options, place)

@@ -1,0 +1,128 @@
+"""Figure b: a bulk of a million is cut into batches and claimed, with nothing else at work.
+
+The stage itself runs here, on a database filled for it; after each cut the batch is set down as
+forwarded, as it would be, which is not counted.
+"""
+
+from collections.abc import Iterator
+from statistics import median
+from time import perf_counter
+
+import psycopg
+
+from retrier.app.building import Parts, make_lease, make_transport
+from retrier.clock import SystemClock
+from retrier.domain.retry_operation import RetryRequest, RetryType
+from retrier.domain.selection import Selection
+from retrier.processor.broker import Broker
+from retrier.processor.marking import Marking
+from retrier.processor.surroundings import RetryParameters, Surroundings
+from retrier.settings import Settings
+from retrier.store.database import Database
+from retrier.store.operations import create_operation
+from tests.benchmarks.filling import Filling, fill
+from tests.benchmarks.options import Options
+from tests.benchmarks.place import Place
+from tests.benchmarks.results import Row
+from tests.benchmarks.targets import MARKING_GROWTH, MARKING_SECONDS
+from tests.support.databases import open_upgraded, temporary_postgres
+from tests.support.servers import psycopg_url
+
+BODY = 200
+SHORT_TRACE = 1
+SAMPLE = 20
+"""So many batches at the beginning are compared with as many at the end."""
+FORWARDED = (
+    """
+    UPDATE failed_messages SET status = 'retry_issued', last_retry_id = retry_id
+    FROM failed_message_retries AS claims
+    WHERE claims.unique_message_id = failed_messages.unique_message_id
+          AND claims.batch_id = %(batch)s
+    """,
+    """
+    UPDATE failed_message_retries SET sending_since = now(), forwarded_at = now()
+    WHERE batch_id = %(batch)s
+    """,
+    """
+    UPDATE retry_operations SET forwarded = forwarded + initial_size
+    FROM retry_batches
+    WHERE retry_batches.operation_id = retry_operations.operation_id AND batch_id = %(batch)s
+    """,
+    "DELETE FROM retry_batches WHERE batch_id = %(batch)s",
+)
+"""What remains of a batch when it is forwarded. By its id: no plan may look at all claims."""
+
+
+def measure_marking(options: Options, place: Place) -> Iterator[Row]:
+    """Measure all cuts together, and the last ones beside the first."""
+    with temporary_postgres(place.postgres_url) as url:
+        db = open_upgraded(url)
+        with psycopg.connect(psycopg_url(url), autocommit=True) as conn:
+            filling = Filling(
+                count=options.many, queue="o", error_queue="e", body_size=BODY, depth=SHORT_TRACE
+            )
+            fill(url, conn, filling)
+            seconds = mark_all(db, conn)
+        db.dispose()
+    total = f"marking {options.many:,}"
+    yield Row(figure="b", what=total, value=sum(seconds), unit="s", target=MARKING_SECONDS)
+    sample = min(SAMPLE, len(seconds) // 2)
+    yield Row(
+        figure="b",
+        what="marking: cost of the last batches beside the first",
+        value=1000 * median(seconds[-sample:]),
+        unit="ms",
+        rival="the first batches",
+        rival_value=1000 * median(seconds[:sample]),
+        target=MARKING_GROWTH,
+    )
+
+
+def mark_all(db: Database, conn: psycopg.Connection) -> list[float]:
+    """Ask for a retry of everything, cut it into batches; return the seconds of each cut."""
+    request = RetryRequest(
+        retry_type=RetryType.ALL,
+        selection=Selection(),
+        originator="benchmark",
+        requested_by="benchmark",
+    )
+    create_operation(db, request)
+    marking = Marking(make_surroundings(db))
+    seconds: list[float] = []
+    while True:
+        begin = perf_counter()
+        worked = marking.run_once()
+        spent = perf_counter() - begin
+        batches = conn.execute("SELECT batch_id FROM retry_batches").fetchall()
+        if not (worked and batches):
+            return seconds
+        seconds.append(spent)
+        with conn.transaction():
+            for statement in FORWARDED:
+                conn.execute(statement, {"batch": batches[0][0]})
+
+
+def make_surroundings(db: Database) -> Surroundings:
+    """Return what the stage needs; it never talks to the broker."""
+    settings = Settings()
+    parts = Parts(
+        settings=settings,
+        db=db,
+        transport=make_transport(settings),
+        say=lambda *_told, **_fields: None,
+        crash_point=lambda _point: None,
+    )
+    lease = make_lease(parts)
+    lease.acquire()
+    return Surroundings(
+        db=db,
+        broker=Broker(parts.transport, "unused"),
+        lease=lease,
+        clock=SystemClock(),
+        retries=RetryParameters(
+            staging_queue="unused", error_queues=(), installation_id="-", session_id="benchmark"
+        ),
+        say=parts.say,
+        crash_point=parts.crash_point,
+        stop=parts.stop,
+    )
