@@ -99,8 +99,10 @@ def _insert(
     insert = db.sql.insert(failed_messages).on_conflict_do_nothing(
         index_elements=["unique_message_id"]
     )
-    inserted = conn.execute(insert.returning(messages.unique_message_id), rows).all()
-    if len(inserted) < len(rows):
+    # Not RETURNING: that would be one statement of thousands of values, which takes the driver
+    # longer to write than the server to carry out.
+    counting = insert.execution_options(preserve_rowcount=True)
+    if conn.execute(counting, rows).rowcount < len(rows):
         # Another ingesting process stored the same message first: judge again with its row.
         raise ConcurrentChange
 

@@ -22,25 +22,25 @@ def replace(db: Database, conn: Connection, changes: Sequence[MessageChange]) ->
         members = failed_message_groups.c.unique_message_id
         conn.execute(delete(failed_message_groups).where(db.sql.member(members, known)))
     _insert_groups(db, conn, newest)
-    rows = [
-        {"unique_message_id": attempt.unique_message_id, "group_id": group.group_id}
+    pairs = [
+        (attempt.unique_message_id, group.group_id)
         for attempt in newest
         for group in attempt.failure.groups
     ]
-    if rows:
-        conn.execute(failed_message_groups.insert(), rows)
+    if pairs:
+        ids, group_ids = zip(*pairs, strict=True)
+        columns = {"unique_message_id": ids, "group_id": group_ids}
+        conn.execute(db.sql.insert_texts(failed_message_groups, columns))
 
 
 def _insert_groups(db: Database, conn: Connection, newest: Iterable[Attempt]) -> None:
     groups = {group.group_id: group for attempt in newest for group in attempt.failure.groups}
     # In one order everywhere: two instances that insert the same groups must not deadlock.
-    rows = [
-        {
-            "group_id": key,
-            "classifier": groups[key].classifier,
-            "title": short(groups[key].title),
-        }
-        for key in sorted(groups)
-    ]
-    if rows:
-        conn.execute(db.sql.insert(failure_groups).on_conflict_do_nothing(), rows)
+    keys = sorted(groups)
+    columns = {
+        "group_id": keys,
+        "classifier": [groups[key].classifier for key in keys],
+        "title": [short(groups[key].title) or "" for key in keys],
+    }
+    if keys:
+        conn.execute(db.sql.insert_texts(failure_groups, columns).on_conflict_do_nothing())

@@ -174,20 +174,17 @@ def _lock_eligible(db: Database, conn: Connection, cut: Cut, cut_off: int) -> Se
 def _insert_claims(
     db: Database, conn: Connection, opened: OpenedBatch, unique_ids: Sequence[str]
 ) -> Sequence[str]:
-    rows = [
-        {
-            "unique_message_id": unique_id,
-            "batch_id": opened.batch_id,
-            "operation_id": opened.operation.operation_id,
-            "retry_id": str(uuid4()),
-        }
-        for unique_id in unique_ids
-    ]
-    if not rows:
+    if not unique_ids:
         return []
+    rows = {
+        "unique_message_id": list(unique_ids),
+        "batch_id": [opened.batch_id] * len(unique_ids),
+        "operation_id": [opened.operation.operation_id] * len(unique_ids),
+        "retry_id": [str(uuid4()) for _ in unique_ids],
+    }
     # Insert if absent: the first batch wins, and the other one goes on without the message.
-    insert = db.sql.insert(failed_message_retries).on_conflict_do_nothing()
-    return conn.execute(insert.returning(claims.unique_message_id), rows).scalars().all()
+    insert = db.sql.insert_texts(failed_message_retries, rows).on_conflict_do_nothing()
+    return conn.execute(insert.returning(claims.unique_message_id)).scalars().all()
 
 
 def _move_to_staging(db: Database, fence: Fence, batch_id: str, conn: Connection) -> int:

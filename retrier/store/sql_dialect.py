@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Connection, Table, Text, any_, bindparam, func, select, text
+from sqlalchemy import Connection, Table, Text, any_, bindparam, func, select, text, true
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.sql import ColumnElement
@@ -69,6 +69,10 @@ class SqlDialect(ABC):
         """Return an insert that knows ON CONFLICT."""
 
     @abstractmethod
+    def insert_texts(self, table: Table, columns: Mapping[str, Sequence[str]]) -> Any:
+        """Return an insert of many rows of text, given by column; it knows ON CONFLICT."""
+
+    @abstractmethod
     def member(self, column: ColumnElement[Any], values: Sequence[str]) -> ColumnElement[bool]:
         """Test whether a column is one of the values."""
 
@@ -123,6 +127,12 @@ class PostgresDialect(SqlDialect):
         """Return PostgreSQL's insert."""
         return postgresql.insert(table)
 
+    def insert_texts(self, table: Table, columns: Mapping[str, Sequence[str]]) -> postgresql.Insert:
+        """Send one array for each column, and not one parameter for each value."""
+        arrays = [bindparam(None, list(values), type_=ARRAY(Text)) for values in columns.values()]
+        rows = select(*(func.unnest(array) for array in arrays))
+        return postgresql.insert(table).from_select(list(columns), rows)
+
     def member(self, column: ColumnElement[Any], values: Sequence[str]) -> ColumnElement[bool]:
         """Send one array instead of a thousand parameters."""
         array = bindparam(None, list(values), type_=ARRAY(Text))
@@ -174,6 +184,14 @@ class SqliteDialect(SqlDialect):
     def insert(self, table: Table) -> sqlite.Insert:
         """Return SQLite's insert."""
         return sqlite.insert(table)
+
+    def insert_texts(self, table: Table, columns: Mapping[str, Sequence[str]]) -> sqlite.Insert:
+        """Send one JSON array of rows."""
+        rows = func.json_each(json.dumps(list(zip(*columns.values(), strict=True))))
+        row = rows.table_valued("value").c.value
+        values = (func.json_extract(row, f"$[{place}]") for place in range(len(columns)))
+        # SQLite would take ON CONFLICT for a join's condition if there were no WHERE before it.
+        return sqlite.insert(table).from_select(list(columns), select(*values).where(true()))
 
     def member(self, column: ColumnElement[Any], values: Sequence[str]) -> ColumnElement[bool]:
         """Send one JSON array: a received batch may have more ids than a statement parameters."""
