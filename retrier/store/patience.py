@@ -23,11 +23,14 @@ class PatientConnection(psycopg.Connection[Any]):
     patience: float | None = None
 
     def wait(
-        self, gen: Generator[Any, Any, T], interval: float = _LOOK, *_: object, **__: object
+        self, gen: Generator[Any, Any, T], interval: float = _LOOK, timeout: float | None = None
     ) -> T:
-        """Wait for one answer. Raises OperationalError, and closes the connection."""
-        if self.patience is None:
-            return super().wait(gen, interval)
+        """Wait for one answer. Raises OperationalError, and closes the connection.
+
+        Who listens for notifications sets a limit of its own, and nothing is owed to it.
+        """
+        if self.patience is None or timeout is not None:
+            return super().wait(gen, interval, timeout)
         try:
             return super().wait(_bound(gen, self.patience), interval)
         except _NoAnswer:
