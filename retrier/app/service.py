@@ -2,13 +2,11 @@
 
 import logging
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
-from types import FrameType
 
 from fastapi import FastAPI
 
@@ -27,6 +25,7 @@ from retrier.app.listening import Listening
 from retrier.app.lookout import Lookout, Patience
 from retrier.app.process import make_clock, make_crash_point
 from retrier.app.readiness import ReadinessBoard
+from retrier.app.signals import StopSignals
 from retrier.app.startup import Startup
 from retrier.app.threads import start_part
 from retrier.app.ticks import Ticks
@@ -71,8 +70,7 @@ def serve(settings: Settings, roles: frozenset[Role]) -> int:
         clock=clock,
     )
     service = Service(parts, roles)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, service.on_signal)
+    StopSignals(service.begin_stop).listen()
     code = service.run()
     if service.hangs():
         # Python would wait for ever for a thread that a frozen server holds.
@@ -96,11 +94,9 @@ class Service:
         self._threads: list[threading.Thread] = []
         self._probe = Lookout(partial(probe_read, parts.db), parts.clock, _PROBE)
 
-    def on_signal(self, number: int, _frame: FrameType | None) -> None:
-        """Begin to stop; at the second signal end at once."""
-        if self._parts.stop.is_set():
-            os._exit(1)
-        self._parts.say("service.stopping", reason=signal.Signals(number).name)
+    def begin_stop(self, reason: str) -> None:
+        """Let every part come to its end."""
+        self._parts.say("service.stopping", reason=reason)
         self._parts.stop.set()
         self._parts.wake.set()
 

@@ -47,11 +47,14 @@ def test_the_line_of_the_unit_runs_the_service(folder: Path) -> None:
     started = Path(sys.executable).with_name(Path(program).name)
 
     with subprocess.Popen([started, *words], stderr=subprocess.PIPE, text=True) as process:
-        told = iter(process.stderr or ())
-        while "service.started" not in next(told):
-            pass
-        process.terminate()
-        process.communicate(timeout=30)
+        try:
+            told = iter(process.stderr or ())
+            while "service.started" not in next(told):
+                pass
+            process.terminate()
+            process.communicate(timeout=30)
+        finally:
+            process.kill()
 
     assert process.returncode == 0
 
