@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event
 
-from retrier.app.building import Parts, make_ingestor, make_transport, open_database
+from retrier.app.building import Parts, make_ingestor
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.settings import Settings, load_settings
@@ -12,6 +12,7 @@ from retrier.store.operations import create_operation
 from retrier.store.upgrade import upgrade_schema
 from tests.faults.work import ARRIVING, RETRIED, STORED, Figures, Work
 from tests.journeys.conftest import Site
+from tests.support.parts import make_parts
 from tests.support.service import Service
 from tests.support.told import Told
 from tests.support.waiting import wait_until
@@ -51,13 +52,7 @@ def put_failures(site: Site, count: int) -> frozenset[str]:
 def opened_parts(site: Site) -> Iterator[Parts]:
     """Give the parts of a service on this site, which ingests fast."""
     settings = make_fast(load_settings(site.host.config, {}))
-    parts = Parts(
-        settings=settings,
-        db=open_database(settings),
-        transport=make_transport(settings),
-        say=Told().say,
-        crash_point=lambda _point: None,
-    )
+    parts = make_parts(settings, Told().say)
     upgrade_schema(parts.db)
     try:
         yield parts

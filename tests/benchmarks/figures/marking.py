@@ -10,7 +10,7 @@ from time import perf_counter
 
 import psycopg
 
-from retrier.app.building import Parts, make_lease, make_transport
+from retrier.app.building import make_lease
 from retrier.clock import SystemClock
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
@@ -26,6 +26,7 @@ from tests.benchmarks.place import Place
 from tests.benchmarks.results import Row
 from tests.benchmarks.targets import MARKING_GROWTH, MARKING_SECONDS
 from tests.support.databases import open_upgraded, temporary_postgres
+from tests.support.parts import make_parts
 from tests.support.servers import psycopg_url
 
 BODY = 200
@@ -104,14 +105,7 @@ def mark_all(db: Database, conn: psycopg.Connection) -> list[float]:
 
 def make_surroundings(db: Database) -> Surroundings:
     """Return what the stage needs; it never talks to the broker."""
-    settings = Settings()
-    parts = Parts(
-        settings=settings,
-        db=db,
-        transport=make_transport(settings),
-        say=lambda *_told, **_fields: None,
-        crash_point=lambda _point: None,
-    )
+    parts = make_parts(Settings(), lambda *_told, **_fields: None, db)
     lease = make_lease(parts)
     lease.acquire()
     return Surroundings(

@@ -1,0 +1,23 @@
+"""The parts of a service inside the test's own process."""
+
+from retrier.app.building import Parts, make_metrics, make_transport, open_database
+from retrier.clock import SystemClock
+from retrier.logs import Say
+from retrier.processor.watcher import Nobody
+from retrier.settings import Settings
+from retrier.store.database import Database
+
+
+def make_parts(settings: Settings, say: Say, db: Database | None = None) -> Parts:
+    """Return parts that nobody watches, on the database of the settings or on another."""
+    clock, opened = SystemClock(), db or open_database(settings)
+    return Parts(
+        settings=settings,
+        db=opened,
+        transport=make_transport(settings),
+        say=say,
+        crash_point=lambda _point: None,
+        metrics=make_metrics(settings, opened, clock),
+        watcher=Nobody(),
+        clock=clock,
+    )
