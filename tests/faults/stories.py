@@ -9,6 +9,7 @@ BEGINS = {
     "broker.unreachable": "processor",
     "database.unreachable": "processor",
     "processor.lease_lost": "lease",
+    "processor.gave_way": "lease",
     "tick.failed": "tick",
 }
 ENDS = {
@@ -17,8 +18,8 @@ ENDS = {
     "processor.lease_acquired": "lease",
     "tick.recovered": "tick",
 }
-OF_MESSAGES = {"message.reverted", "message.ejected", "batch.moved"}
-"""Warnings that tell of the work and not of an outage."""
+OF_MESSAGES = {"message.reverted", "message.ejected", "batch.moved", "database.sessions_ended"}
+"""Warnings that tell of the work, or of another process, and not of an outage."""
 MOST_TROUBLES = 2
 """So often at most may one part be in trouble in one fault: a server that starts may stumble."""
 

@@ -19,7 +19,7 @@ from tests.support.shop import Shop
 from tests.support.waiting import wait_until
 
 RETRIED = 600
-ARRIVING = 200
+ARRIVING = 600
 WINDOW = 20
 PREFETCH = 1
 """Slow on purpose, so that a fault falls in the middle."""
