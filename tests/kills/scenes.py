@@ -1,8 +1,9 @@
 """What has to happen so that a process comes to a crash point of a retry."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from threading import Event, Thread
 
 from kombu import Connection, Consumer, Queue
@@ -10,7 +11,6 @@ from kombu import Connection, Consumer, Queue
 from retrier.crash_points import LeasePoint
 from retrier.processor.crash_points import CrashPoint
 from tests.kills.sites import Place
-from tests.support.servers import pika_connection
 
 Trouble = Callable[[Place], AbstractContextManager[object]]
 
@@ -27,18 +27,23 @@ def purge(place: Place) -> AbstractContextManager[object]:
 
 
 @contextmanager
-def _consuming(place: Place, *, acknowledging: bool) -> Iterator[None]:
-    """Be the staging queue's active consumer, whoever else wants its copies."""
-    if not place.broker_url.startswith("embedded:"):
-        connection = pika_connection(place.broker_url)
-        channel = connection.channel()
-        channel.basic_consume(place.staging_queue, lambda *_: None, auto_ack=acknowledging)
+def hold_all_copies(place: Place) -> Iterator[None]:
+    """Keep what is in the staging queue, as a predecessor does that is half dead."""
+    with _working(partial(_hold, place)):
         yield
-        connection.close()
-        return
+
+
+@contextmanager
+def purge_again_and_again(place: Place) -> Iterator[None]:
+    """Empty the staging queue all the time, also when it was deleted and is back."""
+    with _working(partial(_purge, place)):
+        yield
+
+
+@contextmanager
+def _working(work: Callable[[Event, Event], None]) -> Iterator[None]:
     stop, ready = Event(), Event()
-    arguments = (place.broker_url, place.staging_queue, acknowledging, ready, stop)
-    thread = Thread(target=_consume_embedded, args=arguments, daemon=True)
+    thread = Thread(target=work, args=(ready, stop), daemon=True)
     thread.start()
     assert ready.wait(5)
     yield
@@ -46,41 +51,32 @@ def _consuming(place: Place, *, acknowledging: bool) -> Iterator[None]:
     thread.join(5)
 
 
-def _consume_embedded(
-    url: str,
-    queue: str,
-    acknowledging: bool,  # noqa: FBT001 - a thread's argument
-    ready: Event,
-    stop: Event,
-) -> None:
-    with Connection(url) as connection:
+def _hold(place: Place, ready: Event, stop: Event) -> None:
+    with Connection(place.broker_url) as connection:
         consumer = Consumer(
             connection.default_channel,
-            [Queue(queue)],
-            no_ack=acknowledging,
+            [Queue(place.staging_queue)],
             on_message=lambda _message: None,
             auto_declare=False,
         )
         consumer.consume()
         ready.set()
+        # The queue is deleted in the end, which ends what we hold of it.
+        with suppress(*connection.connection_errors):
+            while not stop.is_set():
+                with suppress(TimeoutError):
+                    connection.drain_events(timeout=0.1)
+
+
+def _purge(place: Place, ready: Event, stop: Event) -> None:
+    with Connection(place.broker_url) as connection:
+        ready.set()
         while not stop.is_set():
-            try:
-                connection.drain_events(timeout=0.1)
-            except TimeoutError:
-                continue
-            except connection.connection_errors:
-                # The queue was deleted, which ends what we hold of it.
-                return
-
-
-def hold_all_copies(place: Place) -> AbstractContextManager[object]:
-    """Keep what is in the staging queue, as a predecessor does that is half dead."""
-    return _consuming(place, acknowledging=False)
-
-
-def steal_all_copies(place: Place) -> AbstractContextManager[object]:
-    """Take off the staging queue whatever comes."""
-    return _consuming(place, acknowledging=True)
+            # There is no queue for a moment after it was deleted, which closes the channel.
+            with suppress(*connection.connection_errors, *connection.channel_errors):
+                channel = connection.channel()
+                while not stop.wait(0.002):
+                    channel.queue_purge(place.staging_queue)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +135,6 @@ SCENES = [
     Scene(
         point=CrashPoint.FORWARDING_BACKED_OFF,
         first=CrashPoint.STAGING_CONNECTED,
-        trouble=steal_all_copies,
+        trouble=purge_again_and_again,
     ),
 ]
