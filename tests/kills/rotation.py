@@ -18,13 +18,16 @@ def everywhere(cases: Sequence[Any], *, first: int = 0) -> list[Any]:
             combination,
             case,
             id=f"{case}-{combination}",
-            marks=[*combination.marks, pytest.mark.kills, *_short(number, turn, first)],
+            marks=[*combination.marks, pytest.mark.kills, *_short(case, number + first, turn)],
         )
         for number, case in enumerate(cases)
         for turn, combination in enumerate(COMBINATIONS)
     ]
 
 
-def _short(number: int, turn: int, first: int) -> list[pytest.MarkDecorator]:
-    chosen = (number + first) % len(COMBINATIONS) == turn
+def _short(case: Any, number: int, turn: int) -> list[pytest.MarkDecorator]:
+    where = getattr(case, "surely_on", None)
+    chosen = (
+        number % len(COMBINATIONS) == turn if where is None else where == str(COMBINATIONS[turn])
+    )
     return [pytest.mark.short] if chosen else []
