@@ -85,6 +85,9 @@ EVENTS: Mapping[str, Event] = {
     "api.listening": _info("The API listens on {host} port {port}"),
     "health.listening": _info("Health and metrics are told on {host} port {port}"),
     "health.not_listening": _warning("Health and metrics cannot be asked for: {reason}"),
+    "watcher.failed": _error(
+        "Counting or tracing a retry failed: {error}; the retry itself goes on"
+    ),
     "tracing.unavailable": _warning("Traces are asked for and cannot be sent: {reason}"),
     "tick.failed": _error("The recurring {tick} failed: {reason}"),
     "tick.recovered": _info("The recurring {tick} works again"),

@@ -29,7 +29,7 @@ from retrier.app.signals import StopSignals
 from retrier.app.startup import Startup
 from retrier.app.threads import start_part
 from retrier.app.ticks import Ticks
-from retrier.app.watchers import make_watcher
+from retrier.app.watchers import HarmlessWatcher, make_watcher
 from retrier.app.web_server import WebServer
 from retrier.errors import ConfigurationError, DatabaseUnavailable
 from retrier.gateway import Gateway
@@ -66,7 +66,9 @@ def serve(settings: Settings, roles: frozenset[Role]) -> int:
         say=say,
         crash_point=make_crash_point(os.environ),
         metrics=metrics,
-        watcher=make_watcher(os.environ, metrics.retries, transport.codec, say),
+        watcher=HarmlessWatcher(
+            make_watcher(os.environ, metrics.retries, transport.codec, say), say
+        ),
         clock=clock,
     )
     service = Service(parts, roles)

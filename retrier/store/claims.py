@@ -35,8 +35,9 @@ def lock_batch(conn: Connection, batch_id: str) -> None:
 def end_with_outcome(db: Database, conn: Connection, unique_ids: Sequence[str]) -> frozenset[str]:
     """End the claims of messages whose outcome arrived: failed again, or confirmed.
 
-    Returns the messages whose retry had been sent, or was being sent. One that was being sent and is not recorded yet has evidently been forwarded, so it is
-    counted here: its recording will find no claim and count nothing.
+    Returns the messages whose retry had been sent, or was being sent. One that was being sent
+    and is not recorded yet has evidently been forwarded, so it is counted here: its recording
+    will find no claim and count nothing.
     """
     if not unique_ids:
         return frozenset()

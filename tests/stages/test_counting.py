@@ -6,11 +6,14 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from retrier.app.metrics.counters import RetryCounters
+from retrier.app.watchers import HarmlessWatcher
 from retrier.domain.wire import Refused, Returned, Unknown
+from retrier.processor.watcher import Nobody
 from retrier.store.database import Database
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
 from tests.support.flaky_database import FlakyDatabase
 from tests.support.script import to_queue
+from tests.support.told import Told
 
 
 class Counted:
@@ -116,3 +119,25 @@ def test_a_lost_connection_is_no_revert(counted: Counted) -> None:
 
     assert counted.forwarded == 3
     assert [counted.reverted(cause) for cause in ("ejected", "returned", "refused")] == [0, 0, 0]
+
+
+class Clumsy(Nobody):
+    """A watcher that fails at everything it is told."""
+
+    def sent(self, *_: object) -> None:
+        raise RuntimeError
+
+    def recorded(self, *_: object) -> None:
+        raise RuntimeError
+
+
+def test_a_watcher_that_fails_costs_no_retry_and_doubles_none(database: Database) -> None:
+    log = Told()
+    bench = Bench(database, watcher=HarmlessWatcher(Clumsy(), log.say))
+    ids = bench.fail(3)
+    bench.ask_all()
+
+    bench.work()
+
+    assert sorted(bench.sent()) == sorted(ids)
+    assert log.names == ["watcher.failed"]

@@ -76,7 +76,8 @@ class PatientTransport(TCPTransport):  # type: ignore[misc]  # py-amqp has no ty
     def read_frame(self, *_: object) -> Frame:
         """Wait for a frame. Raises TimeoutError after what py-amqp has set on the socket."""
         while (frame := self._frames.take()) is None:
-            self._take_in(0)
+            if not self._take_in(0):
+                raise TimeoutError  # of a socket that is set not to wait at all
         return frame
 
     def next_frame(self, timeout: float) -> Frame | None:
@@ -87,11 +88,11 @@ class PatientTransport(TCPTransport):  # type: ignore[misc]  # py-amqp has no ty
             frame = self._frames.take()
         return frame
 
-    def _take_in(self, flags: int) -> None:
+    def _take_in(self, flags: int) -> bool:
         try:
             arrived = self.sock.recv(READ_SIZE, flags)
         except BlockingIOError:
-            return
+            return False
         except OSError as error:
             self.connected = isinstance(error, TimeoutError) and error.errno is None
             raise
@@ -99,6 +100,7 @@ class PatientTransport(TCPTransport):  # type: ignore[misc]  # py-amqp has no ty
             self.connected = False
             raise ConnectionResetError("Server unexpectedly closed connection")
         self._frames.add(arrived)
+        return True
 
     def _is_readable(self, timeout: float) -> bool:
         if not timeout:
