@@ -1,7 +1,7 @@
 """Fixtures every test may ask for: the servers, and names that are cleaned up."""
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from shutil import copyfile
 from uuid import uuid4
@@ -51,19 +51,26 @@ def upgraded_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path_of(url)
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    """Give an empty database; every test that asks runs on SQLite and on PostgreSQL."""
-    if request.param == "postgres":
+@contextmanager
+def opened_empty(kind: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[Database]:
+    """Open an empty database, `sqlite` or `postgres`; a server is asked for only then."""
+    if kind == "postgres":
         db = request.getfixturevalue("shared_postgres")
         empty(db)
         yield db
         return
-    url = sqlite_url(tmp_path)
+    url = sqlite_url(folder)
     copyfile(request.getfixturevalue("upgraded_sqlite"), path_of(url))
     db = open_database(url)
     yield db
     db.dispose()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """Give an empty database; every test that asks runs on SQLite and on PostgreSQL."""
+    with opened_empty(request.param, request, tmp_path) as db:
+        yield db
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from retrier.processor.watcher import Watcher
 from retrier.settings import ErrorQueue, Settings
 from retrier.store.database import Database, DatabaseOptions
 from retrier.store.installation import probe_write
+from retrier.store.patience import Meanwhile
 from retrier.store.reading.standing import read_standing
 from retrier.store.received import record_received
 from retrier.store.shared_time import DatabaseClock
@@ -93,8 +94,8 @@ def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:
     holder = describe_holder(parts.session_id)
     instance = f"{parts.settings.instance}@{holder.host}"
 
-    def record(received: Sequence[Received]) -> None:
-        recorded = record_received(parts.db, received, instance=instance)
+    def record(received: Sequence[Received], *, meanwhile: Meanwhile | None = None) -> None:
+        recorded = record_received(parts.db, received, instance=instance, meanwhile=meanwhile)
         parts.metrics.ingestion.count(queue.queue, recorded)
 
     return Ingestor(

@@ -5,46 +5,35 @@ whose flag is set, in the order of the flags (AMQP 0-9-1, 4.2.6.1). RabbitMQ ign
 flags and passes them on, and so do we.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from typing import Literal
 
+from retrier.domain.amqp_fields import (
+    FIELDS,
+    FLAGS,
+    FLAGS_SIZE,
+    OCTET_FLAGS,
+    OCTETS,
+    UNDEFINED_FLAGS,
+    Kind,
+    find_fields,
+    present,
+    table_of,
+)
+from retrier.domain.amqp_stamps import OWN, find_stamps, with_stamps
 from retrier.domain.amqp_table import (
     LENGTH,
+    Entry,
+    decode_entries,
     decode_some,
     decode_table,
     entries,
+    runs_without,
     text,
     text_entry,
 )
 from retrier.domain.headers import BROKER_COUNTERS
 from retrier.domain.wire import Edit, Properties, UnreadableProperties
-
-Kind = Literal["text", "table", "octet", "time"]
-
-FIELDS: Mapping[str, Kind] = {
-    "content_type": "text",
-    "content_encoding": "text",
-    "headers": "table",
-    "delivery_mode": "octet",
-    "priority": "octet",
-    "correlation_id": "text",
-    "reply_to": "text",
-    "expiration": "text",
-    "message_id": "text",
-    "timestamp": "time",
-    "type": "text",
-    "user_id": "text",
-    "app_id": "text",
-    "cluster_id": "text",
-}
-FLAGS: Mapping[str, int] = {name: 0x8000 >> place for place, name in enumerate(FIELDS)}
-LENGTHS: Mapping[Kind, int] = {"text": 1, "table": LENGTH}
-"""Bytes of the length that goes ahead of a property of varying size."""
-SIZES: Mapping[Kind, int] = {"text": 0, "table": 0, "octet": 1, "time": 8}
-UNDEFINED_FLAGS = 0x0003
-FLAGS_SIZE = 2
-OCTETS = frozenset(name for name, kind in FIELDS.items() if kind == "octet")
 
 
 class AmqpPropertyCodec:
@@ -57,16 +46,22 @@ class AmqpPropertyCodec:
         """Decode for reading. Raises UnreadableProperties."""
         _, parts = _split(raw)
         table = parts.pop("headers", b"")
-        return Properties(
-            headers=decode_table(table[LENGTH:]),
-            fields={name: _decode(FIELDS[name], part) for name, part in parts.items()},
-        )
+        return Properties(headers=decode_table(table[LENGTH:]), fields=_decode_fields(parts))
 
-    def read_fields(self, raw: bytes) -> Mapping[str, str | int]:
-        """Decode all but the headers. Raises UnreadableProperties."""
-        _, parts = _split(raw)
-        parts.pop("headers", None)
-        return {name: _decode(FIELDS[name], part) for name, part in parts.items()}
+    def read_with_canonical(self, raw: bytes) -> tuple[Properties, bytes]:
+        """Decode, and return the canonical form, too. Raises UnreadableProperties."""
+        undefined, parts = _split(raw)
+        table = parts.pop("headers", b"")[LENGTH:]
+        found = entries(table)
+        properties = Properties(headers=decode_entries(table, found), fields=_decode_fields(parts))
+        return properties, _join(undefined, parts) + _in_order(table, found)
+
+    def read_fields(self, raw: bytes, wanted: frozenset[str]) -> Mapping[str, str | int]:
+        """Decode these fields only, without a look behind them. Raises UnreadableProperties."""
+        return {
+            name: _decode(FIELDS[name], raw[start:end])
+            for name, (start, end) in find_fields(raw, wanted).items()
+        }
 
     def read_headers(self, raw: bytes, wanted: frozenset[str]) -> Mapping[str, object]:
         """Decode these headers only. Raises UnreadableProperties."""
@@ -79,12 +74,43 @@ class AmqpPropertyCodec:
         Headers are compared by name and never decoded; those that are set are appended, as long
         strings in UTF-8. Raises UnreadableProperties; ValueError for what AMQP cannot hold.
         """
-        undefined, found = _split(raw)
-        parts = {name: part for name, part in found.items() if name not in edit.drop_fields}
-        parts |= _octets(edit.set_fields)
-        if "headers" in parts or edit.set_headers:
+        undefined, parts = _split(raw)
+        for name in edit.drop_fields:
+            parts.pop(name, None)
+        parts.update(_octets(edit.set_fields))
+        if "headers" in parts or edit.set_headers or edit.stamps:
             parts["headers"] = _edit_table(parts.get("headers", b""), edit)
         return _join(undefined, parts)
+
+    def read_stamps(self, raw: bytes) -> Mapping[str, str] | None:
+        """Return the stamps of an edit; None where they are not as it left them."""
+        found = find_stamps(raw, *table_of(raw))
+        if found is None:
+            return None
+        values, shared = found
+        own = {name: text(raw[start:end]) for name, (start, end) in zip(OWN, values, strict=True)}
+        return {**own, **shared}
+
+    def cut_stamps(self, raw: bytes, octets: Mapping[str, int]) -> bytes | None:
+        """Take off all stamps of an edit but the first, and set both octets; None as above."""
+        start, end = table_of(raw)
+        found = find_stamps(raw, start, end)
+        if found is None:
+            return None
+        (_, kept_up_to), _ = found[0]
+        flags = int.from_bytes(raw[:FLAGS_SIZE])
+        behind = end + (flags & OCTET_FLAGS).bit_count()
+        new = _octets(octets)
+        new_flags = flags & ~OCTET_FLAGS | sum([FLAGS[name] for name in new])
+        parts = [
+            new_flags.to_bytes(FLAGS_SIZE),
+            raw[FLAGS_SIZE : start - LENGTH],
+            (kept_up_to - start).to_bytes(LENGTH),
+            raw[start:kept_up_to],
+            *new.values(),
+            raw[behind:],
+        ]
+        return b"".join(parts)
 
     def canonical(self, raw: bytes) -> bytes:
         """Return the properties without the broker's counters and with headers in one order.
@@ -94,12 +120,14 @@ class AmqpPropertyCodec:
         """
         undefined, parts = _split(raw)
         table = parts.pop("headers", b"")[LENGTH:]
-        kept = sorted(
-            (name, table[start:end])
-            for name, start, _, end in entries(table)
-            if name not in BROKER_COUNTERS
-        )
-        return _join(undefined, parts) + b"".join(entry for _, entry in kept)
+        return _join(undefined, parts) + _in_order(table, entries(table))
+
+
+def _in_order(table: bytes, found: Iterable[Entry]) -> bytes:
+    kept = sorted(
+        (name, table[start:end]) for name, start, _, end in found if name not in BROKER_COUNTERS
+    )
+    return b"".join([entry for _, entry in kept])
 
 
 def _split(raw: bytes) -> tuple[int, dict[str, bytes]]:
@@ -108,7 +136,7 @@ def _split(raw: bytes) -> tuple[int, dict[str, bytes]]:
     flags = int.from_bytes(raw[:FLAGS_SIZE])
     parts: dict[str, bytes] = {}
     start = FLAGS_SIZE
-    for name, size, length in _present(flags):
+    for name, size, length in present(flags):
         # A length cut short makes the property end behind the last byte, which is refused below.
         end = start + size + (int.from_bytes(raw[start : start + length]) if length else 0)
         parts[name] = raw[start:end]
@@ -118,19 +146,19 @@ def _split(raw: bytes) -> tuple[int, dict[str, bytes]]:
     return flags & UNDEFINED_FLAGS, parts
 
 
-@lru_cache(maxsize=1024)
-def _present(flags: int) -> tuple[tuple[str, int, int], ...]:
-    """Name the properties with these flags, each with its least size and that of its length."""
-    return tuple(
-        (name, SIZES[kind] + LENGTHS.get(kind, 0), LENGTHS.get(kind, 0))
-        for name, kind in FIELDS.items()
-        if flags & FLAGS[name]
-    )
-
-
 def _join(undefined: int, parts: Mapping[str, bytes]) -> bytes:
-    flags = undefined | sum(FLAGS[name] for name in parts)
-    return flags.to_bytes(FLAGS_SIZE) + b"".join(parts[name] for name in FIELDS if name in parts)
+    flags, names = _arrange(tuple(parts))
+    return b"".join([(undefined | flags).to_bytes(FLAGS_SIZE), *[parts[name] for name in names]])
+
+
+@lru_cache(maxsize=1024)
+def _arrange(names: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
+    """Return the flags of these properties, and their names in the order of the flags."""
+    return sum(FLAGS[name] for name in names), tuple(name for name in FIELDS if name in names)
+
+
+def _decode_fields(parts: Mapping[str, bytes]) -> dict[str, str | int]:
+    return {name: _decode(FIELDS[name], part) for name, part in parts.items()}
 
 
 def _decode(kind: Kind, part: bytes) -> str | int:
@@ -138,19 +166,25 @@ def _decode(kind: Kind, part: bytes) -> str | int:
 
 
 def _octets(fields: Mapping[str, int]) -> dict[str, bytes]:
-    if not fields.keys() <= OCTETS:
-        raise ValueError(f"cannot set {sorted(fields.keys() - OCTETS)}")
-    return {name: bytes([value]) for name, value in fields.items()}
+    if others := fields.keys() - OCTETS:
+        raise ValueError(f"cannot set {sorted(others)}")
+    return {name: bytes([fields[name]]) for name in OCTETS if name in fields}
 
 
 def _edit_table(table: bytes, edit: Edit) -> bytes:
-    content = table[LENGTH:]
-    set_headers, drop = edit.set_headers, edit.drop_headers
-    kept = [
-        content[start:end]
-        for name, start, _, end in entries(content)
-        if name not in set_headers and not drop(name)
-    ]
-    kept += [text_entry(name, value) for name, value in set_headers.items()]
+    leaves_out = _leaving_out(edit.drop_headers, frozenset([*edit.set_headers, *edit.stamps]))
+    kept = runs_without(table[LENGTH:], leaves_out)
+    kept += [text_entry(name, value) for name, value in edit.set_headers.items()]
     edited = b"".join(kept)
+    if edit.stamps:
+        edited = with_stamps(edited, edit.stamps)
     return len(edited).to_bytes(LENGTH) + edited
+
+
+@lru_cache(maxsize=64)
+def _leaving_out(drop: Callable[[str], bool], replaced: frozenset[str]) -> Callable[[bytes], bool]:
+    """Return what says of a header's name whether an edit leaves it out.
+
+    Remembered: there are many messages, and their headers have few names.
+    """
+    return lru_cache(maxsize=4096)(lambda name: text(name) in replaced or drop(text(name)))

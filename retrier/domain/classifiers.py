@@ -1,6 +1,7 @@
 """The classifiers: which failures look alike, and under which title."""
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from types import MappingProxyType
 
 from retrier.domain.failed_message import FailureDetails
@@ -8,6 +9,9 @@ from retrier.domain.failure_group import FailureGroup
 from retrier.domain.identity import md5_guid
 from retrier.domain.stack_trace import first_frame
 from retrier.domain.text import clean
+
+Classify = Callable[[FailureDetails], tuple[FailureGroup, ...]]
+"""Returns the groups of a failure."""
 
 
 def classify(details: FailureDetails) -> tuple[FailureGroup, ...]:
@@ -17,6 +21,35 @@ def classify(details: FailureDetails) -> tuple[FailureGroup, ...]:
     """
     titles = ((name, title_of(details)) for name, title_of in _TITLES.items())
     return tuple(_group(name, clean(title)) for name, title in titles if title)
+
+
+def classify_alike() -> Classify:
+    """Return a classification that looks at failures that are alike once.
+
+    It remembers all it has seen: for one received batch, in which many have the same cause.
+    """
+    known: dict[tuple[str | None, ...], tuple[FailureGroup, ...]] = {}
+
+    def classify_once(details: FailureDetails) -> tuple[FailureGroup, ...]:
+        key = _told_by(details)
+        groups = known.get(key)
+        if groups is None:
+            groups = known[key] = classify(details)
+        return groups
+
+    return classify_once
+
+
+_told_by = attrgetter(
+    "exception_type",
+    "exception_message",
+    "stack_trace",
+    "failure_reason",
+    "message_type",
+    "queue",
+    "endpoint",
+)
+"""All that a classifier looks at."""
 
 
 def _group(classifier: str, title: str) -> FailureGroup:

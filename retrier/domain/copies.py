@@ -1,7 +1,8 @@
 """The staged copy of a failed message, and the message that is forwarded in the end."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from retrier.domain import headers
 from retrier.domain.dialects import strips
@@ -9,13 +10,18 @@ from retrier.domain.retry_batch import ClaimedMessage
 from retrier.domain.wire import Edit, PropertyCodec, UnreadableProperties, header_text
 
 _RESTORED_FIELDS = ("delivery_mode", "priority")
-_PERSISTENT = 2
+_LOOKED_AT = frozenset({*_RESTORED_FIELDS, "user_id"})
+_DROPPED_FIELDS = frozenset({"expiration", "priority"})
+_PERSISTENT = {"delivery_mode": 2}
 _LONGEST_QUEUE_NAME = 255
 """Bytes: AMQP's short string."""
 _LARGEST_OCTET = 255
 _MOST_DIGITS = 18
 _STAMPS = headers.STAGING_ONLY | {headers.UNIQUE_MESSAGE_ID}
 _GONE = headers.STAGING_ONLY | headers.BROKER_COUNTERS
+# Stamps that came with the message are somebody else's: an end marker among them would have
+# the copy dropped, each time anew.
+_UNWANTED = headers.FAN_OUT | headers.STAGING_ONLY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,29 +56,28 @@ def make_staged(
     (priority) or have it refused (user_id of somebody else) is left out; it is persistent. What
     has to be restored on the forward is noted in a stamp.
     """
-    fields = codec.read_fields(message.raw)
-    stamped = {
-        headers.UNIQUE_MESSAGE_ID: message.unique_message_id,
+    fields = codec.read_fields(message.raw, _LOOKED_AT)
+    retry = {
         headers.RETRY_ID: message.retry_id,
         headers.ACKNOWLEDGEMENT_QUEUE: acknowledgement_queue,
+    }
+    if message.completed_steps is not None:
+        retry[headers.COMPLETED_STEPS] = message.completed_steps
+    stamped = {
+        headers.UNIQUE_MESSAGE_ID: message.unique_message_id,
         headers.STAGING_ID: stamps.staging_id,
-        headers.TARGET_ADDRESS: message.destination,
         headers.INSTALLATION_ID: stamps.installation_id,
+        headers.TARGET_ADDRESS: message.destination,
         headers.BODY_SIZE: str(message.body_size),
         headers.ORIGINAL_FIELDS: _note_fields(fields),
     }
-    if message.completed_steps is not None:
-        stamped[headers.COMPLETED_STEPS] = message.completed_steps
-    foreign_user = fields.get("user_id") not in (None, stamps.own_user)
-    dropped = {"expiration", "priority", *({"user_id"} if foreign_user else ())}
-    # Stamps that came with the message are somebody else's: an end marker among them would have
-    # the copy dropped, each time anew.
-    unwanted = headers.FAN_OUT | headers.STAGING_ONLY
+    is_foreign = fields.get("user_id") not in (None, stamps.own_user)
     edit = Edit(
-        drop_headers=lambda name: strips(message.dialect, name) or name in unwanted,
-        set_headers=stamped,
-        drop_fields=frozenset(dropped),
-        set_fields={"delivery_mode": _PERSISTENT},
+        drop_headers=_left_out(message.dialect),
+        set_headers=retry,
+        stamps=stamped,
+        drop_fields=_DROPPED_FIELDS | {"user_id"} if is_foreign else _DROPPED_FIELDS,
+        set_fields=_PERSISTENT,
     )
     return codec.edit(message.raw, edit)
 
@@ -80,12 +85,7 @@ def make_staged(
 def make_forwarded(codec: PropertyCodec, raw: bytes, noted: str) -> bytes:
     """Return the properties a staged copy is forwarded with: its stamps gone, fields restored."""
     original = _read_noted(noted)
-    edit = Edit(
-        drop_headers=_GONE.__contains__,
-        drop_fields=frozenset(_RESTORED_FIELDS) - frozenset(original),
-        set_fields=original,
-    )
-    return codec.edit(raw, edit)
+    return codec.cut_stamps(raw, original) or codec.edit(raw, _restoring(original))
 
 
 def make_end_marker(codec: PropertyCodec, stamps: Stamps, nonce: str) -> bytes:
@@ -95,13 +95,13 @@ def make_end_marker(codec: PropertyCodec, stamps: Stamps, nonce: str) -> bytes:
         headers.INSTALLATION_ID: stamps.installation_id,
         headers.END_MARKER: nonce,
     }
-    return codec.edit(codec.empty, Edit(set_headers=marker, set_fields={"delivery_mode": 2}))
+    return codec.edit(codec.empty, Edit(set_headers=marker, set_fields=_PERSISTENT))
 
 
 def read_staged(codec: PropertyCodec, raw: bytes) -> StagedCopy | None:
     """Return what the stamps say; None for a message that is no copy of anybody's."""
     try:
-        stamps = codec.read_headers(raw, _STAMPS)
+        stamps = codec.read_stamps(raw) or codec.read_headers(raw, _STAMPS)
     except UnreadableProperties:
         return None
     staging_id = header_text(stamps, headers.STAGING_ID)
@@ -122,11 +122,26 @@ def why_not_sendable(destination: str, closed_to_retries: frozenset[str]) -> str
     return None
 
 
+@lru_cache(maxsize=16)
+def _left_out(dialect: str) -> Callable[[str], bool]:
+    """Return what says of a header whether a copy leaves it out; the same for all copies."""
+    return lambda name: strips(dialect, name) or name in _UNWANTED
+
+
+def _restoring(original: Mapping[str, int]) -> Edit:
+    return Edit(
+        drop_headers=_GONE.__contains__,
+        drop_fields=frozenset(_RESTORED_FIELDS) - frozenset(original),
+        set_fields=original,
+    )
+
+
 def _note_fields(fields: Mapping[str, str | int]) -> str:
     return ";".join(f"{name}={fields[name]}" for name in _RESTORED_FIELDS if name in fields)
 
 
-def _read_noted(noted: str) -> dict[str, int]:
+@lru_cache(maxsize=128)
+def _read_noted(noted: str) -> Mapping[str, int]:
     pairs = (pair.partition("=") for pair in noted.split(";"))
     values = {name: _number(value) for name, _, value in pairs if name in _RESTORED_FIELDS}
     return {name: min(value, _LARGEST_OCTET) for name, value in values.items()}

@@ -66,9 +66,14 @@ class EnvelopePropertyCodec:
             fields={name: _field(value) for name, value in found.items() if value is not None},
         )
 
-    def read_fields(self, raw: bytes) -> Mapping[str, str | int]:
-        """Decode all but the headers. Raises UnreadableProperties."""
-        return self.read(raw).fields
+    def read_fields(self, raw: bytes, wanted: frozenset[str]) -> Mapping[str, str | int]:
+        """Decode these fields only. Raises UnreadableProperties."""
+        fields = self.read(raw).fields
+        return {name: fields[name] for name in wanted & fields.keys()}
+
+    def read_with_canonical(self, raw: bytes) -> tuple[Properties, bytes]:
+        """Decode, and return the envelope as it is, too. Raises UnreadableProperties."""
+        return self.read(raw), raw
 
     def read_headers(self, raw: bytes, wanted: frozenset[str]) -> Mapping[str, object]:
         """Decode these headers only. Raises UnreadableProperties."""
@@ -87,9 +92,15 @@ class EnvelopePropertyCodec:
         _drop_fields(envelope, edit.drop_fields)
         if edit.set_fields:
             envelope["properties"] = {**(envelope.get("properties") or {}), **edit.set_fields}
-        if envelope.get("headers") or edit.set_headers:
+        if envelope.get("headers") or edit.set_headers or edit.stamps:
             envelope["headers"] = _edit_headers(envelope.get("headers") or {}, edit)
         return json.dumps(envelope).encode()
+
+    def read_stamps(self, _raw: bytes) -> None:
+        """Return nothing: an envelope is read whole, wherever its stamps are."""
+
+    def cut_stamps(self, _raw: bytes, _octets: Mapping[str, int]) -> None:
+        """Return nothing: an envelope is written anew, wherever its stamps are."""
 
     def canonical(self, raw: bytes) -> bytes:
         """Return the envelope as it is: what is counted of a delivery is not written into it."""
@@ -133,12 +144,13 @@ def _drop_fields(envelope: Envelope, names: frozenset[str]) -> None:
 
 
 def _edit_headers(headers: Envelope, edit: Edit) -> Envelope:
+    new = {**edit.set_headers, **edit.stamps}
     kept = {
         name: value
         for name, value in headers.items()
-        if name not in edit.set_headers and not edit.drop_headers(name)
+        if name not in new and not edit.drop_headers(name)
     }
-    return {**kept, **edit.set_headers}
+    return {**kept, **new}
 
 
 def _field(value: object) -> str | int:

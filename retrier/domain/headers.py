@@ -16,6 +16,7 @@ INSTALLATION_ID = "Retrier.InstallationId"
 BODY_SIZE = "Retrier.BodySize"
 ORIGINAL_FIELDS = "Retrier.OriginalFields"
 END_MARKER = "Retrier.EndMarker"
+LAYOUT = "Retrier.StampLayout"
 
 # Stamped on the copies and kept on the forwarded message: all copies of one retry carry it.
 RETRY_ID = "Retrier.RetryId"
@@ -27,7 +28,7 @@ ENDPOINT = "Retrier.Endpoint"
 STREAM = "Retrier.Stream"
 
 STAGING_ONLY = frozenset(
-    {STAGING_ID, TARGET_ADDRESS, INSTALLATION_ID, BODY_SIZE, ORIGINAL_FIELDS, END_MARKER}
+    {STAGING_ID, TARGET_ADDRESS, INSTALLATION_ID, BODY_SIZE, ORIGINAL_FIELDS, END_MARKER, LAYOUT}
 )
 
 # Written by RabbitMQ itself: how often a quorum queue handed the message out. Not the sender's.

@@ -2,7 +2,6 @@
 
 import re
 from hashlib import md5, sha256
-from uuid import UUID
 
 NSERVICEBUS = "nservicebus"
 
@@ -26,8 +25,10 @@ def with_body(unique_id: str, body_hash: str) -> str:
 
 def md5_guid(text: str) -> str:
     """Return a .NET Guid of the text's MD5 (ServiceControl: DeterministicGuid)."""
-    digest = md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).digest()
-    return str(UUID(bytes_le=digest))
+    mixed = md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).digest()
+    # A Guid's first three numbers are little-endian.
+    digest = (mixed[3::-1] + mixed[5:3:-1] + mixed[7:5:-1] + mixed[8:]).hex()
+    return f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:]}"
 
 
 def is_guid(text: str) -> bool:

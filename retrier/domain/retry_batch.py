@@ -72,14 +72,12 @@ class ClaimedMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StampedMessage:
-    """A claim stamped `sending_since`: only such a message may be published. With its body.
+    """A claim stamped `sending_since`: only such a message may be published.
 
     One that was stamped before is `in_doubt`: an earlier process or connection may have sent it.
     """
 
     unique_message_id: str
-    retry_id: str
-    body: bytes
     in_doubt: bool
 
 

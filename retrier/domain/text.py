@@ -42,11 +42,16 @@ def _encode(text: str) -> bytes:
 
 
 def _plain(text: str) -> str:
+    if text.isascii() and "\0" not in text:
+        return text
     return _encode(text).decode()
 
 
 def _table(table: Mapping[object, object] | Mapping[str, object], depth: int) -> dict[str, object]:
-    return {_plain(str(key)): _value(value, depth) for key, value in table.items()}
+    return {
+        _plain(str(key)): _plain(value) if isinstance(value, str) else _value(value, depth)
+        for key, value in table.items()
+    }
 
 
 def _value(value: object, depth: int) -> object:

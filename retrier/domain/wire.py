@@ -99,11 +99,15 @@ class Edit:
     """A change of raw properties that leaves everything it does not name byte-identical.
 
     `set_fields` takes `delivery_mode` and `priority`; field names are AMQP's, in lower case with
-    underscores (`correlation_id`). A header that is set replaces all of that name.
+    underscores (`correlation_id`). A header that is set replaces all of that name. `stamps` are
+    headers that are set as well, where `read_stamps` and `cut_stamps` find them at once; whoever
+    gives one gives all that a copy has. `drop_headers` is remembered: it says the same of a name
+    each time.
     """
 
     drop_headers: Callable[[str], bool] = _keep_all
     set_headers: Mapping[str, str] = field(default_factory=dict)
+    stamps: Mapping[str, str] = field(default_factory=dict)
     drop_fields: frozenset[str] = frozenset()
     set_fields: Mapping[str, int] = field(default_factory=dict)
 
@@ -118,8 +122,12 @@ class PropertyCodec(Protocol):
         """Decode for reading. Raises UnreadableProperties."""
         ...
 
-    def read_fields(self, raw: bytes) -> Mapping[str, str | int]:
-        """Decode all but the headers. Raises UnreadableProperties."""
+    def read_with_canonical(self, raw: bytes) -> tuple[Properties, bytes]:
+        """Return what `read` and `canonical` do, for little more than one of them."""
+        ...
+
+    def read_fields(self, raw: bytes, wanted: frozenset[str]) -> Mapping[str, str | int]:
+        """Decode these fields only, those that are there. Raises UnreadableProperties."""
         ...
 
     def read_headers(self, raw: bytes, wanted: frozenset[str]) -> Mapping[str, object]:
@@ -128,6 +136,21 @@ class PropertyCodec(Protocol):
 
     def edit(self, raw: bytes, edit: Edit) -> bytes:
         """Return the properties with the edit applied. Raises UnreadableProperties."""
+        ...
+
+    def read_stamps(self, raw: bytes) -> Mapping[str, str] | None:
+        """Return the stamps of an edit; None where they are not as it left them.
+
+        `read_headers` finds them wherever they are.
+        """
+        ...
+
+    def cut_stamps(self, raw: bytes, octets: Mapping[str, int]) -> bytes | None:
+        """Take off all stamps of an edit that are of the staging queue alone, and set both octets.
+
+        An octet that is not given is dropped. None where the stamps are not as the edit left
+        them: `edit` takes them off wherever they are.
+        """
         ...
 
     def canonical(self, raw: bytes) -> bytes:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from retrier.domain.classifiers import Classify
 from retrier.domain.identity import fingerprint
 from retrier.domain.times import not_ahead_of
 from retrier.domain.wire import Delivery, Properties, PropertyCodec
@@ -14,13 +15,17 @@ CLOCK_SLACK = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """A delivery, what its properties say, and the fingerprint of all of it."""
+    """A delivery, what its properties say, and the fingerprint of all of it.
+
+    `classify` is what its groups are asked of.
+    """
 
     delivery: Delivery
     properties: Properties
     fingerprint: str
     mapping: QueueMapping
     received_at: datetime
+    classify: Classify
 
     def believable(self, time: datetime | None) -> datetime | None:
         """Return a time that a sender's clock may have shown; None for one too far ahead."""
@@ -28,13 +33,19 @@ class Arrival:
 
 
 def read_arrival(
-    delivery: Delivery, codec: PropertyCodec, mapping: QueueMapping, received_at: datetime
+    delivery: Delivery,
+    codec: PropertyCodec,
+    mapping: QueueMapping,
+    received_at: datetime,
+    classify: Classify,
 ) -> Arrival:
     """Read the properties of a delivery. Raises UnreadableProperties."""
+    properties, canonical = codec.read_with_canonical(delivery.raw)
     return Arrival(
         delivery=delivery,
-        properties=codec.read(delivery.raw),
-        fingerprint=fingerprint(codec.canonical(delivery.raw), delivery.body),
+        properties=properties,
+        fingerprint=fingerprint(canonical, delivery.body),
         mapping=mapping,
         received_at=received_at,
+        classify=classify,
     )

@@ -4,7 +4,6 @@ from dataclasses import fields, replace
 from typing import Any
 
 from retrier.domain import dialects
-from retrier.domain.classifiers import classify
 from retrier.domain.dialects.dialect import Dialect, Unintelligible, field
 from retrier.domain.failed_message import Failure, FailureDetails
 from retrier.domain.headers import RETRY_ID, UNIQUE_MESSAGE_ID
@@ -45,19 +44,23 @@ def _dialect(arrival: Arrival) -> Dialect | Unintelligible:
 
 def _storable(arrival: Arrival, details: FailureDetails) -> FailureDetails:
     """Fit what the headers say to the columns, to the clock and to the operator's word."""
-    return replace(
-        details,
-        **{
-            **_cleaned(details),
-            "destination": clean(arrival.mapping.destination or details.destination),
-            "time_of_failure": arrival.believable(details.time_of_failure),
-        },
-    )
+    changes = _cleaned(details)
+    if arrival.mapping.destination:
+        changes["destination"] = clean(arrival.mapping.destination)
+    if arrival.believable(details.time_of_failure) is None:
+        changes["time_of_failure"] = None
+    return replace(details, **changes) if changes else details
 
 
 def _cleaned(details: FailureDetails) -> dict[str, Any]:
-    columns = ((name, getattr(details, name), limit) for name, limit in LIMITS.items())
-    return {name: clean(value, limit) for name, value, limit in columns if isinstance(value, str)}
+    """Return what does not fit its column, as it is stored: of most messages nothing."""
+    values = ((name, getattr(details, name), limit) for name, limit in LIMITS.items())
+    fitting = [
+        (name, value, clean(value, limit))
+        for name, value, limit in values
+        if isinstance(value, str)
+    ]
+    return {name: cleaned for name, value, cleaned in fitting if cleaned is not value}
 
 
 def _failure(arrival: Arrival, dialect: Dialect, details: FailureDetails) -> Failure:
@@ -71,7 +74,7 @@ def _failure(arrival: Arrival, dialect: Dialect, details: FailureDetails) -> Fai
         retry_id=_clean(properties.text(RETRY_ID)),
         dialect=dialect.name,
         details=details,
-        groups=classify(details),
+        groups=arrival.classify(details),
         raw=delivery.raw,
         body=delivery.body,
         body_hash=body_hash(delivery.body),

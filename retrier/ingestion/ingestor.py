@@ -4,13 +4,14 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from retrier.clock import Clock
 from retrier.crash_points import IngestionPoint, Reach, pass_by
 from retrier.domain.failed_message import FailedImport, OwnCopy, Received
 from retrier.domain.wire import Delivery
 from retrier.errors import DataRefused, RetrierError
-from retrier.ingestion.parsing import parse, refused_import
+from retrier.ingestion.parsing import Reading, refused_import
 from retrier.ingestion.queue_mapping import QueueMapping
 from retrier.ingestion.slow_start import next_prefetch
 from retrier.logs import Say
@@ -22,8 +23,23 @@ RECEIVE_TIMEOUT = 1.0
 BACK_OFF = (1.0, 2.0, 4.0, 8.0, 10.0)
 """Seconds to wait after the first failure in a row, the second, ...; the last one for ever."""
 
-Record = Callable[[Sequence[Received]], object]
-"""Stores a batch in one transaction. Raises DatabaseUnavailable, and DataRefused."""
+SHARES = 3
+"""In full swing one batch is recorded, one understood, and one on its way from the broker."""
+
+
+class Record(Protocol):
+    """Stores a batch in one transaction."""
+
+    def __call__(
+        self, received: Sequence[Received], *, meanwhile: Callable[[], bool] | None = None
+    ) -> object:
+        """Store it. Raises DatabaseUnavailable, and DataRefused.
+
+        `meanwhile` does a little work each time, and says whether there was any: to be called
+        while the database keeps us waiting.
+        """
+        ...
+
 
 Probe = Callable[[], None]
 """Writes something to the database. Raises DatabaseUnavailable."""
@@ -43,8 +59,9 @@ class Ingestor:
     """Takes failed messages off one error queue. One thread runs it; others may read `state`.
 
     `prefetch` is how many messages may be unacknowledged at most, `pause` how many seconds to
-    leave other writers between two batches. `crash_point` is told each place at which a crash
-    leaves something behind.
+    leave other writers between two batches; without one, and once the broker may hand out all of
+    `prefetch`, the next batch is understood while one is recorded. `crash_point` is told each
+    place at which a crash leaves something behind.
     """
 
     mapping: QueueMapping
@@ -58,6 +75,7 @@ class Ingestor:
     crash_point: Reach = pass_by
     state: IngestionState = field(init=False)
     _consumer: Consumer | None = field(init=False, default=None)
+    _ahead: Reading | None = field(init=False, default=None)
     _window: int = field(init=False, default=1)
     _failures: int = field(init=False, default=0)
     _next_event: str = field(init=False, default="ingestion.started")
@@ -78,11 +96,12 @@ class Ingestor:
         Raises BrokerUnavailable, DatabaseUnavailable.
         """
         consumer = self._consumer or self._open()
-        deliveries = consumer.receive(self._window, RECEIVE_TIMEOUT)
-        if deliveries:
-            self._ingest(consumer, deliveries)
+        reading = self._ahead or self._receive(consumer, RECEIVE_TIMEOUT)
+        self._ahead = None
+        if reading is not None:
+            self._ingest(consumer, reading)
         self._show_consuming()
-        return len(deliveries)
+        return len(reading.deliveries) if reading is not None else 0
 
     def _turn(self) -> float:
         """Ingest once; return the seconds to wait before the next turn."""
@@ -116,25 +135,37 @@ class Ingestor:
         finally:
             queues.close()
 
-    def _ingest(self, consumer: Consumer, deliveries: Sequence[Delivery]) -> None:
-        codec, now = self.transport.codec, self.clock.now()
-        received = [parse(each, codec, self.mapping, now) for each in deliveries]
+    @property
+    def _in_full_swing(self) -> bool:
+        return self._window >= self.prefetch and not self.pause
+
+    def _receive(self, consumer: Consumer, timeout: float) -> Reading | None:
+        limit = max(1, self._window // SHARES) if self._in_full_swing else self._window
+        deliveries = consumer.receive(limit, timeout)
+        if not deliveries:
+            return None
+        return Reading(deliveries, self.transport.codec, self.mapping, self.clock.now())
+
+    def _ingest(self, consumer: Consumer, reading: Reading) -> None:
+        received = reading.finish()
+        if self._in_full_swing:
+            self._ahead = self._receive(consumer, 0.0)
         self.crash_point(IngestionPoint.BEFORE_RECORD)
-        stored = self._store(deliveries, received)
+        stored = self._store(reading.deliveries, received)
         self.crash_point(IngestionPoint.AFTER_RECORD)
         # Only what is committed is acknowledged: a crash in between brings it again, as a
         # redelivery that equals a stored attempt.
-        consumer.ack(deliveries)
+        consumer.ack(reading.deliveries)
         self.crash_point(IngestionPoint.AFTER_ACK)
         self._tell(stored)
-        self._widen(consumer, deliveries)
+        self._widen(consumer, reading.deliveries)
 
     def _store(
         self, deliveries: Sequence[Delivery], received: Sequence[Received]
     ) -> Sequence[Received]:
         """Record all in one transaction, or one by one if the database refuses one of them."""
         try:
-            self.record(received)
+            self.record(received, meanwhile=self._ahead.go_on if self._ahead else None)
         except DataRefused:
             return [self._store_one(*pair) for pair in zip(deliveries, received, strict=True)]
         return received
@@ -187,6 +218,7 @@ class Ingestor:
         return delay
 
     def _close(self) -> None:
+        self._ahead = None
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None

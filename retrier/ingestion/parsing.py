@@ -1,7 +1,10 @@
 """Understands one delivery from an error queue; what it cannot understand is a failed import."""
 
+from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 
+from retrier.domain.classifiers import Classify, classify, classify_alike
 from retrier.domain.dialects import written_by_consumer
 from retrier.domain.dialects.dialect import Unintelligible
 from retrier.domain.failed_message import (
@@ -23,12 +26,47 @@ from retrier.ingestion.queue_mapping import QueueMapping
 UNFORESEEN = "unforeseen"
 
 
+class Reading:
+    """A received batch that is being understood, one message after the other."""
+
+    def __init__(
+        self,
+        deliveries: Sequence[Delivery],
+        codec: PropertyCodec,
+        mapping: QueueMapping,
+        received_at: datetime,
+    ) -> None:
+        """Understand nothing yet."""
+        self.deliveries = deliveries
+        self._understood: list[Received] = []
+        self._parse = partial(
+            parse, codec=codec, mapping=mapping, received_at=received_at, classify=classify_alike()
+        )
+
+    def go_on(self) -> bool:
+        """Understand one more, if there is one; say whether there was. Never raises."""
+        read = len(self._understood)
+        if read < len(self.deliveries):
+            self._understood.append(self._parse(self.deliveries[read]))
+        return read < len(self.deliveries)
+
+    def finish(self) -> Sequence[Received]:
+        """Understand all the others, too; return what each turned out to be. Never raises."""
+        while self.go_on():
+            pass
+        return self._understood
+
+
 def parse(
-    delivery: Delivery, codec: PropertyCodec, mapping: QueueMapping, received_at: datetime
+    delivery: Delivery,
+    codec: PropertyCodec,
+    mapping: QueueMapping,
+    received_at: datetime,
+    classify: Classify = classify,
 ) -> Received:
     """Return what the delivery turns out to be. Never raises."""
     try:
-        return _understand(read_arrival(delivery, codec, mapping, received_at))
+        return _understand(read_arrival(delivery, codec, mapping, received_at, classify))
     except UnreadableProperties as error:
         reason = f"its properties cannot be read: {error}"
     except Exception as error:  # noqa: BLE001 - no message may block the others, whatever it holds

@@ -1,16 +1,17 @@
 """The processor's connections to the broker: made when needed, thrown away together."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import suppress
 
 from retrier.domain.wire import Delivery
+from retrier.errors import BrokerUnavailable
 from retrier.transport.seam import Consumer, Publisher, Queues, Transport
 
 
 class Broker:
-    """Publisher and staging consumer of the processor.
+    """Publisher, staging consumer and view of the queues of the processor.
 
-    After any error both are dropped, with all delivery tags: what is not recorded is derived
+    After any error all are dropped, with all delivery tags: what is not recorded is derived
     again from the database.
     """
 
@@ -20,6 +21,9 @@ class Broker:
         self._declared = False
         self._publisher: Publisher | None = None
         self._consumer: Consumer | None = None
+        self._resting: Consumer | None = None
+        """A consumer that is connected and consumes nothing."""
+        self._queues: Queues | None = None
 
     @property
     def publisher(self) -> Publisher:
@@ -32,6 +36,16 @@ class Broker:
             self._publisher = self.transport.publisher(self._staging_queue)
         return self._publisher
 
+    @property
+    def queues(self) -> Queues:
+        """A look at queues, on a connection of its own: that call hangs on a blocked one.
+
+        Raises BrokerUnavailable.
+        """
+        if self._queues is None:
+            self._queues = self.transport.queues()
+        return self._queues
+
     def consumer(self, prefetch: int) -> Consumer:
         """Return the consumer of the staging queue, opening it at the first call.
 
@@ -39,7 +53,9 @@ class Broker:
         """
         if self._consumer is None:
             self._declare()
-            self._consumer = self.transport.consumer(self._staging_queue, prefetch)
+            self._consumer = self._wake(prefetch) or self.transport.consumer(
+                self._staging_queue, prefetch
+            )
         return self._consumer
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
@@ -47,38 +63,46 @@ class Broker:
         if self._consumer is not None:
             self._consumer.ack(deliveries)
 
-    def close_consumer(self) -> None:
+    def rest_consumer(self) -> None:
         """Stop consuming: the staging queue is consumed only while a batch is Forwarding."""
-        if self._consumer is not None:
-            self._consumer.close()
-        self._consumer = None
+        consumer, self._consumer = self._consumer, None
+        if consumer is None:
+            return
+        if consumer.rest():
+            self._resting = consumer
+        else:
+            consumer.close()
+
+    def keep_alive(self) -> None:
+        """Let the broker know that we are there; a connection that is not is made anew in time."""
+        for connection in (self._publisher, self._resting, self._queues):
+            if connection is not None:
+                connection.keep_alive()
 
     def drop(self) -> None:
-        """Throw both connections away; unacknowledged copies go back to the staging queue."""
-        self.close_consumer()
-        if self._publisher is not None:
-            self._publisher.close()
-        self._publisher = None
+        """Throw all connections away; unacknowledged copies go back to the staging queue."""
+        for connection in (self._consumer, self._resting, self._publisher, self._queues):
+            if connection is not None:
+                connection.close()
+        self._consumer = self._resting = self._publisher = self._queues = None
         self._declared = False
 
     def reach(self) -> None:
         """Connect, and let go again. Raises BrokerUnavailable."""
-        with self.queues():
-            pass
+        self.transport.queues().close()
 
-    @contextmanager
-    def queues(self) -> Iterator[Queues]:
-        """Look at queues on a connection of its own: that call hangs on a blocked one."""
-        queues = self.transport.queues()
-        try:
-            yield queues
-        finally:
-            queues.close()
+    def _wake(self, prefetch: int) -> Consumer | None:
+        resting, self._resting = self._resting, None
+        if resting is None:
+            return None
+        with suppress(BrokerUnavailable):
+            resting.resume(prefetch)
+            return resting
+        resting.close()
+        return None
 
     def _declare(self) -> None:
         """Make sure that the staging queue is there: somebody, or we, may have deleted it."""
-        if self._declared:
-            return
-        with self.queues() as queues:
-            queues.declare_staging_queue(self._staging_queue)
+        if not self._declared:
+            self.queues.declare_staging_queue(self._staging_queue)
         self._declared = True

@@ -12,7 +12,7 @@ class CrashPoint(StrEnum):
     MARKING_MOVED            it is in Staging.
     STAGING_CONNECTED        the staging queue is there, perhaps with a probe in it.
     STAGING_PURGED           the staging queue is empty; nothing of this attempt is in it.
-    STAGING_SENT             one window of copies is in the staging queue.
+    STAGING_SENT             some copies are on their way into the staging queue, others not yet.
     STAGING_PUBLISHED        all copies are in it; the batch is still in Staging.
     STAGING_SENT_ALONE       one copy that shared a window with a refused one was sent by itself.
     STAGING_BACKED_OFF       the batch waits, with the reason why the broker did not take it.

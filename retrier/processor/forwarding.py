@@ -9,11 +9,12 @@ from retrier.domain.retry_batch import RetryBatch
 from retrier.domain.wire import Confirmed, Outgoing, Refused
 from retrier.errors import BrokerUnavailable
 from retrier.processor.crash_points import CrashPoint
-from retrier.processor.forwarding_run import ForwardingRun, refuse_foreign
+from retrier.processor.forwarding_run import ForwardingRun
+from retrier.processor.preparation import Preparation
 from retrier.processor.surroundings import Surroundings
 from retrier.processor.watcher import Stage
 from retrier.processor.window import WindowSender, batch_reason
-from retrier.store.batches import back_off_batch, find_forwarding
+from retrier.store.batches import back_off_batch
 from retrier.store.forwarding import MovedRest, complete_batch, move_rest
 
 _LOSSES_BEFORE_BACKING_OFF = 3
@@ -33,24 +34,35 @@ class Forwarding:
     def __init__(self, around: Surroundings, staged_here: Callable[[], str | None]) -> None:
         self._around = around
         self._staged_here = staged_here
-        self._sender = WindowSender(around)
+        self._preparation = Preparation(around)
+        self._sender = WindowSender(around, self._preparation.get_ready_meanwhile)
         self._run: ForwardingRun | None = None
+        self._certain = False
+        """Whether the last turn ended as it should: then what it knew still holds."""
 
-    def run_once(self) -> bool:
-        """Forward one window, or close the batch; say whether there is a batch to forward."""
-        batch = find_forwarding(self._around.db)
-        if batch is None:
-            self._run = None
-            # It may have ended without our hearing of it.
-            self._around.broker.close_consumer()
-            return False
+    @property
+    def going_on(self) -> RetryBatch | None:
+        """The batch in Forwarding, if that is known: it is the last turn's, which went well.
+
+        Nobody else ends it: whoever takes the lease over is met at the next commit.
+        """
+        return self._run.batch if self._certain and self._run is not None else None
+
+    def run_once(self, batch: RetryBatch) -> None:
+        """Forward one window of the batch that the pointer names, or close it."""
         run = self._resume(batch)
+        self._certain = False
         if run.doubtful:
             self._sender.send_alone(run)
             run.quiet_since = self._around.clock.monotonic()
         else:
             self._forward(run)
-        return True
+        self._certain = True
+
+    def leave(self) -> None:
+        """Consume no more: nothing is in Forwarding, of which we may not have heard."""
+        self._run = None
+        self._around.broker.rest_consumer()
 
     def hand_over(self) -> None:
         """Record what is confirmed, and ack it: after a stop it would be sent again.
@@ -66,7 +78,7 @@ class Forwarding:
         What is confirmed and could not be recorded yet is kept, and recorded first: it must not
         be sent again only because the database was away.
         """
-        run = self._run
+        run, self._certain = self._run, False
         if run is None:
             return
         run.connected = False
@@ -127,34 +139,15 @@ class Forwarding:
         return nonce
 
     def _forward(self, run: ForwardingRun) -> None:
-        self._receive(run)
-        window = run.take_window(self._around.retries.window, self._around.retries.window_bytes)
-        if window:
-            self._sender.send(run, window)
+        expecting = not (run.inbox or run.ready or run.finished or run.marker_seen)
+        self._preparation.get_ready(run, wait=_RECEIVE_TIMEOUT if expecting else 0)
+        if run.ready:
+            self._sender.send(run)
             run.quiet_since = self._around.clock.monotonic()
         elif run.may_be_done or (not run.finished and self._is_quiet(run)):
             self._close(run)
         else:
             self._sender.record(run)
-
-    def _receive(self, run: ForwardingRun) -> None:
-        around = self._around
-        room = around.retries.window - len(run.inbox)
-        if room <= 0:
-            return
-        consumer = around.broker.consumer(2 * around.retries.window)
-        expecting = not (run.inbox or run.finished or run.marker_seen)
-        deliveries = consumer.receive(room, _RECEIVE_TIMEOUT if expecting else 0)
-        arrived = run.arrived
-        foreign = run.sort(deliveries, around.broker.transport.codec)
-        if foreign:
-            consumer.put_back(foreign)
-            raise refuse_foreign(len(foreign))
-        # Where there is order, what nobody asked for is no sign that more will come: somebody
-        # who keeps putting things there would keep the batch open for ever.
-        ordered = around.broker.transport.capabilities.ordered
-        if run.arrived > arrived or (deliveries and not ordered):
-            run.quiet_since = around.clock.monotonic()
 
     def _is_quiet(self, run: ForwardingRun) -> bool:
         retries = self._around.retries
@@ -173,7 +166,7 @@ class Forwarding:
         unrecorded = complete_batch(around.db, around.lease.fence, run.batch)
         around.crash_point(CrashPoint.FORWARDING_COMPLETED)
         if unrecorded == 0:
-            self._leave()
+            self.leave()
             around.watcher.passed(Stage.FORWARDING, around.clock.monotonic() - run.began)
             around.say(
                 "batch.forwarded",
@@ -193,7 +186,7 @@ class Forwarding:
             made_progress=run.made_progress,
         )
         around.crash_point(CrashPoint.FORWARDING_MOVED)
-        self._leave()
+        self.leave()
         if rest is None:
             return
         around.say(
@@ -229,11 +222,6 @@ class Forwarding:
         around = self._around
         around.lease.ensure_fresh()
         around.broker.drop()
-        with around.broker.queues() as queues:
-            queues.delete(around.retries.staging_queue)
+        around.broker.queues.delete(around.retries.staging_queue)
         around.crash_point(CrashPoint.FORWARDING_QUEUE_DELETED)
         around.stop.wait(around.retries.redeclare_pause.total_seconds())
-
-    def _leave(self) -> None:
-        self._run = None
-        self._around.broker.close_consumer()

@@ -7,7 +7,7 @@ from enum import Enum, auto
 
 from retrier.domain.copies import StagedCopy, read_staged
 from retrier.domain.retry_batch import Ejected, RetryBatch, WindowResult
-from retrier.domain.wire import Delivery, PropertyCodec
+from retrier.domain.wire import Delivery, Outgoing, PropertyCodec
 from retrier.errors import StagingQueueUnusable
 
 
@@ -17,6 +17,19 @@ class WantedCopy:
 
     delivery: Delivery
     stamps: StagedCopy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyCopy:
+    """A wanted copy, and the message that will be sent for it once it is stamped."""
+
+    copy: WantedCopy
+    outgoing: Outgoing
+
+    @property
+    def unique_message_id(self) -> str:
+        """The message it is a copy of."""
+        return self.copy.stamps.unique_message_id
 
 
 class _Kind(Enum):
@@ -31,8 +44,9 @@ class ForwardingRun:
     """What this process knows while it forwards one batch; gone with the connection.
 
     `counting` says that the frozen count tells when to look, `marker` is the nonce of the end
-    marker that tells it otherwise; with neither, silence does. `doubtful` copies may be on their
-    way already, or shared a window with one that closed the channel: they go one by one.
+    marker that tells it otherwise; with neither, silence does. `ready` is the window to come,
+    nothing of which is stamped. `doubtful` copies may be on their way already, or shared a
+    window with one that closed the channel: they go one by one.
     `finished` is what is settled and not recorded yet, `unacked` its deliveries. A run that is
     not `connected` any more is only kept until that is recorded.
     """
@@ -45,7 +59,8 @@ class ForwardingRun:
     quiet_since: float
     seen: set[str] = field(default_factory=set)
     inbox: deque[WantedCopy] = field(default_factory=deque)
-    doubtful: deque[WantedCopy] = field(default_factory=deque)
+    ready: list[ReadyCopy] = field(default_factory=list)
+    doubtful: deque[ReadyCopy] = field(default_factory=deque)
     droppable: list[Delivery] = field(default_factory=list)
     finished: WindowResult = field(default_factory=WindowResult)
     unacked: list[Delivery] = field(default_factory=list)
@@ -71,9 +86,14 @@ class ForwardingRun:
     @property
     def may_be_done(self) -> bool:
         """Whether it is time to ask the store: the count is reached, or the marker was seen."""
-        if self.inbox:
+        if self.inbox or self.ready:
             return False
         return self.marker_seen or (self.counting and len(self.seen) >= self._expected)
+
+    @property
+    def outstanding(self) -> int:
+        """How many copies are known to come, as far as the count says."""
+        return max(0, self._expected - len(self.seen)) if self.counting else 0
 
     @property
     def _expected(self) -> int:

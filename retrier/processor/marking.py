@@ -1,9 +1,9 @@
 """Marking: finish what was found in Marking, else cut the next batch off an operation."""
 
+from retrier.domain.retry_batch import RetryBatch
 from retrier.processor.crash_points import CrashPoint
 from retrier.processor.surroundings import Surroundings
 from retrier.processor.watcher import Stage
-from retrier.store.batches import find_marking, is_any_staging
 from retrier.store.marking import claim_messages, move_to_staging, open_batch
 
 
@@ -17,12 +17,9 @@ class Adoption:
     def __init__(self, around: Surroundings) -> None:
         self._around = around
 
-    def run_once(self) -> bool:
-        """Adopt one orphan; say whether there was one."""
+    def run_once(self, batch: RetryBatch) -> None:
+        """Adopt this orphan."""
         around = self._around
-        batch = find_marking(around.db)
-        if batch is None:
-            return False
         size = move_to_staging(around.db, around.lease.fence, batch.batch_id)
         around.crash_point(CrashPoint.ADOPTION_MOVED)
         around.say(
@@ -32,7 +29,6 @@ class Adoption:
             session_id=batch.session_id,
             size=size,
         )
-        return True
 
 
 class Marking:
@@ -42,14 +38,8 @@ class Marking:
         self._around = around
 
     def run_once(self) -> bool:
-        """Cut one batch; say whether any operation could be cut.
-
-        Not while a batch waits in Staging: with the broker down, claiming on would only take
-        priority, cancel and canary away from the operations.
-        """
+        """Cut one batch; say whether any operation could be cut."""
         around = self._around
-        if is_any_staging(around.db):
-            return False
         began = around.clock.monotonic()
         opened = open_batch(around.db, around.lease.fence, around.retries.session_id)
         if opened is None:

@@ -1,8 +1,11 @@
 """The processor: run_once lets the most advanced stage do one piece of work; run is its thread."""
 
+from collections.abc import Callable
 from threading import Event
+from typing import assert_never
 
 from retrier.crash_points import LeasePoint
+from retrier.domain.retry_batch import RetryBatch, RetryBatchStatus
 from retrier.errors import (
     BrokerUnavailable,
     DatabaseUnavailable,
@@ -14,13 +17,14 @@ from retrier.processor.forwarding import Forwarding
 from retrier.processor.marking import Adoption, Marking
 from retrier.processor.staging import Staging
 from retrier.processor.surroundings import Surroundings
-from retrier.store.batches import is_any_staging
+from retrier.store.batches import find_most_advanced, is_any_staging
 from retrier.store.due import time_until_due
 
 _STANDBY_LOOK = 1.0
 _HELD_UP_LOOK = 1.0
 _BACK_OFF = (0.5, 1.0, 2.0, 5.0, 10.0)
 _UNUSABLE_WAIT = 30.0
+_HEARTBEAT = 2.0
 
 
 class Processor:
@@ -31,7 +35,8 @@ class Processor:
         self._wake = wake
         self._staging = Staging(around)
         self._forwarding = Forwarding(around, lambda: self._staging.staged_batch_id)
-        self._stages = (self._forwarding, self._staging, Adoption(around), Marking(around))
+        self._adoption = Adoption(around)
+        self._marking = Marking(around)
         self._failures = 0
         self._lacks_broker = False
         self._troubled_since = 0.0
@@ -50,7 +55,24 @@ class Processor:
 
         Returns whether any did. Raises what a stage raises.
         """
-        return any(stage.run_once() for stage in self._stages)
+        batch = self._forwarding.going_on or find_most_advanced(self._around.db)
+        if batch is None or batch.status is not RetryBatchStatus.FORWARDING:
+            self._forwarding.leave()
+        if batch is None:
+            return self._marking.run_once()
+        self._stage_of(batch.status)(batch)
+        return True
+
+    def _stage_of(self, status: RetryBatchStatus) -> Callable[[RetryBatch], None]:
+        match status:
+            case RetryBatchStatus.FORWARDING:
+                return self._forwarding.run_once
+            case RetryBatchStatus.STAGING:
+                return self._staging.run_once
+            case RetryBatchStatus.MARKING:
+                return self._adoption.run_once
+            case _ as never:
+                assert_never(never)
 
     def run(self) -> None:
         """Work until told to stop; then hand unacknowledged copies and the lease back."""
@@ -87,7 +109,10 @@ class Processor:
             # Requests wake the processor, but what is out of reach must not be tried at each.
             self._around.stop.wait(pause)
             return
-        self._wake.wait(pause)
+        # In between the broker wants to hear of us, or each request after a while would dial.
+        while pause > 0 and not self._wake.wait(min(pause, _HEARTBEAT)):
+            self._around.broker.keep_alive()
+            pause -= _HEARTBEAT
         self._wake.clear()
 
     def _is_held_up(self) -> bool:

@@ -21,7 +21,7 @@ from retrier.errors import BrokerUnavailable
 from retrier.processor.crash_points import CrashPoint
 from retrier.processor.surroundings import Surroundings
 from retrier.processor.watcher import Stage
-from retrier.store.batches import back_off_batch, find_staging
+from retrier.store.batches import back_off_batch
 from retrier.store.staging import begin_forwarding, load_claimed
 
 _WAITS = (0.5, 1, 2, 5, 10)
@@ -54,12 +54,9 @@ class Staging:
         self.staged_batch_id: str | None = None
         """The batch this process staged last: it is forwarded in counting mode."""
 
-    def run_once(self) -> bool:
-        """Stage the next batch; say whether there was one. A broker that is down ejects nobody."""
+    def run_once(self, batch: RetryBatch) -> None:
+        """Stage this batch. A broker that is down ejects nobody."""
         around = self._around
-        batch = find_staging(around.db)
-        if batch is None:
-            return False
         began = around.clock.monotonic()
         try:
             self._stage(batch)
@@ -68,7 +65,6 @@ class Staging:
             raise
         self._failures = 0
         around.watcher.passed(Stage.STAGING, around.clock.monotonic() - began)
-        return True
 
     def forget(self) -> None:
         """Forget which batch was staged here: after an error it is forwarded non-counting."""
@@ -80,19 +76,19 @@ class Staging:
         publisher = around.broker.publisher
         around.crash_point(CrashPoint.STAGING_CONNECTED)
         around.lease.ensure_fresh()
-        with around.broker.queues() as queues:
-            # With no batch in Forwarding nothing in it is wanted: leftovers of attempts that
-            # never committed, which must not pile up against a length limit.
-            queues.purge(around.retries.staging_queue)
+        # With no batch in Forwarding nothing in it is wanted: leftovers of attempts that never
+        # committed, which must not pile up against a length limit.
+        around.broker.queues.purge(around.retries.staging_queue)
         around.crash_point(CrashPoint.STAGING_PURGED)
         attempt = _Attempt()
-        copies = self._make_copies(batch, staging_id, attempt)
-        for window in _windows(copies, around.retries.window):
-            around.lease.ensure_fresh()
-            outgoing = [copy.outgoing for copy in window]
-            outcomes = publisher.publish(outgoing, around.lease.check)
-            self._settle(window, outcomes, attempt)
-            around.crash_point(CrashPoint.STAGING_SENT)
+        copies: list[_Copy] = []
+        claimed = load_claimed(around.db, batch.batch_id)
+        around.lease.ensure_fresh()
+        # Not in windows, as in forwarding: what lies in the staging queue before the commit does
+        # no harm, so nothing has to be waited for in between.
+        outgoing = self._make_copies(claimed, staging_id, attempt, copies)
+        outcomes = publisher.publish(outgoing, around.lease.check)
+        self._settle(copies, outcomes, attempt)
         around.crash_point(CrashPoint.STAGING_PUBLISHED)
         self._commit(batch, staging_id, attempt)
 
@@ -124,26 +120,32 @@ class Staging:
             )
 
     def _make_copies(
-        self, batch: RetryBatch, staging_id: str, attempt: _Attempt
-    ) -> Sequence[_Copy]:
-        """Make all copies first: one that cannot be made never reaches the broker."""
-        copies = []
-        for message in load_claimed(self._around.db, batch.batch_id):
-            copy = self._make_copy(message, staging_id)
+        self,
+        claimed: Sequence[ClaimedMessage],
+        staging_id: str,
+        attempt: _Attempt,
+        copies: list[_Copy],
+    ) -> Iterator[Outgoing]:
+        """Yield the copies and note them; one that cannot be made never reaches the broker."""
+        stamps = self._make_stamps(staging_id)
+        for message in claimed:
+            copy = self._make_copy(message, stamps)
             if isinstance(copy, str):
                 attempt.eject(message.unique_message_id, copy)
-            else:
-                copies.append(copy)
-        return copies
+                continue
+            copies.append(copy)
+            yield copy.outgoing
+            if len(copies) % self._around.retries.window == 0:
+                self._around.crash_point(CrashPoint.STAGING_SENT)
 
-    def _make_copy(self, message: ClaimedMessage, staging_id: str) -> _Copy | str:
+    def _make_copy(self, message: ClaimedMessage, stamps: Stamps) -> _Copy | str:
         """Return the copy, or the reason why there can be none."""
         retries = self._around.retries
         transport = self._around.broker.transport
         reason = why_not_sendable(message.destination, retries.closed_to_retries)
         if reason is not None:
             return reason
-        stamps, ingested = self._make_stamps(staging_id), retries.error_queues
+        ingested = retries.error_queues
         # A queue that is ingested no more would keep the confirmation to itself.
         known = message.error_queue in ingested or not ingested
         acknowledgements = message.error_queue if known else ingested[0]
@@ -227,8 +229,3 @@ class Staging:
             reason=reason,
         )
         around.crash_point(CrashPoint.STAGING_BACKED_OFF)
-
-
-def _windows(copies: Sequence[_Copy], size: int) -> Iterator[Sequence[_Copy]]:
-    for start in range(0, len(copies), size):
-        yield copies[start : start + size]

@@ -1,25 +1,25 @@
 """One window of forwarding: stamped copies are published, and every outcome is settled."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import assert_never
 
-from retrier.domain.copies import make_forwarded
 from retrier.domain.retry_batch import Ejected, RetryBatch, RevertCause, StampedMessage
 from retrier.domain.wire import (
     ChannelClosed,
     Confirmed,
     Outcome,
-    Outgoing,
     Refused,
     Returned,
     Unknown,
 )
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable
 from retrier.processor.crash_points import CrashPoint
-from retrier.processor.forwarding_run import ForwardingRun, WantedCopy
+from retrier.processor.forwarding_run import ForwardingRun, ReadyCopy, WantedCopy
 from retrier.processor.surroundings import Surroundings
 from retrier.store.forwarding import open_window
+from retrier.transport.seam import nothing
 
 _MOST_BREAKS = 3
 """So often in a row a message sent alone may break the connection."""
@@ -30,30 +30,29 @@ _EARLIER_TRY = "an earlier try was left in doubt and may have arrived"
 class WindowSender:
     """Stamps, publishes and settles windows; records each before the next is published."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: Surroundings, meanwhile: Callable[[ForwardingRun], None]) -> None:
+        """`meanwhile` is called for a run when its window is written, and not settled yet."""
         self._around = around
+        self._meanwhile = meanwhile
         self._suspect: str | None = None
         self._breaks = 0
 
-    def send(self, run: ForwardingRun, window: Sequence[WantedCopy]) -> None:
-        """Record the window before, then send this one, but for what may be on its way already.
+    def send(self, run: ForwardingRun) -> None:
+        """Record the window before, then send the one that is ready, but for what is in doubt.
 
         Messages left in doubt by a crash or a lost connection go one by one: whichever caused
         it cannot double its neighbours once more. Raises BrokerUnavailable after recording what
         was confirmed, LeaseLost, DatabaseUnavailable.
         """
-        try:
-            bodies = self._stamp(run, window)
-        except DatabaseUnavailable:
-            # Nothing of this window is sent yet: it is taken up again with the same copies.
-            run.put_back(window)
-            raise
-        fresh: list[WantedCopy] = []
-        for copy in self._leave_out_unclaimed(run, window, bodies):
-            in_doubt = bodies[copy.stamps.unique_message_id].in_doubt
+        # Nothing of it is sent before it is stamped: after an error it is as ready as before.
+        stamped = self._stamp(run, run.ready)
+        window, run.ready = run.ready, []
+        fresh: list[ReadyCopy] = []
+        for copy in self._leave_out_unclaimed(run, window, stamped):
+            in_doubt = stamped[copy.unique_message_id].in_doubt
             (run.doubtful if in_doubt else fresh).append(copy)
         if fresh:
-            outcomes = self._publish(fresh, bodies)
+            outcomes = self._publish(fresh, partial(self._meanwhile, run))
             self._around.crash_point(CrashPoint.FORWARDING_PUBLISHED)
             run.doubtful += self._settle(run, fresh, outcomes)
 
@@ -66,14 +65,13 @@ class WindowSender:
         and failed. Raises what `send` raises.
         """
         copy = run.doubtful[0]
-        bodies = self._stamp(run, [copy])
+        stamped = self._stamp(run, [copy])
         run.doubtful.popleft()
-        sendable = self._leave_out_unclaimed(run, [copy], bodies)
-        if not sendable:
+        if not self._leave_out_unclaimed(run, [copy], stamped):
             return
-        (outcome,) = self._publish(sendable, bodies)
+        (outcome,) = self._publish([copy])
         self._around.crash_point(CrashPoint.FORWARDING_SENT_ALONE)
-        self._settle(run, [copy], [self._blame(copy.stamps.unique_message_id, outcome)])
+        self._settle(run, [copy], [self._blame(copy.unique_message_id, outcome)])
 
     def _blame(self, unique_id: str, outcome: Outcome) -> Outcome:
         """Turn what befell a message sent alone into a refusal, where it is the message's fault.
@@ -109,22 +107,22 @@ class WindowSender:
             self._ack(run)
 
     def _stamp(
-        self, run: ForwardingRun, copies: Sequence[WantedCopy]
+        self, run: ForwardingRun, copies: Sequence[ReadyCopy]
     ) -> Mapping[str, StampedMessage]:
-        stamped = self._open(run, [copy.stamps.unique_message_id for copy in copies])
+        stamped = self._open(run, [copy.unique_message_id for copy in copies])
         self._around.lease.ensure_fresh()
         return {message.unique_message_id: message for message in stamped}
 
     def _leave_out_unclaimed(
         self,
         run: ForwardingRun,
-        copies: Sequence[WantedCopy],
-        bodies: Mapping[str, StampedMessage],
-    ) -> list[WantedCopy]:
+        copies: Sequence[ReadyCopy],
+        stamped: Mapping[str, StampedMessage],
+    ) -> list[ReadyCopy]:
         """Return what may be sent; a copy without an unrecorded claim of this batch is acked."""
-        run.droppable += [c.delivery for c in copies if c.stamps.unique_message_id not in bodies]
+        run.droppable += [c.copy.delivery for c in copies if c.unique_message_id not in stamped]
         self._ack(run)
-        return [copy for copy in copies if copy.stamps.unique_message_id in bodies]
+        return [copy for copy in copies if copy.unique_message_id in stamped]
 
     def _open(self, run: ForwardingRun, unique_ids: Sequence[str]) -> tuple[StampedMessage, ...]:
         around = self._around
@@ -158,38 +156,30 @@ class WindowSender:
             self._around.crash_point(CrashPoint.FORWARDING_ACKED)
 
     def _publish(
-        self, copies: Sequence[WantedCopy], bodies: Mapping[str, StampedMessage]
+        self, copies: Sequence[ReadyCopy], meanwhile: Callable[[], None] = nothing
     ) -> Sequence[Outcome]:
         around = self._around
-        outgoing = [self._make_outgoing(copy, bodies) for copy in copies]
+        outgoing = [copy.outgoing for copy in copies]
         began = around.clock.now()
-        outcomes = around.broker.publisher.publish(outgoing, around.lease.check)
+        outcomes = around.broker.publisher.publish(outgoing, around.lease.check, meanwhile)
         around.watcher.sent(outgoing, outcomes, began)
         return outcomes
 
-    def _make_outgoing(self, copy: WantedCopy, bodies: Mapping[str, StampedMessage]) -> Outgoing:
-        codec = self._around.broker.transport.codec
-        return Outgoing(
-            queue=copy.stamps.target,
-            raw=make_forwarded(codec, copy.delivery.raw, copy.stamps.noted),
-            body=bodies[copy.stamps.unique_message_id].body,
-        )
-
     def _settle(
-        self, run: ForwardingRun, copies: Sequence[WantedCopy], outcomes: Sequence[Outcome]
-    ) -> list[WantedCopy]:
+        self, run: ForwardingRun, copies: Sequence[ReadyCopy], outcomes: Sequence[Outcome]
+    ) -> list[ReadyCopy]:
         """Note every outcome; return the copies that must be sent again, one by one."""
         forwarded: list[str] = []
         reverted: list[Ejected] = []
-        doubtful: list[WantedCopy] = []
+        doubtful: list[ReadyCopy] = []
         lost: str | None = None
         for copy, outcome in zip(copies, outcomes, strict=True):
-            unique_id = copy.stamps.unique_message_id
+            unique_id = copy.unique_message_id
             match outcome:
                 case Confirmed():
                     forwarded.append(unique_id)
                 case Returned() | Refused():
-                    reverted.append(_revert(copy, outcome))
+                    reverted.append(_revert(copy.copy, outcome))
                 case ChannelClosed():
                     doubtful.append(copy)
                     continue
@@ -198,7 +188,7 @@ class WindowSender:
                     continue
                 case _ as never:
                     assert_never(never)
-            run.unacked.append(copy.delivery)
+            run.unacked.append(copy.copy.delivery)
         run.settle(forwarded, reverted)
         if lost is not None:
             self._record_before_leaving(run, lost)

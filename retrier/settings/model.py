@@ -36,7 +36,7 @@ class Ingestion(Section):
     """How failed messages are taken off the error queues."""
 
     error_queues: ErrorQueues = (ErrorQueue(queue="error"),)
-    prefetch: Annotated[Count, between(1, 65535)] = 500
+    prefetch: Annotated[Count, between(1, 65535)] = 1500
 
 
 class Retries(Section):

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
 from sqlalchemy import Connection, select
-from sqlalchemy import insert as sql_insert
 
 from retrier.domain.receipt import Attempt
 from retrier.store.columns import identifier, long, short
 from retrier.store.database import Database
+from retrier.store.new_rows import add_new
 from retrier.store.schema import message_bodies, processing_attempts
 
 
@@ -30,17 +30,25 @@ def seen(
 def insert_bodies(db: Database, conn: Connection, attempts: Iterable[Attempt]) -> None:
     """Store each body once under its hash; one that is there already stays."""
     bodies = {attempt.failure.body_hash: attempt.failure.body for attempt in attempts}
+    known = _known_bodies(db, conn, list(bodies))
     rows = [
-        {"body_hash": key, "body": bodies[key], "size": len(bodies[key])} for key in sorted(bodies)
+        {"body_hash": key, "body": bodies[key], "size": len(bodies[key])}
+        for key in sorted(bodies.keys() - known)
     ]
-    if rows:
-        conn.execute(db.sql.insert(message_bodies).on_conflict_do_nothing(), rows)
+    add_new(db, conn, message_bodies, rows)
 
 
-def insert(conn: Connection, attempts: Sequence[Attempt]) -> None:
+def insert(db: Database, conn: Connection, attempts: Sequence[Attempt]) -> None:
     """Add the attempts; the messages must have rows already."""
     if attempts:
-        conn.execute(sql_insert(processing_attempts), [_row(attempt) for attempt in attempts])
+        db.sql.add_rows(conn, processing_attempts, [_row(attempt) for attempt in attempts])
+
+
+def _known_bodies(db: Database, conn: Connection, hashes: Sequence[str]) -> frozenset[str]:
+    if not hashes:
+        return frozenset()
+    column = message_bodies.c.body_hash
+    return frozenset(conn.execute(select(column).where(db.sql.member(column, hashes))).scalars())
 
 
 def _row(attempt: Attempt) -> dict[str, object]:

@@ -1,42 +1,53 @@
 """Retry batches: reading them, and moving them by compare-and-set."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
-from sqlalchemy import Connection, delete, or_, select, update
+from sqlalchemy import (
+    Connection,
+    Select,
+    Update,
+    and_,
+    bindparam,
+    case,
+    delete,
+    or_,
+    select,
+    update,
+)
 
 from retrier.domain.retry_batch import NEXT, RetryBatch, RetryBatchStatus
 from retrier.store.database import Database
 from retrier.store.lease import Fence, hold
 from retrier.store.schema import retry_batch_now_forwarding, retry_batches, retry_operations
+from retrier.store.sql_dialect import SqlDialect
 
 batches = retry_batches.c
 
-
-def find_forwarding(db: Database) -> RetryBatch | None:
-    """Return the batch the pointer names, or None. Raises DatabaseUnavailable."""
-    pointed = select(retry_batch_now_forwarding.c.batch_id)
-    return db.read(partial(_find, select(retry_batches).where(batches.batch_id.in_(pointed))))
-
-
-def find_marking(db: Database) -> RetryBatch | None:
-    """Return a batch in Marking: at the top of a turn it is an orphan, whoever left it."""
-    return db.read(
-        partial(_find, select(retry_batches).where(batches.status == RetryBatchStatus.MARKING))
-    )
+# Made once: SQLAlchemy takes longer to make a statement than to carry it out.
+_ANY_STAGING = select(batches.batch_id).where(batches.status == RetryBatchStatus.STAGING).limit(1)
+_DELETE = (
+    delete(retry_batch_now_forwarding).where(
+        retry_batch_now_forwarding.c.batch_id == bindparam("batch")
+    ),
+    delete(retry_batches).where(batches.batch_id == bindparam("batch")),
+)
 
 
-def find_staging(db: Database) -> RetryBatch | None:
-    """Return the batch that may be staged next: by priority, then age; not_before respected."""
-    return db.read(partial(_find_staging, db))
+def find_most_advanced(db: Database) -> RetryBatch | None:
+    """Return the batch that is to be moved next, or None; one look, without a lock.
+
+    The one the pointer names; else the next that may be staged, by priority, then age; else one
+    in Marking, which at the top of a turn is an orphan. Raises DatabaseUnavailable.
+    """
+    return db.read(partial(_find_most_advanced, db))
 
 
 def is_any_staging(db: Database) -> bool:
     """Say whether any batch is in Staging, also one that has to wait."""
-    query = select(batches.batch_id).where(batches.status == RetryBatchStatus.STAGING).limit(1)
-    return db.read(lambda conn: conn.execute(query).first() is not None)
+    return db.read(lambda conn: conn.execute(_ANY_STAGING).first() is not None)
 
 
 def back_off_batch(
@@ -60,19 +71,16 @@ def move(
 ) -> bool:
     """Compare-and-set: true when this call made the move, and only from the status before it."""
     source = next(status for status, following in NEXT.items() if following is to)
-    moved = conn.execute(
-        update(retry_batches)
-        .where(batches.batch_id == batch_id, batches.status == source)
-        .values(status=to, modified_at=now, **columns)
-    )
-    return moved.rowcount == 1
+    written = {"status": to, "modified_at": now, **columns}
+    moved = _move(tuple(sorted(written)))
+    known = {"moved": batch_id, "source": source, **written}
+    return conn.execute(moved, known).rowcount == 1
 
 
 def delete_batch(conn: Connection, batch_id: str) -> None:
     """Delete a batch that is done or has nothing left, and the pointer if it names it."""
-    pointer = retry_batch_now_forwarding.c.batch_id == batch_id
-    conn.execute(delete(retry_batch_now_forwarding).where(pointer))
-    conn.execute(delete(retry_batches).where(batches.batch_id == batch_id))
+    for deleting in _DELETE:
+        conn.execute(deleting, {"batch": batch_id})
 
 
 def from_row(row: Mapping[str, Any]) -> RetryBatch:
@@ -81,21 +89,36 @@ def from_row(row: Mapping[str, Any]) -> RetryBatch:
     return RetryBatch(**{**values, "status": RetryBatchStatus(row["status"])})
 
 
-def _find_staging(db: Database, conn: Connection) -> RetryBatch | None:
-    now = db.sql.now(conn)
-    query = (
+def _find_most_advanced(db: Database, conn: Connection) -> RetryBatch | None:
+    known = db.sql.tell(conn, timedelta(0))
+    row = conn.execute(_most_advanced(db.sql), known).mappings().first()
+    return from_row(dict(row)) if row is not None else None
+
+
+@cache
+def _most_advanced(sql: SqlDialect) -> Select[Any]:
+    now, _ = sql.moments
+    pointed = batches.batch_id.in_(select(retry_batch_now_forwarding.c.batch_id))
+    due = or_(batches.not_before.is_(None), batches.not_before <= now)
+    staging = and_(batches.status == RetryBatchStatus.STAGING, due)
+    return (
         select(retry_batches)
         .join(retry_operations, retry_operations.c.operation_id == batches.operation_id)
-        .where(
-            batches.status == RetryBatchStatus.STAGING,
-            or_(batches.not_before.is_(None), batches.not_before <= now),
+        .where(or_(pointed, staging, batches.status == RetryBatchStatus.MARKING))
+        .order_by(
+            case((pointed, 0), (staging, 1), else_=2),
+            retry_operations.c.priority,
+            batches.created_at,
+            batches.batch_id,
         )
-        .order_by(retry_operations.c.priority, batches.created_at, batches.batch_id)
         .limit(1)
     )
-    return _find(query, conn)
 
 
-def _find(query: Any, conn: Connection) -> RetryBatch | None:
-    row = conn.execute(query).mappings().first()
-    return from_row(dict(row)) if row is not None else None
+@cache
+def _move(columns: Sequence[str]) -> Update:
+    return (
+        update(retry_batches)
+        .where(batches.batch_id == bindparam("moved"), batches.status == bindparam("source"))
+        .values({batches[name]: bindparam(name, type_=batches[name].type) for name in columns})
+    )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, exists, select, update
+from sqlalchemy import Connection, Row, bindparam, exists, select, update
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import BATCH_BYTES, BATCH_SIZE
@@ -21,6 +21,26 @@ from retrier.store.schema import (
 messages = failed_messages.c
 claims = failed_message_retries.c
 named = retry_operation_messages.c
+
+_NAMED = (
+    select(
+        named.unique_message_id,
+        named.position.label("place"),
+        messages.status,
+        messages.failure_seq,
+        messages.body_size,
+        claims.retry_id,
+    )
+    .outerjoin_from(
+        retry_operation_messages,
+        failed_messages,
+        messages.unique_message_id == named.unique_message_id,
+    )
+    .outerjoin(failed_message_retries, claims.unique_message_id == named.unique_message_id)
+    .where(named.operation_id == bindparam("operation"))
+    .order_by(named.position)
+)
+_CUT_NAMED = _NAMED.where(named.position > bindparam("floor")).limit(BATCH_SIZE)
 
 _CHANGED = "it changed while it was being claimed"
 
@@ -53,10 +73,10 @@ def look_again(
     left = set(cut.eligible).difference(claimed)
     if operation.selection.ids is None or not left:
         return cut
-    query = _named(operation).where(named.unique_message_id.in_(sorted(left)))
+    query = _NAMED.where(named.unique_message_id.in_(sorted(left)))
     reasons = {
         row.unique_message_id: _why_not(row, operation.cut_off) or _CHANGED
-        for row in conn.execute(query)
+        for row in conn.execute(query, {"operation": operation.operation_id})
     }
     return replace(cut, skipped={**cut.skipped, **reasons})
 
@@ -107,30 +127,9 @@ def _cut_selected(conn: Connection, operation: RetryOperation) -> Cut:
     )
 
 
-def _named(operation: RetryOperation) -> Select[Any]:
-    return (
-        select(
-            named.unique_message_id,
-            named.position.label("place"),
-            messages.status,
-            messages.failure_seq,
-            messages.body_size,
-            claims.retry_id,
-        )
-        .outerjoin_from(
-            retry_operation_messages,
-            failed_messages,
-            messages.unique_message_id == named.unique_message_id,
-        )
-        .outerjoin(failed_message_retries, claims.unique_message_id == named.unique_message_id)
-        .where(named.operation_id == operation.operation_id)
-        .order_by(named.position)
-    )
-
-
 def _cut_named(conn: Connection, operation: RetryOperation) -> Cut:
-    query = _named(operation).where(named.position > operation.floor).limit(BATCH_SIZE)
-    rows = _within_bytes(conn.execute(query).all())
+    known = {"operation": operation.operation_id, "floor": operation.floor}
+    rows = _within_bytes(conn.execute(_CUT_NAMED, known).all())
     reasons = {row.unique_message_id: _why_not(row, operation.cut_off) for row in rows}
     return Cut(
         eligible=tuple(unique_id for unique_id, why in reasons.items() if why is None),

@@ -24,7 +24,9 @@ from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
 from retrier.errors import DatabaseUnavailable, DataRefused
 from retrier.store.engines import make_postgres, make_sqlite
-from retrier.store.sql_dialect import PostgresDialect, SqlDialect, SqliteDialect
+from retrier.store.postgres_dialect import POSTGRES
+from retrier.store.sql_dialect import SqlDialect
+from retrier.store.sqlite_dialect import SQLITE
 
 T = TypeVar("T")
 
@@ -59,7 +61,7 @@ class Database:
     def __init__(self, options: DatabaseOptions) -> None:
         self._url = make_url(options.url)
         self.is_sqlite = self._url.get_backend_name() == "sqlite"
-        self.sql: SqlDialect = SqliteDialect() if self.is_sqlite else PostgresDialect()
+        self.sql: SqlDialect = SQLITE if self.is_sqlite else POSTGRES
         self.engine = self._make_engine(options)
         self._pause = threading.Event()
 

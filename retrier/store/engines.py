@@ -7,13 +7,23 @@ from datetime import timedelta
 from functools import partial
 from math import ceil
 from pathlib import Path
+from select import POLLIN, poll
+from time import monotonic
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event
+from psycopg.pq import Format
+from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event
+from sqlalchemy.engine.interfaces import ExecutionContext
+from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from retrier.errors import DataRefused
 from retrier.store.patience import PatientConnection
-from retrier.store.sql_dialect import READING
+from retrier.store.sql_dialect import IN_BINARY, READING
+
+_USED = "last used"
+_UNASKED = 1.0
+"""Seconds for which a connection that has worked is believed to go on working."""
 
 
 def make_postgres(url: URL, *, lease: timedelta, connect_timeout: timedelta) -> Engine:
@@ -25,6 +35,8 @@ def make_postgres(url: URL, *, lease: timedelta, connect_timeout: timedelta) -> 
         "lock_timeout": max(1, lease_ms // 3),
         # A frozen leader inside a transaction would block its successor for ever without this.
         "idle_in_transaction_session_timeout": max(1, lease_ms // 3),
+        # A plan made for any array of ids guesses ten of them, and compares one after the other.
+        "plan_cache_mode": "force_custom_plan",
         "statement_timeout": max(1, lease_ms // 2),
         # The server's side of a lost network; its own default is two hours.
         "tcp_keepalives_idle": 5,
@@ -46,12 +58,14 @@ def make_postgres(url: URL, *, lease: timedelta, connect_timeout: timedelta) -> 
     engine = create_engine(
         url,
         connect_args=connect_args,
-        pool_pre_ping=True,
         pool_size=10,
         hide_parameters=True,
         json_serializer=_to_json,
     )
     event.listen(engine, "do_connect", partial(_connect_patiently, lease.total_seconds()))
+    event.listen(engine, "before_cursor_execute", _choose_format)
+    event.listen(engine, "checkin", _note_use)
+    event.listen(engine, "checkout", partial(_ping_if_idle, engine.dialect))
     return engine
 
 
@@ -72,6 +86,44 @@ def _connect_patiently(
     connection = PatientConnection.connect(*args, **options)
     connection.patience = patience
     return connection
+
+
+def _choose_format(
+    _conn: object,
+    cursor: Any,
+    _statement: object,
+    _parameters: object,
+    context: ExecutionContext,
+    _executemany: object,
+) -> None:
+    if context.execution_options.get(IN_BINARY, False):
+        cursor.format = Format.BINARY
+
+
+def _note_use(_connection: object, record: ConnectionPoolEntry) -> None:
+    record.info[_USED] = monotonic()
+
+
+def _ping_if_idle(
+    dialect: Dialect, connection: Any, record: ConnectionPoolEntry, _proxy: object
+) -> None:
+    """Find out whether a connection still lives, unless it has just been used.
+
+    Not at each transaction, as `pool_pre_ping` would: a batch has dozens of them. A server that
+    ends a session says so, and that is seen at once; only a line that is half open is silent.
+    """
+    recent = monotonic() - record.info.get(_USED, monotonic()) < _UNASKED
+    try:
+        if not recent or _has_news(connection):
+            dialect.do_ping(connection)
+    except dialect.loaded_dbapi.Error as error:
+        raise InvalidatePoolError(str(error)) from error
+
+
+def _has_news(connection: Any) -> bool:
+    told = poll()
+    told.register(connection.fileno(), POLLIN)
+    return bool(told.poll(0))
 
 
 def _options(url: URL, settings: Mapping[str, object]) -> str:

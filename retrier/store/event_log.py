@@ -15,6 +15,7 @@ SERVICE = "retrier"
 """Who did what nobody asked for."""
 
 _SWEPT_AT_ONCE = 1000
+_APPEND = insert(event_log)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,7 @@ class Event:
 def append(conn: Connection, at: datetime, events: Sequence[Event]) -> None:
     """Add the events inside the transaction that causes them; any text will do."""
     if events:
-        conn.execute(insert(event_log), [{"at": at, **_row(event)} for event in events])
+        conn.execute(_APPEND, [{"at": at, **_row(event)} for event in events])
 
 
 def sweep_events(db: Database, *, older_than: timedelta) -> int:

@@ -10,7 +10,8 @@ from retrier.domain.judgement import Known
 from retrier.domain.receipt import Attempt, MessageChange, StoredMessage
 from retrier.store import claims
 from retrier.store.columns import long, short
-from retrier.store.database import ConcurrentChange, Database
+from retrier.store.database import Database
+from retrier.store.new_rows import add_new
 from retrier.store.schema import failed_messages
 from retrier.store.schema.types import UtcTime
 
@@ -94,17 +95,7 @@ def _insert(
         for change in sorted(changes, key=lambda change: change.unique_message_id)
         if change.details is not None
     ]
-    if not rows:
-        return
-    insert = db.sql.insert(failed_messages).on_conflict_do_nothing(
-        index_elements=["unique_message_id"]
-    )
-    # Not RETURNING: that would be one statement of thousands of values, which takes the driver
-    # longer to write than the server to carry out.
-    counting = insert.execution_options(preserve_rowcount=True)
-    if conn.execute(counting, rows).rowcount < len(rows):
-        # Another ingesting process stored the same message first: judge again with its row.
-        raise ConcurrentChange
+    add_new(db, conn, failed_messages, rows)
 
 
 def _replace(

@@ -23,14 +23,12 @@ def replace(db: Database, conn: Connection, changes: Sequence[MessageChange]) ->
         conn.execute(delete(failed_message_groups).where(db.sql.member(members, known)))
     _insert_groups(db, conn, newest)
     pairs = [
-        (attempt.unique_message_id, group.group_id)
+        {"unique_message_id": attempt.unique_message_id, "group_id": group.group_id}
         for attempt in newest
         for group in attempt.failure.groups
     ]
     if pairs:
-        ids, group_ids = zip(*pairs, strict=True)
-        columns = {"unique_message_id": ids, "group_id": group_ids}
-        conn.execute(db.sql.insert_texts(failed_message_groups, columns))
+        db.sql.add_rows(conn, failed_message_groups, pairs)
 
 
 def _insert_groups(db: Database, conn: Connection, newest: Iterable[Attempt]) -> None:

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cache, partial
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Executable, Row, bindparam, select, update
 
 from retrier.errors import LeaseLost
 from retrier.store.database import Database
 from retrier.store.schema import processor_lease
+from retrier.store.sql_dialect import SqlDialect
 
 lease = processor_lease.c
 
@@ -75,15 +76,26 @@ def hold(db: Database, conn: Connection, fence: Fence) -> datetime:
     Fenced by the epoch alone: a lease that ran out but was not taken is still ours. The row
     lock keeps a successor waiting until this transaction has ended. Raises LeaseLost.
     """
-    now = db.sql.now(conn)
-    renewed = conn.execute(
-        update(processor_lease)
-        .where(lease.id == 1, lease.epoch == fence.epoch, lease.session_id.is_not(None))
-        .values(renewed_at=now, expires_at=now + fence.duration)
-    )
-    if renewed.rowcount != 1:
+    known = {"fenced": fence.epoch, **db.sql.tell(conn, fence.duration)}
+    moment: datetime | None = conn.execute(_renew(db.sql), known).scalar_one_or_none()
+    if moment is None:
         raise LeaseLost(f"epoch {fence.epoch} is over")
-    return now
+    return moment
+
+
+@cache
+def _renew(sql: SqlDialect) -> Executable:
+    now, later = sql.moments
+    return (
+        update(processor_lease)
+        .where(
+            lease.id == 1,
+            lease.epoch == bindparam("fenced"),
+            lease.session_id.is_not(None),
+        )
+        .values(renewed_at=now, expires_at=later)
+        .returning(lease.renewed_at)
+    )
 
 
 def _release(fence: Fence, conn: Connection) -> None:

@@ -5,12 +5,12 @@ Each verb commits by itself. A crash between them leaves a batch in Marking, whi
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from functools import partial
+from datetime import timedelta
+from functools import cache, partial
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, Select, exists, func, or_, select, update
+from sqlalchemy import Connection, Select, and_, bindparam, exists, func, or_, select, update
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import RetryBatchStatus
@@ -25,10 +25,47 @@ from retrier.store.schema import (
     retry_batches,
     retry_operations,
 )
+from retrier.store.schema.types import UtcTime
+from retrier.store.sql_dialect import SqlDialect
 
 ops = retry_operations.c
 messages = failed_messages.c
 claims = failed_message_retries.c
+
+# Made once: SQLAlchemy takes longer to make a statement than to carry it out.
+_NOW = bindparam("now", type_=UtcTime)
+_BEGIN_CUT = (
+    update(retry_operations)
+    .where(ops.operation_id == bindparam("operation"), ops.state == bindparam("before"))
+    .values(
+        state=bindparam("after"),
+        last_cut=_NOW,
+        started_at=func.coalesce(ops.started_at, _NOW),
+        modified_at=_NOW,
+    )
+)
+_OPEN_BATCH = retry_batches.insert()
+_SIZE_BATCH = (
+    update(retry_batches)
+    .where(retry_batches.c.batch_id == bindparam("batch"))
+    .values(initial_size=bindparam("size"), modified_at=_NOW)
+)
+_NOTE_CUT = (
+    update(retry_operations)
+    .where(ops.operation_id == bindparam("operation"))
+    .values(
+        floor=bindparam("to"),
+        skipped=ops.skipped + bindparam("more_skipped"),
+        batches=ops.batches + bindparam("more_batches"),
+        modified_at=_NOW,
+    )
+)
+_CLAIMED = select(claims.unique_message_id).where(claims.batch_id == bindparam("batch"))
+_COUNT_CLAIMS = (
+    select(func.count())
+    .select_from(failed_message_retries)
+    .where(claims.batch_id == bindparam("batch"))
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +89,7 @@ def open_batch(db: Database, fence: Fence, session_id: str) -> OpenedBatch | Non
     """Open a batch for the operation whose turn it is; None when nothing may be cut.
 
     By priority, and among equals the operation cut longest ago: a bulk of a million starves
-    nobody. Raises LeaseLost, DatabaseUnavailable.
+    nobody. Nothing is cut while a batch waits in Staging. Raises LeaseLost, DatabaseUnavailable.
     """
     # A look without any lock first: a processor with nothing to do writes nothing.
     if not db.read(partial(_is_any_open, db)):
@@ -79,47 +116,55 @@ def move_to_staging(db: Database, fence: Fence, batch_id: str) -> int:
 
 
 def _is_any_open(db: Database, conn: Connection) -> bool:
-    return conn.execute(_next_operation(db.sql.now(conn))).first() is not None
+    return conn.execute(_next(db.sql), db.sql.tell(conn, timedelta(0))).first() is not None
 
 
 def _open(db: Database, fence: Fence, session_id: str, conn: Connection) -> OpenedBatch | None:
     now = hold(db, conn, fence)
-    row = conn.execute(_next_operation(now)).mappings().first()
+    row = conn.execute(_next(db.sql), db.sql.tell(conn, timedelta(0))).mappings().first()
     if row is None:
         return None
     operation = operations.from_row(dict(row))
-    started = {"started_at": now} if operation.started_at is None else {}
     waiting = operation.state is RetryOperationState.WAITING
-    state = RetryOperationState.PREPARING if waiting else operation.state
     conn.execute(
-        update(retry_operations)
-        .where(ops.operation_id == operation.operation_id, ops.state == operation.state)
-        .values(state=state, last_cut=now, modified_at=now, **started)
+        _BEGIN_CUT,
+        {
+            "operation": operation.operation_id,
+            "before": operation.state,
+            "after": RetryOperationState.PREPARING if waiting else operation.state,
+            "now": now,
+        },
     )
     batch_id = str(uuid4())
     conn.execute(
-        retry_batches.insert().values(
-            batch_id=batch_id,
-            operation_id=operation.operation_id,
-            session_id=session_id,
-            status=RetryBatchStatus.MARKING,
-            initial_size=0,
-            stage_attempts=0,
-            created_at=now,
-            modified_at=now,
-        )
+        _OPEN_BATCH,
+        {
+            "batch_id": batch_id,
+            "operation_id": operation.operation_id,
+            "session_id": session_id,
+            "status": RetryBatchStatus.MARKING,
+            "initial_size": 0,
+            "stage_attempts": 0,
+            "created_at": now,
+            "modified_at": now,
+        },
     )
     return OpenedBatch(batch_id=batch_id, operation=operation)
 
 
-def _next_operation(now: datetime) -> Select[Any]:
-    alive = exists().where(retry_batches.c.operation_id == ops.operation_id)
+@cache
+def _next(sql: SqlDialect) -> Select[Any]:
+    now, _ = sql.moments
+    waiting = retry_batches.alias()
     return (
         select(retry_operations)
         .where(
             ops.state.in_(sorted(OPEN_STATES)),
             or_(ops.not_before.is_(None), ops.not_before <= now),
-            ~alive,
+            ~exists().where(retry_batches.c.operation_id == ops.operation_id),
+            # With the broker down, claiming on would only take priority, cancel and canary away
+            # from the operations.
+            ~exists().where(waiting.c.status == RetryBatchStatus.STAGING),
         )
         .order_by(ops.priority, func.coalesce(ops.last_cut, ops.created_at), ops.operation_id)
         .limit(1)
@@ -132,20 +177,16 @@ def _claim(db: Database, fence: Fence, opened: OpenedBatch, conn: Connection) ->
     cut = cuts.cut(conn, operation)
     claimed = _insert_claims(db, conn, opened, _lock_eligible(db, conn, cut, operation.cut_off))
     cut = cuts.look_again(conn, operation, cut, claimed)
+    conn.execute(_SIZE_BATCH, {"batch": opened.batch_id, "size": len(claimed), "now": now})
     conn.execute(
-        update(retry_batches)
-        .where(retry_batches.c.batch_id == opened.batch_id)
-        .values(initial_size=len(claimed), modified_at=now)
-    )
-    conn.execute(
-        update(retry_operations)
-        .where(ops.operation_id == operation.operation_id)
-        .values(
-            floor=cut.floor,
-            skipped=ops.skipped + len(cut.skipped),
-            batches=ops.batches + (1 if claimed else 0),
-            modified_at=now,
-        )
+        _NOTE_CUT,
+        {
+            "operation": operation.operation_id,
+            "to": cut.floor,
+            "more_skipped": len(cut.skipped),
+            "more_batches": 1 if claimed else 0,
+            "now": now,
+        },
     )
     cuts.note_skipped(conn, operation, cut, now)
     if cut.is_empty:
@@ -158,17 +199,9 @@ def _lock_eligible(db: Database, conn: Connection, cut: Cut, cut_off: int) -> Se
     """Lock the rows in id order and look again: one may have failed again since it was read."""
     if not cut.eligible:
         return []
-    query = (
-        select(messages.unique_message_id)
-        .where(
-            db.sql.member(messages.unique_message_id, cut.eligible),
-            messages.status == FailedMessageStatus.UNRESOLVED,
-            messages.failure_seq <= cut_off,
-        )
-        .order_by(messages.unique_message_id)
-        .with_for_update()
-    )
-    return conn.execute(query).scalars().all()
+    known = {"ids": cut.eligible, "cut_off": cut_off}
+    locked = conn.execute(_lock_looked_at(db.sql), known)
+    return [unique_id for unique_id, is_eligible in locked if is_eligible]
 
 
 def _insert_claims(
@@ -184,13 +217,32 @@ def _insert_claims(
     }
     # Insert if absent: the first batch wins, and the other one goes on without the message.
     insert = db.sql.insert_texts(failed_message_retries, rows).on_conflict_do_nothing()
-    return conn.execute(insert.returning(claims.unique_message_id)).scalars().all()
+    inserted = conn.execute(insert.execution_options(preserve_rowcount=True)).rowcount
+    if inserted == len(unique_ids):
+        return unique_ids
+    # Asked for only then: nearly always all of a thousand rows would come back as they went.
+    return conn.execute(_CLAIMED, {"batch": opened.batch_id}).scalars().all()
+
+
+@cache
+def _lock_looked_at(sql: SqlDialect) -> Select[str, bool]:
+    is_eligible = and_(
+        messages.status == FailedMessageStatus.UNRESOLVED,
+        messages.failure_seq <= bindparam("cut_off"),
+    )
+    # Found by id alone: with the rest as a condition the server takes the index of all that is
+    # unresolved, and looks through a million for a thousand.
+    return (
+        select(messages.unique_message_id, is_eligible)
+        .where(sql.listed(messages.unique_message_id))
+        .order_by(messages.unique_message_id)
+        .with_for_update()
+    )
 
 
 def _move_to_staging(db: Database, fence: Fence, batch_id: str, conn: Connection) -> int:
     now = hold(db, conn, fence)
-    count = select(func.count()).select_from(failed_message_retries)
-    size = conn.execute(count.where(claims.batch_id == batch_id)).scalar_one()
+    size = conn.execute(_COUNT_CLAIMS, {"batch": batch_id}).scalar_one()
     if size:
         batches.move(conn, batch_id, RetryBatchStatus.STAGING, now, initial_size=size)
     else:

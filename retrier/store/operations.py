@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, Row, case, func, select, update
+from sqlalchemy import Connection, Row, bindparam, case, func, select, update
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import (
@@ -22,11 +22,27 @@ from retrier.store import event_log, selections
 from retrier.store.database import ConcurrentChange, Database
 from retrier.store.event_log import Event
 from retrier.store.schema import failed_messages, retry_operation_messages, retry_operations
+from retrier.store.schema.types import UtcTime
 
 operations = retry_operations.c
 messages = failed_messages.c
 
 _NOTHING = "nothing to retry: no unresolved message matched when it was asked for"
+_NOW = bindparam("now", type_=UtcTime)
+_COMPLETE = (
+    update(retry_operations)
+    .where(
+        operations.operation_id == bindparam("operation"),
+        operations.state.in_([RetryOperationState.PREPARING, RetryOperationState.FORWARDING]),
+    )
+    .values(
+        state=RetryOperationState.COMPLETED,
+        skipped=operations.total - operations.forwarded - operations.failed,
+        reason=case((operations.total == 0, _NOTHING), else_=None),
+        completed_at=_NOW,
+        modified_at=_NOW,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,20 +143,7 @@ def complete(conn: Connection, operation_id: str, now: object) -> None:
     What is neither forwarded nor failed was skipped: archived, resolved, claimed by another
     operation or failed again before its turn.
     """
-    conn.execute(
-        update(retry_operations)
-        .where(
-            operations.operation_id == operation_id,
-            operations.state.in_([RetryOperationState.PREPARING, RetryOperationState.FORWARDING]),
-        )
-        .values(
-            state=RetryOperationState.COMPLETED,
-            skipped=operations.total - operations.forwarded - operations.failed,
-            reason=case((operations.total == 0, _NOTHING), else_=None),
-            completed_at=now,
-            modified_at=now,
-        )
-    )
+    conn.execute(_COMPLETE, {"operation": operation_id, "now": now})
 
 
 def from_row(row: Mapping[str, Any]) -> RetryOperation:

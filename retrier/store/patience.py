@@ -1,12 +1,17 @@
 """A PostgreSQL connection that waits for an answer only so long, whatever holds it up."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from select import POLLIN, POLLOUT, poll
 from time import monotonic
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg.waiting import WAIT_R, WAIT_W
 
 T = TypeVar("T")
+
+Meanwhile = Callable[[], bool]
+"""Does a little of something else; says whether more of it is left. Raises nothing."""
 
 _LOOK = 0.1
 """Seconds after which a wait is interrupted to look at the time."""
@@ -21,6 +26,8 @@ class PatientConnection(psycopg.Connection[Any]):
     """
 
     patience: float | None = None
+    meanwhile: Meanwhile | None = None
+    """What there is to do while the server is at work."""
 
     def wait(
         self, gen: Generator[Any, Any, T], interval: float = _LOOK, timeout: float | None = None
@@ -29,32 +36,49 @@ class PatientConnection(psycopg.Connection[Any]):
 
         Who listens for notifications sets a limit of its own, and nothing is owed to it.
         """
-        if self.patience is None or timeout is not None:
-            return super().wait(gen, interval, timeout)
+        if timeout is not None:
+            # In one go: an idle service would wake up ten times a second for nothing.
+            return super().wait(gen, max(interval, timeout), timeout)
+        if self.patience is None:
+            return super().wait(gen, interval)
         try:
-            return super().wait(_bound(gen, self.patience), interval)
+            return super().wait(self._attend(gen, self.patience), interval)
         except _NoAnswer:
             # What comes now would be taken for the answer to the next question.
             self.close()
             raise
+
+    def _attend(self, gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any, T]:
+        """Hand everything through, until nothing has come for too long.
+
+        Before a wait that would take time, something else is done.
+        """
+        end = monotonic() + seconds
+        ready = None
+        while True:
+            try:
+                wanted = gen.send(ready)
+            except StopIteration as done:
+                answer: T = done.value
+                return answer
+            self._use_time(wanted)
+            ready = yield wanted
+            if ready:
+                end = monotonic() + seconds
+            elif monotonic() > end:
+                raise _NoAnswer(f"no answer within {seconds:g} s")
+
+    def _use_time(self, wanted: int) -> None:
+        while self.meanwhile is not None and not _is_ready(self.pgconn.socket, wanted):
+            if not self.meanwhile():
+                self.meanwhile = None
 
 
 class _NoAnswer(psycopg.OperationalError):
     """The server said nothing for too long; what was asked may have been done or not."""
 
 
-def _bound(gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any, T]:
-    """Hand everything through, until nothing has come for too long."""
-    end = monotonic() + seconds
-    ready = None
-    while True:
-        try:
-            wanted = gen.send(ready)
-        except StopIteration as done:
-            answer: T = done.value
-            return answer
-        ready = yield wanted
-        if ready:
-            end = monotonic() + seconds
-        elif monotonic() > end:
-            raise _NoAnswer(f"no answer within {seconds:g} s")
+def _is_ready(socket: int, wanted: int) -> bool:
+    look = poll()
+    look.register(socket, POLLIN * bool(wanted & WAIT_R) | POLLOUT * bool(wanted & WAIT_W))
+    return bool(look.poll(0))

@@ -13,6 +13,7 @@ from retrier.domain.receipt import Before, Receipt
 from retrier.store import attempts, claims, event_log, failed_imports, failures, groups, ledger
 from retrier.store.database import Database
 from retrier.store.event_log import Event
+from retrier.store.patience import Meanwhile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,28 +30,50 @@ class Recorded:
     failed_again: int
 
 
-def record_received(db: Database, received: Sequence[Received], *, instance: str) -> Recorded:
+def record_received(
+    db: Database,
+    received: Sequence[Received],
+    *,
+    instance: str,
+    meanwhile: Meanwhile | None = None,
+) -> Recorded:
     """Store failures, confirmations, failed imports and the ledger's counts.
+
+    `meanwhile` is called, piece by piece, while the database is at work.
 
     Replaying a batch after a crash stores nothing twice: redelivered attempts are recognised by
     their fingerprint. Raises DatabaseUnavailable, or DataRefused when a row's data is at fault.
     """
-    return db.transact(partial(_record, db, received, instance))
+    return db.transact(partial(_record, db, received, instance, meanwhile))
 
 
 def _record(
-    db: Database, received: Sequence[Received], instance: str, conn: Connection
+    db: Database,
+    received: Sequence[Received],
+    instance: str,
+    meanwhile: Meanwhile | None,
+    conn: Connection,
 ) -> Recorded:
+    db.sql.use_waits(conn, meanwhile)
+    try:
+        return _write(db, received, instance, conn)
+    finally:
+        db.sql.use_waits(conn, None)
+
+
+def _write(db: Database, received: Sequence[Received], instance: str, conn: Connection) -> Recorded:
     failed = [item for item in received if isinstance(item, Failure)]
     confirmed = [item for item in received if isinstance(item, Confirmation)]
     copies = [item for item in received if isinstance(item, OwnCopy)]
     imports = [item for item in received if isinstance(item, FailedImport)]
 
+    db.sql.prefer_indexes(conn)
     db.sql.share_cut_off(conn)
     receipt = fold(failed, confirmed, _before(db, conn, failed, confirmed), lambda: str(uuid4()))
     came_back = _apply(db, conn, receipt)
     imported = failed_imports.insert(db, conn, imports)
-    event_log.append(conn, db.sql.now(conn), _events(copies, imported))
+    if events := _events(copies, imported):
+        event_log.append(conn, db.sql.now(conn), events)
     counts = {
         "taken_off": len(received),
         "new": receipt.new,
@@ -84,7 +107,7 @@ def _apply(db: Database, conn: Connection, receipt: Receipt) -> frozenset[str]:
     """Write all of it; return the messages whose retry has its outcome now."""
     attempts.insert_bodies(db, conn, receipt.attempts)
     failures.apply(db, conn, receipt.changes)
-    attempts.insert(conn, receipt.attempts)
+    attempts.insert(db, conn, receipt.attempts)
     groups.replace(db, conn, receipt.changes)
     ended = [change.unique_message_id for change in receipt.changes if change.claim_ends]
     return claims.end_with_outcome(db, conn, ended)

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import cache
 
-from sqlalchemy import Connection, bindparam, delete, or_, select, update
+from sqlalchemy import Connection, Select, bindparam, delete, or_, select, update
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.retry_batch import Ejected, RetryBatch
@@ -12,6 +13,7 @@ from retrier.store.columns import short
 from retrier.store.database import Database
 from retrier.store.event_log import Event
 from retrier.store.schema import failed_message_retries, failed_messages, retry_operations
+from retrier.store.sql_dialect import SqlDialect
 
 messages = failed_messages.c
 claims = failed_message_retries.c
@@ -30,12 +32,7 @@ def share_cut_off_first(db: Database, conn: Connection) -> None:
 def lock_messages(db: Database, conn: Connection, unique_ids: Sequence[str]) -> None:
     """Lock these messages in id order, before anything else the transaction locks."""
     if unique_ids:
-        conn.execute(
-            select(messages.unique_message_id)
-            .where(db.sql.member(messages.unique_message_id, unique_ids))
-            .order_by(messages.unique_message_id)
-            .with_for_update()
-        )
+        conn.execute(_lock(db.sql), {"ids": unique_ids})
 
 
 def take_back(
@@ -58,6 +55,16 @@ def take_back(
     )
     event_log.append(conn, now, [_event(batch, key, reasons[key]) for key in ended])
     return len(ended)
+
+
+@cache
+def _lock(sql: SqlDialect) -> Select[str]:
+    return (
+        select(messages.unique_message_id)
+        .where(sql.listed(messages.unique_message_id))
+        .order_by(messages.unique_message_id)
+        .with_for_update()
+    )
 
 
 def _end_claims(

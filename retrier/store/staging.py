@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 
-from sqlalchemy import Connection, and_, func, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, func, or_, select, update
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import ClaimedMessage, RetryBatch, RetryBatchStatus, StagedCopies
@@ -22,6 +23,8 @@ from retrier.store.schema import (
     retry_batch_now_forwarding,
     retry_operations,
 )
+from retrier.store.schema.types import UtcTime
+from retrier.store.sql_dialect import IN_BINARY, SqlDialect
 
 messages = failed_messages.c
 claims = failed_message_retries.c
@@ -36,34 +39,55 @@ _stageable = or_(
 )
 """Unresolved, or on its way by this same claim: a batch that forwarding handed back."""
 
+# Made once: SQLAlchemy takes longer to make a statement than to carry it out.
+_LOAD_CLAIMED = (
+    select(
+        claims.unique_message_id,
+        claims.retry_id,
+        messages.dialect,
+        messages.error_queue,
+        func.coalesce(redirects.to_queue, messages.destination).label("destination"),
+        messages.raw_properties.label("raw"),
+        messages.body_size,
+        messages.completed_steps,
+    )
+    .join_from(
+        failed_message_retries,
+        failed_messages,
+        messages.unique_message_id == claims.unique_message_id,
+    )
+    .outerjoin(message_redirects, redirects.from_queue == messages.destination)
+    .where(claims.batch_id == bindparam("batch"), claims.forwarded_at.is_(None), _stageable)
+    .order_by(messages.failure_seq)
+    .execution_options(**{IN_BINARY: True})
+)
+_CLAIMED = select(claims.unique_message_id).where(
+    claims.batch_id == bindparam("batch"), claims.forwarded_at.is_(None)
+)
+_POINT_AT = retry_batch_now_forwarding.insert().values(id=1, batch_id=bindparam("batch"))
+_ON_ITS_WAY = (
+    update(retry_operations)
+    .where(
+        retry_operations.c.operation_id == bindparam("operation"),
+        retry_operations.c.state == RetryOperationState.PREPARING,
+    )
+    .values(
+        state=RetryOperationState.FORWARDING,
+        modified_at=bindparam("now", type_=UtcTime),
+    )
+)
+
 
 def load_claimed(db: Database, batch_id: str) -> tuple[ClaimedMessage, ...]:
     """Return the batch's unrecorded claims in the order of failure, redirects applied.
 
     Raises DatabaseUnavailable.
     """
-    query = (
-        select(
-            claims.unique_message_id,
-            claims.retry_id,
-            messages.dialect,
-            messages.error_queue,
-            func.coalesce(redirects.to_queue, messages.destination).label("destination"),
-            messages.raw_properties.label("raw"),
-            messages.body_size,
-            messages.completed_steps,
-        )
-        .join_from(
-            failed_message_retries,
-            failed_messages,
-            messages.unique_message_id == claims.unique_message_id,
-        )
-        .outerjoin(message_redirects, redirects.from_queue == messages.destination)
-        .where(claims.batch_id == batch_id, claims.forwarded_at.is_(None), _stageable)
-        .order_by(messages.failure_seq)
-    )
+    known = {"batch": batch_id}
     return db.read(
-        lambda conn: tuple(ClaimedMessage(**row) for row in conn.execute(query).mappings())
+        lambda conn: tuple(
+            ClaimedMessage(**row) for row in conn.execute(_LOAD_CLAIMED, known).mappings()
+        )
     )
 
 
@@ -112,41 +136,34 @@ def _issue(
     """Make the staged messages *retry issued*; the rows that did change are the result."""
     if not staged:
         return []
-    retry_id = (
-        select(claims.retry_id)
-        .where(claims.unique_message_id == messages.unique_message_id, claims.batch_id == batch_id)
-        .scalar_subquery()
-    )
-    issued = conn.execute(
+    known = {"batch": batch_id, "ids": staged, "now": now}
+    return conn.execute(_issue_retries(db.sql), known).scalars().all()
+
+
+@cache
+def _issue_retries(sql: SqlDialect) -> ReturningUpdate[str]:
+    return (
         update(failed_messages)
         .where(
-            db.sql.member(messages.unique_message_id, staged),
-            or_(
-                messages.status == FailedMessageStatus.UNRESOLVED,
-                and_(
-                    messages.status == FailedMessageStatus.RETRY_ISSUED,
-                    messages.last_retry_id == retry_id,
-                ),
-            ),
-            retry_id.is_not(None),
+            claims.unique_message_id == messages.unique_message_id,
+            claims.batch_id == bindparam("batch"),
+            sql.listed(claims.unique_message_id),
+            _stageable,
         )
         .values(
             status=FailedMessageStatus.RETRY_ISSUED,
-            last_retry_id=retry_id,
+            last_retry_id=claims.retry_id,
             disposition_reason=None,
-            last_modified=now,
+            last_modified=bindparam("now", type_=UtcTime),
         )
         .returning(messages.unique_message_id)
     )
-    return issued.scalars().all()
 
 
 def _release_others(conn: Connection, batch_id: str, issued: Sequence[str]) -> None:
     kept = set(issued)
-    query = select(claims.unique_message_id).where(
-        claims.batch_id == batch_id, claims.forwarded_at.is_(None)
-    )
-    left = [unique_id for unique_id in conn.execute(query).scalars() if unique_id not in kept]
+    claimed = conn.execute(_CLAIMED, {"batch": batch_id}).scalars()
+    left = [unique_id for unique_id in claimed if unique_id not in kept]
     claim_rows.release(conn, batch_id, sorted(left))
 
 
@@ -163,15 +180,8 @@ def _freeze(
         not_before=None,
         reason=None,
     )
-    conn.execute(retry_batch_now_forwarding.insert().values(id=1, batch_id=batch.batch_id))
-    conn.execute(
-        update(retry_operations)
-        .where(
-            retry_operations.c.operation_id == batch.operation_id,
-            retry_operations.c.state == RetryOperationState.PREPARING,
-        )
-        .values(state=RetryOperationState.FORWARDING, modified_at=now)
-    )
+    conn.execute(_POINT_AT, {"batch": batch.batch_id})
+    conn.execute(_ON_ITS_WAY, {"operation": batch.operation_id, "now": now})
     staged = Event(
         kind="batch_staged",
         text=f"{count} messages are staged and on their way",

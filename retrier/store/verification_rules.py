@@ -40,6 +40,11 @@ def _claimed_though_settled() -> Select[str]:
     return _claimed_messages().where(messages.status.not_in(_PENDING))
 
 
+def _claimed_though_missing() -> Select[str]:
+    known = exists().where(messages.unique_message_id == claims.unique_message_id)
+    return select(claims.unique_message_id).where(~known)
+
+
 def _claimed_by_none() -> Select[str]:
     unsent = exists().where(batches.batch_id == claims.batch_id, batches.status.in_(_UNSENT))
     unresolved = messages.status == FailedMessageStatus.UNRESOLVED
@@ -138,6 +143,7 @@ RULES: Mapping[str, Select[str]] = MappingProxyType(
     {
         "a message whose retry was issued has the claim of that retry": _issued_without_claim(),
         "a message that is resolved or archived has no claim": _claimed_though_settled(),
+        "every claim is of a message that is there": _claimed_though_missing(),
         "the claim of an unresolved message is of a batch in Marking or Staging": (
             _claimed_by_none()
         ),

@@ -4,11 +4,16 @@ One thread per object: publisher, consumer and queues each own their connection.
 a connection raises BrokerUnavailable with host and reason; the object is then useless and closed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from retrier.domain.wire import Delivery, Outcome, Outgoing, PropertyCodec
+
+
+def nothing() -> None:
+    """Do nothing while the broker is waited for."""
+
 
 QueueKind = Literal["quorum", "classic"]
 
@@ -28,15 +33,26 @@ class Publisher(Protocol):
     """Publishes a window of messages and settles every one of them."""
 
     def publish(
-        self, messages: Sequence[Outgoing], waiting: Callable[[], None]
+        self,
+        messages: Iterable[Outgoing],
+        waiting: Callable[[], None],
+        meanwhile: Callable[[], None] = nothing,
     ) -> tuple[Outcome, ...]:
         """Publish all, wait until each is settled, and return the outcomes in the same order.
 
         Never waits less than the broker needs: while it is blocked by an alarm nothing times
-        out. `waiting` is called at least once a second while confirms are outstanding; what it
-        raises ends the wait and goes through. After a ChannelClosed or Unknown outcome the next
-        call opens a new connection. Raises BrokerUnavailable when there is none to be had; then
-        nothing of this call was sent.
+        out. `waiting` is called at least once a second while confirms are outstanding;
+        `meanwhile` once, when all is written: what takes a while is better done then than
+        later. What either raises, or making the messages, ends the wait and goes through. After
+        a ChannelClosed or Unknown outcome the next call opens a new connection. Raises
+        BrokerUnavailable when there is none to be had; then nothing of this call was sent.
+        """
+        ...
+
+    def keep_alive(self) -> None:
+        """Let the broker hear of us while there is nothing to do, every few seconds; never raises.
+
+        A connection that has broken meanwhile is found out, or replaced, at its next use.
         """
         ...
 
@@ -65,6 +81,21 @@ class Consumer(Protocol):
 
     def widen(self, prefetch: int) -> None:
         """Allow so many unacknowledged messages from now on. Raises BrokerUnavailable."""
+        ...
+
+    def rest(self) -> bool:
+        """Stop consuming, but stay connected; say whether that was possible; never raises.
+
+        It is not while anything is unacknowledged: only closing gives that back.
+        """
+        ...
+
+    def resume(self, prefetch: int) -> None:
+        """Consume again after a rest. Raises BrokerUnavailable."""
+        ...
+
+    def keep_alive(self) -> None:
+        """Let the broker hear of us during a rest. See Publisher."""
         ...
 
     def close(self) -> None:
@@ -104,6 +135,10 @@ class Queues(Protocol):
 
     def delete(self, queue: str) -> None:
         """Delete the queue with all it holds; a missing one is fine."""
+        ...
+
+    def keep_alive(self) -> None:
+        """Let the broker hear of us between two questions. See Publisher."""
         ...
 
     def close(self) -> None:

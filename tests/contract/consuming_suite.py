@@ -7,6 +7,7 @@ from time import monotonic
 
 import pytest
 
+from retrier.domain.wire import Confirmed
 from retrier.errors import BrokerUnavailable
 from retrier.transport.seam import Publisher, Queues, Transport
 from tests.contract.transport_fixtures import Consume, TransportFixtures, need, nothing
@@ -242,3 +243,46 @@ class ConsumingSuite(TransportFixtures):
         publisher.publish([self.message(queue, b"later")], nothing)
 
         wait_until(lambda: bodies(consumer.receive(1, 0)) == [b"later"], 5)
+
+    def test_takes_no_messages_while_it_rests_and_goes_on_afterwards(
+        self, publisher: Publisher, consume: Consume, queue: str
+    ) -> None:
+        consumer = consume(queue)
+        if not consumer.rest():
+            consumer = consume(queue)
+        publisher.publish([self.message(queue, b"x")], nothing)
+        other = consume(queue)
+        taken_by_another = bodies(receive(other, 1))
+        other.close()
+
+        consumer.resume(5)
+
+        assert (taken_by_another, bodies(receive(consumer, 1))) == ([b"x"], [b"x"])
+
+    def test_does_not_rest_with_something_unacknowledged(
+        self, publisher: Publisher, consume: Consume, queue: str
+    ) -> None:
+        publisher.publish([self.message(queue, b"x")], nothing)
+        consumer = consume(queue)
+        receive(consumer, 1)
+
+        assert not consumer.rest()
+
+    def test_one_whose_queue_is_gone_cannot_go_on(
+        self, consume: Consume, queues: Queues, queue: str
+    ) -> None:
+        consumer = consume(queue)
+        consumer.rest()
+        queues.delete(queue)
+
+        with pytest.raises(BrokerUnavailable):
+            consumer.resume(5) or consumer.receive(1, 0)
+
+    def test_a_sign_of_life_does_no_harm(
+        self, publisher: Publisher, queues: Queues, queue: str
+    ) -> None:
+        publisher.keep_alive()
+        queues.keep_alive()
+
+        assert publisher.publish([self.message(queue)], nothing) == (Confirmed(),)
+        assert queues.depth(queue) == 1

@@ -1,6 +1,8 @@
 """What every transport's publisher promises."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
 
 from retrier.domain.headers import RETRY_ID, STAGING_ID
 from retrier.domain.wire import Confirmed, Edit, Outgoing, Returned
@@ -34,6 +36,38 @@ class PublishingSuite(TransportFixtures):
 
     def test_an_empty_window_has_no_outcomes(self, publisher: Publisher) -> None:
         assert publisher.publish([], nothing) == ()
+
+    def test_takes_messages_as_they_are_made(
+        self, publisher: Publisher, queues: Queues, queue: str
+    ) -> None:
+        made = (message for message in self.numbered(queue, 250))
+
+        outcomes = publisher.publish(made, nothing)
+
+        assert outcomes == (Confirmed(),) * 250
+        assert queues.depth(queue) == 250
+
+    def test_lets_the_caller_work_once_when_all_is_written(
+        self, publisher: Publisher, queue: str
+    ) -> None:
+        done: list[str] = []
+        made = (done.append("made") or message for message in self.numbered(queue, 2))
+
+        publisher.publish(made, nothing, lambda: done.append("worked"))
+
+        assert done == ["made", "made", "worked"]
+
+    def test_what_fails_while_messages_are_made_goes_through_and_spoils_nothing(
+        self, publisher: Publisher, queue: str
+    ) -> None:
+        def break_off() -> Iterator[Outgoing]:
+            yield self.message(queue)
+            raise RuntimeError("no more")
+
+        with pytest.raises(RuntimeError, match="no more"):
+            publisher.publish(break_off(), nothing)
+
+        assert publisher.publish([self.message(queue)], nothing) == (Confirmed(),)
 
     def test_returns_what_has_no_queue_and_says_why(
         self, transport: Transport, publisher: Publisher, queue_name: Callable[..., str]

@@ -7,6 +7,8 @@ import pytest
 
 from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.domain.amqp_table import entries
+from retrier.domain.copies import Stamps, make_forwarded, make_staged, read_staged
+from retrier.domain.retry_batch import ClaimedMessage
 from retrier.domain.wire import Delivery, Edit, Outgoing
 from retrier.transport.rabbitmq import RabbitMQTransport
 from tests.contract.rabbitmq_samples import SAMPLES
@@ -56,6 +58,22 @@ def headers_of(raw: bytes) -> list[bytes]:
     """Return the bytes of each header, whatever their order in the table."""
     table = AmqpPropertyCodec().edit(raw, Edit(drop_fields=frozenset(FIELDS) - {"headers"}))[6:]
     return sorted(table[start:end] for _, start, _, end in entries(table))
+
+
+def copy_of(raw: bytes) -> bytes:
+    """Return the properties of a copy on its way through a staging queue."""
+    message = ClaimedMessage(
+        unique_message_id="u",
+        retry_id="r",
+        dialect="nservicebus",
+        error_queue="error",
+        destination="orders",
+        raw=raw,
+        body_size=7,
+        completed_steps=None,
+    )
+    stamps = Stamps(staging_id="s", installation_id="i", own_user=None)
+    return make_staged(AmqpPropertyCodec(), message, stamps, "error")
 
 
 CLIENTS_OWN = pika.BasicProperties(
@@ -149,3 +167,55 @@ def test_bodies_around_the_size_of_a_frame_arrive_whole(
     publish(classic_queue, NO_PROPERTIES, body)
 
     assert take(classic_queue).body == body
+
+
+@pytest.mark.parametrize("raw", [raw for raw, _ in SAMPLES.values()], ids=SAMPLES.keys())
+@pytest.mark.parametrize("queue", ["classic_queue", "quorum_queue"])
+def test_a_queue_hands_a_copy_out_with_its_stamps_in_their_place(
+    request: pytest.FixtureRequest,
+    transport: RabbitMQTransport,
+    publish: Publish,
+    take: Take,
+    queue: str,
+    raw: bytes,
+) -> None:
+    name, copy = request.getfixturevalue(queue), copy_of(raw)
+    publish(name, copy, b"")
+
+    taken = take(name)
+
+    assert taken.raw == copy
+    assert transport.codec.read_stamps(taken.raw) is not None
+
+
+@pytest.mark.parametrize("raw", [raw for raw, _ in SAMPLES.values()], ids=SAMPLES.keys())
+def test_a_classic_queue_leaves_the_stamps_of_a_copy_in_their_place_at_a_redelivery(
+    transport: RabbitMQTransport, publish: Publish, take: Take, classic_queue: str, raw: bytes
+) -> None:
+    publish(classic_queue, copy_of(raw), b"")
+    take(classic_queue)
+
+    again = take(classic_queue)
+
+    assert again.redelivered
+    assert transport.codec.read_stamps(again.raw) is not None
+
+
+@pytest.mark.parametrize("raw", [raw for raw, _ in SAMPLES.values()], ids=SAMPLES.keys())
+def test_a_copy_that_a_quorum_queue_redelivers_is_walked_and_forwarded_without_the_counter(
+    transport: RabbitMQTransport, publish: Publish, take: Take, quorum_queue: str, raw: bytes
+) -> None:
+    codec, copy = transport.codec, copy_of(raw)
+    publish(quorum_queue, copy, b"")
+    take(quorum_queue)
+
+    again = take(quorum_queue)
+
+    stamps = read_staged(codec, again.raw)
+    assert again.redelivered
+    assert codec.read_stamps(again.raw) is None
+    assert stamps is not None
+    assert stamps == read_staged(codec, copy)
+    forwarded = make_forwarded(codec, again.raw, stamps.noted)
+    assert codec.canonical(forwarded) == codec.canonical(make_forwarded(codec, copy, stamps.noted))
+    assert "x-delivery-count" not in codec.read(forwarded).headers

@@ -97,6 +97,23 @@ def test_a_line_that_lay_idle_is_replaced_before_it_is_trusted(
     publisher.close()
 
 
+def test_a_line_that_is_kept_alive_is_trusted_after_many_heartbeats(
+    proxy: TcpProxy, classic_queue: str
+) -> None:
+    publisher = transport_at(proxy.url, heartbeat=1).publisher()
+    idle_since = monotonic()
+
+    def kept_alive() -> bool:
+        publisher.keep_alive()
+        return monotonic() > idle_since + 4
+
+    wait_until(kept_alive, 8)
+    outcomes = publisher.publish([message(classic_queue)], nothing)
+
+    assert (outcomes, proxy.accepted) == ((Confirmed(),), 1)
+    publisher.close()
+
+
 def test_no_broker_between_windows_is_told_before_anything_is_sent(
     amqp_url: str, classic_queue: str
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import event, text
 
 from retrier.domain.retry_batch import Ejected
-from retrier.store.batches import find_forwarding
+from retrier.store.batches import find_most_advanced
 from retrier.store.returned import lock_messages, take_back
 from tests.contract.store_retries import STAGED, bring_to
 from tests.contract.store_rows import message, messages, record
@@ -120,7 +120,7 @@ class TestAMessageThatIsTakenBackOutOfItsRetry:
     """It takes a new number as well, in the processor's transaction."""
 
     def take_back(self, bench, retry):
-        batch = find_forwarding(bench.db)
+        batch = find_most_advanced(bench.db)
         ejected = [Ejected(unique_message_id=retry.key, reason="refused")]
 
         def verb(conn):

@@ -552,5 +552,86 @@ def test_a_set_of_ids_may_be_larger_than_the_parameters_of_a_statement(database)
     assert found == ["one"]
 
 
+def test_a_set_of_ids_may_hold_any_text(database):
+    odd = ["a,b", 'say "no"', "back\\slash", "NULL", "", "{}", "line\nbreak"]
+    rows = [{"name": name, "value": 1} for name in odd]
+    database.transact(lambda conn: conn.execute(insert(counters), rows))
+
+    found = database.read(
+        lambda conn: set(
+            conn.execute(
+                select(counters.c.name).where(database.sql.member(counters.c.name, odd))
+            ).scalars()
+        )
+    )
+
+    assert found == set(odd)
+
+
+class TestWhileTheDatabaseIsAtWork:
+    @staticmethod
+    def sleep(db, meanwhile):
+        def verb(conn):
+            db.sql.use_waits(conn, meanwhile)
+            try:
+                return conn.execute(text("SELECT 7 FROM pg_sleep(0.05)")).scalar_one()
+            finally:
+                db.sql.use_waits(conn, None)
+
+        return db.transact(verb)
+
+    def test_something_else_is_done_until_the_answer_is_there(self, postgres):
+        done = []
+
+        answer = self.sleep(postgres, lambda: done.append(time.monotonic()) or True)
+
+        assert answer == 7
+        assert done[-1] - done[0] > 0.02
+
+    def test_nothing_is_done_twice_that_has_an_end(self, postgres):
+        left = iter([True, True, False])
+
+        answer = self.sleep(postgres, lambda: next(left))
+
+        assert (answer, list(left)) == (7, [])
+
+    def test_nothing_is_done_in_the_next_transaction(self, postgres):
+        done = []
+        self.sleep(postgres, lambda: done.append(1) or True)
+        before = len(done)
+
+        postgres.transact(lambda conn: conn.execute(text("SELECT pg_sleep(0.02)")))
+
+        assert len(done) == before
+
+
+def test_who_looks_for_keys_does_not_read_a_whole_table_that_is_small_yet(postgres):
+    query = text("EXPLAIN SELECT body FROM message_bodies WHERE body_hash = ANY('{a,b}')")
+
+    def explain(conn):
+        postgres.sql.prefer_indexes(conn)
+        return "\n".join(conn.execute(query).scalars())
+
+    assert "Seq Scan" not in postgres.transact(explain)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [[], [""], ["", "a"], ["a", "b\x1fc"], ["\x1f"], ["a", '"', "{d}", "e,f", "\\"]],
+    ids=repr,
+)
+def test_a_set_of_ids_holds_just_these_whatever_they_are(database, names):
+    stored = ["", "a", "b", "c", "b\x1fc", "\x1f", '"', "{d}", "d", "e", "e,f", "\\"]
+    database.transact(
+        lambda conn: conn.execute(insert(counters), [{"name": n, "value": 0} for n in stored])
+    )
+
+    name = counters.c.name
+    query = select(name).where(database.sql.member(name, names))
+    found = database.read(lambda conn: conn.execute(query).scalars().all())
+
+    assert sorted(found) == sorted(names)
+
+
 def limit_parameters(connection, _record, _proxy):
     connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 32_766)

@@ -15,10 +15,10 @@ from sqlalchemy import inspect, text
 from retrier.errors import DatabaseUnavailable
 from retrier.store import upgrade
 from retrier.store.database import Database, DatabaseOptions
-from retrier.store.schema import metadata
+from retrier.store.schema import failed_message_groups, metadata
 from retrier.store.upgrade import find_revision, upgrade_schema
-from tests.contract.store_rows import everything_but, record
-from tests.support.databases import sqlite_url, temporary_postgres
+from tests.contract.store_rows import everything_but, record, rows
+from tests.support.databases import open_upgraded, sqlite_url, temporary_postgres
 from tests.support.factories import failure
 
 
@@ -66,6 +66,24 @@ def shape_of(db):
 
 def shown(index):
     return {**index, "dialect_options": {k: str(v) for k, v in index["dialect_options"].items()}}
+
+
+def compressions(db):
+    """Return the compression methods that are set on columns."""
+    if not knows_lz4(db):
+        return set()
+    query = "SELECT DISTINCT attcompression FROM pg_attribute WHERE attcompression <> ''"
+    with db.engine.connect() as conn:
+        return set(conn.scalars(text(query)))
+
+
+def knows_lz4(db):
+    query = (
+        "SELECT EXISTS (SELECT 1 FROM pg_settings "
+        "WHERE name = 'default_toast_compression' AND 'lz4' = ANY(enumvals))"
+    )
+    with db.engine.connect() as conn:
+        return conn.scalar(text(query))
 
 
 def by_name(constraint):
@@ -182,7 +200,7 @@ class TestADowngrade:
 
         assert shape_of(new) == shape
 
-    @pytest.mark.parametrize("revision", ["0001", "0002"])
+    @pytest.mark.parametrize("revision", ["0001", "0002", "0003"])
     def test_of_one_step_leaves_the_tables_of_the_steps_before(self, new, revision):
         upgrade_schema(new)
 
@@ -190,3 +208,42 @@ class TestADowngrade:
 
         assert find_revision(new).current == revision
         assert "failed_messages" in shape_of(new)
+
+    def test_leaves_failures_as_they_are(self, new):
+        upgrade_schema(new)
+        record(new, failure())
+        before = everything_but(new)
+
+        run_alembic(new, lambda config: command.downgrade(config, "0003"))
+        upgrade_schema(new)
+
+        assert everything_but(new) == before
+
+    def test_drops_groups_of_messages_that_somebody_deleted(self, new):
+        upgrade_schema(new)
+        record(new, failure())
+        with new.engine.begin() as conn:
+            conn.execute(text("DELETE FROM failed_messages"))
+
+        run_alembic(new, lambda config: command.downgrade(config, "0003"))
+
+        assert rows(new, failed_message_groups) == []
+
+
+class TestCompression:
+    """Of what failed messages hold, on PostgreSQL."""
+
+    @pytest.fixture
+    def postgres(self, postgres_url):
+        with temporary_postgres(postgres_url) as url:
+            db = open_upgraded(url)
+            yield db
+            db.dispose()
+
+    def test_is_lz4_where_the_server_has_it(self, postgres):
+        assert compressions(postgres) == ({"l"} if knows_lz4(postgres) else set())
+
+    def test_is_the_servers_own_after_a_downgrade(self, postgres):
+        run_alembic(postgres, lambda config: command.downgrade(config, "0003"))
+
+        assert compressions(postgres) == set()

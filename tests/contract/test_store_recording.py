@@ -45,7 +45,7 @@ FULL = {
 def groups_of(db, unique_message_id):
     query = (
         select(failure_groups.c.classifier, failure_groups.c.title)
-        .join(failed_message_groups)
+        .join(failed_message_groups, failed_message_groups.c.group_id == failure_groups.c.group_id)
         .where(failed_message_groups.c.unique_message_id == unique_message_id)
     )
     return dict(db.read(lambda conn: [tuple(row) for row in conn.execute(query)]))

@@ -176,6 +176,14 @@ def test_a_message_that_vanished_is_missed_by_the_ledger(bench: Bench) -> None:
     ]
 
 
+def test_a_claim_of_a_message_that_vanished_is_found(bench: Bench) -> None:
+    stop_at(bench, CrashPoint.MARKING_MOVED)
+
+    change(bench.db, delete(failed_messages).where(first_message(bench)))
+
+    assert "every claim is of a message that is there" in broken(bench.db)
+
+
 def test_a_completed_operation_that_does_not_add_up_is_found(bench: Bench) -> None:
     bench.ask_all()
     bench.work()
@@ -225,6 +233,7 @@ def test_every_rule_can_be_broken(database: Database) -> None:
         "a claim without a batch alive is recorded as forwarded",
         "the ledger has as many new messages as there are failed messages",
         "the counts of a completed operation add up to its total",
+        "every claim is of a message that is there",
     }
 
     assert {each.rule for each in verify_store(database).rules} == bent

@@ -26,6 +26,8 @@ from tests.support.tcp_proxy import TcpProxy
 
 FIGURES = pytest.StashKey[list[Figures]]()
 Begin = Callable[[Site], Work]
+STAGING_RATE = 30_000
+"""Bytes a second: staging lasts long enough for a fault to fall into it."""
 
 
 @pytest.fixture(scope="session")
@@ -108,15 +110,25 @@ def begin(broker: PrivateRabbitMQ, request: pytest.FixtureRequest) -> Iterator[B
     request.config.stash.setdefault(FIGURES, []).extend(work.figures for work in begun)
 
 
+@pytest.fixture
+def work(site_by_line: Site, line: TcpProxy, begin: Begin, stage: str) -> Work:
+    """Give work in the middle of the stage; while it is staging the line is slow."""
+    work = begin(site_by_line)
+    line.throttle(STAGING_RATE if stage == "staging" else None)
+    work.wait_for(stage)
+    return work
+
+
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     """Print a table of the faults: what a run proves is in these figures."""
     figures = config.stash.get(FIGURES, [])
-    if figures:
-        terminalreporter.section("faults of servers")
-        row = "{:11} {:>10} {:>7} {:>6} {:>5}  {}".format
-        terminalreporter.line(row("stage", "recovery", "doubled", "cpu", "lines", "fault"))
+    if not figures:
+        return
+    terminalreporter.section("faults of servers")
+    row = "{:11} {:>10} {:>7} {:>6} {:>5}  {}".format
+    terminalreporter.line(row("stage", "recovery", "doubled", "cpu", "lines", "fault"))
     for each in figures:
         cpu = "-" if each.cpu_share is None else f"{each.cpu_share:.2f}"
         recovery = f"{each.recovery:.1f} s"

@@ -5,15 +5,12 @@ import pytest
 from tests.faults.conftest import Begin
 from tests.faults.work import check
 from tests.journeys.conftest import Site
-from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import let_pass
 
 pytestmark = [pytest.mark.faults, pytest.mark.rabbitmq, pytest.mark.postgres]
 
 LATE = 0.5
 SLOW = 8_000
-STAGING_RATE = 30_000
-"""Bytes a second: staging lasts long enough for a fault to fall into it."""
 A_WHILE = 8
 UNTIL_THE_HOST_IS_BACK = 12
 
@@ -28,13 +25,6 @@ def stage() -> str:
 
 
 class TestToTheBroker:
-    @pytest.fixture
-    def work(self, site_by_line: Site, line: TcpProxy, begin: Begin, stage: str):
-        work = begin(site_by_line)
-        line.throttle(STAGING_RATE if stage == "staging" else None)
-        work.wait_for(stage)
-        return work
-
     @in_each_stage
     def test_that_is_cut_costs_a_window_at_most(self, work, line):
         with work.fault():

@@ -2,9 +2,7 @@
 
 import pytest
 
-from tests.faults.conftest import Begin
 from tests.faults.work import Work, check
-from tests.journeys.conftest import Site
 from tests.support.private_servers import PrivateRabbitMQ
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import let_pass
@@ -21,17 +19,6 @@ on_each_kind = pytest.mark.parametrize("kind", ["quorum", "classic"])
 AWAY = 5
 FROZEN = 12
 SHORT_OF_MEMORY = 10
-STAGING_RATE = 30_000
-"""Bytes a second: staging lasts long enough for a fault to fall into it."""
-
-
-@pytest.fixture
-def work(site_by_line: Site, line: TcpProxy, begin: Begin, stage: str) -> Work:
-    """Give work in the middle of the stage, by a line that is as quick as any from now on."""
-    work = begin(site_by_line)
-    line.throttle(STAGING_RATE if stage == "staging" else None)
-    work.wait_for(stage)
-    return work
 
 
 @in_each_stage

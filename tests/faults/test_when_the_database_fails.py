@@ -2,9 +2,7 @@
 
 import pytest
 
-from tests.faults.conftest import Begin
 from tests.faults.work import Work, check
-from tests.journeys.conftest import Site
 from tests.support.private_servers import PrivatePostgres
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import let_pass
@@ -16,17 +14,6 @@ pytestmark = [
 ]
 
 FROZEN = 12
-STAGING_RATE = 30_000
-"""Bytes a second: staging lasts long enough for a fault to fall into it."""
-
-
-@pytest.fixture
-def work(site_by_line: Site, line: TcpProxy, begin: Begin, stage: str) -> Work:
-    """Give work in the middle of the stage."""
-    work = begin(site_by_line)
-    line.throttle(STAGING_RATE if stage == "staging" else None)
-    work.wait_for(stage)
-    return work
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,14 @@ def test_editing_nothing_changes_nothing(held, present, own):
 
 
 @given(headers, fields, others)
+def test_what_is_read_at_once_is_what_is_read_apart(held, present, own):
+    raw = write(held, present, own)
+
+    # Compared as words: a NaN does not equal itself.
+    assert repr(CODEC.read_with_canonical(raw)) == repr((CODEC.read(raw), CODEC.canonical(raw)))
+
+
+@given(headers, fields, others)
 def test_whatever_kombu_writes_can_be_read(held, present, own):
     read = CODEC.read(write(held, present, own))
 

@@ -86,6 +86,10 @@ class ReadyMade:
         del raw
         return self.properties
 
+    def read_with_canonical(self, raw: bytes) -> tuple[Properties, bytes]:
+        """Return the properties, and change nothing."""
+        return self.properties, raw
+
     def edit(self, raw: bytes, edit: Edit) -> bytes:
         """Change nothing."""
         del edit

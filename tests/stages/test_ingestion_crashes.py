@@ -1,5 +1,7 @@
 """Ingestion is killed at every step once; the next process takes over: nothing lost, nothing twice."""
 
+import threading
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -20,6 +22,8 @@ QUEUE = "error"
 IDS = [f"order-{number}" for number in range(7)]
 STEPS = 34
 """Calls, before and after, and crash points of taking all messages off the queue."""
+STEPS_IN_FULL_SWING = 55
+"""The same with a prefetch so small that batches are soon taken ahead."""
 
 
 class Killed(BaseException):
@@ -48,9 +52,38 @@ def transport() -> ScriptedTransport:
     return made
 
 
+class UntilEmpty(threading.Event):
+    """A stop event that is set once the queue is empty."""
+
+    def __init__(self, transport: ScriptedTransport) -> None:
+        super().__init__()
+        self.broker = transport.broker
+
+    def is_set(self) -> bool:
+        """Look at the queue."""
+        return not self.broker.holds(QUEUE)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for nothing."""
+        del timeout
+        return self.is_set()
+
+
+def ingest_in_full_swing(database: Database, transport: ScriptedTransport, step: Steps) -> None:
+    make_ingestor(database, transport, step, prefetch=3).run(UntilEmpty(transport))
+
+
 def ingest_all(database: Database, transport: ScriptedTransport, step: Steps) -> None:
+    ingestor = make_ingestor(database, transport, step)
+    while transport.broker.holds(QUEUE):
+        ingestor.ingest_once()
+
+
+def make_ingestor(
+    database: Database, transport: ScriptedTransport, step: Steps, prefetch: int = 500
+) -> Ingestor:
     transport.before_call = transport.after_call = step
-    ingestor = Ingestor(
+    return Ingestor(
         mapping=QueueMapping(queue=QUEUE),
         transport=transport,
         record=partial(record_received, database, instance="retrier"),
@@ -58,18 +91,23 @@ def ingest_all(database: Database, transport: ScriptedTransport, step: Steps) ->
         clock=FrozenClock(),
         say=Told().say,
         crash_point=step,
+        prefetch=prefetch,
     )
-    while transport.broker.holds(QUEUE):
-        ingestor.ingest_once()
+
+
+Ingest = Callable[[Database, ScriptedTransport, Steps], None]
 
 
 def die_and_start_again(
-    database: Database, transport: ScriptedTransport, kill_at: int | str
+    database: Database,
+    transport: ScriptedTransport,
+    kill_at: int | str,
+    ingest: Ingest = ingest_all,
 ) -> None:
     with pytest.raises(Killed):
-        ingest_all(database, transport, Steps(kill_at))
+        ingest(database, transport, Steps(kill_at))
     transport.drop_connections("the process died")
-    ingest_all(database, transport, Steps())
+    ingest(database, transport, Steps())
 
 
 def test_every_step_is_one_of_those_killed_below(database, transport):
@@ -80,9 +118,23 @@ def test_every_step_is_one_of_those_killed_below(database, transport):
     assert steps.count == STEPS
 
 
-@pytest.mark.parametrize("kill_at", range(1, STEPS + 1))
-def test_killed_at_any_step_every_message_is_there_once(database, transport, kill_at):
-    die_and_start_again(database, transport, kill_at)
+def test_in_full_swing_every_step_is_one_of_those_killed_below(database, transport):
+    steps = Steps()
+
+    ingest_in_full_swing(database, transport, steps)
+
+    assert steps.count == STEPS_IN_FULL_SWING
+
+
+@pytest.mark.parametrize(
+    ("ingest", "kill_at"),
+    [
+        *((ingest_all, step) for step in range(1, STEPS + 1)),
+        *((ingest_in_full_swing, step) for step in range(1, STEPS_IN_FULL_SWING + 1)),
+    ],
+)
+def test_killed_at_any_step_every_message_is_there_once(database, transport, ingest, kill_at):
+    die_and_start_again(database, transport, kill_at, ingest)
 
     with database.engine.connect() as conn:
         stored = conn.scalars(select(failed_messages.c.message_id)).all()

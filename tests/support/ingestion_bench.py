@@ -1,7 +1,7 @@
 """An ingestor over a scripted transport, with a store that does what it is told."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from retrier.domain.failed_message import Received
@@ -42,8 +42,12 @@ class ScriptedStore:
         self.probe_faults: list[Exception | None] = []
         self.refuses: dict[bytes, Exception] = {}
 
-    def record(self, received: Sequence[Received]) -> None:
+    def record(
+        self, received: Sequence[Received], *, meanwhile: Callable[[], bool] | None = None
+    ) -> None:
         """Record a batch, or refuse it whole for one of its bodies."""
+        while meanwhile is not None and meanwhile():
+            pass
         fault = self.faults.pop(0) if self.faults else None
         if fault is not None:
             raise fault

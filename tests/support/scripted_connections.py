@@ -1,6 +1,6 @@
 """Publisher, consumer and queues of the scripted transport."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar, TypeVar
 
 from retrier.domain.wire import (
@@ -13,6 +13,7 @@ from retrier.domain.wire import (
     Unknown,
 )
 from retrier.errors import BrokerUnavailable, StagingQueueUnusable
+from retrier.transport.seam import nothing
 from tests.support.script import Script
 
 NO_PROPERTIES = b"\x00\x00"
@@ -49,6 +50,9 @@ class ScriptedConnection:
         if self in self.script.connections:
             self.script.connections.remove(self)
 
+    def keep_alive(self) -> None:
+        """Do nothing (seam)."""
+
     def close(self) -> None:
         """Drop the connection (seam)."""
         self.script.calls.append(f"{self.kind}.close")
@@ -67,24 +71,30 @@ class ScriptedPublisher(ScriptedConnection):
         self._probe()
 
     def publish(
-        self, messages: Sequence[Outgoing], waiting: Callable[[], None]
+        self,
+        messages: Iterable[Outgoing],
+        waiting: Callable[[], None],
+        meanwhile: Callable[[], None] = nothing,
     ) -> tuple[Outcome, ...]:
         """Publish all and settle every one of them (seam)."""
-        return self.call("publish", lambda: self._publish(messages, waiting))
+        return self.call("publish", lambda: self._publish(iter(messages), waiting, meanwhile))
 
     def _publish(
-        self, messages: Sequence[Outgoing], waiting: Callable[[], None]
+        self,
+        messages: Iterator[Outgoing],
+        waiting: Callable[[], None],
+        meanwhile: Callable[[], None],
     ) -> tuple[Outcome, ...]:
         self._probe()
         outcomes: list[Outcome] = []
         for message in messages:
             outcome, settled = self._send(message)
+            outcomes.append(outcome)
             if isinstance(outcome, ChannelClosed | Unknown):
                 self._fresh = True
-                kept = outcomes[:settled]
-                outcomes = kept + [outcome] * (len(messages) - len(kept))
-                break
-            outcomes.append(outcome)
+                sent = len(outcomes) + len(list(messages))
+                outcomes = outcomes[:settled] + [outcome] * (sent - settled)
+        meanwhile()
         for _ in range(self.script.waits):
             waiting()
         return tuple(outcomes)
@@ -136,6 +146,14 @@ class ScriptedConsumer(ScriptedConnection):
     def widen(self, prefetch: int) -> None:
         """Allow so many unacknowledged messages from now on (seam)."""
         self.call("widen", lambda: self._widen(prefetch))
+
+    def rest(self) -> bool:
+        """Say no: what is unacknowledged goes back when it closes (seam)."""
+        return False
+
+    def resume(self, prefetch: int) -> None:
+        """Consume again (seam)."""
+        self.widen(prefetch)
 
     def break_off(self, reason: str) -> None:
         """Break the connection; what it held goes back."""

@@ -6,6 +6,7 @@ import pytest
 from amqp import spec
 from amqp.exceptions import UnexpectedFrame
 
+from retrier.transport.rabbitmq.frames import read_ack, read_deliver
 from retrier.transport.rabbitmq.raw_message import (
     BODY,
     HEADER,
@@ -97,3 +98,30 @@ def test_a_frame_out_of_place_is_an_error(frames: list[tuple[int, int, bytes]]) 
 
     with pytest.raises(UnexpectedFrame):
         [told.handle(frame) for frame in frames]
+
+
+def test_methods_that_somebody_takes_do_not_reach_the_library() -> None:
+    told, taken = Told(), []
+    told.handle.give(spec.Basic.Ack, lambda *given: taken.append(given))
+
+    assert told.handle((METHOD, 1, ACK)) is True
+    assert (taken, told.methods) == ([(ACK, b"", b"")], [])
+
+
+def test_somebody_who_takes_deliveries_gets_properties_and_body() -> None:
+    told, taken = Told(), []
+    told.handle.give(spec.Basic.Deliver, lambda *given: taken.append(given))
+    for frame in [(METHOD, 1, DELIVER), (HEADER, 1, header(2, b"raw")), (BODY, 1, b"ab")]:
+        told.handle(frame)
+
+    assert (taken, told.messages) == ([(DELIVER, b"raw", b"ab")], [])
+
+
+def test_a_delivery_is_read_behind_its_consumer_tag() -> None:
+    arguments = DELIVER + b"\x03tag" + (7).to_bytes(8) + b"\x01" + b"\x00\x01q"
+
+    assert read_deliver(arguments) == (7, True)
+
+
+def test_an_acknowledgement_is_read() -> None:
+    assert read_ack(ACK + (9).to_bytes(8) + b"\x00") == (9, False)

@@ -1,10 +1,11 @@
 """Which failures look alike."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from retrier.domain.classifiers import CLASSIFIERS, classify
+from retrier.domain.classifiers import CLASSIFIERS, classify, classify_alike
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.identity import md5_guid
 
@@ -92,3 +93,49 @@ def test_other_frames_split_groups():
 
 def test_titles_are_cut_to_what_an_index_holds():
     assert len(titles(message_type="x" * 5000)["Message Type"]) == 1024
+
+
+class TestManyFailures:
+    SAME = FailureDetails(
+        queue="orders",
+        destination="orders",
+        endpoint="Sales",
+        message_type="Shop.PlaceOrder",
+        exception_type="System.TimeoutException",
+        exception_message="too late",
+        stack_trace="System.TimeoutException: too late\n   at Shop.Db.Open()",
+        failure_reason="rejected",
+    )
+
+    def test_have_the_groups_that_each_has_alone(self):
+        classify_once = classify_alike()
+
+        assert [classify_once(self.SAME) for _ in range(2)] == [classify(self.SAME)] * 2
+
+    def test_that_are_alike_are_looked_at_once(self):
+        classify_once = classify_alike()
+
+        first, second = (classify_once(replace(self.SAME, stream_id=each)) for each in "ab")
+
+        assert first is second
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"queue": "payments"},
+            {"endpoint": "Billing"},
+            {"message_type": "Shop.CancelOrder"},
+            {"exception_type": "System.Exception"},
+            {"exception_message": "too late\n   at Shop.Db.Open()"},
+            {"stack_trace": "   at Shop.Db.Close()"},
+            {"exception_type": None, "failure_reason": "expired"},
+        ],
+        ids=str,
+    )
+    def test_that_differ_in_what_is_looked_at_are_looked_at_again(self, other):
+        classify_once = classify_alike()
+        classify_once(self.SAME)
+
+        different = replace(self.SAME, **other)
+
+        assert classify_once(different) == classify(different)

@@ -121,7 +121,7 @@ class TestFailedImports:
 
     def test_not_even_a_fault_of_our_own_blocks_the_others(self):
         class FaultyCodec(AmqpPropertyCodec):
-            def read(self, raw: bytes) -> Properties:
+            def read_with_canonical(self, raw: bytes) -> tuple[Properties, bytes]:
                 raise ZeroDivisionError(raw)
 
         found = parse(delivery(), FaultyCodec(), PLAIN, RECEIVED_AT)

@@ -9,7 +9,8 @@ def message(queue: str = "q", raw: bytes = b"\x00\x00", body: bytes = b"") -> Ou
 
 
 def sent(*messages: Outgoing, first_tag: int = 1) -> Window:
-    window = Window(messages)
+    window = Window()
+    window.add(messages)
     for place in range(len(messages)):
         window.sent(place, first_tag + place)
     return window
@@ -103,7 +104,8 @@ def test_a_return_of_what_was_never_sent_settles_nothing() -> None:
 
 
 def test_what_was_never_written_can_be_declined() -> None:
-    window = Window([message(), message()])
+    window = Window()
+    window.add([message(), message()])
 
     window.decline(0, "too large")
     window.sent(1, 1)
@@ -113,7 +115,8 @@ def test_what_was_never_written_can_be_declined() -> None:
 
 
 def test_the_end_takes_the_unsettled_written_or_not() -> None:
-    window = Window([message(), message(), message()])
+    window = Window()
+    window.add([message(), message(), message()])
     window.sent(0, 1)
     window.sent(1, 2)
     window.confirm(1, multiple=False)
@@ -121,3 +124,17 @@ def test_the_end_takes_the_unsettled_written_or_not() -> None:
     window.end(ChannelClosed("406"))
 
     assert window.outcomes == (Confirmed(), ChannelClosed("406"), ChannelClosed("406"))
+
+
+def test_what_is_added_to_a_window_that_has_ended_shares_its_end() -> None:
+    window = sent(message())
+    window.end(Unknown("reset"))
+    window.add([message()])
+    assert window.outcomes == (Unknown("reset"), Unknown("reset"))
+
+
+def test_a_window_that_grows_is_settled_only_with_all_of_it() -> None:
+    window = sent(message())
+    window.confirm(1, multiple=False)
+    window.add([message()])
+    assert not window.settled

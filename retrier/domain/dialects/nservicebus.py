@@ -90,10 +90,14 @@ def _first_type(types: str | None) -> str | None:
     A generic type has commas of its own, inside brackets.
     """
     first = (types or "").partition(";")[0]
+    end = _end_of_name(first) if "[" in first else first.find(",")
+    return (first if end < 0 else first[:end]).strip() or None
+
+
+def _end_of_name(first: str) -> int:
     depth = 0
     for place, letter in enumerate(first):
         depth += (letter == "[") - (letter == "]")
         if letter == "," and depth <= 0:
-            first = first[:place]
-            break
-    return first.strip() or None
+            return place
+    return -1

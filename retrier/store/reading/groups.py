@@ -95,7 +95,7 @@ def _count(classifier: str, title: str | None, conn: Connection) -> tuple[GroupC
             func.min(messages.first_failure).label("first"),
             last.label("last"),
         )
-        .join_from(failed_message_groups, failure_groups)
+        .join_from(failed_message_groups, failure_groups, groups.group_id == members.group_id)
         .join(failed_messages, messages.unique_message_id == members.unique_message_id)
         .where(messages.status == FailedMessageStatus.UNRESOLVED, *_conditions(classifier, title))
         .group_by(members.group_id)

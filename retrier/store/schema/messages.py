@@ -130,14 +130,12 @@ failure_groups = Table(
     Column("title", Text, nullable=False),
 )
 
+# Without foreign keys: a look-up for each group of each message would cost as much as its row, and
+# lock a handful of group rows that all ingesting processes share.
 failed_message_groups = Table(
     "failed_message_groups",
     metadata,
-    Column(
-        "unique_message_id",
-        ForeignKey("failed_messages.unique_message_id", ondelete="CASCADE"),
-        primary_key=True,
-    ),
-    Column("group_id", ForeignKey("failure_groups.group_id"), primary_key=True),
+    Column("unique_message_id", String(36), primary_key=True),
+    Column("group_id", String(36), primary_key=True),
 )
 Index("ix_failed_message_groups_group", failed_message_groups.c.group_id)

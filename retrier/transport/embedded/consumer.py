@@ -60,6 +60,17 @@ class EmbeddedConsumer:
         self._prefetch = prefetch
         self._counted.clear()
 
+    def rest(self) -> bool:
+        """Say no: opening a file anew takes no time."""
+        return False
+
+    def resume(self, prefetch: int) -> None:
+        """Consume with this prefetch. Raises BrokerUnavailable."""
+        self.widen(prefetch)
+
+    def keep_alive(self) -> None:
+        """Do nothing: a file asks for no sign of life."""
+
     def close(self) -> None:
         """Give everything back and close the file; waits a moment at most, never raises."""
         hold, self._hold = self._hold, None

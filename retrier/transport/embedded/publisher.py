@@ -1,6 +1,6 @@
 """Publishes windows of messages, each in one transaction."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from retrier.domain.envelope_properties import EnvelopePropertyCodec
 from retrier.domain.wire import (
@@ -16,6 +16,7 @@ from retrier.errors import BrokerUnavailable
 from retrier.transport.embedded.broker_file import CommitUnknown
 from retrier.transport.embedded.queues_db import QueuesDb
 from retrier.transport.embedded.rows import Parcel, why_too_large
+from retrier.transport.seam import nothing
 
 CODEC = EnvelopePropertyCodec()
 
@@ -31,19 +32,27 @@ class EmbeddedPublisher:
         self._db: QueuesDb | None = open_db()
 
     def publish(
-        self, messages: Sequence[Outgoing], waiting: Callable[[], None]
+        self,
+        messages: Iterable[Outgoing],
+        waiting: Callable[[], None],
+        meanwhile: Callable[[], None] = nothing,
     ) -> tuple[Outcome, ...]:
         """Store all that can be stored, in one transaction. See the seam for what is promised.
 
         An error before the commit leaves nothing behind, and is BrokerUnavailable; one of the
         commit itself makes the whole window Unknown.
         """
-        problems = [_why_refused(message) for message in messages]
+        window = list(messages)
+        problems = [_why_refused(message) for message in window]
         parcels = [
-            _parcel(message) for message, why in zip(messages, problems, strict=True) if not why
+            _parcel(message) for message, why in zip(window, problems, strict=True) if not why
         ]
         settled = iter(self._store(parcels, waiting))
+        meanwhile()
         return tuple(Refused(why) if why else next(settled) for why in problems)
+
+    def keep_alive(self) -> None:
+        """Do nothing: a file asks for no sign of life."""
 
     def close(self) -> None:
         """Close the file; never hangs, never raises."""

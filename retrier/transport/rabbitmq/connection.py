@@ -13,10 +13,18 @@ from amqp.exceptions import AMQPError, ChannelError, ConsumerCancelled
 from retrier.domain.wire import Outgoing
 from retrier.errors import BrokerUnavailable
 from retrier.transport.rabbitmq.address import Address
-from retrier.transport.rabbitmq.frames import OVERHEAD, PROPERTIES_AT, write_publish
-from retrier.transport.rabbitmq.library import Channel, dial, read_frame
+from retrier.transport.rabbitmq.frames import (
+    METHOD,
+    OVERHEAD,
+    PROPERTIES_AT,
+    write_frame,
+    write_publish,
+)
+from retrier.transport.rabbitmq.library import Channel, dial, hear_out, read_frame, read_frames
+from retrier.transport.rabbitmq.raw_message import Method, Taker
 
 GOODBYE_TIMEOUT = 1.0
+LEAVE = write_frame(METHOD, 0, struct.pack(">HH", *spec.Connection.CloseOk))
 
 # Everything py-amqp lets out when a connection breaks or says something it cannot parse.
 BREAKS = (
@@ -103,8 +111,16 @@ class BrokerConnection:
 
     def read_arrived(self, until: Callable[[], bool] = lambda: False) -> None:
         """Take in all that has arrived. Raises BrokerUnavailable."""
-        while not until() and self.read(0):
-            pass
+        try:
+            arrived = read_frames(self._live(), until)
+        except BREAKS as error:
+            self._break(error)
+        if arrived:
+            self._used = monotonic()
+
+    def give(self, method: Method, taker: Taker) -> None:
+        """Give all methods of this kind that arrive to somebody, past py-amqp."""
+        self._live().on_inbound_frame.give(method, taker)
 
     def while_stalled(self, call: Callable[[], None]) -> None:
         """Have this called while the broker does not take what is written."""
@@ -120,6 +136,12 @@ class BrokerConnection:
         except BREAKS as error:
             self._break(error)
         self._used = monotonic()
+
+    def keep_up(self) -> None:
+        """Read what came and keep alive between uses; a broken connection is dropped quietly."""
+        with suppress(BrokerUnavailable):
+            self.read_arrived()
+            self.keep_alive()
 
     def ask(self, question: Callable[[amqp.Channel], T]) -> T:
         """Call methods of the channel. Raises ChannelLost, BrokerUnavailable."""
@@ -152,12 +174,13 @@ class BrokerConnection:
         raw.bytes_sent += len(frames)  # or a heartbeat would be sent besides
 
     def close(self) -> None:
-        """Say goodbye, without waiting for the answer, and drop; never hangs, never raises."""
+        """Say goodbye, wait a moment for the answer, and drop; never hangs, never raises."""
         raw = self._raw
         if raw is not None and raw.connected and not self.blocked:
             with suppress(*BREAKS):
                 raw.sock.settimeout(GOODBYE_TIMEOUT)
                 raw.send_method(spec.Connection.Close, "BsBB", (200, "", 0, 0))
+                hear_out(raw.sock, LEAVE, GOODBYE_TIMEOUT / 4)
         self.drop()
 
     def drop(self) -> None:

@@ -2,14 +2,17 @@
 
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import takewhile
 from time import monotonic
 
 import amqp
+from amqp import spec
 
 from retrier.domain.wire import Delivery
+from retrier.errors import BrokerUnavailable
 from retrier.transport.rabbitmq.connection import BrokerConnection
-from retrier.transport.rabbitmq.raw_message import RawMessage
+from retrier.transport.rabbitmq.frames import read_deliver
 
 
 class RabbitMQConsumer:
@@ -22,6 +25,7 @@ class RabbitMQConsumer:
         self._inbox: deque[Delivery] = deque()
         self._unsettled: dict[int, None] = {}
         """Tags handed out by the broker and not acknowledged, ascending."""
+        connection.give(spec.Basic.Deliver, self._on_delivery)
         self._consumer = connection.ask(lambda channel: self._consume(channel, prefetch))
 
     def receive(self, limit: int, timeout: float) -> list[Delivery]:
@@ -58,6 +62,25 @@ class RabbitMQConsumer:
         self._connection.ask(lambda channel: channel.basic_cancel(self._consumer))
         self._consumer = self._connection.ask(lambda channel: self._consume(channel, prefetch))
 
+    def rest(self) -> bool:
+        """Stop consuming, but stay connected, if nothing is unacknowledged. See the seam."""
+        with suppress(BrokerUnavailable):
+            self._connection.ask(lambda channel: channel.basic_cancel(self._consumer))
+            # What the broker had sent before it heard of that has arrived before its answer.
+            return not (self._unsettled or self._inbox)
+        return False
+
+    def resume(self, prefetch: int) -> None:
+        """Consume again after a rest. Raises BrokerUnavailable."""
+        if not self._connection.is_fit():
+            # Nobody answers on a line that died meanwhile: to ask would take as long as a time-out.
+            raise BrokerUnavailable("the connection of the consumer that rested is of no use")
+        self._consumer = self._connection.ask(lambda channel: self._consume(channel, prefetch))
+
+    def keep_alive(self) -> None:
+        """See the seam."""
+        self._connection.keep_up()
+
     def close(self) -> None:
         """Drop the connection; never hangs, never raises."""
         self._connection.close()
@@ -68,20 +91,14 @@ class RabbitMQConsumer:
 
     def _consume(self, channel: amqp.Channel, prefetch: int) -> str:
         channel.basic_qos(0, prefetch, a_global=False)
-        return str(channel.basic_consume(self._queue, callback=self._on_delivery))
+        return str(channel.basic_consume(self._queue))
 
-    def _on_delivery(self, message: RawMessage) -> None:
+    def _on_delivery(self, arguments: bytes, raw: bytes, body: bytes) -> None:
         # Nothing but this: a publish in here would read, and call us again.
-        told = message.delivery_info
-        self._unsettled[told["delivery_tag"]] = None
+        tag, redelivered = read_deliver(arguments)
+        self._unsettled[tag] = None
         self._inbox.append(
-            Delivery(
-                tag=told["delivery_tag"],
-                queue=self._queue,
-                raw=message.raw,
-                body=message.body,
-                redelivered=bool(told["redelivered"]),
-            )
+            Delivery(tag=tag, queue=self._queue, raw=raw, body=body, redelivered=redelivered)
         )
 
     def _ack(self, tags: Sequence[int], *, multiple: bool) -> None:

@@ -2,7 +2,8 @@
 
 py-amqp reads each frame with three calls of the socket and writes each message with one or two,
 and that is most of what a message costs. Here a read takes what has arrived, and a whole run of
-messages is written at once (AMQP 0-9-1, 2.3.5 and 4.2.3).
+messages is written at once (AMQP 0-9-1, 2.3.5 and 4.2.3). What comes once per message, deliveries
+and confirms, is read by its place.
 """
 
 import struct
@@ -26,6 +27,9 @@ _PUBLISH = struct.Struct(">HHHBB")
 _CONTENT = struct.Struct(">HHQ")
 _BASIC = spec.Basic.Publish[0]
 _MANDATORY = 1
+_CONSUMER_TAG = 4
+"""Where the arguments of a method begin."""
+_TAGGED = struct.Struct(">Q?")
 _END = 0xCE
 _END_BYTE = bytes([_END])
 
@@ -73,6 +77,17 @@ def write_publish(
     largest = frame_max - OVERHEAD
     for start in range(0, len(body), largest):
         yield write_frame(BODY, channel, body[start : start + largest])
+
+
+def read_deliver(arguments: bytes) -> tuple[int, bool]:
+    """Return delivery tag and redelivered flag of a basic.deliver (AMQP 0-9-1, 1.8.3.9)."""
+    at = _CONSUMER_TAG + 1 + arguments[_CONSUMER_TAG]
+    return _TAGGED.unpack_from(arguments, at)
+
+
+def read_ack(arguments: bytes) -> tuple[int, bool]:
+    """Return delivery tag and multiple flag of a basic.ack (AMQP 0-9-1, 1.8.3.13)."""
+    return _TAGGED.unpack_from(arguments, _CONSUMER_TAG)
 
 
 def encode_name(queue: str) -> bytes:

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Callable, Mapping
 from select import POLLIN, POLLOUT, poll
+from time import monotonic
 
 import amqp
 from amqp.transport import SSLTransport, TCPTransport
@@ -139,6 +140,33 @@ def read_frame(connection: amqp.Connection, timeout: float) -> bool:
     if frame is not None:
         connection.on_inbound_frame(frame)
     return frame is not None
+
+
+def read_frames(connection: amqp.Connection, until: Callable[[], bool]) -> bool:
+    """Take in what has arrived, or enough of it; return whether that was anything.
+
+    Raises what py-amqp raises.
+    """
+    arrived = False
+    while not until() and read_frame(connection, 0):
+        arrived = True
+    return arrived
+
+
+def hear_out(sock: socket.socket, last: bytes, seconds: float) -> None:
+    """Read until these bytes have come, or for so many seconds. Raises OSError.
+
+    A socket closed with something unread resets the line, and the broker then forgets what it has
+    not read of ours: the last acknowledgements (RFC 2525, 2.17). One that is frozen, or does not
+    stop talking, must not hold up who leaves.
+    """
+    end, heard = monotonic() + seconds, b""
+    while not heard.endswith(last) and (left := end - monotonic()) > 0:
+        sock.settimeout(left)
+        more = sock.recv(READ_SIZE)
+        if not more:
+            return
+        heard = heard[-len(last) :] + more
 
 
 class RawConnection(pyamqp.Connection):

@@ -1,19 +1,21 @@
 """Publishes windows of messages with pipelined confirms, every message settled by the broker."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic
 from uuid import uuid4
 
 import amqp
+from amqp import spec
 
 from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.domain.headers import STAGING_ID
 from retrier.domain.wire import ChannelClosed, Edit, Outcome, Outgoing, Unknown
 from retrier.errors import BrokerUnavailable
 from retrier.transport.rabbitmq.connection import BrokerConnection, ChannelLost
-from retrier.transport.rabbitmq.frames import encode_name
+from retrier.transport.rabbitmq.frames import encode_name, read_ack
 from retrier.transport.rabbitmq.raw_message import RawMessage
 from retrier.transport.rabbitmq.window import Window
+from retrier.transport.seam import nothing
 
 WAITING_EVERY = 0.25
 LONGEST_QUEUE_NAME = 255
@@ -36,14 +38,19 @@ class RabbitMQPublisher:
         self._probed = probe_queue is None
 
     def publish(
-        self, messages: Sequence[Outgoing], waiting: Callable[[], None]
+        self,
+        messages: Iterable[Outgoing],
+        waiting: Callable[[], None],
+        meanwhile: Callable[[], None] = nothing,
     ) -> tuple[Outcome, ...]:
         """Publish all, wait until each is settled. See the seam for what is promised."""
-        if not messages:
-            return ()
         patience = Patience(waiting)
         self._get_ready(patience)
-        return self._run(Window(messages), patience, mandatory=True)
+        return self._run(messages, patience, meanwhile, mandatory=True)
+
+    def keep_alive(self) -> None:
+        """See the seam."""
+        self._line.connection.keep_up()
 
     def close(self) -> None:
         """Drop the connection; never hangs, never raises."""
@@ -61,23 +68,31 @@ class RabbitMQPublisher:
         # An alarm is told only to a connection that publishes. Windows re-sent under an alarm
         # pile up in the broker and are all carried out when it ends, so nothing that matters is
         # written before the broker has taken one message that nobody asks for.
-        outcomes = self._run(Window([probe(self._probe_queue or "")]), patience, mandatory=False)
+        outcomes = self._run([probe(self._probe_queue or "")], patience, nothing, mandatory=False)
         match outcomes:
             case (Unknown(reason) | ChannelClosed(reason),):
                 raise BrokerUnavailable(reason)
             case _:
                 self._probed = True
 
-    def _run(self, window: Window, patience: "Patience", *, mandatory: bool) -> tuple[Outcome, ...]:
-        line = self._line
+    def _run(
+        self,
+        messages: Iterable[Outgoing],
+        patience: "Patience",
+        meanwhile: Callable[[], None],
+        *,
+        mandatory: bool,
+    ) -> tuple[Outcome, ...]:
+        line, window = self._line, Window()
         try:
             line.begin(window, patience)
-            for places in runs(window.messages):
-                line.send(places, mandatory=mandatory)
-                line.wait_while(lambda: line.connection.blocked)
-            line.wait_while(lambda: True)
+            for run in runs(messages):
+                line.send(run, mandatory=mandatory)
+                line.wait_while_blocked()
+            meanwhile()
+            line.wait_until_settled()
         finally:
-            # What `waiting` raised leaves confirms on their way that no later window may take.
+            # What was raised leaves confirms on their way that no later window may take.
             if not window.settled:
                 line.connection.drop()
         return window.outcomes
@@ -91,7 +106,7 @@ class ConfirmLine:
 
     def __init__(self, connection: BrokerConnection) -> None:
         self.connection = connection
-        self._window = Window([])
+        self._window = Window()
         self._patience = Patience(lambda: None)
         self._published = 0
         connection.ask(self._confirm_mode)
@@ -102,14 +117,15 @@ class ConfirmLine:
         self._patience = patience
         self.connection.while_stalled(patience.tell)
 
-    def send(self, places: range, *, mandatory: bool) -> None:
-        """Write the messages at these places, unless the window has ended; see what came back."""
-        if self._window.settled:
+    def send(self, messages: Sequence[Outgoing], *, mandatory: bool) -> None:
+        """Write these messages, unless the window has ended; see what came back."""
+        places = self._window.add(messages)
+        if self._window.ended:
             return
         sendable = [place for place in places if self._is_sendable(place)]
         try:
-            messages = [self._window.messages[place] for place in sendable]
-            self.connection.write(messages, mandatory=mandatory)
+            written = [self._window.messages[place] for place in sendable]
+            self.connection.write(written, mandatory=mandatory)
         except BrokerUnavailable as lost:
             if self.connection.open:
                 raise  # by `waiting`, while the broker took its time
@@ -120,9 +136,15 @@ class ConfirmLine:
             self._window.sent(place, self._published)
         self._turn(0)
 
-    def wait_while(self, condition: Callable[[], bool]) -> None:
+    def wait_while_blocked(self) -> None:
+        """Write nothing into a broker under an alarm: all of it would be carried out after it."""
+        while self.connection.blocked and not self._window.ended:
+            self._turn(self.connection.tick)
+            self._patience.tell()
+
+    def wait_until_settled(self) -> None:
         """Wait for the broker, and let the caller do meanwhile what it must do."""
-        while condition() and not self._window.settled:
+        while not self._window.settled:
             self._turn(self.connection.tick)
 
     def _is_sendable(self, place: int) -> bool:
@@ -144,12 +166,13 @@ class ConfirmLine:
             self._patience.tell()
 
     def _confirm_mode(self, channel: amqp.Channel) -> None:
-        channel.events["basic_ack"].add(self._on_ack)
+        self.connection.give(spec.Basic.Ack, self._on_ack)
         channel.events["basic_nack"].add(self._on_nack)
         channel.events["basic_return"].add(self._on_return)
         channel.confirm_select()
 
-    def _on_ack(self, tag: int, multiple: bool) -> None:  # noqa: FBT001 - py-amqp's signature
+    def _on_ack(self, arguments: bytes, _raw: bytes, _body: bytes) -> None:
+        tag, multiple = read_ack(arguments)
         self._window.confirm(tag, multiple=multiple)
 
     def _on_nack(self, tag: int, multiple: bool) -> None:  # noqa: FBT001 - py-amqp's signature
@@ -177,16 +200,17 @@ class Patience:
             self._waiting()
 
 
-def runs(messages: Sequence[Outgoing]) -> Iterator[range]:
-    """Cut a window into runs that are written at once, each of one message or of RUN bytes."""
-    start, size = 0, 0
-    for place, message in enumerate(messages):
+def runs(messages: Iterable[Outgoing]) -> Iterator[Sequence[Outgoing]]:
+    """Cut messages, as they are made, into runs that are written at once, of RUN bytes or more."""
+    run, size = [], 0
+    for message in messages:
+        run.append(message)
         size += len(message.raw) + len(message.body)
         if size >= RUN:
-            yield range(start, place + 1)
-            start, size = place + 1, 0
-    if start < len(messages):
-        yield range(start, len(messages))
+            yield run
+            run, size = [], 0
+    if run:
+        yield run
 
 
 def probe(queue: str) -> Outgoing:

@@ -2,10 +2,13 @@
 
 py-amqp's own parser raises on messages that a broker may well hold (times in milliseconds, text
 that is not UTF-8) and writes other header types than it read. So properties are not parsed here.
+Deliveries and confirms, of which there is one per message, need not even pass py-amqp's dispatch:
+what is told of them can be had directly.
 """
 
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import amqp
 from amqp import spec
@@ -22,7 +25,10 @@ from retrier.transport.rabbitmq.frames import (
 
 WITH_CONTENT = frozenset({spec.Basic.Return, spec.Basic.Deliver, spec.Basic.GetOk})
 
-MethodSink = Callable[[int, tuple[int, int], bytes, "RawMessage | None"], None]
+Method = tuple[int, int]
+MethodSink = Callable[[int, Method, bytes, "RawMessage | None"], None]
+Taker = Callable[[bytes, bytes, bytes], None]
+"""Takes a method's arguments, properties and body; both are empty where there is no content."""
 
 
 class RawMessage(amqp.Message):  # type: ignore[misc]  # py-amqp has no types
@@ -30,22 +36,36 @@ class RawMessage(amqp.Message):  # type: ignore[misc]  # py-amqp has no types
 
     raw: bytes = b"\x00\x00"
 
-    def inbound_header(self, buf: bytes, offset: int = 0) -> int:
-        """Keep the properties as they are; only the size of the body is read."""
-        _, self.body_size = struct.unpack_from(">HxxQ", buf, offset)
-        self.raw = bytes(buf[offset + PROPERTIES_AT :])
-        self.ready = not self.body_size
-        return offset + PROPERTIES_AT
-
     def _serialize_properties(self) -> bytes:
         return self.raw
 
 
-def raw_message(raw: bytes, body: bytes, **arguments: object) -> RawMessage:
-    """Make a message of raw properties and body."""
-    message = RawMessage(body, **arguments)
-    message.raw = raw
-    return message
+@dataclass(slots=True)
+class Incoming:
+    """A method that brings content, while its content arrives."""
+
+    method: Method
+    arguments: bytes
+    raw: bytes = b""
+    left: int | None = None
+    parts: list[bytes] = field(default_factory=list)
+
+    def take(self, kind: int, content: bytes) -> bool:
+        """Take the header, or more of the body; return whether that was all of it."""
+        if kind == HEADER:
+            (self.left,) = struct.unpack_from(">Q", content, PROPERTIES_AT - 8)
+            self.raw = content[PROPERTIES_AT:]
+        elif self.left is None:
+            raise UnexpectedFrame("a body without a header")
+        else:
+            self.left -= len(content)
+            self.parts.append(content)
+        return not self.left
+
+    @property
+    def body(self) -> bytes:
+        """All that has come of the body."""
+        return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
 
 
 class FrameHandler:
@@ -54,7 +74,12 @@ class FrameHandler:
     def __init__(self, connection: amqp.Connection, sink: MethodSink) -> None:
         self._connection = connection
         self._sink = sink
-        self._partial: dict[int, RawMessage] = {}
+        self._partial: dict[int, Incoming] = {}
+        self._takers: dict[Method, Taker] = {}
+
+    def give(self, method: Method, taker: Taker) -> None:
+        """Give all methods of this kind to somebody, past py-amqp."""
+        self._takers[method] = taker
 
     def __call__(self, frame: Frame) -> bool:
         """Take a frame; return whether it completed something."""
@@ -71,18 +96,29 @@ class FrameHandler:
     def _method(self, channel: int, content: bytes) -> bool:
         method = struct.unpack_from(">HH", content)
         if method in WITH_CONTENT:
-            self._partial[channel] = raw_message(b"", b"", frame_method=method, frame_args=content)
+            self._partial[channel] = Incoming(method, content)
             return False
-        self._sink(channel, method, content, None)
+        taker = self._takers.get(method)
+        if taker is None:
+            self._sink(channel, method, content, None)
+        else:
+            taker(content, b"", b"")
         return True
 
     def _content(self, kind: int, channel: int, content: bytes) -> bool:
-        message = self._partial[channel]
-        if kind == HEADER:
-            message.inbound_header(content)
+        incoming = self._partial[channel]
+        if not incoming.take(kind, content):
+            return False
+        del self._partial[channel]
+        taker = self._takers.get(incoming.method)
+        if taker is None:
+            self._sink(channel, incoming.method, incoming.arguments, _message(incoming))
         else:
-            message.inbound_body(content)
-        if message.ready:
-            del self._partial[channel]
-            self._sink(channel, message.frame_method, message.frame_args, message)
-        return bool(message.ready)
+            taker(incoming.arguments, incoming.raw, incoming.body)
+        return True
+
+
+def _message(incoming: Incoming) -> RawMessage:
+    message = RawMessage(incoming.body, frame_method=incoming.method, frame_args=incoming.arguments)
+    message.raw = incoming.raw
+    return message

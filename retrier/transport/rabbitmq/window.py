@@ -1,6 +1,7 @@
 """One window of published messages: which delivery tag is whose, and what became of each."""
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from retrier.domain.wire import Confirmed, Outcome, Outgoing, Refused, Returned
 
@@ -8,10 +9,25 @@ from retrier.domain.wire import Confirmed, Outcome, Outgoing, Refused, Returned
 class Window:
     """The messages of one publish, settled one by one in whatever order the broker likes."""
 
-    def __init__(self, messages: Sequence[Outgoing]) -> None:
-        self.messages = messages
+    def __init__(self) -> None:
+        self.messages: list[Outgoing] = []
         self._outcomes: dict[int, Outcome] = {}
         self._sent: dict[int, int] = {}
+        """Places by delivery tag, ascending; only what is unsettled."""
+        self._end: Outcome | None = None
+
+    def add(self, messages: Sequence[Outgoing]) -> range:
+        """Take in more messages; return their places. What comes too late shares the end."""
+        start = len(self.messages)
+        self.messages += messages
+        if self._end is not None:
+            self.end(self._end)
+        return range(start, len(self.messages))
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more can be sent in it."""
+        return self._end is not None
 
     @property
     def settled(self) -> bool:
@@ -54,12 +70,13 @@ class Window:
             self._outcomes[place] = Returned(reason)
 
     def end(self, outcome: Outcome) -> None:
-        """Settle whatever is unsettled, written or not."""
+        """Settle whatever is unsettled, written or not, and what is added after this."""
+        self._end = outcome
         for place in range(len(self.messages)):
             self._outcomes.setdefault(place, outcome)
 
     def _settle(self, tag: int, outcome: Outcome, *, multiple: bool) -> None:
-        tags = [sent for sent in self._sent if sent <= tag] if multiple else [tag]
+        tags = list(takewhile(tag.__ge__, self._sent)) if multiple else [tag]
         for each in tags:
             place = self._sent.pop(each, None)
             if place is not None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from retrier.domain.retry_batch import Ejected, RetryBatch, StagedCopies, WindowResult
-from retrier.store.batches import find_forwarding, find_staging
+from retrier.store.batches import find_most_advanced
 from retrier.store.forwarding import complete_batch, open_window
 from retrier.store.lease import Fence, release_lease
 from retrier.store.marking import OpenedBatch, claim_messages, move_to_staging, open_batch
@@ -29,7 +29,7 @@ class Retry:
 
     @property
     def batch(self) -> RetryBatch:
-        batch = find_forwarding(self.api.db) or find_staging(self.api.db)
+        batch = find_most_advanced(self.api.db)
         assert batch is not None
         return batch
 

@@ -1,0 +1,96 @@
+"""The window to come: received, sorted, its bodies loaded, its messages made.
+
+All of that may happen while the broker still has the window before, and then it takes no time.
+What must not be early is left to the sender: the stamps, without which nothing is published.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from retrier.domain.copies import make_forwarded
+from retrier.domain.wire import Outgoing
+from retrier.errors import BrokerUnavailable, DatabaseUnavailable, StagingQueueUnusable
+from retrier.processor.forwarding_run import (
+    ForwardingRun,
+    ReadyCopy,
+    WantedCopy,
+    refuse_foreign,
+)
+from retrier.processor.surroundings import Surroundings
+from retrier.store.forwarding import load_bodies
+
+_GATHERING = 0.005
+"""Seconds to wait for the next of the copies that are known to come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """Gets the next window of a run ready, one ahead at most."""
+
+    around: Surroundings
+
+    def get_ready(self, run: ForwardingRun, *, wait: float) -> None:
+        """Receive what is there and make the next window of it; wait so long for the first copy.
+
+        Raises BrokerUnavailable, DatabaseUnavailable, StagingQueueUnusable.
+        """
+        if run.ready:
+            return
+        self._receive(run, wait)
+        window = run.take_window(self.around.retries.window, self.around.retries.window_bytes)
+        if not window:
+            return
+        try:
+            run.ready = self._make(window)
+        except DatabaseUnavailable:
+            run.put_back(window)
+            raise
+
+    def get_ready_meanwhile(self, run: ForwardingRun) -> None:
+        """Do so while the broker has a window, whose outcomes no trouble here may lose.
+
+        Whatever is the matter, the next turn meets it again.
+        """
+        with suppress(BrokerUnavailable, DatabaseUnavailable, StagingQueueUnusable):
+            self.get_ready(run, wait=0)
+
+    def _receive(self, run: ForwardingRun, wait: float) -> None:
+        around = self.around
+        room = around.retries.window - len(run.inbox)
+        if room <= 0:
+            return
+        consumer = around.broker.consumer(2 * around.retries.window)
+        deliveries = consumer.receive(room, wait)
+        # The first copies come one by one: a window of them would cost as much as a full one.
+        while deliveries and len(deliveries) < min(room, run.outstanding):
+            more = consumer.receive(room - len(deliveries), _GATHERING)
+            if not more:
+                break
+            deliveries += more
+        arrived = run.arrived
+        foreign = run.sort(deliveries, around.broker.transport.codec)
+        if foreign:
+            consumer.put_back(foreign)
+            raise refuse_foreign(len(foreign))
+        # Where there is order, what nobody asked for is no sign that more will come: somebody
+        # who keeps putting things there would keep the batch open for ever.
+        ordered = around.broker.transport.capabilities.ordered
+        if run.arrived > arrived or (deliveries and not ordered):
+            run.quiet_since = around.clock.monotonic()
+
+    def _make(self, window: Sequence[WantedCopy]) -> list[ReadyCopy]:
+        codec = self.around.broker.transport.codec
+        bodies = load_bodies(self.around.db, [copy.stamps.unique_message_id for copy in window])
+        return [
+            ReadyCopy(
+                copy=copy,
+                outgoing=Outgoing(
+                    queue=copy.stamps.target,
+                    raw=make_forwarded(codec, copy.delivery.raw, copy.stamps.noted),
+                    # Without a body there is no such message any more: it cannot be stamped.
+                    body=bodies.get(copy.stamps.unique_message_id, b""),
+                ),
+            )
+            for copy in window
+        ]
