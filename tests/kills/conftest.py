@@ -4,20 +4,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from shutil import copyfile
 
 import pytest
 
-from retrier.store.database import Database
+from tests.conftest import opened_empty
 from tests.kills.sites import Combination, Place, opened_place
-from tests.support.databases import (
-    empty,
-    open_database,
-    open_upgraded,
-    path_of,
-    sqlite_url,
-    temporary_postgres,
-)
 from tests.support.project import ROOT
 
 PAGE = (ROOT / "docs" / "how-it-works.md").read_text()
@@ -68,15 +59,6 @@ def admitted() -> dict[str, str]:
     return dict(ROW.findall(PAGE))
 
 
-@pytest.fixture(scope="session")
-def upgraded_postgres(postgres_url: str) -> Iterator[Database]:
-    """Give one PostgreSQL database for all; it is emptied for each."""
-    with temporary_postgres(postgres_url) as url:
-        db = open_upgraded(url)
-        yield db
-        db.dispose()
-
-
 @pytest.fixture
 def combination(request: pytest.FixtureRequest) -> Combination:
     """Give the combination that the case is for."""
@@ -89,17 +71,12 @@ def place(
     combination: Combination, request: pytest.FixtureRequest, tmp_path: Path
 ) -> Iterator[Place]:
     """Give the place of a combination; nothing runs yet."""
-    if combination.database == "postgres":
-        db: Database = request.getfixturevalue("upgraded_postgres")
-        empty(db)
-    else:
-        url = sqlite_url(tmp_path)
-        copyfile(request.getfixturevalue("upgraded_sqlite"), path_of(url))
-        db = open_database(url)
-    opened = opened_place(
-        combination, tmp_path, db, lambda: str(request.getfixturevalue("amqp_url"))
-    )
-    with opened as place:
+
+    def amqp_url() -> str:
+        return str(request.getfixturevalue("amqp_url"))
+
+    with (
+        opened_empty(combination.database, request, tmp_path) as db,
+        opened_place(combination, tmp_path, db, amqp_url) as place,
+    ):
         yield place
-    if combination.database == "sqlite":
-        db.dispose()

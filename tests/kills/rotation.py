@@ -18,16 +18,12 @@ def everywhere(cases: Sequence[Any], *, first: int = 0) -> list[Any]:
             combination,
             case,
             id=f"{case}-{combination}",
-            marks=[*combination.marks, pytest.mark.kills, *_short(case, number + first, turn)],
+            marks=[*combination.marks, pytest.mark.kills, *_short(number + first, turn)],
         )
         for number, case in enumerate(cases)
         for turn, combination in enumerate(COMBINATIONS)
     ]
 
 
-def _short(case: Any, number: int, turn: int) -> list[pytest.MarkDecorator]:
-    where = getattr(case, "surely_on", None)
-    chosen = (
-        number % len(COMBINATIONS) == turn if where is None else where == str(COMBINATIONS[turn])
-    )
-    return [pytest.mark.short] if chosen else []
+def _short(number: int, turn: int) -> list[pytest.MarkDecorator]:
+    return [pytest.mark.short] if number % len(COMBINATIONS) == turn else []

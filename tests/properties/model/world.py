@@ -10,6 +10,7 @@ from retrier.domain.failed_message import Received
 from retrier.gateway import Gateway
 from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.queue_mapping import QueueMapping
+from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
 from retrier.store.database import Database
 from retrier.store.installation import probe_write
@@ -49,7 +50,7 @@ class World:
         self.ingesting = False
         self.changed = True
         """Whether anything was committed since the store was verified."""
-        self.zombies: list[Processor] = []
+        self.zombies: list[tuple[Processor, Lease]] = []
         self.moment: tuple[str, int, Callable[[], None]] | None = None
         self.bench = Bench(
             self.flaky,
@@ -123,16 +124,20 @@ class World:
     def take_over(self) -> None:
         """Let another process become the processor; this one lives on and does not know."""
         self.note_risk()
-        self.zombies.append(self.bench.processor)
+        self.zombies.append((self.bench.processor, self.bench.around.lease))
         self.flaky.heal()
         self.bench.start()
 
     def wake_zombie(self) -> bool:
-        """Let a processor that lost its lease go on; one that has heard of it is gone."""
+        """Let a processor that lost its lease go on for one turn, whether it has heard of it or not."""
         if not self.zombies:
             return False
-        zombie = self.zombies.pop()
+        zombie, lease = self.zombies.pop()
+        had_heard = not lease.held
         zombie._turn()  # noqa: SLF001 - one turn of the loop, without its thread
+        if had_heard and lease.held:
+            # It was the processor once more, and ends in the middle of its work.
+            self.note_risk()
         return True
 
     def note_risk(self) -> None:
@@ -185,9 +190,11 @@ class World:
             crash_point=self.reach,
         )
 
-    def _record(self, received: Sequence[Received]) -> object:
+    def _record(
+        self, received: Sequence[Received], *, meanwhile: Callable[[], bool] | None = None
+    ) -> object:
         self.recording = received
-        return record_received(self.flaky, received, instance="test")
+        return record_received(self.flaky, received, instance="test", meanwhile=meanwhile)
 
 
 class Files:
