@@ -17,7 +17,7 @@ from tests.support.amqp_bytes import BLOCKED, NO_PROPERTIES, UNBLOCKED, properti
 from tests.support.far_side import FarSide
 from tests.support.receiving import receive
 from tests.support.tcp_proxy import TcpProxy
-from tests.support.waiting import wait_until
+from tests.support.waiting import let_pass, wait_until
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -112,6 +112,20 @@ def test_a_line_that_is_kept_alive_is_trusted_after_many_heartbeats(
 
     assert (outcomes, proxy.accepted) == ((Confirmed(),), 1)
     publisher.close()
+
+
+def test_a_consumer_that_rested_too_long_is_not_asked_to_resume(
+    proxy: TcpProxy, classic_queue: str
+) -> None:
+    consumer = transport_at(proxy.url, heartbeat=1).consumer(classic_queue, 10)
+    assert consumer.rest()
+    # Nobody would answer, which takes a time-out to find out.
+    proxy.freeze()
+    let_pass(1.1)
+
+    with pytest.raises(BrokerUnavailable, match="rested"):
+        consumer.resume(10)
+    consumer.close()
 
 
 def test_no_broker_between_windows_is_told_before_anything_is_sent(
