@@ -18,7 +18,7 @@ from retrier.processor.forwarding_run import (
     refuse_foreign,
 )
 from retrier.processor.surroundings import Surroundings
-from retrier.store.forwarding import load_bodies
+from retrier.store.windows import load_bodies
 
 _GATHERING = 0.005
 """Seconds to wait for the next of the copies that are known to come."""

@@ -18,7 +18,7 @@ from retrier.errors import BrokerUnavailable, DatabaseUnavailable
 from retrier.processor.crash_points import CrashPoint
 from retrier.processor.forwarding_run import ForwardingRun, ReadyCopy, WantedCopy
 from retrier.processor.surroundings import Surroundings
-from retrier.store.forwarding import open_window
+from retrier.store.windows import open_window
 from retrier.transport.seam import nothing
 
 _MOST_BREAKS = 3

@@ -1,6 +1,7 @@
 """What PostgreSQL is asked in its own words."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +17,7 @@ from sqlalchemy import (
     func,
     select,
     text,
+    true,
 )
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.sql import ColumnElement
@@ -28,6 +30,12 @@ from retrier.store.text_arrays import TextArray
 _CLOCK = func.clock_timestamp(type_=DateTime(timezone=True))
 # Any two numbers that nothing else on the database uses; they name the cut-off lock.
 _CUT_OFF_LOCK = "7263, 1"
+
+
+_BY_INDEX = select(
+    func.set_config("enable_seqscan", "off", true()),
+    func.set_config("enable_bitmapscan", "off", true()),
+)
 
 
 class PostgresDialect(SqlDialect):
@@ -67,19 +75,25 @@ class PostgresDialect(SqlDialect):
         """Take the exclusive lock; it goes with the transaction."""
         conn.execute(text(f"SELECT pg_advisory_xact_lock({_CUT_OFF_LOCK})"))
 
-    def prefer_indexes(self, conn: Connection) -> None:
-        """Forbid to read whole tables.
+    def go_by_index(self, conn: Connection) -> None:
+        """Forbid to read tables in the order in which their rows lie.
 
-        A plan that was made while a table was small is kept until the table is analyzed, and
-        would read all of it for every batch when it has grown.
+        Whatever the statistics say: a table may have grown a lot since they were made.
         """
-        conn.execute(text("SET LOCAL enable_seqscan = off"))
+        conn.execute(_BY_INDEX)
 
-    def use_waits(self, conn: Connection, meanwhile: Meanwhile | None) -> None:
+    @contextmanager
+    def using_waits(self, conn: Connection, meanwhile: Meanwhile | None) -> Iterator[None]:
         """Have it done whenever an answer is not there yet."""
         driver = conn.connection.driver_connection
-        if isinstance(driver, PatientConnection):
-            driver.meanwhile = meanwhile
+        if not isinstance(driver, PatientConnection):
+            yield
+            return
+        driver.meanwhile = meanwhile
+        try:
+            yield
+        finally:
+            driver.meanwhile = None
 
     def take_time(self, conn: Connection) -> None:
         """Lift every limit; the connection is closed afterwards, and nobody else gets it."""

@@ -54,11 +54,8 @@ def _record(
     meanwhile: Meanwhile | None,
     conn: Connection,
 ) -> Recorded:
-    db.sql.use_waits(conn, meanwhile)
-    try:
+    with db.sql.using_waits(conn, meanwhile):
         return _write(db, received, instance, conn)
-    finally:
-        db.sql.use_waits(conn, None)
 
 
 def _write(db: Database, received: Sequence[Received], instance: str, conn: Connection) -> Recorded:
@@ -67,7 +64,7 @@ def _write(db: Database, received: Sequence[Received], instance: str, conn: Conn
     copies = [item for item in received if isinstance(item, OwnCopy)]
     imports = [item for item in received if isinstance(item, FailedImport)]
 
-    db.sql.prefer_indexes(conn)
+    db.sql.go_by_index(conn)
     db.sql.share_cut_off(conn)
     receipt = fold(failed, confirmed, _before(db, conn, failed, confirmed), lambda: str(uuid4()))
     came_back = _apply(db, conn, receipt)

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -62,11 +63,13 @@ class SqlDialect(ABC):
         """Wait until all failure numbers taken are committed, and let none be taken meanwhile."""
 
     @abstractmethod
-    def prefer_indexes(self, conn: Connection) -> None:
-        """Have this transaction find by key whatever it looks for."""
+    def go_by_index(self, conn: Connection) -> None:
+        """Have this transaction find what it looks for by an index, in the order of its keys."""
 
     @abstractmethod
-    def use_waits(self, conn: Connection, meanwhile: Meanwhile | None) -> None:
+    def using_waits(
+        self, conn: Connection, meanwhile: Meanwhile | None
+    ) -> AbstractContextManager[None]:
         """Have something else done while the database is at work for this connection."""
 
     @abstractmethod

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import Any
@@ -68,11 +69,16 @@ class SqliteDialect(SqlDialect):
     def take_cut_off(self, conn: Connection) -> None:
         """Nothing: BEGIN IMMEDIATE lets one transaction write at a time."""
 
-    def prefer_indexes(self, conn: Connection) -> None:
-        """Nothing: it knows no other way where there is an index."""
+    def go_by_index(self, conn: Connection) -> None:
+        """Nothing: whoever writes is alone, and it knows no other way where there is an index."""
 
-    def use_waits(self, conn: Connection, meanwhile: Meanwhile | None) -> None:
-        """Nothing: the database is at work in this very thread."""
+    def using_waits(
+        self,
+        conn: Connection,  # noqa: ARG002 - the other one has waits
+        meanwhile: Meanwhile | None,  # noqa: ARG002 - the other one has waits
+    ) -> AbstractContextManager[None]:
+        """Do nothing: the database is at work in this very thread."""
+        return nullcontext()
 
     def take_time(self, conn: Connection) -> None:
         """Nothing: no statement is limited, and a file answers."""

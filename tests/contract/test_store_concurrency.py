@@ -9,6 +9,8 @@ import pytest
 from sqlalchemy import Table, event, insert, text
 
 from retrier.domain.failed_message import Failure
+from retrier.domain.retry_batch import WindowResult
+from retrier.store.batches import find_most_advanced
 from retrier.store.database import Database
 from retrier.store.schema import (
     failed_message_groups,
@@ -18,6 +20,7 @@ from retrier.store.schema import (
     message_bodies,
     processing_attempts,
 )
+from retrier.store.windows import open_window
 from tests.contract.store_rows import (
     again,
     claims,
@@ -29,7 +32,7 @@ from tests.contract.store_rows import (
     rows,
     untold,
 )
-from tests.support.bench import QUEUE, Bench
+from tests.support.bench import QUEUE, Bench, Killed
 from tests.support.databases import empty
 from tests.support.factories import confirmation, failure, unique_id
 from tests.support.waiting import wait_until
@@ -104,6 +107,31 @@ def batches_of(items: Sequence, size: int):
 def record_all(db, batches):
     for batch in batches:
         record(db, *batch)
+
+
+def put_last_first(db: Database) -> None:
+    """Lay the claims down in the order that is the reverse of their ids."""
+    with db.engine.begin() as conn:
+        conn.execute(text("CREATE TEMPORARY TABLE kept AS SELECT * FROM failed_message_retries"))
+        conn.execute(text("DELETE FROM failed_message_retries"))
+        backwards = "SELECT * FROM kept ORDER BY unique_message_id DESC"
+        conn.execute(text(f"INSERT INTO failed_message_retries {backwards}"))
+        conn.execute(text("DROP TABLE kept"))
+
+
+def test_the_claims_of_a_window_are_come_by_in_the_order_of_their_ids(postgres):
+    bench = Bench(postgres)
+    ids = bench.fail(40)
+    bench.ask_all()
+    bench.kill_at("staging.committed")
+    with pytest.raises(Killed):
+        bench.work()
+    put_last_first(postgres)
+    batch, fence = find_most_advanced(postgres), bench.around.lease.fence
+
+    stamped = open_window(postgres, fence, batch, finished=WindowResult(), unique_ids=ids)
+
+    assert [each.unique_message_id for each in stamped] == sorted(ids)
 
 
 class TestSeveralIngestersOfTheSameMessages:

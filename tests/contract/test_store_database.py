@@ -572,11 +572,8 @@ class TestWhileTheDatabaseIsAtWork:
     @staticmethod
     def sleep(db, meanwhile):
         def verb(conn):
-            db.sql.use_waits(conn, meanwhile)
-            try:
+            with db.sql.using_waits(conn, meanwhile):
                 return conn.execute(text("SELECT 7 FROM pg_sleep(0.05)")).scalar_one()
-            finally:
-                db.sql.use_waits(conn, None)
 
         return db.transact(verb)
 
@@ -609,7 +606,7 @@ def test_who_looks_for_keys_does_not_read_a_whole_table_that_is_small_yet(postgr
     query = text("EXPLAIN SELECT body FROM message_bodies WHERE body_hash = ANY('{a,b}')")
 
     def explain(conn):
-        postgres.sql.prefer_indexes(conn)
+        postgres.sql.go_by_index(conn)
         return "\n".join(conn.execute(query).scalars())
 
     assert "Seq Scan" not in postgres.transact(explain)

@@ -6,10 +6,11 @@ import pytest
 
 from retrier.domain.retry_batch import Ejected, RetryBatch, StagedCopies, WindowResult
 from retrier.store.batches import find_most_advanced
-from retrier.store.forwarding import complete_batch, open_window
+from retrier.store.forwarding import complete_batch
 from retrier.store.lease import Fence, release_lease
 from retrier.store.marking import OpenedBatch, claim_messages, move_to_staging, open_batch
 from retrier.store.staging import begin_forwarding
+from retrier.store.windows import open_window
 from tests.support.api import HOLDER, Api
 from tests.support.factories import failure
 
