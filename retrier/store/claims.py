@@ -2,13 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import cache
 
-from sqlalchemy import Connection, Select, bindparam, delete, func, select, update
+from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from retrier.store.database import Database
+from retrier.store.new_ids import make_ids
 from retrier.store.schema import failed_message_retries, retry_operations
-from retrier.store.sql_dialect import SqlDialect
 
 claims = failed_message_retries.c
 
@@ -31,6 +30,28 @@ _COUNT_FORWARDED = (
 )
 
 
+_OF_BATCH = select(claims.unique_message_id).where(claims.batch_id == bindparam("batch"))
+
+
+def take(
+    db: Database, conn: Connection, batch_id: str, operation_id: str, unique_ids: Sequence[str]
+) -> Sequence[str]:
+    """Claim these messages for a batch; return those that nobody else had claimed."""
+    if not unique_ids:
+        return []
+    insert = db.sql.insert_texts(
+        failed_message_retries,
+        {"unique_message_id": unique_ids, "retry_id": make_ids(len(unique_ids))},
+        {"batch_id": batch_id, "operation_id": operation_id},
+    )
+    # Insert if absent: the first batch wins, and the other one goes on without the message.
+    insert = insert.on_conflict_do_nothing().execution_options(preserve_rowcount=True)
+    if conn.execute(insert).rowcount == len(unique_ids):
+        return unique_ids
+    # Asked for only then: nearly always all of a thousand rows would come back as they went.
+    return conn.execute(_OF_BATCH, {"batch": batch_id}).scalars().all()
+
+
 def lock(db: Database, conn: Connection, unique_ids: Sequence[str]) -> dict[str, str]:
     """Lock the claims of these messages, in order; return their retry ids by message."""
     query = (
@@ -40,11 +61,6 @@ def lock(db: Database, conn: Connection, unique_ids: Sequence[str]) -> dict[str,
         .with_for_update()
     )
     return {row.unique_message_id: row.retry_id for row in conn.execute(query)}
-
-
-def hold(db: Database, conn: Connection, unique_ids: Sequence[str]) -> None:
-    """Lock the claims of these messages, in order, for one who knows what they say."""
-    conn.execute(_lock(db.sql), {"ids": unique_ids})
 
 
 def lock_batch(conn: Connection, batch_id: str) -> None:
@@ -95,13 +111,3 @@ def release(conn: Connection, batch_id: str, unique_ids: Sequence[str]) -> None:
 def count_unrecorded(conn: Connection, batch_id: str) -> int:
     """Count the claims of a batch that are not recorded as forwarded."""
     return conn.execute(_COUNT_UNRECORDED, {"batch": batch_id}).scalar_one()
-
-
-@cache
-def _lock(sql: SqlDialect) -> Select[str]:
-    return (
-        select(claims.unique_message_id)
-        .where(sql.listed(claims.unique_message_id))
-        .order_by(claims.unique_message_id)
-        .with_for_update()
-    )

@@ -41,4 +41,4 @@ def _insert_groups(db: Database, conn: Connection, newest: Iterable[Attempt]) ->
         "title": [short(groups[key].title) or "" for key in keys],
     }
     if keys:
-        conn.execute(db.sql.insert_texts(failure_groups, columns).on_conflict_do_nothing())
+        conn.execute(db.sql.insert_texts(failure_groups, columns, {}).on_conflict_do_nothing())

@@ -16,6 +16,7 @@ from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import OPEN_STATES, RetryOperation, RetryOperationState
 from retrier.store import batches, cuts, operations
+from retrier.store import claims as claim_rows
 from retrier.store.cuts import Cut
 from retrier.store.database import Database
 from retrier.store.lease import Fence, hold
@@ -60,7 +61,10 @@ _NOTE_CUT = (
         modified_at=_NOW,
     )
 )
-_CLAIMED = select(claims.unique_message_id).where(claims.batch_id == bindparam("batch"))
+_IS_ELIGIBLE = and_(
+    messages.status == FailedMessageStatus.UNRESOLVED,
+    messages.failure_seq <= bindparam("cut_off"),
+)
 _COUNT_CLAIMS = (
     select(func.count())
     .select_from(failed_message_retries)
@@ -175,7 +179,8 @@ def _claim(db: Database, fence: Fence, opened: OpenedBatch, conn: Connection) ->
     now = hold(db, conn, fence)
     operation = opened.operation
     cut = cuts.cut(conn, operation)
-    claimed = _insert_claims(db, conn, opened, _lock_eligible(db, conn, cut, operation.cut_off))
+    eligible = _lock_eligible(db, conn, cut, operation.cut_off)
+    claimed = claim_rows.take(db, conn, opened.batch_id, operation.operation_id, eligible)
     cut = cuts.look_again(conn, operation, cut, claimed)
     conn.execute(_SIZE_BATCH, {"batch": opened.batch_id, "size": len(claimed), "now": now})
     conn.execute(
@@ -200,43 +205,33 @@ def _lock_eligible(db: Database, conn: Connection, cut: Cut, cut_off: int) -> Se
     if not cut.eligible:
         return []
     known = {"ids": cut.eligible, "cut_off": cut_off}
-    locked = conn.execute(_lock_looked_at(db.sql), known)
-    return [unique_id for unique_id, is_eligible in locked if is_eligible]
-
-
-def _insert_claims(
-    db: Database, conn: Connection, opened: OpenedBatch, unique_ids: Sequence[str]
-) -> Sequence[str]:
-    if not unique_ids:
-        return []
-    rows = {
-        "unique_message_id": list(unique_ids),
-        "batch_id": [opened.batch_id] * len(unique_ids),
-        "operation_id": [opened.operation.operation_id] * len(unique_ids),
-        "retry_id": [str(uuid4()) for _ in unique_ids],
-    }
-    # Insert if absent: the first batch wins, and the other one goes on without the message.
-    insert = db.sql.insert_texts(failed_message_retries, rows).on_conflict_do_nothing()
-    inserted = conn.execute(insert.execution_options(preserve_rowcount=True)).rowcount
-    if inserted == len(unique_ids):
-        return unique_ids
+    eligible = conn.execute(_lock_looked_at(db.sql), known).scalar_one()
+    if eligible == len(cut.eligible):
+        return sorted(cut.eligible)
     # Asked for only then: nearly always all of a thousand rows would come back as they went.
-    return conn.execute(_CLAIMED, {"batch": opened.batch_id}).scalars().all()
+    return conn.execute(_eligible(db.sql), known).scalars().all()
 
 
 @cache
-def _lock_looked_at(sql: SqlDialect) -> Select[str, bool]:
-    is_eligible = and_(
-        messages.status == FailedMessageStatus.UNRESOLVED,
-        messages.failure_seq <= bindparam("cut_off"),
-    )
+def _lock_looked_at(sql: SqlDialect) -> Select[int]:
     # Found by id alone: with the rest as a condition the server takes the index of all that is
     # unresolved, and looks through a million for a thousand.
-    return (
-        select(messages.unique_message_id, is_eligible)
+    locked = (
+        select(_IS_ELIGIBLE.label("eligible"))
         .where(sql.listed(messages.unique_message_id))
         .order_by(messages.unique_message_id)
         .with_for_update()
+        .subquery()
+    )
+    return select(func.count().filter(locked.c.eligible)).select_from(locked)
+
+
+@cache
+def _eligible(sql: SqlDialect) -> Select[str]:
+    return (
+        select(messages.unique_message_id)
+        .where(sql.listed(messages.unique_message_id), _IS_ELIGIBLE)
+        .order_by(messages.unique_message_id)
     )
 
 

@@ -15,6 +15,7 @@ from sqlalchemy import (
     any_,
     bindparam,
     func,
+    literal,
     select,
     text,
     true,
@@ -120,11 +121,13 @@ class PostgresDialect(SqlDialect):
         """Copy them in."""
         copy_in(conn, table, rows)
 
-    def insert_texts(self, table: Table, columns: Mapping[str, Sequence[str]]) -> postgresql.Insert:
+    def insert_texts(
+        self, table: Table, columns: Mapping[str, Sequence[str]], same: Mapping[str, str]
+    ) -> postgresql.Insert:
         """Send one array for each column, and not one parameter for each value."""
         arrays = [self.texts(None, values) for values in columns.values()]
-        rows = select(*(func.unnest(array) for array in arrays))
-        return postgresql.insert(table).from_select(list(columns), rows)
+        rows = select(*map(func.unnest, arrays), *map(literal, same.values()))
+        return postgresql.insert(table).from_select([*columns, *same], rows)
 
     def texts(self, name: str | None, values: Sequence[str] | None = None) -> BindParameter[Any]:
         """Send one array instead of a thousand parameters."""

@@ -93,8 +93,13 @@ class SqlDialect(ABC):
         """Add many rows that all have the same columns; one that is there already is an error."""
 
     @abstractmethod
-    def insert_texts(self, table: Table, columns: Mapping[str, Sequence[str]]) -> Any:
-        """Return an insert of many rows of text, given by column; it knows ON CONFLICT."""
+    def insert_texts(
+        self, table: Table, columns: Mapping[str, Sequence[str]], same: Mapping[str, str]
+    ) -> Any:
+        """Return an insert of many rows of text, given by column; it knows ON CONFLICT.
+
+        `same` gives the columns in which all of them say the same.
+        """
 
     @abstractmethod
     def among(self, column: ColumnElement[Any], texts: BindParameter[Any]) -> ColumnElement[bool]:

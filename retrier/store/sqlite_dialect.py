@@ -13,6 +13,7 @@ from sqlalchemy import (
     Table,
     bindparam,
     func,
+    literal,
     select,
     text,
     true,
@@ -97,13 +98,16 @@ class SqliteDialect(SqlDialect):
         """Insert them one after the other, in one call of the driver."""
         conn.execute(table.insert(), rows)
 
-    def insert_texts(self, table: Table, columns: Mapping[str, Sequence[str]]) -> sqlite.Insert:
+    def insert_texts(
+        self, table: Table, columns: Mapping[str, Sequence[str]], same: Mapping[str, str]
+    ) -> sqlite.Insert:
         """Send one JSON array of rows."""
         rows = func.json_each(json.dumps(list(zip(*columns.values(), strict=True))))
         row = rows.table_valued("value").c.value
         values = (func.json_extract(row, f"$[{place}]") for place in range(len(columns)))
         # SQLite would take ON CONFLICT for a join's condition if there were no WHERE before it.
-        return sqlite.insert(table).from_select(list(columns), select(*values).where(true()))
+        rows_made = select(*values, *map(literal, same.values())).where(true())
+        return sqlite.insert(table).from_select([*columns, *same], rows_made)
 
     def texts(self, name: str | None, values: Sequence[str] | None = None) -> BindParameter[Any]:
         """Send one JSON array: a received batch may have more ids than a statement parameters."""
