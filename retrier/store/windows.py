@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 
 from sqlalchemy import Connection, Select, bindparam, case, func, or_, select, update
 from sqlalchemy.sql.dml import ReturningUpdate
@@ -12,7 +12,6 @@ from retrier.domain.retry_batch import RetryBatch, StampedMessage, WindowResult
 from retrier.store import claims as claim_rows
 from retrier.store.database import Database
 from retrier.store.lease import Fence, hold
-from retrier.store.patience import Meanwhile
 from retrier.store.returned import lock_messages, share_cut_off_first, take_back
 from retrier.store.schema import failed_message_retries, failed_messages, message_bodies
 from retrier.store.schema.types import UtcTime
@@ -29,22 +28,14 @@ def open_window(
     *,
     finished: WindowResult,
     unique_ids: Sequence[str],
-    meanwhile: Meanwhile | None = None,
 ) -> tuple[StampedMessage, ...]:
     """Record the window before, and stamp the claims of this one.
 
     One transaction, and it renews the lease. Only what is returned may be published: the rest
-    has no claim of this batch any more or is recorded already. `meanwhile` is called, piece by
-    piece, while the database is at work. Raises LeaseLost, DatabaseUnavailable.
+    has no claim of this batch any more or is recorded already. Raises LeaseLost,
+    DatabaseUnavailable.
     """
-
-    def open_window(conn: Connection) -> tuple[StampedMessage, ...]:
-        with db.sql.using_waits(conn, meanwhile):
-            now = hold(db, conn, fence)
-            _take_back(db, conn, batch, finished, now)
-            return _record_and_stamp(db, conn, batch, finished.forwarded, unique_ids, now)
-
-    return db.transact(open_window)
+    return db.transact(partial(_open_window, db, fence, batch, finished, unique_ids))
 
 
 def load_bodies(db: Database, unique_ids: Sequence[str]) -> Mapping[str, bytes]:
@@ -55,6 +46,19 @@ def load_bodies(db: Database, unique_ids: Sequence[str]) -> Mapping[str, bytes]:
     """
     known, query = {"ids": unique_ids}, _load_bodies(db.sql)
     return db.read(lambda conn: {row[0]: row[1] for row in conn.execute(query, known)})
+
+
+def _open_window(
+    db: Database,
+    fence: Fence,
+    batch: RetryBatch,
+    finished: WindowResult,
+    unique_ids: Sequence[str],
+    conn: Connection,
+) -> tuple[StampedMessage, ...]:
+    now = hold(db, conn, fence)
+    _take_back(db, conn, batch, finished, now)
+    return _record_and_stamp(db, conn, batch, finished.forwarded, unique_ids, now)
 
 
 def _take_back(
