@@ -83,11 +83,29 @@ def load_claimed(db: Database, batch_id: str) -> tuple[ClaimedMessage, ...]:
 
     Raises DatabaseUnavailable.
     """
-    known = {"batch": batch_id}
-    return db.read(
-        lambda conn: tuple(
-            ClaimedMessage(**row) for row in conn.execute(_LOAD_CLAIMED, known).mappings()
+    rows = db.read(lambda conn: conn.execute(_LOAD_CLAIMED, {"batch": batch_id}).all())
+    # By place: a mapping of each row would take as long as the row itself.
+    return tuple(
+        ClaimedMessage(
+            unique_message_id=unique_id,
+            retry_id=retry_id,
+            dialect=dialect,
+            error_queue=error_queue,
+            destination=destination,
+            raw=raw,
+            body_size=body_size,
+            completed_steps=completed_steps,
         )
+        for (
+            unique_id,
+            retry_id,
+            dialect,
+            error_queue,
+            destination,
+            raw,
+            body_size,
+            completed_steps,
+        ) in rows
     )
 
 

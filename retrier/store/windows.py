@@ -45,7 +45,8 @@ def load_bodies(db: Database, unique_ids: Sequence[str]) -> Mapping[str, bytes]:
     is over, so that it cannot be stamped any more. Raises DatabaseUnavailable.
     """
     known, query = {"ids": unique_ids}, _load_bodies(db.sql)
-    return db.read(lambda conn: {row[0]: row[1] for row in conn.execute(query, known)})
+    rows = db.read(lambda conn: conn.execute(query, known).all())
+    return {row[0]: row[1] for row in rows}
 
 
 def _open_window(
@@ -89,7 +90,7 @@ def _record_and_stamp(
         "now": now,
     }
     db.sql.go_by_index(conn)
-    moved = {row[0]: row[1] for row in conn.execute(_move_claims(db.sql), known)}
+    moved = {row[0]: row[1] for row in conn.execute(_move_claims(db.sql), known).all()}
     recorded = moved.keys() & set(forwarded)
     claim_rows.count_forwarded(conn, [batch.operation_id] * len(recorded))
     return tuple(
