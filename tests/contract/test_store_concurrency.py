@@ -119,19 +119,41 @@ def put_last_first(db: Database) -> None:
         conn.execute(text("DROP TABLE kept"))
 
 
-def test_the_claims_of_a_window_are_come_by_in_the_order_of_their_ids(postgres):
-    bench = Bench(postgres)
-    ids = bench.fail(40)
+def stage(bench: Bench, count: int) -> tuple[list[str], Callable[[], list[str]]]:
+    """Bring messages into Forwarding; return them, and what stamps them and says which."""
+    ids = bench.fail(count)
     bench.ask_all()
     bench.kill_at("staging.committed")
     with pytest.raises(Killed):
         bench.work()
-    put_last_first(postgres)
-    batch, fence = find_most_advanced(postgres), bench.around.lease.fence
+    batch, fence = find_most_advanced(bench.db), bench.around.lease.fence
 
-    stamped = open_window(postgres, fence, batch, finished=WindowResult(), unique_ids=ids)
+    def stamp() -> list[str]:
+        nothing = WindowResult()
+        stamped = open_window(bench.db, fence, batch, finished=nothing, unique_ids=ids)
+        return [each.unique_message_id for each in stamped]
 
-    assert [each.unique_message_id for each in stamped] == sorted(ids)
+    return ids, stamp
+
+
+class TestTheClaimsOfAWindow:
+    def test_are_come_by_in_the_order_of_their_ids_wherever_they_lie(self, postgres):
+        ids, stamp = stage(Bench(postgres), 40)
+        put_last_first(postgres)
+
+        assert stamp() == sorted(ids)
+
+    def test_are_not_stamped_if_they_end_while_the_window_waits_for_them(self, postgres):
+        ids, stamp = stage(Bench(postgres), 2)
+        claim = failed_message_retries.c.unique_message_id == ids[0]
+
+        with postgres.engine.connect() as other, ThreadPoolExecutor(1) as pool:
+            other.execute(failed_message_retries.delete().where(claim))
+            stamping = pool.submit(stamp)
+            wait_until(lambda: count_waiting(postgres) == 1, DEADLINE)
+            other.commit()
+
+            assert stamping.result(DEADLINE) == [ids[1]]
 
 
 class TestSeveralIngestersOfTheSameMessages:
