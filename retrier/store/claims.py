@@ -12,12 +12,8 @@ from retrier.store.schema import failed_message_retries, retry_operations
 claims = failed_message_retries.c
 
 # Made once: SQLAlchemy takes longer to make a statement than to carry it out.
-_LOCK_BATCH = (
-    select(claims.unique_message_id)
-    .where(claims.batch_id == bindparam("batch"))
-    .order_by(claims.unique_message_id)
-    .with_for_update()
-)
+_OF_BATCH = select(claims.unique_message_id).where(claims.batch_id == bindparam("batch"))
+_LOCK_BATCH = _OF_BATCH.order_by(claims.unique_message_id).with_for_update()
 _COUNT_UNRECORDED = (
     select(func.count())
     .select_from(failed_message_retries)
@@ -28,9 +24,6 @@ _COUNT_FORWARDED = (
     .where(retry_operations.c.operation_id == bindparam("operation"))
     .values(forwarded=retry_operations.c.forwarded + bindparam("number"))
 )
-
-
-_OF_BATCH = select(claims.unique_message_id).where(claims.batch_id == bindparam("batch"))
 
 
 def take(

@@ -31,8 +31,6 @@ from retrier.store.text_arrays import TextArray
 _CLOCK = func.clock_timestamp(type_=DateTime(timezone=True))
 # Any two numbers that nothing else on the database uses; they name the cut-off lock.
 _CUT_OFF_LOCK = "7263, 1"
-
-
 _BY_INDEX = select(
     func.set_config("enable_seqscan", "off", true()),
     func.set_config("enable_bitmapscan", "off", true()),

@@ -83,30 +83,7 @@ def load_claimed(db: Database, batch_id: str) -> tuple[ClaimedMessage, ...]:
 
     Raises DatabaseUnavailable.
     """
-    rows = db.read(lambda conn: conn.execute(_LOAD_CLAIMED, {"batch": batch_id}).all())
-    # By place: a mapping of each row would take as long as the row itself.
-    return tuple(
-        ClaimedMessage(
-            unique_message_id=unique_id,
-            retry_id=retry_id,
-            dialect=dialect,
-            error_queue=error_queue,
-            destination=destination,
-            raw=raw,
-            body_size=body_size,
-            completed_steps=completed_steps,
-        )
-        for (
-            unique_id,
-            retry_id,
-            dialect,
-            error_queue,
-            destination,
-            raw,
-            body_size,
-            completed_steps,
-        ) in rows
-    )
+    return db.read(partial(_load_claimed, batch_id))
 
 
 def begin_forwarding(
@@ -123,6 +100,13 @@ def begin_forwarding(
     DatabaseUnavailable.
     """
     return db.transact(partial(_begin, db, fence, batch, staged))
+
+
+def _load_claimed(batch_id: str, conn: Connection) -> tuple[ClaimedMessage, ...]:
+    claimed = conn.execute(_LOAD_CLAIMED, {"batch": batch_id})
+    names = tuple(claimed.keys())
+    # Not by `mappings`: to make one of each row takes as long as to read the row.
+    return tuple(ClaimedMessage(**dict(zip(names, row, strict=True))) for row in claimed.all())
 
 
 def _begin(

@@ -6,6 +6,7 @@ import pytest
 
 from retrier.store.database import Database
 from retrier.store.verification import verify_store
+from tests.support.flaky_database import FlakyDatabase
 
 
 @pytest.fixture(autouse=True)
@@ -17,3 +18,9 @@ def adds_up(request: pytest.FixtureRequest) -> Iterator[None]:
     db: Database = request.getfixturevalue("database")
     yield
     assert [rule for rule in verify_store(db).rules if rule.broken] == []
+
+
+@pytest.fixture
+def flaky(database: Database) -> FlakyDatabase:
+    """Give the database, which can be told to fail."""
+    return FlakyDatabase(database)

@@ -5,14 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from retrier.errors import BrokerUnavailable
-from retrier.store.database import Database
 from tests.support.bench import STAGING, Bench
 from tests.support.flaky_database import FlakyDatabase
-
-
-@pytest.fixture
-def flaky(database: Database) -> FlakyDatabase:
-    return FlakyDatabase(database)
 
 
 @pytest.fixture

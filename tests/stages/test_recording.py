@@ -4,16 +4,10 @@ import pytest
 
 from retrier.domain import headers
 from retrier.domain.wire import ChannelClosed, Unknown
-from retrier.store.database import Database
 from tests.support.bench import QUEUE, STAGING, Bench
 from tests.support.flaky_database import FlakyDatabase
 from tests.support.script import to_queue
 from tests.support.staged import of_message
-
-
-@pytest.fixture
-def flaky(database: Database) -> FlakyDatabase:
-    return FlakyDatabase(database)
 
 
 @pytest.fixture
