@@ -143,6 +143,15 @@ class TestTheClaimsOfAWindow:
 
         assert stamp() == sorted(ids)
 
+    def test_are_those_of_its_batch_alone(self, postgres):
+        ids, stamp = stage(Bench(postgres), 2)
+        first = failed_message_retries.c.unique_message_id == ids[0]
+        theirs = failed_message_retries.update().where(first)
+        with postgres.engine.begin() as conn:
+            conn.execute(theirs.values(batch_id="theirs"))
+
+        assert stamp() == [ids[1]]
+
     def test_are_not_stamped_if_they_end_while_the_window_waits_for_them(self, postgres):
         ids, stamp = stage(Bench(postgres), 2)
         claim = failed_message_retries.c.unique_message_id == ids[0]

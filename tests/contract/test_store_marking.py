@@ -6,13 +6,18 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from retrier.domain.failed_message import Failure
 from retrier.domain.ways_out import Act
 from retrier.store.database import Database
 from retrier.store.operations import CreatedOperation
-from retrier.store.schema import failed_messages, retry_operation_messages
+from retrier.store.schema import (
+    failed_message_retries,
+    failed_messages,
+    retry_batches,
+    retry_operation_messages,
+)
 from retrier.store.ways_out import Asked, take_way_out
 from tests.contract.store_rows import again, rows
 from tests.contract.test_store_concurrency import count_waiting
@@ -28,6 +33,7 @@ LATER = FAILED_AT + timedelta(minutes=5)
 
 Meanwhile = Callable[[Bench, Failure], object]
 
+CLAIMED = "another retry has claimed it already"
 REASONS = {"archived": "it is archived", "failed again": "it failed again"}
 MEANWHILE: dict[str, Meanwhile] = {
     "archived": lambda bench, first: take_way_out(
@@ -93,6 +99,30 @@ def test_a_message_that_changes_after_it_was_selected_is_not_claimed(
     assert set(bench.claims()) == {kept}
     bench.work()
     assert counted(bench, operation) == ("completed", 1, 1, 0)
+
+
+def test_a_message_that_another_batch_claims_after_it_was_selected_is_left_to_it(
+    bench: Bench, slow: ThreadPoolExecutor
+) -> None:
+    first, kept = two_failed(bench)
+    look, ask = ASKED["by id"]
+    ask(bench)
+    theirs = {"unique_message_id": unique_id(first), "batch_id": "theirs"}
+
+    with halted(bench.db, look) as (reached, go_on):
+        working = slow.submit(bench.turn)
+        assert reached.wait(DEADLINE)
+        with bench.db.engine.begin() as conn:
+            values = {**theirs, "operation_id": "theirs", "retry_id": "theirs"}
+            conn.execute(failed_message_retries.insert().values(values))
+        go_on.set()
+        working.result(DEADLINE)
+
+    (batch,) = bench.rows(select(retry_batches))
+    claimed_by = {key: row["batch_id"] for key, row in bench.claims().items()}
+    assert claimed_by == {unique_id(first): "theirs", kept: batch["batch_id"]}
+    reasons = bench.rows(select(retry_operation_messages.c.skipped_because))
+    assert {row["skipped_because"] for row in reasons} == {None, CLAIMED}
 
 
 def test_a_message_whose_change_is_not_committed_yet_is_waited_for(
