@@ -1,15 +1,17 @@
 """Cuts: the next messages of an operation's frozen selection, from its floor on."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, exists, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, exists, select, update
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import BATCH_BYTES, BATCH_SIZE
 from retrier.domain.retry_operation import RetryOperation
+from retrier.domain.selection import Selection
 from retrier.store import event_log, selections
 from retrier.store.event_log import Event
 from retrier.store.schema import (
@@ -42,6 +44,8 @@ _NAMED = (
 )
 _CUT_NAMED = _NAMED.where(named.position > bindparam("floor")).limit(BATCH_SIZE)
 
+_SELECTIONS = 32
+"""So many statements are kept: to make one takes longer than to carry it out."""
 _CHANGED = "it changed while it was being claimed"
 
 
@@ -66,6 +70,26 @@ def cut(conn: Connection, operation: RetryOperation) -> Cut:
     return _cut_selected(conn, operation)
 
 
+@lru_cache(maxsize=_SELECTIONS)
+def next_selected(selection: Selection) -> Select[Any]:
+    """Return the look at the next messages of a selection without ids, from `floor` on.
+
+    Their rows are an id, a place in the selection, and the size of the body.
+    """
+    return (
+        select(messages.unique_message_id, messages.failure_seq.label("place"), messages.body_size)
+        .where(
+            messages.status == FailedMessageStatus.UNRESOLVED,
+            messages.failure_seq > bindparam("floor"),
+            messages.failure_seq <= bindparam("cut_off"),
+            ~exists().where(claims.unique_message_id == messages.unique_message_id),
+            *selections.where(selection),
+        )
+        .order_by(messages.failure_seq)
+        .limit(BATCH_SIZE)
+    )
+
+
 def look_again(
     conn: Connection, operation: RetryOperation, cut: Cut, claimed: Sequence[str]
 ) -> Cut:
@@ -81,10 +105,12 @@ def look_again(
     return replace(cut, skipped={**cut.skipped, **reasons})
 
 
-def note_skipped(conn: Connection, operation: RetryOperation, cut: Cut, now: datetime) -> None:
+def note_skipped(
+    conn: Connection, operation: RetryOperation, reasons: Mapping[str, str], now: datetime
+) -> None:
     """Keep why each named id was skipped, with the id and as events."""
-    for reason in sorted(set(cut.skipped.values())):
-        ids = [unique_id for unique_id, why in cut.skipped.items() if why == reason]
+    for reason in sorted(set(reasons.values())):
+        ids = [unique_id for unique_id, why in reasons.items() if why == reason]
         conn.execute(
             update(retry_operation_messages)
             .where(
@@ -101,25 +127,14 @@ def note_skipped(conn: Connection, operation: RetryOperation, cut: Cut, now: dat
             unique_message_id=unique_id[:36],
             operation_id=operation.operation_id,
         )
-        for unique_id, reason in cut.skipped.items()
+        for unique_id, reason in reasons.items()
     ]
     event_log.append(conn, now, skipped)
 
 
 def _cut_selected(conn: Connection, operation: RetryOperation) -> Cut:
-    query = (
-        select(messages.unique_message_id, messages.failure_seq.label("place"), messages.body_size)
-        .where(
-            messages.status == FailedMessageStatus.UNRESOLVED,
-            messages.failure_seq > operation.floor,
-            messages.failure_seq <= operation.cut_off,
-            ~exists().where(claims.unique_message_id == messages.unique_message_id),
-            *selections.where(operation.selection),
-        )
-        .order_by(messages.failure_seq)
-        .limit(BATCH_SIZE)
-    )
-    rows = _within_bytes(conn.execute(query).all())
+    known = {"floor": operation.floor, "cut_off": operation.cut_off}
+    rows = _within_bytes(conn.execute(next_selected(operation.selection), known).all())
     return Cut(
         eligible=tuple(row.unique_message_id for row in rows),
         skipped={},

@@ -3,26 +3,22 @@
 Each verb commits by itself. A crash between them leaves a batch in Marking, which is adopted.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, partial
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, Select, and_, bindparam, exists, func, or_, select, update
+from sqlalchemy import Connection, Select, bindparam, exists, func, or_, select, update
 
-from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import OPEN_STATES, RetryOperation, RetryOperationState
 from retrier.store import batches, cuts, operations
-from retrier.store import claims as claim_rows
-from retrier.store.cuts import Cut
+from retrier.store.claimed_cuts import take_next
 from retrier.store.database import Database
 from retrier.store.lease import Fence, hold
 from retrier.store.schema import (
     failed_message_retries,
-    failed_messages,
     retry_batches,
     retry_operations,
 )
@@ -30,7 +26,6 @@ from retrier.store.schema.types import UtcTime
 from retrier.store.sql_dialect import SqlDialect
 
 ops = retry_operations.c
-messages = failed_messages.c
 claims = failed_message_retries.c
 
 # Made once: SQLAlchemy takes longer to make a statement than to carry it out.
@@ -60,10 +55,6 @@ _NOTE_CUT = (
         batches=ops.batches + bindparam("more_batches"),
         modified_at=_NOW,
     )
-)
-_IS_ELIGIBLE = and_(
-    messages.status == FailedMessageStatus.UNRESOLVED,
-    messages.failure_seq <= bindparam("cut_off"),
 )
 _COUNT_CLAIMS = (
     select(func.count())
@@ -178,61 +169,23 @@ def _next(sql: SqlDialect) -> Select[Any]:
 def _claim(db: Database, fence: Fence, opened: OpenedBatch, conn: Connection) -> MarkedBatch:
     now = hold(db, conn, fence)
     operation = opened.operation
-    cut = cuts.cut(conn, operation)
-    eligible = _lock_eligible(db, conn, cut, operation.cut_off)
-    claimed = claim_rows.take(db, conn, opened.batch_id, operation.operation_id, eligible)
-    cut = cuts.look_again(conn, operation, cut, claimed)
-    conn.execute(_SIZE_BATCH, {"batch": opened.batch_id, "size": len(claimed), "now": now})
+    cut = take_next(db, conn, opened.batch_id, operation)
+    conn.execute(_SIZE_BATCH, {"batch": opened.batch_id, "size": cut.claimed, "now": now})
     conn.execute(
         _NOTE_CUT,
         {
             "operation": operation.operation_id,
             "to": cut.floor,
             "more_skipped": len(cut.skipped),
-            "more_batches": 1 if claimed else 0,
+            "more_batches": 1 if cut.claimed else 0,
             "now": now,
         },
     )
-    cuts.note_skipped(conn, operation, cut, now)
+    cuts.note_skipped(conn, operation, cut.skipped, now)
     if cut.is_empty:
         batches.delete_batch(conn, opened.batch_id)
         operations.complete(conn, operation.operation_id, now)
-    return MarkedBatch(claimed=len(claimed), skipped=len(cut.skipped), completed=cut.is_empty)
-
-
-def _lock_eligible(db: Database, conn: Connection, cut: Cut, cut_off: int) -> Sequence[str]:
-    """Lock the rows in id order and look again: one may have failed again since it was read."""
-    if not cut.eligible:
-        return []
-    known = {"ids": cut.eligible, "cut_off": cut_off}
-    eligible = conn.execute(_lock_looked_at(db.sql), known).scalar_one()
-    if eligible == len(cut.eligible):
-        return sorted(cut.eligible)
-    # Asked for only then: nearly always all of a thousand rows would come back as they went.
-    return conn.execute(_eligible(db.sql), known).scalars().all()
-
-
-@cache
-def _lock_looked_at(sql: SqlDialect) -> Select[int]:
-    # Found by id alone: with the rest as a condition the server takes the index of all that is
-    # unresolved, and looks through a million for a thousand.
-    locked = (
-        select(_IS_ELIGIBLE.label("eligible"))
-        .where(sql.listed(messages.unique_message_id))
-        .order_by(messages.unique_message_id)
-        .with_for_update()
-        .subquery()
-    )
-    return select(func.count().filter(locked.c.eligible)).select_from(locked)
-
-
-@cache
-def _eligible(sql: SqlDialect) -> Select[str]:
-    return (
-        select(messages.unique_message_id)
-        .where(sql.listed(messages.unique_message_id), _IS_ELIGIBLE)
-        .order_by(messages.unique_message_id)
-    )
+    return MarkedBatch(claimed=cut.claimed, skipped=len(cut.skipped), completed=cut.is_empty)
 
 
 def _move_to_staging(db: Database, fence: Fence, batch_id: str, conn: Connection) -> int:

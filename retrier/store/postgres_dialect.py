@@ -42,6 +42,7 @@ class PostgresDialect(SqlDialect):
 
     # By default every statement would see what others have committed since the one before.
     reading = MappingProxyType({"isolation_level": "REPEATABLE READ", "postgresql_readonly": True})
+    writes_in_queries = True
 
     def now(self, conn: Connection) -> datetime:
         """Return the server's clock, not the start of the transaction."""

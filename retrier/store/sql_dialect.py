@@ -39,6 +39,9 @@ class SqlDialect(ABC):
     def now(self, conn: Connection) -> datetime:
         """Return the database's clock, which all instances share."""
 
+    writes_in_queries: bool
+    """Whether a query may insert rows on its way to its answer."""
+
     moments: tuple[Moment, Moment]
     """Now, and later, as values to be written by that clock; `tell` gives what they need."""
 

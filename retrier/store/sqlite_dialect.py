@@ -34,6 +34,7 @@ class SqliteDialect(SqlDialect):
     """SQLite: one writer at a time, so BEGIN IMMEDIATE is every lock there is."""
 
     reading = MappingProxyType({READING: True})
+    writes_in_queries = False
 
     def now(self, conn: Connection) -> datetime:
         """Return this machine's clock, as SQLite reads it."""

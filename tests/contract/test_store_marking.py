@@ -31,6 +31,12 @@ pytestmark = pytest.mark.postgres
 
 LATER = FAILED_AT + timedelta(minutes=5)
 
+CHANGES: dict[str, dict[str, object]] = {
+    "archived": {"status": "archived"},
+    "failed again": {"failure_seq": 1_000},
+}
+"""What a transaction that marking waits for may do to a message."""
+
 Meanwhile = Callable[[Bench, Failure], object]
 
 CLAIMED = "another retry has claimed it already"
@@ -43,14 +49,9 @@ MEANWHILE: dict[str, Meanwhile] = {
         again(first, queue=QUEUE, time_of_failure=LATER)
     ),
 }
-ASKED: dict[str, tuple[str, Callable[[Bench], CreatedOperation]]] = {
-    "all": ("ORDER BY failed_messages.failure_seq", Bench.ask_all),
-    "by id": (
-        "ORDER BY retry_operation_messages.position",
-        lambda bench: bench.ask(sorted(bench.statuses())),
-    ),
-}
-"""How a retry is asked for, and how the look at its selection is known."""
+LOOK = "ORDER BY retry_operation_messages.position"
+"""By this the look at the messages that somebody named is known. Of all others there is no look
+before the locks: one statement does both."""
 
 
 @pytest.fixture
@@ -80,16 +81,18 @@ def counted(bench: Bench, operation: CreatedOperation) -> tuple[Any, ...]:
     return row["state"], row["forwarded"], row["skipped"], row["failed"]
 
 
-@pytest.mark.parametrize("asked", ASKED)
+def ask_by_id(bench: Bench) -> CreatedOperation:
+    return bench.ask(sorted(bench.statuses()))
+
+
 @pytest.mark.parametrize("meanwhile", MEANWHILE)
 def test_a_message_that_changes_after_it_was_selected_is_not_claimed(
-    bench: Bench, slow: ThreadPoolExecutor, meanwhile: str, asked: str
+    bench: Bench, slow: ThreadPoolExecutor, meanwhile: str
 ) -> None:
     first, kept = two_failed(bench)
-    look, ask = ASKED[asked]
-    operation = ask(bench)
+    operation = ask_by_id(bench)
 
-    with halted(bench.db, look) as (reached, go_on):
+    with halted(bench.db, LOOK) as (reached, go_on):
         working = slow.submit(bench.turn)
         assert reached.wait(DEADLINE)
         MEANWHILE[meanwhile](bench, first)
@@ -105,11 +108,10 @@ def test_a_message_that_another_batch_claims_after_it_was_selected_is_left_to_it
     bench: Bench, slow: ThreadPoolExecutor
 ) -> None:
     first, kept = two_failed(bench)
-    look, ask = ASKED["by id"]
-    ask(bench)
+    ask_by_id(bench)
     theirs = {"unique_message_id": unique_id(first), "batch_id": "theirs"}
 
-    with halted(bench.db, look) as (reached, go_on):
+    with halted(bench.db, LOOK) as (reached, go_on):
         working = slow.submit(bench.turn)
         assert reached.wait(DEADLINE)
         with bench.db.engine.begin() as conn:
@@ -125,15 +127,16 @@ def test_a_message_that_another_batch_claims_after_it_was_selected_is_left_to_it
     assert {row["skipped_because"] for row in reasons} == {None, CLAIMED}
 
 
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_message_whose_change_is_not_committed_yet_is_waited_for(
-    bench: Bench, slow: ThreadPoolExecutor
+    bench: Bench, slow: ThreadPoolExecutor, change: str
 ) -> None:
     first, kept = two_failed(bench)
     operation = bench.ask_all()
     row = failed_messages.c.unique_message_id == unique_id(first)
 
     with bench.db.engine.begin() as conn:
-        conn.execute(update(failed_messages).where(row).values(status="archived"))
+        conn.execute(update(failed_messages).where(row).values(CHANGES[change]))
         working = slow.submit(bench.turn)
         wait_until(lambda: count_waiting(bench.db) == 1, DEADLINE)
     working.result(DEADLINE)
@@ -143,15 +146,34 @@ def test_a_message_whose_change_is_not_committed_yet_is_waited_for(
     assert counted(bench, operation) == ("completed", 1, 1, 0)
 
 
+def test_a_claim_that_is_not_committed_yet_is_waited_for_and_wins(
+    bench: Bench, slow: ThreadPoolExecutor
+) -> None:
+    first, kept = two_failed(bench)
+    bench.ask_all()
+    theirs = dict.fromkeys(("batch_id", "operation_id", "retry_id"), "theirs")
+
+    with bench.db.engine.begin() as conn:
+        claim = {"unique_message_id": unique_id(first), **theirs}
+        conn.execute(failed_message_retries.insert().values(claim))
+        working = slow.submit(bench.turn)
+        wait_until(lambda: count_waiting(bench.db) == 1, DEADLINE)
+    working.result(DEADLINE)
+
+    (batch,) = bench.rows(select(retry_batches))
+    claimed_by = {key: row["batch_id"] for key, row in bench.claims().items()}
+    assert claimed_by == {unique_id(first): "theirs", kept: batch["batch_id"]}
+    assert batch["initial_size"] == 1
+
+
 @pytest.mark.parametrize("meanwhile", MEANWHILE)
 def test_a_named_message_that_changes_after_it_was_looked_at_says_why_it_was_skipped(
     bench: Bench, slow: ThreadPoolExecutor, meanwhile: str
 ) -> None:
     first, _ = two_failed(bench)
-    look, ask = ASKED["by id"]
-    ask(bench)
+    ask_by_id(bench)
 
-    with halted(bench.db, look) as (reached, go_on):
+    with halted(bench.db, LOOK) as (reached, go_on):
         working = slow.submit(bench.turn)
         assert reached.wait(DEADLINE)
         MEANWHILE[meanwhile](bench, first)
