@@ -2,7 +2,16 @@
 
 from collections.abc import Callable, Iterator
 
-from tests.benchmarks.figures import idle, journey, latency, marking, memory, restart, two_ingesting
+from tests.benchmarks.figures import (
+    idle,
+    journey,
+    latency,
+    marking,
+    memory,
+    restart,
+    roles,
+    two_ingesting,
+)
 from tests.benchmarks.options import Options
 from tests.benchmarks.place import Place
 from tests.benchmarks.results import Row
@@ -15,6 +24,7 @@ MEASURES = (
     (frozenset("g"), memory.measure_memory),
     (frozenset("h"), idle.measure_idle),
     (frozenset("i"), restart.measure_restart),
+    (frozenset("j"), roles.measure_roles),
 )
 
 
