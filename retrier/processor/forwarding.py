@@ -98,7 +98,7 @@ class Forwarding:
         around = self._around
         counting = self._staged_here() == batch.batch_id
         # Opened first: a consumer that cannot be had must not leave markers behind at each try.
-        around.broker.consumer(2 * around.retries.window)
+        around.broker.consumer(around.retries.prefetch)
         ordered = around.broker.transport.capabilities.ordered
         marker = self._publish_marker(batch) if ordered and not counting else None
         around.say(

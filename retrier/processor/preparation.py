@@ -60,7 +60,7 @@ class Preparation:
         room = around.retries.window - len(run.inbox)
         if room <= 0:
             return
-        consumer = around.broker.consumer(2 * around.retries.window)
+        consumer = around.broker.consumer(around.retries.prefetch)
         deliveries = consumer.receive(room, wait)
         # The first copies come one by one: a window of them would cost as much as a full one.
         while deliveries and len(deliveries) < min(room, run.outstanding):

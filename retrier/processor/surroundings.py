@@ -33,6 +33,15 @@ class RetryParameters:
     idle_wait: timedelta = timedelta(seconds=30)
 
     @property
+    def prefetch(self) -> int:
+        """How many copies may be in hand: a window the broker has, the next one, and a third.
+
+        With two, the next one begins to arrive only when the one before it is recorded, and the
+        broker has nothing to do while it is made. Copies are small: their bodies are in the store.
+        """
+        return 3 * self.window
+
+    @property
     def closed_to_retries(self) -> frozenset[str]:
         """Queues to which a retry would come back, or be dropped."""
         return frozenset({*self.error_queues, self.staging_queue})
