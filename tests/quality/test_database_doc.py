@@ -48,7 +48,7 @@ def by_name(table: Table) -> str:
 STATES = [
     pytest.param(table, column, values, id=f"{table.name}.{column}")
     for table in TABLES
-    for column, values in states_of(table).items()
+    for column, values in sorted(states_of(table).items())
 ]
 
 
