@@ -1,6 +1,6 @@
-"""Fixtures every test may ask for: the servers, and names that are cleaned up."""
+"""Fixtures every test may ask for: servers, names that are cleaned up. How tests share a run."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from shutil import copyfile
@@ -18,6 +18,36 @@ from tests.support.databases import (
     temporary_postgres,
 )
 from tests.support.servers import POSTGRES, RABBITMQ, found, pika_connection
+from tests.support.turns import turn
+
+WORKERS = 2
+"""Half of the time tests wait for something: more processes would mostly slow each other down."""
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Spread the plain `pytest` over processes; what is asked for by name or mark runs in one."""
+    everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    plain = config.option.markexpr in config.getini("addopts")
+    return WORKERS if everything and plain else 0
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put first what is tested alone: the other process has its short tests then."""
+    items.sort(key=lambda item: not must_be_alone(item))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let a test beside others wait for its turn."""
+    if not hasattr(item.config, "workerinput"):
+        return (yield)
+    with turn(alone=must_be_alone(item)):
+        return (yield)
+
+
+def must_be_alone(item: pytest.Item) -> bool:
+    """Whether it measures time."""
+    return item.get_closest_marker("alone") is not None
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +66,7 @@ def postgres_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def shared_postgres(postgres_url: str) -> Iterator[Database]:
-    """Give one upgraded PostgreSQL database for the whole run; tests empty it."""
+    """Give one upgraded PostgreSQL database for all tests of a process; they empty it."""
     with temporary_postgres(postgres_url) as url:
         db = open_upgraded(url)
         yield db

@@ -41,6 +41,7 @@ def stop(service: Service) -> float:
     return monotonic() - began
 
 
+@pytest.mark.alone
 def test_a_stop_under_load_is_quick_and_doubles_nothing(site: Site) -> None:
     first = begin(site)
 

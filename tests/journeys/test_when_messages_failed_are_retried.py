@@ -146,6 +146,7 @@ def test_what_happens_to_a_message_afterwards(site: Site) -> None:
         assert third.headers[headers.RETRY_ID] != second.headers[headers.RETRY_ID]
 
 
+@pytest.mark.alone
 def test_a_single_retry_on_an_idle_service_is_quick(site: Site) -> None:
     site.shop.fail(1)
     service = site.host.start_ready()

@@ -49,6 +49,7 @@ def test_a_processor_that_stops_hands_the_lease_over(site: Site) -> None:
     wait_until(lambda: "processor.lease_acquired" in second.names(), 5)
 
 
+@pytest.mark.alone
 def test_a_request_to_one_process_is_carried_out_by_another_at_once(site: Site) -> None:
     site.shop.fail(5)
     site.host.start("ingestion", "processor")
@@ -66,6 +67,7 @@ def test_a_request_to_one_process_is_carried_out_by_another_at_once(site: Site) 
     assert monotonic() - began < 3
 
 
+@pytest.mark.alone
 def test_a_second_signal_ends_the_process_at_once(site: Site) -> None:
     service = site.host.start_ready()
 
