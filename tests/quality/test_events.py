@@ -4,6 +4,7 @@ import ast
 import logging
 import re
 from collections.abc import Iterator
+from functools import cache
 from string import Formatter
 
 import pytest
@@ -23,11 +24,15 @@ PAGE = (ROOT / "docs" / "logs.md").read_text()
 ROW = re.compile(r"^\| `([a-z_]+\.[a-z_]+)` \| (\w+) \| (.+) \| (.*) \|$", re.MULTILINE)
 
 
-def walk_tellings() -> Iterator[tuple[str, ast.Call]]:
-    for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and name_of(node.func) == "say":
-                yield f"{path.relative_to(ROOT)}:{node.lineno}:{node.col_offset}", node
+@cache
+def tellings() -> tuple[tuple[str, ast.Call], ...]:
+    """Return each place that tells an event, and the call; the code is read once."""
+    return tuple(
+        (f"{path.relative_to(ROOT)}:{node.lineno}:{node.col_offset}", node)
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and name_of(node.func) == "say"
+    )
 
 
 def walk_texts() -> Iterator[str]:
@@ -65,12 +70,12 @@ def fields_of(event: str) -> set[str]:
 
 def carried_by(event: str) -> set[str]:
     """Return the fields of an event's lines: those of its sentence, and what the code adds."""
-    added = [given_to(call) for _, call in walk_tellings() if event_of(call) == event]
+    added = [given_to(call) for _, call in tellings() if event_of(call) == event]
     return fields_of(event).union(*added) - {"exc_info"}
 
 
 def test_every_event_told_is_in_the_table() -> None:
-    told = {place: event_of(call) for place, call in walk_tellings()}
+    told = {place: event_of(call) for place, call in tellings()}
 
     unknown = {place: event for place, event in told.items() if event and event not in EVENTS}
 
@@ -85,7 +90,7 @@ def test_every_event_of_the_table_is_told() -> None:
 def test_every_field_of_the_sentence_is_given() -> None:
     missing = {
         place: lacking
-        for place, call in walk_tellings()
+        for place, call in tellings()
         if (event := event_of(call)) and event in EVENTS
         if (lacking := fields_of(event) - given_to(call))
     }
@@ -96,7 +101,7 @@ def test_every_field_of_the_sentence_is_given() -> None:
 def test_every_event_carries_the_ids_of_what_it_is_about() -> None:
     missing = {
         place: lacking
-        for place, call in walk_tellings()
+        for place, call in tellings()
         if (event := event_of(call))
         if (lacking := IDS.get(event.partition(".")[0], set()) - given_to(call))
     }
@@ -105,11 +110,11 @@ def test_every_event_carries_the_ids_of_what_it_is_about() -> None:
 
 
 def test_no_event_carries_what_may_not_be_logged() -> None:
-    assert [place for place, call in walk_tellings() if NEVER & given_to(call)] == []
+    assert [place for place, call in tellings() if NEVER & given_to(call)] == []
 
 
 def test_no_event_carries_what_every_line_has() -> None:
-    assert [place for place, call in walk_tellings() if OF_EVERY_LINE & given_to(call)] == []
+    assert [place for place, call in tellings() if OF_EVERY_LINE & given_to(call)] == []
 
 
 def test_no_sentence_names_what_may_not_be_logged() -> None:
