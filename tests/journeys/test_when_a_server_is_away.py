@@ -1,7 +1,8 @@
 """Broker or database out of reach at start: one clear line, a reason in /health/ready, recovery."""
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,20 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.journey, pytest.mark.rabbitmq, pytest.mark.postgres]
 
 
-def find_closed_port() -> int:
-    """Return a port on which nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """Give a port on which nothing listens, and that nobody is given until the test is over."""
+    with kept_port() as port:
+        yield port
+
+
+@contextmanager
+def kept_port() -> Iterator[int]:
+    """Keep a port without listening on it; a proxy that is told to may."""
+    with socket.socket() as keeper:
+        keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        keeper.bind(("127.0.0.1", 0))
+        yield int(keeper.getsockname()[1])
 
 
 def lines(service: Service, event: str) -> list[dict[str, Any]]:
@@ -29,13 +40,12 @@ def lines(service: Service, event: str) -> list[dict[str, Any]]:
 
 
 def test_a_broker_that_is_away_is_told_once_and_waited_for(
-    amqp_url: str, queue_name: Callable[..., str], tmp_path: Path
+    amqp_url: str, queue_name: Callable[..., str], closed_port: int, tmp_path: Path
 ) -> None:
     # Given a service whose broker does not listen
-    port = find_closed_port()
     settings = {
         "instance": queue_name("instance"),
-        "broker": {"url": f"amqp://guest:guest@127.0.0.1:{port}//"},
+        "broker": {"url": f"amqp://guest:guest@127.0.0.1:{closed_port}//"},
         "database": {"url": sqlite_url(tmp_path)},
         "ingestion": {"error_queues": [queue_name("error")]},
         "api": {"port": 0},
@@ -47,12 +57,12 @@ def test_a_broker_that_is_away_is_told_once_and_waited_for(
             wait_until(lambda: lines(service, "broker.unreachable"), 10)
             answer = http.get("/health/ready")
             assert answer.status_code == 503
-            assert f"127.0.0.1:{port}" in answer.text
+            assert f"127.0.0.1:{closed_port}" in answer.text
             assert "refused" in answer.text
             assert http.get("/health").status_code == 200
 
             # When the broker comes, then it is ready by itself
-            with TcpProxy(amqp_url, port):
+            with TcpProxy(amqp_url, closed_port):
                 wait_until(lambda: http.get("/health/ready").status_code == 200, 30)
         assert len(lines(service, "broker.unreachable")) == 1
         assert lines(service, "broker.reached")
@@ -60,16 +70,19 @@ def test_a_broker_that_is_away_is_told_once_and_waited_for(
 
 
 def test_a_database_that_is_away_is_told_once_and_waited_for(
-    amqp_url: str, postgres_url: str, queue_name: Callable[..., str], tmp_path: Path
+    amqp_url: str,
+    postgres_url: str,
+    queue_name: Callable[..., str],
+    closed_port: int,
+    tmp_path: Path,
 ) -> None:
-    port = find_closed_port()
     with temporary_postgres(postgres_url) as url:
         settings = {
             "instance": queue_name("instance"),
             "broker": {"url": amqp_url},
             "database": {
                 "url": make_url(url)
-                .set(host="127.0.0.1", port=port)
+                .set(host="127.0.0.1", port=closed_port)
                 .render_as_string(hide_password=False)
             },
             "ingestion": {"error_queues": [queue_name("error")]},
@@ -81,10 +94,10 @@ def test_a_database_that_is_away_is_told_once_and_waited_for(
                 wait_until(lambda: lines(service, "database.unreachable"), 10)
                 answer = http.get("/health/ready")
                 assert answer.status_code == 503
-                assert f"127.0.0.1:{port}" in answer.text
+                assert f"127.0.0.1:{closed_port}" in answer.text
                 assert http.get("/api/errors").status_code == 503
 
-                with TcpProxy(url, port):
+                with TcpProxy(url, closed_port):
                     wait_until(lambda: http.get("/health/ready").status_code == 200, 30)
                     assert http.get("/api/errors").json() == []
                     service.kill()
@@ -127,11 +140,15 @@ def database_up(http: httpx.Client) -> float | None:
 
 
 def test_a_database_that_goes_while_the_broker_is_waited_for_is_waited_for_too(
-    amqp_url: str, postgres_url: str, queue_name: Callable[..., str], tmp_path: Path
+    amqp_url: str,
+    postgres_url: str,
+    queue_name: Callable[..., str],
+    closed_port: int,
+    tmp_path: Path,
 ) -> None:
     # Given a service that has reached its database, and waits for its broker
-    broker_port, database_port = find_closed_port(), find_closed_port()
-    with temporary_postgres(postgres_url) as url:
+    broker_port = closed_port
+    with temporary_postgres(postgres_url) as url, kept_port() as database_port:
         through = make_url(url).set(host="127.0.0.1", port=database_port)
         settings = {
             "instance": queue_name("instance"),
