@@ -1,6 +1,7 @@
 """Figure f: how long one retry takes, from the request to its message at the end of its queue."""
 
 from collections.abc import Iterator, Sequence
+from math import ceil
 from time import perf_counter
 
 import httpx
@@ -79,7 +80,7 @@ def _rows(
     wanted: Sequence[tuple[str, float, Target | None]],
 ) -> Iterator[Row]:
     for name, part, target in wanted if seconds else ():
-        slowest = sorted(seconds)[min(len(seconds) - 1, int(part * len(seconds)))]
+        slowest = sorted(seconds)[ceil(part * len(seconds)) - 1]
         yield Row(
             figure="f",
             what=f"{what}: {name}",
