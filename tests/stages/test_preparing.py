@@ -45,6 +45,20 @@ def test_the_next_window_is_ready_before_this_one_is_recorded(
     assert done[stamped + 1 : published] == ["read"]
 
 
+def test_a_third_window_is_on_its_way_while_the_broker_has_the_first(bench: Bench) -> None:
+    bench.fail(8)
+    bench.ask_all()
+    handed_out: list[int] = []
+
+    bench.at(
+        "forwarding.published",
+        lambda: handed_out.append(len(bench.transport.broker.unacked(STAGING))),
+    )
+    bench.work()
+
+    assert handed_out == [6]
+
+
 def test_nothing_of_it_is_stamped_before_this_one_is_recorded(bench: Bench) -> None:
     ids = bench.fail(4)
     bench.ask_all()
