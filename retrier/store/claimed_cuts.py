@@ -6,6 +6,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from sqlalchemy import (
+    CTE,
     Connection,
     Select,
     String,
@@ -36,7 +37,6 @@ _IS_ELIGIBLE = and_(
     messages.status == FailedMessageStatus.UNRESOLVED,
     messages.failure_seq <= bindparam("cut_off"),
 )
-_STATEMENTS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ def _take_at_once(
     return ClaimedCut(claimed=found.claimed, floor=floor, is_empty=found.floor is None)
 
 
-@lru_cache(maxsize=_STATEMENTS)
+@lru_cache(maxsize=cuts.SELECTIONS)
 def _take_selected(sql: SqlDialect, selection: Selection) -> Select[Any]:
     """Make one statement of look, locks and claims: a thousand ids need not travel three times.
 
@@ -113,7 +113,8 @@ def _take_selected(sql: SqlDialect, selection: Selection) -> Select[Any]:
     )
 
 
-def _within_bytes(looked: Select[Any]) -> Any:
+def _within_bytes(looked: Select[Any]) -> CTE:
+    """Cut off what goes beyond 64 MiB of bodies, but for the first: as `cuts` does with rows."""
     found = looked.cte("found")
     place = found.c.place
     measured = select(

@@ -44,7 +44,7 @@ _NAMED = (
 )
 _CUT_NAMED = _NAMED.where(named.position > bindparam("floor")).limit(BATCH_SIZE)
 
-_SELECTIONS = 32
+SELECTIONS = 32
 """So many statements are kept: to make one takes longer than to carry it out."""
 _CHANGED = "it changed while it was being claimed"
 
@@ -70,7 +70,7 @@ def cut(conn: Connection, operation: RetryOperation) -> Cut:
     return _cut_selected(conn, operation)
 
 
-@lru_cache(maxsize=_SELECTIONS)
+@lru_cache(maxsize=SELECTIONS)
 def next_selected(selection: Selection) -> Select[Any]:
     """Return the look at the next messages of a selection without ids, from `floor` on.
 

@@ -35,12 +35,12 @@ class SqlDialect(ABC):
     reading: Mapping[str, Any]
     """Execution options of a transaction that reads: one view of the data for all it asks."""
 
+    writes_in_queries: bool
+    """Whether a query may insert rows on its way to its answer."""
+
     @abstractmethod
     def now(self, conn: Connection) -> datetime:
         """Return the database's clock, which all instances share."""
-
-    writes_in_queries: bool
-    """Whether a query may insert rows on its way to its answer."""
 
     moments: tuple[Moment, Moment]
     """Now, and later, as values to be written by that clock; `tell` gives what they need."""

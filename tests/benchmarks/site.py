@@ -12,6 +12,10 @@ from uuid import uuid4
 import httpx
 import psycopg
 
+from retrier.domain.retry_operation import RetryRequest, RetryType
+from retrier.domain.selection import Selection
+from retrier.store.database import Database
+from retrier.store.operations import create_operation
 from retrier.store.verification import verify_store
 from tests.benchmarks.place import Place
 from tests.benchmarks.queues import Queues, opened_queues
@@ -28,6 +32,17 @@ LEAST_PATIENCE = 120.0
 def patience(count: int) -> float:
     """Return the seconds in which so many messages are through in any case."""
     return LEAST_PATIENCE + count / SLOWEST
+
+
+def ask_for_all(db: Database) -> None:
+    """Ask for a retry of everything, with no service there that would begin at once."""
+    request = RetryRequest(
+        retry_type=RetryType.ALL,
+        selection=Selection(),
+        originator="benchmark",
+        requested_by="benchmark",
+    )
+    create_operation(db, request)
 
 
 @dataclass(slots=True)

@@ -12,18 +12,16 @@ import psycopg
 
 from retrier.app.building import make_lease
 from retrier.clock import SystemClock
-from retrier.domain.retry_operation import RetryRequest, RetryType
-from retrier.domain.selection import Selection
 from retrier.processor.broker import Broker
 from retrier.processor.marking import Marking
 from retrier.processor.surroundings import RetryParameters, Surroundings
 from retrier.settings import Settings
 from retrier.store.database import Database
-from retrier.store.operations import create_operation
 from tests.benchmarks.filling import Filling, fill
 from tests.benchmarks.options import Options
 from tests.benchmarks.place import Place
 from tests.benchmarks.results import Row
+from tests.benchmarks.site import ask_for_all
 from tests.benchmarks.targets import MARKING_GROWTH, MARKING_SECONDS
 from tests.support.databases import open_upgraded, temporary_postgres
 from tests.support.parts import make_parts
@@ -81,13 +79,7 @@ def measure_marking(options: Options, place: Place) -> Iterator[Row]:
 
 def mark_all(db: Database, conn: psycopg.Connection) -> list[float]:
     """Ask for a retry of everything, cut it into batches; return the seconds of each cut."""
-    request = RetryRequest(
-        retry_type=RetryType.ALL,
-        selection=Selection(),
-        originator="benchmark",
-        requested_by="benchmark",
-    )
-    create_operation(db, request)
+    ask_for_all(db)
     marking = Marking(make_surroundings(db))
     seconds: list[float] = []
     while True:

@@ -3,14 +3,11 @@
 from collections.abc import Iterator, Sequence
 from time import perf_counter
 
-from retrier.domain.retry_operation import RetryRequest, RetryType
-from retrier.domain.selection import Selection
-from retrier.store.operations import create_operation
 from tests.benchmarks.filling import Filling, fill
 from tests.benchmarks.options import BODIES, Options
 from tests.benchmarks.place import Place
 from tests.benchmarks.results import Row
-from tests.benchmarks.site import Site, opened_site, wait_alive
+from tests.benchmarks.site import Site, ask_for_all, opened_site, wait_alive
 from tests.benchmarks.targets import TARGET_BODY
 from tests.support.databases import open_database
 
@@ -44,24 +41,14 @@ def _work(options: Options, place: Place, kind: str, roles: Sequence[str]) -> fl
         fill(site.database_url, site.conn, here)
         site.queues.fill(site.error, site.orders, count, BODIES[TARGET_BODY])
         # Before anything is ingested: what fails after the request is not part of it.
-        _ask_for_all(site)
+        db = open_database(site.database_url)
+        ask_for_all(db)
+        db.dispose()
         begin = perf_counter()
         services = [site.start(role) for role in roles] or [site.start()]
         for service in services:
             wait_alive(service, lambda: _is_done(site, count), 2 * count, "ingested or forwarded")
         return perf_counter() - begin
-
-
-def _ask_for_all(site: Site) -> None:
-    db = open_database(site.database_url)
-    request = RetryRequest(
-        retry_type=RetryType.ALL,
-        selection=Selection(),
-        originator="benchmark",
-        requested_by="benchmark",
-    )
-    create_operation(db, request)
-    db.dispose()
 
 
 def _is_done(site: Site, count: int) -> bool:
