@@ -20,6 +20,8 @@ from tests.support.waiting import wait_until
 START_DEADLINE = 60.0
 STOP_DEADLINE = 30.0
 RABBITMQ_TOOLS = "/usr/lib/rabbitmq/bin"
+OTHER_TOOLS = "RETRIER_TEST_RABBITMQ_TOOLS"
+"""Names the folder of another RabbitMQ's tools: the same faults on another version."""
 
 
 class PrivateRabbitMQ:
@@ -234,6 +236,9 @@ def private_postgres() -> Iterator[PrivatePostgres]:
 
 def find_tools(tool: str, *patterns: str) -> Path:
     """Return the folder of a server's tools: where packages put them, else the path's."""
+    other = Path(os.environ.get(OTHER_TOOLS, ""))
+    if OTHER_TOOLS in os.environ and (other / tool).exists():
+        return other
     found = [p for pattern in patterns for p in Path("/").glob(f"{pattern[1:]}/{tool}")]
     on_path = shutil.which(tool)
     found += [Path(on_path)] if on_path else []
