@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.support.far_side import FarSide
+from tests.support.rabbitmq_habits import RabbitMQHabits
 from tests.support.tcp_proxy import TcpProxy
 
 
@@ -14,6 +15,12 @@ def far_side(amqp_url: str) -> Iterator[FarSide]:
     far_side = FarSide(amqp_url)
     yield far_side
     far_side.close()
+
+
+@pytest.fixture
+def habits(far_side: FarSide) -> RabbitMQHabits:
+    """Give what the broker does of itself, by its version."""
+    return RabbitMQHabits(far_side.version)
 
 
 @pytest.fixture

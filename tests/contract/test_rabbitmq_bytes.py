@@ -15,9 +15,12 @@ from tests.contract.rabbitmq_samples import SAMPLES
 from tests.contract.transport_fixtures import nothing
 from tests.support.amqp_bytes import FIELDS, NO_PROPERTIES, array, header, properties, string
 from tests.support.far_side import FarSide
-from tests.support.receiving import receive
+from tests.support.rabbitmq_habits import RabbitMQHabits
+from tests.support.receiving import bodies, receive
 
 pytestmark = pytest.mark.rabbitmq
+
+CODEC = AmqpPropertyCodec()
 
 
 @pytest.fixture
@@ -28,6 +31,11 @@ def transport(amqp_url: str) -> RabbitMQTransport:
 @pytest.fixture
 def quorum_queue(far_side: FarSide, queue_name: Callable[..., str]) -> str:
     return far_side.declare(queue_name("quorum"), x_queue_type="quorum")
+
+
+@pytest.fixture(params=["classic_queue", "quorum_queue"])
+def queue(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(request.param))
 
 
 Publish = Callable[[str, bytes, bytes], None]
@@ -56,7 +64,7 @@ def take(transport: RabbitMQTransport) -> Take:
 
 def headers_of(raw: bytes) -> list[bytes]:
     """Return the bytes of each header, whatever their order in the table."""
-    table = AmqpPropertyCodec().edit(raw, Edit(drop_fields=frozenset(FIELDS) - {"headers"}))[6:]
+    table = CODEC.edit(raw, Edit(drop_fields=frozenset(FIELDS) - {"headers"}))[6:]
     return sorted(table[start:end] for _, start, _, end in entries(table))
 
 
@@ -73,7 +81,7 @@ def copy_of(raw: bytes) -> bytes:
         completed_steps=None,
     )
     stamps = Stamps(staging_id="s", installation_id="i", own_user=None)
-    return make_staged(AmqpPropertyCodec(), message, stamps, "error")
+    return make_staged(CODEC, message, stamps, "error")
 
 
 CLIENTS_OWN = pika.BasicProperties(
@@ -89,14 +97,14 @@ CLIENTS_OWN = pika.BasicProperties(
 
 
 def test_keeps_the_bytes_another_client_wrote(
-    far_side: FarSide, take: Take, classic_queue: str
+    far_side: FarSide, habits: RabbitMQHabits, take: Take, classic_queue: str
 ) -> None:
     body = "größe".encode("utf-16")
     far_side.channel.basic_publish("", classic_queue, body, CLIENTS_OWN)
 
     delivery = take(classic_queue)
 
-    assert delivery.raw == b"".join(CLIENTS_OWN.encode())
+    assert delivery.raw == habits.hands_out(b"".join(CLIENTS_OWN.encode()))
     assert delivery.body == body
 
 
@@ -113,19 +121,24 @@ def test_another_client_reads_what_it_once_wrote(
 
 @pytest.mark.parametrize(("raw", "body"), SAMPLES.values(), ids=SAMPLES.keys())
 def test_a_classic_queue_changes_no_byte_at_a_redelivery(
-    publish: Publish, take: Take, classic_queue: str, raw: bytes, body: bytes
+    habits: RabbitMQHabits,
+    publish: Publish,
+    take: Take,
+    classic_queue: str,
+    raw: bytes,
+    body: bytes,
 ) -> None:
     publish(classic_queue, raw, body)
-    take(classic_queue)
 
-    again = take(classic_queue)
+    first, again = take(classic_queue), take(classic_queue)
 
-    assert (again.raw, again.body, again.redelivered) == (raw, body, True)
+    assert (first.raw, first.body) == (habits.hands_out(raw), body)
+    assert (again.raw, again.body, again.redelivered) == (first.raw, body, True)
 
 
 @pytest.mark.parametrize(("raw", "body"), SAMPLES.values(), ids=SAMPLES.keys())
 def test_a_quorum_queue_adds_its_counter_at_a_redelivery_and_changes_only_the_order_of_headers(
-    transport: RabbitMQTransport,
+    habits: RabbitMQHabits,
     publish: Publish,
     take: Take,
     quorum_queue: str,
@@ -137,13 +150,14 @@ def test_a_quorum_queue_adds_its_counter_at_a_redelivery_and_changes_only_the_or
     first, second = take(quorum_queue), take(quorum_queue)
 
     counter = header("x-delivery-count", b"l" + (1).to_bytes(8))
-    assert first.raw == raw
-    assert transport.codec.read(second.raw).fields == transport.codec.read(raw).fields
-    assert headers_of(second.raw) == sorted([*headers_of(raw), counter])
+    assert first.raw == habits.hands_out(raw)
+    assert CODEC.read(second.raw).fields == CODEC.read(raw).fields
+    assert headers_of(second.raw) == sorted([*headers_of(first.raw), counter])
     assert (second.body, second.redelivered) == (body, True)
 
 
 def test_a_copy_to_another_queue_is_the_same_message(
+    habits: RabbitMQHabits,
     publish: Publish,
     take: Take,
     far_side: FarSide,
@@ -155,7 +169,7 @@ def test_a_copy_to_another_queue_is_the_same_message(
 
     publish(classic_queue, raw, b"body")
 
-    assert [take(queue).raw for queue in (classic_queue, other)] == [raw, raw]
+    assert [take(queue).raw for queue in (classic_queue, other)] == [habits.hands_out(raw)] * 2
 
 
 @pytest.mark.parametrize("size", [0, 1, 131_063, 131_064, 131_065, 300_000])
@@ -170,52 +184,104 @@ def test_bodies_around_the_size_of_a_frame_arrive_whole(
 
 
 @pytest.mark.parametrize("raw", [raw for raw, _ in SAMPLES.values()], ids=SAMPLES.keys())
-@pytest.mark.parametrize("queue", ["classic_queue", "quorum_queue"])
-def test_a_queue_hands_a_copy_out_with_its_stamps_in_their_place(
-    request: pytest.FixtureRequest,
-    transport: RabbitMQTransport,
+def test_a_queue_that_keeps_the_order_of_headers_hands_a_copy_out_with_its_stamps_in_their_place(
+    habits: RabbitMQHabits,
     publish: Publish,
     take: Take,
     queue: str,
     raw: bytes,
 ) -> None:
-    name, copy = request.getfixturevalue(queue), copy_of(raw)
-    publish(name, copy, b"")
+    copy = copy_of(raw)
+    publish(queue, copy, b"")
 
-    taken = take(name)
+    taken = take(queue)
 
-    assert taken.raw == copy
-    assert transport.codec.read_stamps(taken.raw) is not None
+    assert taken.raw == habits.hands_out(copy)
+    assert (CODEC.read_stamps(taken.raw) is not None) == habits.keeps_header_order
+
+
+@pytest.mark.parametrize("raw", [raw for raw, _ in SAMPLES.values()], ids=SAMPLES.keys())
+def test_a_copy_is_read_and_forwarded_as_it_was_made_whatever_the_order_of_its_headers(
+    habits: RabbitMQHabits,
+    publish: Publish,
+    take: Take,
+    queue: str,
+    raw: bytes,
+) -> None:
+    copy = copy_of(raw)
+    publish(queue, copy, b"")
+
+    taken = take(queue)
+
+    stamps = read_staged(CODEC, copy)
+    assert stamps is not None
+    assert read_staged(CODEC, taken.raw) == stamps
+    forwarded = make_forwarded(CODEC, taken.raw, stamps.noted)
+    assert forwarded == habits.hands_out(make_forwarded(CODEC, copy, stamps.noted))
 
 
 @pytest.mark.parametrize("raw", [raw for raw, _ in SAMPLES.values()], ids=SAMPLES.keys())
 def test_a_classic_queue_leaves_the_stamps_of_a_copy_in_their_place_at_a_redelivery(
-    transport: RabbitMQTransport, publish: Publish, take: Take, classic_queue: str, raw: bytes
+    habits: RabbitMQHabits,
+    publish: Publish,
+    take: Take,
+    classic_queue: str,
+    raw: bytes,
 ) -> None:
     publish(classic_queue, copy_of(raw), b"")
-    take(classic_queue)
+    first = take(classic_queue)
 
     again = take(classic_queue)
 
-    assert again.redelivered
-    assert transport.codec.read_stamps(again.raw) is not None
+    assert (again.redelivered, again.raw) == (True, first.raw)
+    assert (CODEC.read_stamps(again.raw) is not None) == habits.keeps_header_order
 
 
 @pytest.mark.parametrize("raw", [raw for raw, _ in SAMPLES.values()], ids=SAMPLES.keys())
 def test_a_copy_that_a_quorum_queue_redelivers_is_walked_and_forwarded_without_the_counter(
-    transport: RabbitMQTransport, publish: Publish, take: Take, quorum_queue: str, raw: bytes
+    habits: RabbitMQHabits,
+    publish: Publish,
+    take: Take,
+    quorum_queue: str,
+    raw: bytes,
 ) -> None:
-    codec, copy = transport.codec, copy_of(raw)
+    copy = copy_of(raw)
     publish(quorum_queue, copy, b"")
     take(quorum_queue)
 
     again = take(quorum_queue)
 
-    stamps = read_staged(codec, again.raw)
+    stamps = read_staged(CODEC, again.raw)
     assert again.redelivered
-    assert codec.read_stamps(again.raw) is None
+    assert CODEC.read_stamps(again.raw) is None
     assert stamps is not None
-    assert stamps == read_staged(codec, copy)
-    forwarded = make_forwarded(codec, again.raw, stamps.noted)
-    assert codec.canonical(forwarded) == codec.canonical(make_forwarded(codec, copy, stamps.noted))
-    assert "x-delivery-count" not in codec.read(forwarded).headers
+    assert stamps == read_staged(CODEC, copy)
+    forwarded = make_forwarded(CODEC, again.raw, stamps.noted)
+    expected = habits.hands_out(make_forwarded(CODEC, copy, stamps.noted))
+    assert CODEC.canonical(forwarded) == CODEC.canonical(expected)
+    assert "x-delivery-count" not in CODEC.read(forwarded).headers
+
+
+def test_copies_of_messages_with_priorities_are_handed_out_in_the_order_they_were_put_in(
+    transport: RabbitMQTransport, publish: Publish, queue: str
+) -> None:
+    for priority in (0, 9, 4, 255, 1):
+        publish(queue, copy_of(properties(priority=priority)), b"%d" % priority)
+
+    consumer = transport.consumer(queue, 10)
+
+    assert bodies(receive(consumer, 5)) == [b"0", b"9", b"4", b"255", b"1"]
+    consumer.close()
+
+
+def test_a_quorum_queue_would_put_copies_with_priorities_in_another_order(
+    transport: RabbitMQTransport, habits: RabbitMQHabits, publish: Publish, quorum_queue: str
+) -> None:
+    for priority in (0, 9):
+        publish(quorum_queue, properties(priority=priority), b"%d" % priority)
+
+    consumer = transport.consumer(quorum_queue, 1)
+
+    first = b"9" if habits.orders_quorum_queues_by_priority else b"0"
+    assert bodies(receive(consumer, 1)) == [first]
+    consumer.close()

@@ -9,11 +9,15 @@ from retrier.transport.rabbitmq import RabbitMQTransport
 from retrier.transport.rabbitmq.queues import RabbitMQQueues
 from retrier.transport.seam import QueueKind
 from tests.support.far_side import FarSide
+from tests.support.rabbitmq_habits import RabbitMQHabits
 
 pytestmark = pytest.mark.rabbitmq
 
 Connect = Callable[[QueueKind], RabbitMQQueues]
 SAC = {"x_single_active_consumer": True}
+QUORUM: dict[str, object] = {"x_queue_type": "quorum"}
+DEAD_LETTERING = {"x_dead_letter_exchange": "it's dead", "x_dead_letter_routing_key": "error"}
+BOUNDED = {"x_max_length": 7, "x_message_ttl": 60_000, "x_overflow": "reject-publish"}
 
 
 @pytest.fixture
@@ -117,6 +121,39 @@ def test_a_foreign_staging_queue_that_has_consumers_is_left_alone(
     assert far_side.declares_alike(name)
 
 
+def test_our_staging_queue_of_before_an_upgrade_of_the_broker_serves_while_it_holds_copies(
+    connect: Connect, far_side: FarSide, name: str
+) -> None:
+    far_side.declare(name, **QUORUM, **SAC)
+    far_side.publish(name, 2)
+
+    connect("quorum").declare_staging_queue(name)
+
+    assert far_side.count(name) == 2
+
+
+def test_our_staging_queue_of_before_an_upgrade_of_the_broker_serves_while_it_has_a_consumer(
+    connect: Connect, far_side: FarSide, name: str
+) -> None:
+    far_side.declare(name, **QUORUM, **SAC)
+    far_side.consume(name)
+
+    connect("quorum").declare_staging_queue(name)
+
+    assert far_side.declares_alike(name, **QUORUM, **SAC)
+
+
+def test_our_staging_queue_of_before_an_upgrade_of_the_broker_loses_its_limit_once_it_is_empty(
+    connect: Connect, far_side: FarSide, name: str, delivery_limit: dict[str, int]
+) -> None:
+    far_side.declare(name, **QUORUM, **SAC)
+    queues = connect("quorum")
+
+    queues.declare_staging_queue(name)
+
+    assert far_side.declares_alike(name, **QUORUM, **SAC, **delivery_limit)
+
+
 def test_a_staging_queue_of_another_connection_alone_cannot_be_used(
     connect: Connect, far_side: FarSide, name: str
 ) -> None:
@@ -141,16 +178,19 @@ def test_a_queue_that_may_not_be_looked_at_is_not_called_missing(
 
 
 @pytest.fixture
-def delivery_limit(far_side: FarSide) -> dict[str, int]:
-    return {"x_delivery_limit": -1} if far_side.version >= (4, 0) else {}
+def delivery_limit(habits: RabbitMQHabits) -> dict[str, int]:
+    return {"x_delivery_limit": -1} if habits.limits_deliveries_unasked else {}
 
 
 @pytest.mark.parametrize(
     ("arguments", "limited"),
     [
-        ({"x_queue_type": "quorum", "x_delivery_limit": 20}, True),
+        ({**QUORUM, "x_delivery_limit": 20}, True),
+        ({**QUORUM, **DEAD_LETTERING, **BOUNDED, **SAC, "x_delivery_limit": 5}, True),
         ({"x_queue_type": "classic"}, False),
         ({"x_queue_type": "classic", "x_max_length": 7}, False),
+        ({"x_queue_type": "classic", **DEAD_LETTERING, **BOUNDED}, False),
+        ({"durable": False}, False),
     ],
 )
 def test_a_delivery_limit_is_seen(
@@ -159,6 +199,50 @@ def test_a_delivery_limit_is_seen(
     far_side.declare(name, **arguments)
 
     assert connect("quorum").may_limit_deliveries(name) is limited
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{}, {"x_max_length": 7}, {**DEAD_LETTERING, **BOUNDED, **SAC}],
+    ids=["bare", "bounded", "with all others"],
+)
+def test_a_quorum_queue_without_a_limit_of_its_own_has_one_where_the_broker_gives_it_one(
+    connect: Connect,
+    far_side: FarSide,
+    habits: RabbitMQHabits,
+    name: str,
+    arguments: dict[str, object],
+) -> None:
+    far_side.declare(name, **QUORUM, **arguments)
+
+    limited = connect("quorum").may_limit_deliveries(name)
+
+    assert limited is habits.limits_deliveries_unasked
+
+
+def test_a_limit_that_the_cut_off_words_of_the_broker_do_not_tell_is_the_one_it_gives_unasked(
+    connect: Connect, far_side: FarSide, habits: RabbitMQHabits, queue_name: Callable[..., str]
+) -> None:
+    name = far_side.declare(queue_name("long" * 50), **QUORUM, **DEAD_LETTERING)
+
+    limited = connect("quorum").may_limit_deliveries(name)
+
+    assert limited is habits.limits_deliveries_unasked
+
+
+@pytest.mark.parametrize("arguments", [{}, {**DEAD_LETTERING, **BOUNDED}], ids=["bare", "others"])
+def test_a_limit_of_minus_one_is_none_where_the_broker_gives_one_unasked(
+    connect: Connect,
+    far_side: FarSide,
+    habits: RabbitMQHabits,
+    name: str,
+    arguments: dict[str, object],
+) -> None:
+    far_side.declare(name, **QUORUM, **arguments, x_delivery_limit=-1)
+
+    limited = connect("quorum").may_limit_deliveries(name)
+
+    assert limited is not habits.limits_deliveries_unasked
 
 
 def test_the_queue_of_our_own_making_has_no_delivery_limit(connect: Connect, name: str) -> None:

@@ -11,6 +11,7 @@ from tests.contract.rabbitmq_samples import samples_of
 from tests.contract.transport_suite import TransportSuite
 from tests.support.amqp_bytes import NO_PROPERTIES
 from tests.support.far_side import FarSide
+from tests.support.rabbitmq_habits import RabbitMQHabits
 
 
 def make_transport(url: str) -> RabbitMQTransport:
@@ -36,6 +37,10 @@ class RabbitMQSuite(TransportSuite):
     @pytest.fixture
     def samples(self, transport: RabbitMQTransport) -> Mapping[str, tuple[bytes, bytes]]:
         return samples_of(transport.user or "")
+
+    @pytest.fixture
+    def hands_out(self, habits: RabbitMQHabits) -> Callable[[bytes], bytes]:
+        return habits.hands_out
 
     @pytest.fixture
     def new_queue(self, far_side: FarSide, queue_name: Callable[..., str]) -> Callable[[], str]:

@@ -38,6 +38,11 @@ class TransportFixtures:
         raise NotImplementedError
 
     @pytest.fixture
+    def hands_out(self) -> Callable[[Raw], Raw]:
+        """Say what properties a message has when a queue hands it out: those it was given."""
+        return lambda raw: raw
+
+    @pytest.fixture
     def new_queue(self) -> Callable[[], str]:
         """Make a queue as those are that exist already: declared by somebody else."""
         raise NotImplementedError

@@ -8,11 +8,17 @@ from amqp.protocol import queue_declare_ok_t
 
 from retrier.errors import StagingQueueUnusable
 from retrier.transport.rabbitmq.connection import BrokerConnection, ChannelLost, Refusal
+from retrier.transport.rabbitmq.difference import Difference, read_difference
 from retrier.transport.seam import QueueKind
 
 NOT_FOUND, LOCKED, PRECONDITION_FAILED, NOT_IMPLEMENTED = 404, 405, 406, 540
-NO_DELIVERY_LIMIT = {"x-delivery-limit": -1}
+DELIVERY_LIMIT = "x-delivery-limit"
+NO_DELIVERY_LIMIT = {DELIVERY_LIMIT: -1}
+"""Before 4.0 a limit of -1 drops a message at its first redelivery."""
 DELIVERY_LIMIT_SINCE = (4, 0)
+NOT_QUORUM = frozenset({"x-queue-type", "durable", "auto_delete", "exclusive"})
+"""What no quorum queue has otherwise than we declare it."""
+MOST_ARGUMENTS = 20
 WAY_OUT = "Empty and delete it, or give this instance another name."
 
 Dial = Callable[[], BrokerConnection]
@@ -49,22 +55,31 @@ class RabbitMQQueues:
         try:
             self._declare(queue, arguments)
         except ChannelLost as refusal:
-            self._clear_away(queue, refusal)
-            self._declare(queue, arguments)
+            if self._clear_away(queue, refusal, arguments):
+                self._declare(queue, arguments)
 
     def may_limit_deliveries(self, queue: str) -> bool:
         """Say whether it is a quorum queue with a delivery limit, by argument or by default.
 
         Only a declaration is told the arguments of a queue: one that differs is refused, with
-        the argument named.
+        the first argument that differs. So it is declared with ever more of what it has.
         """
         if self._look(queue) is None:
             return False
-        try:
-            self._declare(queue, {"x-queue-type": "quorum"})
-        except ChannelLost as refusal:
-            return "'x-delivery-limit'" in refusal.words and "'-1'" not in refusal.words
-        return self._line().version >= DELIVERY_LIMIT_SINCE
+        by_default = self._limits_unasked()
+        known: dict[str, Any] = {"x-queue-type": "quorum"}
+        for _ in range(MOST_ARGUMENTS):
+            differs = self._declared_otherwise(queue, known)
+            if differs is None:
+                return by_default
+            if differs.argument == DELIVERY_LIMIT:
+                return not (by_default and differs.value == NO_DELIVERY_LIMIT[DELIVERY_LIMIT])
+            if differs.argument in {"", *NOT_QUORUM, *known}:
+                return False
+            if differs.value is None:
+                break
+            known[differs.argument] = differs.value
+        return by_default
 
     def purge(self, queue: str) -> int:
         """Drop every ready message; return how many."""
@@ -97,24 +112,51 @@ class RabbitMQQueues:
             )
         )
 
+    def _declared_otherwise(self, queue: str, arguments: Mapping[str, Any]) -> Difference | None:
+        try:
+            self._declare(queue, arguments)
+        except ChannelLost as refusal:
+            return read_difference(refusal.words)
+        return None
+
+    def _limits_unasked(self) -> bool:
+        """Say whether a quorum queue without a delivery limit of its own has one."""
+        return self._line().version >= DELIVERY_LIMIT_SINCE
+
     def _arguments(self, kind: QueueKind) -> dict[str, Any]:
-        unlimited = kind == "quorum" and self._line().version >= DELIVERY_LIMIT_SINCE
+        unlimited = kind == "quorum" and self._limits_unasked()
         return {"x-queue-type": kind, **(NO_DELIVERY_LIMIT if unlimited else {})}
 
-    def _clear_away(self, queue: str, refusal: ChannelLost) -> None:
+    def _clear_away(self, queue: str, refusal: ChannelLost, wanted: Mapping[str, Any]) -> bool:
+        """Delete an empty queue that is in the way; false if there is one that is ours after all.
+
+        A broker that was upgraded to 4.0 has our queue without the limit of -1. Empty, it is
+        declared anew. With copies in it, it serves: those that 20 redeliveries drop are staged
+        again, and to stop would need a person after each such upgrade.
+        """
         if refusal.code == LOCKED:
             raise StagingQueueUnusable(f"{refusal.words}. {WAY_OUT}") from refusal
         if refusal.code != PRECONDITION_FAILED:
             raise refusal
         found = self._look(queue)
         if found is None:
-            return
+            return True
         if found.message_count or found.consumer_count:
+            if self._is_of_an_older_broker(queue, wanted):
+                return False
             raise StagingQueueUnusable(
                 f"the queue {queue!r} is not ours and in use: {found.message_count} messages ready, "
                 f"{found.consumer_count} consumers. The broker said: {refusal.words}. {WAY_OUT}"
             ) from refusal
         self._delete_unused(queue)
+        return True
+
+    def _is_of_an_older_broker(self, queue: str, wanted: Mapping[str, Any]) -> bool:
+        """Say whether it is our staging queue but for the delivery limit."""
+        if DELIVERY_LIMIT not in wanted:
+            return False
+        unlimited = {name: value for name, value in wanted.items() if name != DELIVERY_LIMIT}
+        return self._declared_otherwise(queue, unlimited) is None
 
     def _delete_unused(self, queue: str) -> None:
         try:
