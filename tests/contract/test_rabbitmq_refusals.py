@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from retrier.domain.wire import Confirmed, Outgoing, Refused, Returned
+from retrier.domain.wire import ChannelClosed, Confirmed, Outgoing, Refused, Returned
 from retrier.transport.rabbitmq import RabbitMQTransport
 from retrier.transport.rabbitmq.publisher import RabbitMQPublisher
 from tests.contract.transport_fixtures import nothing
 from tests.support.amqp_bytes import NO_PROPERTIES, array, header, properties, string
 from tests.support.far_side import FarSide
+from tests.support.rabbitmq_habits import RabbitMQHabits
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -41,6 +42,21 @@ def test_a_full_queue_refuses_and_the_rest_of_the_window_goes_on(
 
     assert Counter(map(type, outcomes[:7])) == {Confirmed: 5, Refused: 2}
     assert outcomes[7] == Confirmed()
+
+
+def test_a_body_above_the_size_that_the_broker_takes_is_refused_with_the_reason_and_work_goes_on(
+    publisher: RabbitMQPublisher, habits: RabbitMQHabits, classic_queue: str
+) -> None:
+    body = bytes(17 << 20)
+
+    (outcome,) = publisher.publish([message(classic_queue, body)], nothing)
+
+    if len(body) <= habits.largest_body:
+        assert outcome == Confirmed()
+    else:
+        assert isinstance(outcome, ChannelClosed)
+        assert "larger than configured max size" in outcome.reason
+    assert publisher.publish([message(classic_queue)], nothing) == (Confirmed(),)
 
 
 def test_a_window_over_five_queues_is_told_apart_message_by_message(
