@@ -78,8 +78,14 @@ EVENTS: Mapping[str, Event] = {
         "What was not forwarded of batch {batch_id} moves to batch {new_batch_id}, messages: {size}"
     ),
     "batch.backing_off": _warning("Batch {batch_id} waits: {reason}"),
-    "message.reverted": _warning("Message {unique_message_id} is unresolved again: {reason}"),
-    "message.ejected": _warning("Message {unique_message_id} is taken out of its batch: {reason}"),
+    "message.reverted": _warning(
+        "Messages to {destination} are unresolved again, {count}, one of them "
+        "{unique_message_id}: {reason}"
+    ),
+    "message.ejected": _warning(
+        "Messages are taken out of batch {batch_id}, {count}, one of them "
+        "{unique_message_id}: {reason}"
+    ),
     "operation.completed": _info("Operation {operation_id} is complete"),
     "staging.unusable": _error("The staging queue cannot be used: {reason}"),
     "api.listening": _info("The API listens on {host} port {port}"),

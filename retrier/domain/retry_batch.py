@@ -101,6 +101,8 @@ class Ejected:
     unique_message_id: str
     reason: str
     cause: RevertCause = RevertCause.EJECTED
+    destination: str = ""
+    """Where its retry was sent to; empty when it was never sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from retrier.errors import BrokerUnavailable
 from retrier.processor.crash_points import CrashPoint
 from retrier.processor.forwarding_run import ForwardingRun
 from retrier.processor.preparation import Preparation
+from retrier.processor.reverts import Reverts
 from retrier.processor.surroundings import Surroundings
 from retrier.processor.watcher import Stage
 from retrier.processor.window import WindowSender, batch_reason
@@ -35,7 +36,8 @@ class Forwarding:
         self._around = around
         self._staged_here = staged_here
         self._preparation = Preparation(around)
-        self._sender = WindowSender(around, self._preparation.get_ready_meanwhile)
+        self._reverts = Reverts(around.say, around.clock)
+        self._sender = WindowSender(around, self._reverts, self._preparation.get_ready_meanwhile)
         self._run: ForwardingRun | None = None
         self._certain = False
         """Whether the last turn ended as it should: then what it knew still holds."""
@@ -63,14 +65,18 @@ class Forwarding:
         """Consume no more: nothing is in Forwarding, of which we may not have heard."""
         self._run = None
         self._around.broker.rest_consumer()
+        self._reverts.tell_due()
 
     def hand_over(self) -> None:
         """Record what is confirmed, and ack it: after a stop it would be sent again.
 
         Raises LeaseLost, DatabaseUnavailable, BrokerUnavailable.
         """
-        if self._run is not None:
-            self._sender.record(self._run)
+        try:
+            if self._run is not None:
+                self._sender.record(self._run)
+        finally:
+            self._reverts.tell_all()
 
     def forget(self) -> None:
         """Forget the run with its connection: the batch goes on in non-counting mode.
@@ -78,6 +84,7 @@ class Forwarding:
         What is confirmed and could not be recorded yet is kept, and recorded first: it must not
         be sent again only because the database was away.
         """
+        self._reverts.tell_due()
         run, self._certain = self._run, False
         if run is None:
             return

@@ -1,5 +1,6 @@
 """Staging: a batch's copies go into the staging queue under a new staging id."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -110,13 +111,20 @@ class Staging:
             staging_id=staging_id,
             size=count,
         )
-        for item in attempt.ejected:
-            around.say(
+        self._say_ejected(batch, attempt)
+
+    def _say_ejected(self, batch: RetryBatch, attempt: _Attempt) -> None:
+        """Tell of what was ejected in one line for each reason, with one message for example."""
+        counts = Counter(item.reason for item in attempt.ejected)
+        examples = {item.reason: item for item in reversed(attempt.ejected)}
+        for reason, count in counts.items():
+            self._around.say(
                 "message.ejected",
-                unique_message_id=item.unique_message_id,
+                unique_message_id=examples[reason].unique_message_id,
+                count=count,
                 batch_id=batch.batch_id,
                 operation_id=batch.operation_id,
-                reason=item.reason,
+                reason=reason,
             )
 
     def _make_copies(

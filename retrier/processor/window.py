@@ -17,6 +17,7 @@ from retrier.domain.wire import (
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable
 from retrier.processor.crash_points import CrashPoint
 from retrier.processor.forwarding_run import ForwardingRun, ReadyCopy, WantedCopy
+from retrier.processor.reverts import Reverts
 from retrier.processor.surroundings import Surroundings
 from retrier.store.windows import open_window
 from retrier.transport.seam import nothing
@@ -30,9 +31,15 @@ _EARLIER_TRY = "an earlier try was left in doubt and may have arrived"
 class WindowSender:
     """Stamps, publishes and settles windows; records each before the next is published."""
 
-    def __init__(self, around: Surroundings, meanwhile: Callable[[ForwardingRun], None]) -> None:
+    def __init__(
+        self,
+        around: Surroundings,
+        reverts: Reverts,
+        meanwhile: Callable[[ForwardingRun], None],
+    ) -> None:
         """`meanwhile` is called for a run when its window is written, and not settled yet."""
         self._around = around
+        self._reverts = reverts
         self._meanwhile = meanwhile
         self._suspect: str | None = None
         self._breaks = 0
@@ -130,14 +137,7 @@ class WindowSender:
             around.db, around.lease.fence, run.batch, finished=run.finished, unique_ids=unique_ids
         )
         around.watcher.recorded(run.finished)
-        for item in run.finished.reverted:
-            around.say(
-                "message.reverted",
-                unique_message_id=item.unique_message_id,
-                batch_id=run.batch.batch_id,
-                operation_id=run.batch.operation_id,
-                reason=item.reason,
-            )
+        self._reverts.add(run.batch, run.finished.reverted)
         run.finished = type(run.finished)()
         # Only what was settled before this transaction may be acked after it.
         run.droppable += run.unacked
@@ -218,4 +218,5 @@ def _revert(copy: WantedCopy, outcome: Returned | Refused) -> Ejected:
         unique_message_id=copy.stamps.unique_message_id,
         reason=f"the broker would not take the retry to {target}: {reason}",
         cause=RevertCause.RETURNED if is_returned else RevertCause.REFUSED,
+        destination=target,
     )

@@ -44,8 +44,9 @@ class Publisher(Protocol):
         out. `waiting` is called at least once a second while confirms are outstanding;
         `meanwhile` once, when all is written: what takes a while is better done then than
         later. What either raises, or making the messages, ends the wait and goes through. After
-        a ChannelClosed or Unknown outcome the next call opens a new connection. Raises
-        BrokerUnavailable when there is none to be had; then nothing of this call was sent.
+        a ChannelClosed or Unknown outcome the next call opens a new connection, after a refusal
+        the queue is asked anew. Raises BrokerUnavailable when there is none to be had; then
+        nothing of this call was sent.
         """
         ...
 

@@ -7,7 +7,9 @@ import pytest
 
 from retrier.domain.wire import ChannelClosed, Confirmed, Outgoing, Refused, Returned
 from retrier.transport.rabbitmq import RabbitMQTransport
-from retrier.transport.rabbitmq.publisher import RabbitMQPublisher
+from retrier.transport.rabbitmq.address import parse_address
+from retrier.transport.rabbitmq.connection import BrokerConnection
+from retrier.transport.rabbitmq.publisher import NACK, RabbitMQPublisher
 from tests.contract.transport_fixtures import nothing
 from tests.support.amqp_bytes import NO_PROPERTIES, array, header, properties, string
 from tests.support.far_side import FarSide
@@ -103,6 +105,32 @@ def test_a_return_whose_properties_the_broker_changed_is_told_all_the_same(
     outcomes = publisher.publish(window, nothing)
 
     assert outcomes == (Confirmed(), Returned("312 NO_ROUTE"))
+
+
+def test_a_window_after_a_refusal_goes_over_a_new_channel_of_the_same_connection(
+    amqp_url: str, far_side: FarSide, classic_queue: str, queue_name: Callable[..., str]
+) -> None:
+    # Given a refusal: a channel may never hear that a full quorum queue has room again
+    full = far_side.declare(queue_name("full"), **LIMITED)
+    connection = BrokerConnection(parse_address(amqp_url), "refusals", 5)
+    publisher = RabbitMQPublisher(lambda: connection, None)
+    channels = [connection.channel]
+
+    # When windows go out after it, one of which is refused again
+    window = [message(full), *[message(classic_queue)] * 3]
+    told = []
+    for queues in ([message(full)] * 6, window, [message(classic_queue)], [message(classic_queue)]):
+        told.append(publisher.publish(queues, nothing))
+        channels.append(connection.channel)
+
+    # Then each refusal is followed by one new channel, on which tags are counted anew
+    assert told[1:] == [(Refused(NACK), *[Confirmed()] * 3), (Confirmed(),), (Confirmed(),)]
+    assert far_side.count(classic_queue) == 5
+    assert channels[0] is channels[1]
+    assert len({id(each) for each in channels[1:4]}) == 3
+    assert channels[3] is channels[4]
+    assert [each.is_open for each in channels[1:4]] == [False, False, True]
+    publisher.close()
 
 
 TOO_LONG = "q" * 256

@@ -105,6 +105,41 @@ def test_a_reverted_message_has_no_claim_and_can_be_asked_for_again(bench: Bench
     assert bench.sent() == [unique_id]
 
 
+def test_what_comes_back_in_one_window_is_one_line_of_the_log(bench: Bench) -> None:
+    ids = bench.fail(2)
+    bench.transport.cue(Refused("queue is full"), when=to_queue(QUEUE), times=2)
+
+    bench.ask_all()
+    bench.work()
+
+    (line,) = bench.told.of("message.reverted")
+    assert (line["destination"], line["count"], line["unique_message_id"]) == (QUEUE, 2, ids[0])
+    assert "queue is full" in str(line["reason"])
+
+
+def test_what_came_back_after_the_first_window_is_told_within_the_minute(bench: Bench) -> None:
+    bench.fail(5)
+    bench.transport.cue(Refused("queue is full"), when=to_queue(QUEUE), times=5)
+    bench.ask_all()
+    bench.work()
+
+    bench.clock.advance(60)
+    bench.take_turn()
+
+    assert [line["count"] for line in bench.told.of("message.reverted")] == [2, 3]
+
+
+def test_what_came_back_is_told_before_the_process_stops(bench: Bench) -> None:
+    bench.fail(5)
+    bench.transport.cue(Refused("queue is full"), when=to_queue(QUEUE), times=5)
+    bench.ask_all()
+    bench.work()
+
+    bench.stop()
+
+    assert [line["count"] for line in bench.told.of("message.reverted")] == [2, 3]
+
+
 def test_a_message_that_closes_the_channel_is_found_and_reverted(bench: Bench) -> None:
     ids = bench.fail(5)
     poison = of_message(ids[3], QUEUE)

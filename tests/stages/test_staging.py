@@ -117,6 +117,23 @@ def test_a_copy_the_broker_will_not_take_is_ejected_alone(bench: Bench) -> None:
     assert (row["state"], row["forwarded"], row["failed"]) == ("completed", 4, 1)
 
 
+def test_what_is_ejected_of_a_batch_is_one_line_for_each_reason(bench: Bench) -> None:
+    ids = [*bench.fail(3, queue=ERROR_QUEUE), *bench.fail(2, queue="q" * 256), *bench.fail(1)]
+
+    bench.ask_all()
+    bench.work()
+
+    told = bench.told.of("message.ejected")
+    assert [(line["count"], line["unique_message_id"]) for line in told] == [
+        (3, ids[0]),
+        (2, ids[3]),
+    ]
+    assert [line["reason"] for line in told] == [
+        bench.message(ids[0])["disposition_reason"],
+        bench.message(ids[3])["disposition_reason"],
+    ]
+
+
 def test_a_batch_of_nothing_but_guilty_copies_ends(bench: Bench) -> None:
     ids = bench.fail(3)
     bench.transport.cue(Refused("properties too large"), when=is_copy, times=None)

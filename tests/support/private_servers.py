@@ -1,6 +1,8 @@
 """Servers that a test run starts for itself alone, to restart, freeze and starve them."""
 
+import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -19,6 +21,7 @@ from tests.support.waiting import wait_until
 
 START_DEADLINE = 60.0
 STOP_DEADLINE = 30.0
+POLICY = "limit"
 RABBITMQ_TOOLS = "/usr/lib/rabbitmq/bin"
 OTHER_TOOLS = "RETRIER_TEST_RABBITMQ_TOOLS"
 """Names the folder of another RabbitMQ's tools: the same faults on another version."""
@@ -78,6 +81,16 @@ class PrivateRabbitMQ:
             yield
         finally:
             self.control("eval", "rabbit_alarm:clear_alarm({resource_limit, memory, node()}).")
+
+    def limit(self, queue: str, **policy: int | str) -> None:
+        """Set a policy on one queue; `max_length` stands for `max-length`. One at a time."""
+        definition = json.dumps({name.replace("_", "-"): value for name, value in policy.items()})
+        pattern = f"^{re.escape(queue)}$"
+        self.control("set_policy", POLICY, pattern, definition, "--apply-to", "queues")
+
+    def lift_limit(self) -> None:
+        """Clear the policy."""
+        self.control("clear_policy", POLICY)
 
     def discard(self) -> None:
         """End the node and its port mapper, whatever state they are in."""

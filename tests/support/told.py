@@ -16,3 +16,7 @@ class Told:
     @property
     def names(self) -> list[str]:
         return [event for event, _ in self.events]
+
+    def of(self, event: str) -> list[dict[str, object]]:
+        """Return the fields of each line of one event."""
+        return [fields for told, fields in self.events if told == event]

@@ -153,6 +153,15 @@ class BrokerConnection:
         self._used = monotonic()
         return answer
 
+    def renew_channel(self) -> None:
+        """Close the channel, with nothing under way on it, and open another.
+
+        Raises BrokerUnavailable.
+        """
+        self.ask(lambda channel: channel.close())
+        self.channel = Channel(self._live(), auto_decode=False)
+        self.ask(lambda channel: channel.open())
+
     def write(self, messages: Sequence[Outgoing], *, mandatory: bool) -> None:
         """Write messages to the default exchange, all at once. Raises BrokerUnavailable.
 

@@ -21,6 +21,7 @@ OVERHEAD = 8
 """Bytes of a frame that are not content: type, channel and size, and the end."""
 PROPERTIES_AT = 12
 """Bytes of class, weight and body size in a content header (AMQP 0-9-1, 4.2.6.1)."""
+LONGEST_QUEUE_NAME = 255
 
 _HEAD = struct.Struct(">BHI")
 _PUBLISH = struct.Struct(">HHHBB")
@@ -93,3 +94,16 @@ def read_ack(arguments: bytes) -> tuple[int, bool]:
 def encode_name(queue: str) -> bytes:
     """Return a queue's name as it is written; like py-amqp, lone surrogates pass."""
     return queue.encode("utf-8", "surrogatepass")
+
+
+def why_unsendable(message: Outgoing, largest_properties: int) -> str | None:
+    """Say why a message cannot be put into frames, or None when it can.
+
+    The broker answers such a frame by closing the connection, which would put the whole window
+    in doubt, and the next one, and so on.
+    """
+    if len(encode_name(message.queue)) > LONGEST_QUEUE_NAME:
+        return f"the name of a queue has at most {LONGEST_QUEUE_NAME} bytes"
+    if len(message.raw) > largest_properties:
+        return f"{len(message.raw)} bytes of properties: one frame holds {largest_properties}"
+    return None

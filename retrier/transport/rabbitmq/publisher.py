@@ -12,13 +12,12 @@ from retrier.domain.headers import STAGING_ID
 from retrier.domain.wire import ChannelClosed, Edit, Outcome, Outgoing, Unknown
 from retrier.errors import BrokerUnavailable
 from retrier.transport.rabbitmq.connection import BrokerConnection, ChannelLost
-from retrier.transport.rabbitmq.frames import encode_name, read_ack
+from retrier.transport.rabbitmq.frames import read_ack, why_unsendable
 from retrier.transport.rabbitmq.raw_message import RawMessage
 from retrier.transport.rabbitmq.window import Window
 from retrier.transport.seam import nothing
 
 WAITING_EVERY = 0.25
-LONGEST_QUEUE_NAME = 255
 NO_PROPERTIES = b"\x00\x00"
 RUN = 1 << 17
 """Bytes written before the broker is listened to; a run ends with the message that fills it."""
@@ -61,6 +60,8 @@ class RabbitMQPublisher:
             self._line.connection.drop()
             self._line = ConfirmLine(self._dial())
             self._probed = self._probe_queue is None
+        elif self._line.refused:
+            self._line = self._line.renew()
         if not self._probed:
             self._probe(patience)
 
@@ -106,10 +107,21 @@ class ConfirmLine:
 
     def __init__(self, connection: BrokerConnection) -> None:
         self.connection = connection
+        self.refused = False
+        """Whether a queue has refused something on this channel."""
         self._window = Window()
         self._patience = Patience(lambda: None)
         self._published = 0
         connection.ask(self._confirm_mode)
+
+    def renew(self) -> "ConfirmLine":
+        """Return a line over a new channel of the same connection. Raises BrokerUnavailable.
+
+        A channel to which a quorum queue has said that it is full may refuse everything to that
+        queue for ever, also when there is room again. A new channel asks anew.
+        """
+        self.connection.renew_channel()
+        return ConfirmLine(self.connection)
 
     def begin(self, window: Window, patience: "Patience") -> None:
         """Take this window's confirms from now on; the one before must be settled."""
@@ -148,7 +160,7 @@ class ConfirmLine:
             self._turn(self.connection.tick)
 
     def _is_sendable(self, place: int) -> bool:
-        problem = unsendable(self._window.messages[place], self.connection.largest_properties)
+        problem = why_unsendable(self._window.messages[place], self.connection.largest_properties)
         if problem is not None:
             self._window.decline(place, problem)
         return problem is None
@@ -176,6 +188,7 @@ class ConfirmLine:
         self._window.confirm(tag, multiple=multiple)
 
     def _on_nack(self, tag: int, multiple: bool) -> None:  # noqa: FBT001 - py-amqp's signature
+        self.refused = True
         self._window.refuse(tag, NACK, multiple=multiple)
 
     def _on_return(
@@ -221,16 +234,3 @@ def probe(queue: str) -> Outgoing:
     """
     stamp = Edit(set_headers={STAGING_ID: str(uuid4())})
     return Outgoing(queue=queue, raw=AmqpPropertyCodec().edit(NO_PROPERTIES, stamp), body=b"probe")
-
-
-def unsendable(message: Outgoing, largest_properties: int) -> str | None:
-    """Say why a message cannot be put into frames, or None when it can.
-
-    The broker answers such a frame by closing the connection, which would put the whole window
-    in doubt, and the next one, and so on.
-    """
-    if len(encode_name(message.queue)) > LONGEST_QUEUE_NAME:
-        return f"the name of a queue has at most {LONGEST_QUEUE_NAME} bytes"
-    if len(message.raw) > largest_properties:
-        return f"{len(message.raw)} bytes of properties: one frame holds {largest_properties}"
-    return None

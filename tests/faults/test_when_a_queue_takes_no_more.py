@@ -1,0 +1,119 @@
+"""A policy lets a queue refuse messages for a while; when it is over, retries go on by themselves.
+
+A quorum queue tells a channel that it is full, and not always that it has room again. RabbitMQ
+3.10 forgets it when the policy is cleared, 4.0 when the policy says something else.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from tests.faults.work import STORED
+from tests.journeys.conftest import Site
+from tests.support.private_servers import PrivateRabbitMQ
+from tests.support.service import Service
+from tests.support.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.rabbitmq,
+    pytest.mark.postgres,
+]
+
+RETRIED = 100
+MOST = 10
+DEADLINE = 60
+OPERATIONS = "SELECT state FROM retry_operations"
+UNRESOLVED = "SELECT count(*) FROM failed_messages WHERE status = 'unresolved'"
+REASONS = "SELECT reason FROM retry_batches"
+
+Change = Callable[[PrivateRabbitMQ, str], None]
+
+
+def clear(broker: PrivateRabbitMQ, _queue: str) -> None:
+    broker.lift_limit()
+
+
+def limit_otherwise(broker: PrivateRabbitMQ, queue: str) -> None:
+    broker.limit(queue, max_length=1_000_000)
+
+
+on_each_kind = pytest.mark.parametrize("kind", ["quorum", "classic"])
+after_each_change = pytest.mark.parametrize("change", [clear, limit_otherwise])
+
+
+@pytest.fixture
+def service(site: Site) -> Service:
+    """Give a service that has stored all failures."""
+    site.host.configure("ingestion", prefetch=RETRIED)
+    site.shop.fail(RETRIED)
+    service: Service = site.host.start_ready()
+    wait_until(lambda: site.count(STORED) == RETRIED, DEADLINE, "all is stored")
+    return service
+
+
+def ask(service: Service) -> None:
+    """Ask for a retry of everything that is unresolved."""
+    with service.http as http:
+        http.post("/api/errors/retry/all").raise_for_status()
+
+
+def wait_until_complete(site: Site) -> None:
+    wait_until(
+        lambda: {row[0] for row in site.query(OPERATIONS)} == {"completed"}, DEADLINE, "all is done"
+    )
+
+
+def take(site: Site) -> Counter[str]:
+    """Take everything off the destination; return how often each message came."""
+    return Counter(each.properties.message_id for each in site.shop.take(site.shop.orders, 0))
+
+
+@on_each_kind
+@after_each_change
+def test_what_a_destination_refused_arrives_once_when_it_has_room_again(
+    site: Site, broker: PrivateRabbitMQ, service: Service, change: Change
+) -> None:
+    # Given a destination that took some and refused the others, among them a whole last window
+    broker.limit(site.shop.orders, max_length=MOST, overflow="reject-publish")
+    ask(service)
+    wait_until_complete(site)
+    refused = site.count(UNRESOLVED)
+    assert 0 < refused < RETRIED
+
+    # When it has room again, and they are asked for again
+    change(broker, site.shop.orders)
+    sent = take(site)
+    ask(service)
+    wait_until_complete(site)
+
+    # Then all have arrived, each once, and the log has told of them in a line or two
+    sent += take(site)
+    assert site.count(UNRESOLVED) == 0
+    assert (len(sent), set(sent.values())) == (RETRIED, {1})
+    service.stop()
+    told = service.find("message.reverted")
+    assert [line["destination"] for line in told] in ([site.shop.orders], [site.shop.orders] * 2)
+    assert sum(line["count"] for line in told) == refused
+
+
+@on_each_kind
+@after_each_change
+def test_a_staging_queue_that_refused_is_filled_when_it_has_room_again(
+    site: Site, broker: PrivateRabbitMQ, service: Service, change: Change
+) -> None:
+    # Given a staging queue that takes no batch
+    broker.limit(site.staging_queue, max_length=0, overflow="reject-publish")
+    ask(service)
+    wait_until(lambda: "takes no copies" in str(site.query(REASONS)), DEADLINE, "it is refused")
+
+    # When it has room
+    change(broker, site.staging_queue)
+
+    # Then all arrive, each once, and none was ejected
+    wait_until_complete(site)
+    sent = take(site)
+    assert (len(sent), set(sent.values())) == (RETRIED, {1})
+    assert service.find("message.ejected") == []
+    service.wait_ready()
