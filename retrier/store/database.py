@@ -27,6 +27,7 @@ from retrier.store.engines import make_postgres, make_sqlite
 from retrier.store.postgres_dialect import POSTGRES
 from retrier.store.sql_dialect import SqlDialect
 from retrier.store.sqlite_dialect import SQLITE
+from retrier.store.sqlite_file import SqliteFile
 
 T = TypeVar("T")
 
@@ -62,6 +63,7 @@ class Database:
         self._url = make_url(options.url)
         self.is_sqlite = self._url.get_backend_name() == "sqlite"
         self.sql: SqlDialect = SQLITE if self.is_sqlite else POSTGRES
+        self._file = SqliteFile(self._url.database or "") if self.is_sqlite else None
         self.engine = self._make_engine(options)
         self._pause = threading.Event()
 
@@ -78,7 +80,10 @@ class Database:
         Deadlocks, serialization failures and a busy SQLite are tried again. Raises
         DatabaseUnavailable, or DataRefused when a row's data is the reason.
         """
-        return self._run(self.engine.begin, verb)
+        done = self._run(self.engine.begin, verb)
+        # What was committed to a file that is deleted meanwhile must not be acknowledged.
+        self._check_file()
+        return done
 
     def read(self, verb: Callable[[Connection], T]) -> T:
         """Run the verb on one consistent view, without any lock. Raises DatabaseUnavailable."""
@@ -89,11 +94,15 @@ class Database:
         self.engine.dispose()
 
     def _make_engine(self, options: DatabaseOptions) -> Engine:
-        if self.is_sqlite:
-            return make_sqlite(self._url)
+        if self._file is not None:
+            return make_sqlite(self._url, self._file)
         return make_postgres(
             self._url, lease=options.lease, connect_timeout=options.connect_timeout
         )
+
+    def _check_file(self) -> None:
+        if self._file is not None:
+            self._file.check()
 
     @contextmanager
     def _begin_reading(self) -> Iterator[Connection]:
@@ -105,6 +114,7 @@ class Database:
         begin: Callable[[], AbstractContextManager[Connection]],
         verb: Callable[[Connection], T],
     ) -> T:
+        self._check_file()
         for attempt in range(_TRIES):
             try:
                 with begin() as conn:
