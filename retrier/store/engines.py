@@ -40,18 +40,31 @@ _OF_THE_FILE = frozenset(
 """Errors of which a connection may not recover though the file does."""
 
 
-def make_postgres(url: URL, *, lease: timedelta, connect_timeout: timedelta) -> Engine:
+def make_postgres(
+    url: URL,
+    *,
+    lease: timedelta,
+    connect_timeout: timedelta,
+    answer_limit: timedelta | None = None,
+    connections: int = 10,
+) -> Engine:
     """Return an engine whose sessions can neither wait nor idle for longer than the lease."""
     lease_ms = int(lease.total_seconds() * 1000)
+    limit_ms = lease_ms // 2
+    lock_ms = lease_ms // 3
+    if answer_limit is not None:
+        limit_ms = min(limit_ms, int(answer_limit.total_seconds() * 1000))
+        # What waits for a lock would be tried again, and again for so long.
+        lock_ms = limit_ms * 2
     settings = {
         # A role or database set to "off" would lose acknowledged failures in a server crash.
         "synchronous_commit": "on",
-        "lock_timeout": max(1, lease_ms // 3),
+        "lock_timeout": max(1, lock_ms),
         # A frozen leader inside a transaction would block its successor for ever without this.
         "idle_in_transaction_session_timeout": max(1, lease_ms // 3),
         # A plan made for any array of ids guesses ten of them, and compares one after the other.
         "plan_cache_mode": "force_custom_plan",
-        "statement_timeout": max(1, lease_ms // 2),
+        "statement_timeout": max(1, limit_ms),
         # The server's side of a lost network; its own default is two hours.
         "tcp_keepalives_idle": 5,
         "tcp_keepalives_interval": 2,
@@ -72,7 +85,7 @@ def make_postgres(url: URL, *, lease: timedelta, connect_timeout: timedelta) -> 
     engine = create_engine(
         url,
         connect_args=connect_args,
-        pool_size=10,
+        pool_size=connections,
         hide_parameters=True,
         json_serializer=_to_json,
     )
@@ -83,13 +96,17 @@ def make_postgres(url: URL, *, lease: timedelta, connect_timeout: timedelta) -> 
     return engine
 
 
-def make_sqlite(url: URL, file: SqliteFile) -> Engine:
+def make_sqlite(url: URL, file: SqliteFile, connections: int = 10) -> Engine:
     """Return an engine that makes the file's folder and takes the write lock at BEGIN.
 
     `file` is told of each connection.
     """
     engine = create_engine(
-        url, connect_args={"timeout": 30}, hide_parameters=True, json_serializer=_to_json
+        url,
+        connect_args={"timeout": 30},
+        pool_size=connections,
+        hide_parameters=True,
+        json_serializer=_to_json,
     )
     event.listen(engine, "do_connect", _make_folder)
     event.listen(engine, "connect", _prepare_sqlite)
