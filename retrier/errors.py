@@ -4,6 +4,7 @@ RetrierError
 ├── ConfigurationError      the settings are wrong; every problem is listed
 ├── BrokerUnavailable       the broker cannot be reached, or the connection broke
 ├── DatabaseUnavailable     the database cannot be reached, or the connection broke
+│   └── AnswerTooSlow       the database takes too long for what it was asked
 ├── DataRefused             the database refuses a row for its data
 ├── ServiceUnavailable      the service cannot be reached, or cannot work
 ├── RequestRefused          the service says no
@@ -33,6 +34,10 @@ class BrokerUnavailable(RetrierError):
 
 class DatabaseUnavailable(RetrierError):
     """The database cannot be reached, or the connection to it broke."""
+
+
+class AnswerTooSlow(DatabaseUnavailable):
+    """The database takes too long for what it was asked: it is locked, or there is too much."""
 
 
 class DataRefused(RetrierError):

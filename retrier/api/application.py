@@ -1,13 +1,16 @@
 """Builds the API out of its routes."""
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from retrier.api.doorway import Doorway
 from retrier.api.parts import ApiParts
+from retrier.api.places import take_place
 from retrier.api.problems import add_handlers
-from retrier.api.routes import ROUTERS, WATCHING
+from retrier.api.routes import WATCHING, WORKING
 
 __all__ = ["ApiParts", "create_api"]
+
+_BUSY = {"description": "too slow, too many at once, or no database; with Retry-After"}
 
 
 def create_api(parts: ApiParts, *, whole: bool = True) -> FastAPI:
@@ -26,6 +29,10 @@ def create_api(parts: ApiParts, *, whole: bool = True) -> FastAPI:
     api.state.parts = parts
     add_handlers(api)
     api.add_middleware(Doorway)
-    for router in ROUTERS if whole else WATCHING:
+    for router in WATCHING:
         api.include_router(router)
+    for router in WORKING if whole else ():
+        # A place is free again before the answer is sent: a slow client holds none.
+        place = Depends(take_place, scope="function")
+        api.include_router(router, dependencies=[place], responses={503: _BUSY})
     return api

@@ -2,20 +2,27 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, TypeVar
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 
+from retrier.api.places import Places
 from retrier.api.remembered import Remembered
 from retrier.gateway import Gateway
 from retrier.store.database import Database
+
+T = TypeVar("T")
+
+_WATCHERS = 40
+"""Threads for health and metrics: each waits some seconds at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiParts:
     """What the handlers work with.
 
-    `health` tells of each part of the service whether it works, and why or why not. `metrics`
+    `db` is for reading. `health` tells of each part of the service whether it works, and why or why not. `metrics`
     returns the content type and the text of a scrape with this Accept header.
     """
 
@@ -25,9 +32,16 @@ class ApiParts:
     metrics: Callable[[str], tuple[str, bytes]]
     version: str
     remembered: Remembered = field(default_factory=Remembered)
+    reads: Places = field(default_factory=Places)
+    acts: Places = field(default_factory=Places)
+    _watchers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_WATCHERS))
+
+    async def watch(self, look: Callable[[], T]) -> T:
+        """Run what tells of the service, in a thread that no other request can have."""
+        return await to_thread.run_sync(look, limiter=self._watchers)
 
 
-def _of(request: Request) -> ApiParts:
+async def _of(request: Request) -> ApiParts:
     parts: ApiParts = request.app.state.parts
     return parts
 

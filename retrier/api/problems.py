@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from retrier.api.answers import HEADERS, encode
-from retrier.errors import DatabaseUnavailable, DataRefused, KeyReused
+from retrier.errors import AnswerTooSlow, DatabaseUnavailable, DataRefused, KeyReused
 
 _ADVICE: Mapping[int, str] = MappingProxyType(
     {
@@ -34,6 +34,10 @@ _DETAILS: Mapping[int, str] = MappingProxyType(
 )
 _PATH = re.compile(r"""(?<![\w:/])/[^\s"':,;()]+""")
 _SECONDS = "5"
+_TOO_SLOW = (
+    "Narrow the request, with a filter or a smaller page, or try again in a few seconds. If it "
+    "stays so, somebody holds a lock in the database."
+)
 
 
 def problem(status: int, detail: str, **more: object) -> Response:
@@ -54,6 +58,7 @@ def add_handlers(api: FastAPI) -> None:
     """Make every error of the API a problem."""
     api.add_exception_handler(HTTPException, _refused)
     api.add_exception_handler(RequestValidationError, _misshapen)
+    api.add_exception_handler(AnswerTooSlow, _too_slow)
     api.add_exception_handler(DatabaseUnavailable, _unavailable)
     api.add_exception_handler(DataRefused, _data_refused)
     api.add_exception_handler(KeyReused, _key_reused)
@@ -87,10 +92,21 @@ def _field_error(error: Mapping[str, Any]) -> dict[str, str]:
     return {"field": ".".join(str(part) for part in error["loc"]), "reason": error["msg"]}
 
 
+def _too_slow(request: Request, error: Exception) -> Response:
+    detail = f"The database took too long: {_reason(request, error)}"
+    return _later(problem(503, detail, advice=_TOO_SLOW))
+
+
 def _unavailable(request: Request, error: Exception) -> Response:
+    return _later(problem(503, f"The database is out of reach: {_reason(request, error)}"))
+
+
+def _reason(request: Request, error: Exception) -> str:
     place = request.app.state.parts.db.place
-    reason = _PATH.sub("...", str(error).replace(place, "its address"))
-    answer = problem(503, f"The database is out of reach: {reason}")
+    return _PATH.sub("...", str(error).replace(place, "its address"))
+
+
+def _later(answer: Response) -> Response:
     answer.headers["Retry-After"] = _SECONDS
     return answer
 

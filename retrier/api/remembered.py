@@ -5,6 +5,7 @@ from collections.abc import Callable, Hashable
 from typing import TypeVar, cast
 
 from retrier.clock import Clock, SystemClock
+from retrier.errors import AnswerTooSlow
 
 T = TypeVar("T")
 
@@ -14,6 +15,9 @@ COSTLY = 0.2
 TIMES_ITS_COST = 10
 LONGEST = 60.0
 """Seconds an answer is remembered at most."""
+
+PATIENCE = 5.0
+"""Seconds to wait while another thread finds an answer."""
 
 
 class Remembered:
@@ -30,14 +34,21 @@ class Remembered:
         self._answers: dict[Hashable, tuple[object, float]] = {}
 
     def get(self, key: Hashable, find: Callable[[], T]) -> T:
-        """Return the answer remembered under the key, or find it; one thread finds, others wait."""
+        """Return the answer remembered under the key, or find it; one thread finds, others wait.
+
+        Raises AnswerTooSlow: where nobody finds it, they must not wait for each other in turn.
+        """
         with self._lock:
             finding = self._finding.setdefault(key, threading.Lock())
-        with finding:
+        if not finding.acquire(timeout=PATIENCE):
+            raise AnswerTooSlow(f"others have waited for this answer for {PATIENCE:g} s")
+        try:
             answer, until = self._answers.get(key, (None, 0.0))
             if self._clock.monotonic() < until:
                 return cast("T", answer)
             return self._find(key, find)
+        finally:
+            finding.release()
 
     def _find(self, key: Hashable, find: Callable[[], T]) -> T:
         started = self._clock.monotonic()

@@ -36,6 +36,9 @@ from retrier.transport.seam import Transport
 _SCRAPE = Patience(wait=timedelta(seconds=2), keep=timedelta(seconds=5), hang=timedelta(seconds=10))
 """How long a scrape waits for the database: well below the 10 s that Prometheus waits for it."""
 
+ANSWER_LIMIT = timedelta(seconds=5)
+"""How long a statement may take that a list, or anything else that the API reads, is made of."""
+
 _SQLITE_PAUSE = 0.01
 """Seconds between two received batches on SQLite, so that other writers get in between."""
 
@@ -85,7 +88,7 @@ def make_metrics(settings: Settings, db: Database, clock: Clock) -> Metrics:
         version=__version__,
         error_queues=[each.queue for each in settings.ingestion.error_queues],
         staging_queue=settings.staging_queue,
-        read_standing=Lookout(partial(read_standing, db), clock, _SCRAPE).read,
+        read_standing=Lookout(partial(read_standing, db.apart(1)), clock, _SCRAPE).read,
     )
 
 

@@ -13,7 +13,9 @@ from fastapi import FastAPI
 
 from retrier import __version__
 from retrier.api.application import ApiParts, create_api
+from retrier.api.places import AT_WORK
 from retrier.app.building import (
+    ANSWER_LIMIT,
     Parts,
     make_ingestor,
     make_lease,
@@ -95,7 +97,7 @@ class Service:
         self._ticks = Ticks(parts, self._board)
         self._server = self._make_server()
         self._threads: list[threading.Thread] = []
-        self._probe = Lookout(partial(probe_read, parts.db), parts.clock, _PROBE)
+        self._probe = Lookout(partial(probe_read, parts.db.apart(1)), parts.clock, _PROBE)
 
     def begin_stop(self, reason: str) -> None:
         """Let every part come to its end."""
@@ -166,7 +168,7 @@ class Service:
             count_asked=asked,
         )
         api_parts = ApiParts(
-            db=parts.db,
+            db=parts.db.apart(AT_WORK, ANSWER_LIMIT),
             gateway=gateway,
             health=self._board.read,
             metrics=parts.metrics.expose,

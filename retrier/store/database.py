@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -22,17 +22,20 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
-from retrier.errors import DatabaseUnavailable, DataRefused
+from retrier.errors import AnswerTooSlow, DatabaseUnavailable, DataRefused
 from retrier.store.engines import make_postgres, make_sqlite
 from retrier.store.postgres_dialect import POSTGRES
 from retrier.store.sql_dialect import SqlDialect
 from retrier.store.sqlite_dialect import SQLITE
+from retrier.store.sqlite_file import SqliteFile
 
 T = TypeVar("T")
 
 _TRIES = 10
 # Deadlock detected, serialization failure, lock timeout: the transaction did nothing; do it again.
 _TRANSIENT_STATES = frozenset({"40P01", "40001", "55P03"})
+# By a statement's time limit, as a rule.
+_CANCELLED = "57014"
 # Program limits, such as a value too large for an index, come as operational errors, but they are
 # the data's fault.
 _PROGRAM_LIMITS = "54"
@@ -48,20 +51,32 @@ class ConcurrentChange(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseOptions:
-    """How to connect. `lease` bounds a statement (half of it) and an idle transaction (a third)."""
+    """How to connect.
+
+    `lease` bounds a statement (half of it), a wait for a lock and an idle transaction (a third).
+    Where there is an `answer_limit`, that bounds a statement, with its waits for locks: it is
+    for who only reads. `connections` are kept open at most.
+    """
 
     url: str
     lease: timedelta = timedelta(seconds=15)
     connect_timeout: timedelta = timedelta(seconds=5)
+    answer_limit: timedelta | None = None
+    connections: int = 10
 
 
 class Database:
     """An engine and its dialect; hands verbs a connection inside a transaction."""
 
-    def __init__(self, options: DatabaseOptions) -> None:
+    def __init__(self, options: DatabaseOptions, file: SqliteFile | None = None) -> None:
+        self._options = options
         self._url = make_url(options.url)
         self.is_sqlite = self._url.get_backend_name() == "sqlite"
         self.sql: SqlDialect = SQLITE if self.is_sqlite else POSTGRES
+        self._file = file
+        if self.is_sqlite and file is None:
+            self._file = SqliteFile(self._url.database or "")
+        self._apart: list[Database] = []
         self.engine = self._make_engine(options)
         self._pause = threading.Event()
 
@@ -78,22 +93,44 @@ class Database:
         Deadlocks, serialization failures and a busy SQLite are tried again. Raises
         DatabaseUnavailable, or DataRefused when a row's data is the reason.
         """
-        return self._run(self.engine.begin, verb)
+        done = self._run(self.engine.begin, verb)
+        # What was committed to a file that is deleted meanwhile must not be acknowledged.
+        self._check_file()
+        return done
 
     def read(self, verb: Callable[[Connection], T]) -> T:
         """Run the verb on one consistent view, without any lock. Raises DatabaseUnavailable."""
         return self._run(self._begin_reading, verb)
 
+    def apart(self, connections: int, answer_limit: timedelta | None = None) -> "Database":
+        """Return the same database with connections of its own, closed together with ours.
+
+        Who uses it can neither take all of ours, nor be kept waiting by who has taken them.
+        """
+        options = replace(self._options, connections=connections, answer_limit=answer_limit)
+        self._apart.append(Database(options, self._file))
+        return self._apart[-1]
+
     def dispose(self) -> None:
         """Close all connections."""
+        for other in self._apart:
+            other.dispose()
         self.engine.dispose()
 
     def _make_engine(self, options: DatabaseOptions) -> Engine:
-        if self.is_sqlite:
-            return make_sqlite(self._url)
+        if self._file is not None:
+            return make_sqlite(self._url, self._file, options.connections)
         return make_postgres(
-            self._url, lease=options.lease, connect_timeout=options.connect_timeout
+            self._url,
+            lease=options.lease,
+            connect_timeout=options.connect_timeout,
+            answer_limit=options.answer_limit,
+            connections=options.connections,
         )
+
+    def _check_file(self) -> None:
+        if self._file is not None:
+            self._file.check()
 
     @contextmanager
     def _begin_reading(self) -> Iterator[Connection]:
@@ -105,6 +142,7 @@ class Database:
         begin: Callable[[], AbstractContextManager[Connection]],
         verb: Callable[[Connection], T],
     ) -> T:
+        self._check_file()
         for attempt in range(_TRIES):
             try:
                 with begin() as conn:
@@ -138,6 +176,9 @@ class Database:
         words = str(error.orig).strip().splitlines()
         # The first line only: what follows may quote the data.
         first = words[0] if words else type(error.orig).__name__
+        limit = self._options.answer_limit
+        if limit is not None and _state(error) == _CANCELLED:
+            return AnswerTooSlow(f"no answer from {self.place} within {limit.total_seconds():g} s")
         if _is_refusal(error):
             return DataRefused(first)
         if _is_unusable(error):

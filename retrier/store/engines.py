@@ -1,6 +1,7 @@
 """How each database is connected to: pragmas, session settings, timeouts."""
 
 import json
+import sqlite3
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
@@ -13,31 +14,57 @@ from typing import Any
 
 from psycopg.pq import Format
 from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event
-from sqlalchemy.engine.interfaces import ExecutionContext
+from sqlalchemy.engine.interfaces import ExceptionContext, ExecutionContext
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from retrier.errors import DataRefused
 from retrier.store.patience import PatientConnection
 from retrier.store.sql_dialect import IN_BINARY, READING
+from retrier.store.sqlite_file import SqliteFile
 
 _USED = "last used"
 _UNASKED = 1.0
 """Seconds for which a connection that has worked is believed to go on working."""
 
+_PRIMARY = 0xFF
+_OF_THE_FILE = frozenset(
+    {
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_NOTADB,
+    }
+)
+"""Errors of which a connection may not recover though the file does."""
 
-def make_postgres(url: URL, *, lease: timedelta, connect_timeout: timedelta) -> Engine:
+
+def make_postgres(
+    url: URL,
+    *,
+    lease: timedelta,
+    connect_timeout: timedelta,
+    answer_limit: timedelta | None = None,
+    connections: int = 10,
+) -> Engine:
     """Return an engine whose sessions can neither wait nor idle for longer than the lease."""
     lease_ms = int(lease.total_seconds() * 1000)
+    limit_ms = lease_ms // 2
+    lock_ms = lease_ms // 3
+    if answer_limit is not None:
+        limit_ms = min(limit_ms, int(answer_limit.total_seconds() * 1000))
+        # What waits for a lock would be tried again, and again for so long.
+        lock_ms = limit_ms * 2
     settings = {
         # A role or database set to "off" would lose acknowledged failures in a server crash.
         "synchronous_commit": "on",
-        "lock_timeout": max(1, lease_ms // 3),
+        "lock_timeout": max(1, lock_ms),
         # A frozen leader inside a transaction would block its successor for ever without this.
         "idle_in_transaction_session_timeout": max(1, lease_ms // 3),
         # A plan made for any array of ids guesses ten of them, and compares one after the other.
         "plan_cache_mode": "force_custom_plan",
-        "statement_timeout": max(1, lease_ms // 2),
+        "statement_timeout": max(1, limit_ms),
         # The server's side of a lost network; its own default is two hours.
         "tcp_keepalives_idle": 5,
         "tcp_keepalives_interval": 2,
@@ -58,7 +85,7 @@ def make_postgres(url: URL, *, lease: timedelta, connect_timeout: timedelta) -> 
     engine = create_engine(
         url,
         connect_args=connect_args,
-        pool_size=10,
+        pool_size=connections,
         hide_parameters=True,
         json_serializer=_to_json,
     )
@@ -69,13 +96,23 @@ def make_postgres(url: URL, *, lease: timedelta, connect_timeout: timedelta) -> 
     return engine
 
 
-def make_sqlite(url: URL) -> Engine:
-    """Return an engine that makes the file's folder and takes the write lock at BEGIN."""
+def make_sqlite(url: URL, file: SqliteFile, connections: int = 10) -> Engine:
+    """Return an engine that makes the file's folder and takes the write lock at BEGIN.
+
+    `file` is told of each connection.
+    """
     engine = create_engine(
-        url, connect_args={"timeout": 30}, hide_parameters=True, json_serializer=_to_json
+        url,
+        connect_args={"timeout": 30},
+        pool_size=connections,
+        hide_parameters=True,
+        json_serializer=_to_json,
     )
     event.listen(engine, "do_connect", _make_folder)
     event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "connect", file.note_opened)
+    event.listen(engine, "close", file.note_closed)
+    event.listen(engine, "handle_error", _connect_anew_after)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
 
@@ -151,6 +188,17 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def _connect_anew_after(context: ExceptionContext) -> None:
+    """Give up every connection after an error of the file, and open others.
+
+    One that was opened while the file was read-only stays so, also when the file may be written
+    to again.
+    """
+    code = getattr(context.original_exception, "sqlite_errorcode", 0)
+    if code & _PRIMARY in _OF_THE_FILE:
+        context.is_disconnect = True
 
 
 def _begin_sqlite(conn: Connection) -> None:

@@ -229,6 +229,19 @@ class TestWrongFile(FaultFixtures):
         with pytest.raises(BrokerUnavailable, match="deleted or replaced"):
             publisher.publish([self.message(queue)], nothing)
 
+    def test_a_file_that_is_deleted_while_others_are_waited_for_confirms_nothing(
+        self, publisher: Publisher, path: Path, queue: str
+    ) -> None:
+        def delete(other: sqlite3.Connection) -> None:
+            path.unlink(missing_ok=True)
+            other.rollback()
+
+        with written_by_another(path) as other:
+            (outcome,) = publisher.publish([self.message(queue)], lambda: delete(other))
+
+        assert isinstance(outcome, Unknown)
+        assert "deleted or replaced" in outcome.reason
+
     def test_a_publisher_opens_a_file_that_was_replaced(
         self, transport: EmbeddedTransport, publisher: Publisher, path: Path, queue: str
     ) -> None:

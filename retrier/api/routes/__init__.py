@@ -20,9 +20,8 @@ from retrier.api.routes import (
 WATCHING = (health.router, metrics.router)
 """What every process answers, whatever its roles."""
 
-ROUTERS = (
+WORKING = (
     root.router,
-    *WATCHING,
     errors.router,
     retries.router,
     archive.router,
@@ -35,3 +34,4 @@ ROUTERS = (
     event_log.router,
     ledger.router,
 )
+"""What asks the database, in so many places."""

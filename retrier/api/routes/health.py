@@ -19,9 +19,9 @@ async def get_health() -> Response:
 
 
 @router.get("/health/ready")
-def get_readiness(parts: Parts) -> Response:
+async def get_readiness(parts: Parts) -> Response:
     """Answer 200 if every part works, else 503, with the reason of each part."""
-    health = parts.health()
+    health = await parts.watch(parts.health)
     ready = all(ok for ok, _ in health.values())
     told = {name: {"ok": ok, "reason": reason} for name, (ok, reason) in health.items()}
     report = {"status": "ready" if ready else "not ready", "parts": told}

@@ -1,5 +1,7 @@
 """Metrics, as Prometheus reads them."""
 
+from functools import partial
+
 from fastapi import APIRouter, Request, Response
 
 from retrier.api.parts import Parts
@@ -8,8 +10,9 @@ router = APIRouter(tags=["service"])
 
 
 @router.get("/metrics", response_class=Response)
-def get_metrics(request: Request, parts: Parts) -> Response:
+async def get_metrics(request: Request, parts: Parts) -> Response:
     """Return all metrics of this process, in Prometheus' text format or as OpenMetrics."""
-    content_type, text = parts.metrics(request.headers.get("accept", ""))
+    accept = request.headers.get("accept", "")
+    content_type, text = await parts.watch(partial(parts.metrics, accept))
     headers = {"Content-Type": content_type, "Cache-Control": "no-store"}
     return Response(text, headers=headers)

@@ -84,6 +84,8 @@ class BrokerFile:
                 self._persist(lambda: connection.execute("BEGIN IMMEDIATE"), limit, waiting)
                 result = self._translated(lambda: verb(connection), BrokerUnavailable)
                 self._translated(lambda: connection.execute("COMMIT"), CommitUnknown)
+                # It may have been deleted while we waited for others.
+                self._check_file(CommitUnknown)
             finally:
                 # Whatever ended it: a transaction left open would lock everybody out.
                 if connection.in_transaction:
@@ -128,10 +130,13 @@ class BrokerFile:
             raise self._unavailable("it is closed")
         if os.getpid() != self._pid:
             raise self._unavailable("opened before a fork; connect again in the child")
-        # SQLite goes on with a file that was deleted: what it confirms would be gone.
-        if self._find_identity() != self._identity:
-            raise self._unavailable("the file was deleted or replaced")
+        self._check_file(BrokerUnavailable)
         return self._connection
+
+    def _check_file(self, kind: type[BrokerUnavailable]) -> None:
+        """SQLite goes on with a file that was deleted: what it confirms would be gone."""
+        if self._find_identity() != self._identity:
+            raise self._unavailable("the file was deleted or replaced", kind)
 
     def _find_identity(self) -> tuple[int, int] | None:
         try:
