@@ -309,7 +309,7 @@ def test_the_api_may_listen_nowhere_else(host: str) -> None:
 def test_a_broker_speaks_amqp(scheme: str) -> None:
     url = f"{scheme}://guest@127.0.0.1:5672//"
 
-    assert load_settings(None, {"RETRIER_BROKER__URL": url}).broker.url == url
+    assert load_settings(None, {"RETRIER_BROKER__URL": url}).broker.url == (url,)
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg", "PostgreSQL"])
@@ -336,7 +336,7 @@ def test_a_database_in_memory_is_a_problem(url: str) -> None:
         "broker: {url: 'redis://me:hunter2@127.0.0.1'}",
         "broker: {url: 'me:hunter2@127.0.0.1'}",
         "broker: {url: 'amqp://me:hunter2/x@127.0.0.1'}",
-        "broker: {url: ['amqp://me:hunter2@127.0.0.1']}",
+        "broker: {url: ['amqp://me:hunter2@127.0.0.1', 'redis://me:hunter2@127.0.0.1']}",
         "broker: amqp://me:hunter2@127.0.0.1",
         "broker: {'amqp://me:hunter2@127.0.0.1': 1}",
         "broker: {'amqp://me:hunter2@x': 1, 'amqp://me:hunter2@x': 2}",
