@@ -83,6 +83,11 @@ class PrivateCluster:
         """Where each node takes clients."""
         return [node.url for node in self.nodes]
 
+    @property
+    def live_url(self) -> str:
+        """Where a node takes clients that lives."""
+        return self._any_live().url
+
     def start(self) -> None:
         """Start all nodes together: a member that starts alone waits for the others."""
         with ThreadPoolExecutor(SIZE) as all_at_once:
@@ -91,7 +96,7 @@ class PrivateCluster:
 
     def wait_for_all(self) -> None:
         """Wait until all nodes see each other."""
-        self.nodes[0].control("await_online_nodes", str(SIZE))
+        self._any_live().control("await_online_nodes", str(SIZE))
 
     def find_leader(self, queue: str) -> ClusterNode:
         """Return the node on which the leader of a quorum queue is."""
@@ -132,8 +137,8 @@ def introduce(folder: Path, names: Sequence[str]) -> None:
 
 def is_named(connection: Mapping[str, Any], role: str) -> bool:
     """Say whether the name that a client gave its connection ends so."""
-    properties = connection["client_properties"]
-    return str(dict(properties).get("connection_name", "")).endswith(role)
+    properties = {name: value for name, _type, value in connection["client_properties"]}
+    return str(properties.get("connection_name", "")).endswith(role)
 
 
 @contextmanager

@@ -1,0 +1,65 @@
+"""The nodes of a cluster of three are killed one after the other, while there is work both ways."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.conftest import Roads, open_site
+from tests.faults.flow import Flow
+from tests.faults.work import WINDOW
+from tests.support.private_cluster import PrivateCluster, private_cluster
+
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.rabbitmq,
+    pytest.mark.postgres,
+]
+
+HALF = 2500
+PREFETCH = 5
+"""Slow enough for a node to be found and killed in the middle."""
+
+
+@pytest.fixture
+def nodes() -> Iterator[PrivateCluster]:
+    """Give a cluster of three nodes that a test may do anything to."""
+    with private_cluster() as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def flow(nodes: PrivateCluster, database_url: str, tmp_path: Path) -> Iterator[Flow]:
+    """Give a service that knows all three nodes and has something to do."""
+    roads = Roads(nodes.live_url, database_url, service_broker=nodes.urls)
+    with open_site(roads, tmp_path) as site:
+        site.host.configure("ingestion", prefetch=PREFETCH)
+        flow = Flow(site, nodes, site.host.start_ready())
+        flow.put(HALF)
+        flow.wait_for_middle()
+        yield flow
+
+
+def test_work_goes_on_without_the_node_we_are_connected_to_and_without_the_leader(
+    flow: Flow, nodes: PrivateCluster
+) -> None:
+    # When the node dies to which the publisher is connected
+    ours = nodes.find_connected(": publisher")
+    without_ours = flow.must_go_on_without(ours)
+
+    # And, once it is back, the node that leads the staging queue
+    flow.put(HALF)
+    ours.start()
+    nodes.wait_for_all()
+    flow.wait_for_middle()
+    leader = nodes.find_leader(flow.site.staging_queue)
+    without_leader = flow.must_go_on_without(leader)
+
+    # Then all is done while that node is dead; nothing is lost, and no more twice than in doubt
+    flow.must_finish()
+    sent = flow.sent()
+    doubled = sum(sent.values()) - len(sent)
+    print(f"went on after {without_ours:.1f} and {without_leader:.1f} s, {doubled} twice")  # noqa: T201 - shown with -s
+    assert flow.attempts() == dict.fromkeys(flow.failed, 1)
+    assert set(sent) == flow.failed
+    assert doubled <= 2 * WINDOW
