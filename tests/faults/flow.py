@@ -48,16 +48,14 @@ class Flow:
         shop.channel.confirm_delivery()
         self.failed |= set(shop.fail(count))
 
-    def wait_for_middle(self) -> None:
-        """Wait until both ways are in the middle of what was put."""
+    def must_go_on_without(self, node: ClusterNode) -> float:
+        """Kill the node in the middle of both ways; return the seconds until both went on.
+
+        The node stays dead.
+        """
         recorded = self.site.count(RECORDED)
         self._wait(lambda: self.site.count(RECORDED) >= recorded + MIDDLE, ROOM, "it retries")
-        self._must_be_under_way()
-
-    def must_go_on_without(self, node: ClusterNode) -> float:
-        """Kill the node; return the seconds until both ways went on. It stays dead."""
-        self._must_be_under_way()
-        stored, recorded = self.site.count(STORED), self.site.count(RECORDED)
+        stored, recorded = self._count_in_the_middle()
         node.kill()
         killed = monotonic()
         self._wait(
@@ -107,8 +105,10 @@ class Flow:
         with self.service.http as http, suppress(httpx.TransportError):
             http.post(RETRY_ALL).raise_for_status()
 
-    def _must_be_under_way(self) -> None:
-        assert self.site.count(STORED) < len(self.failed)
+    def _count_in_the_middle(self) -> tuple[int, int]:
+        stored, recorded = self.site.count(STORED), self.site.count(RECORDED)
+        assert stored < len(self.failed) - SOME
+        return stored, recorded
 
     def _is_done(self) -> bool:
         stored = self.site.count(STORED) == len(self.failed)

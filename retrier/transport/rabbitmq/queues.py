@@ -13,6 +13,13 @@ from retrier.transport.seam import QueueKind
 NOT_FOUND, LOCKED, PRECONDITION_FAILED, NOT_IMPLEMENTED = 404, 405, 406, 540
 NO_DELIVERY_LIMIT = {"x-delivery-limit": -1}
 DELIVERY_LIMIT_SINCE = (4, 0)
+TELLS_ITS_TYPE = {"x-queue-type": "quorum", "x-max-age": "1D"}
+"""Arguments with which a queue that exists is compared, its type first; but none can be declared
+with them, so that one which is deleted meanwhile does not come back."""
+A_STREAM = (
+    "it is a stream, which keeps what is taken off it: nothing of it can be ingested. "
+    "List a queue, of type quorum or classic, in its place."
+)
 WAY_OUT = "Empty and delete it, or give this instance another name."
 
 Dial = Callable[[], BrokerConnection]
@@ -65,6 +72,16 @@ class RabbitMQQueues:
         except ChannelLost as refusal:
             return "'x-delivery-limit'" in refusal.words and "'-1'" not in refusal.words
         return self._line().version >= DELIVERY_LIMIT_SINCE
+
+    def why_not_ingestible(self, queue: str) -> str | None:
+        """Say so of a stream: what is acknowledged stays in it. See the seam."""
+        if self._look(queue) is None:
+            return None
+        try:
+            self._declare(queue, TELLS_ITS_TYPE)
+        except ChannelLost as refusal:
+            return A_STREAM if "current is 'stream'" in refusal.words else None
+        return None
 
     def purge(self, queue: str) -> int:
         """Drop every ready message; return how many."""
