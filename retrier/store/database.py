@@ -67,10 +67,16 @@ class Database:
 
     @property
     def place(self) -> str:
-        """Where the database is, without user or password."""
+        """Where the database is, without user or password; every host that may be connected to."""
         if self.is_sqlite:
             return str(Path(self._url.database or "").resolve())
-        return f"{self._url.host or 'local socket'}:{self._url.port or 5432}/{self._url.database}"
+        _, options = self.engine.dialect.create_connect_args(self._url)
+        hosts = str(options.get("host") or "local socket").split(",")
+        ports = str(options.get("port") or "").split(",")
+        # libpq: a port for each host, or one for all of them.
+        pairs = zip(hosts, ports if len(ports) > 1 else ports * len(hosts), strict=False)
+        places = ", ".join(f"{host}:{port or 5432}" for host, port in pairs)
+        return f"{places}/{self._url.database}"
 
     def transact(self, verb: Callable[[Connection], T]) -> T:
         """Run the verb in one transaction that writes.

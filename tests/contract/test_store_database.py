@@ -517,6 +517,22 @@ class TestReading:
             database.transact(lambda conn: conn.execute(update(counters).values(value=2)))
 
 
+@pytest.mark.parametrize(
+    ("where", "place"),
+    [
+        ("/shop?host=one:5433&host=two:5434", "one:5433, two:5434/shop"),
+        ("/shop?host=one,two&port=5433,5434", "one:5433, two:5434/shop"),
+        ("/shop?host=one,two&port=5433", "one:5433, two:5433/shop"),
+        ("/shop?host=one&host=two&target_session_attrs=read-write", "one:5432, two:5432/shop"),
+        ("/shop", "local socket:5432/shop"),
+    ],
+)
+def test_the_place_names_every_host_that_may_be_connected_to(where: str, place: str):
+    db = Database(DatabaseOptions(url=f"postgresql+psycopg://me:secret@{where}"))
+
+    assert db.place == place
+
+
 def test_the_place_shows_neither_user_nor_password():
     db = Database(DatabaseOptions(url="postgresql+psycopg://ada:hidden@db.example:5433/shop"))
 

@@ -1,8 +1,9 @@
 """Messages that fail and are retried all the time, on a cluster whose nodes are killed meanwhile."""
 
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -12,10 +13,9 @@ import pika.exceptions
 from tests.faults.work import RECORDED, STORED
 from tests.journeys.conftest import Site
 from tests.support.private_cluster import ClusterNode, PrivateCluster
-from tests.support.servers import pika_connection
 from tests.support.service import Service
-from tests.support.shop import Shop
-from tests.support.waiting import wait_until
+from tests.support.shop import Sent, Shop
+from tests.support.waiting import let_pass, wait_until
 
 GOES_ON_WITHIN = 10.0
 """Seconds after the death of a node within which both ways go on, while it stays dead."""
@@ -23,6 +23,8 @@ SOME = 50
 """So many messages more in the database prove that a way goes on: more than was under way."""
 MIDDLE = 200
 """So many have been recorded when a node is killed."""
+RATE = 100
+"""So many messages fail in a second."""
 ASK_EVERY = 1.0
 ROOM = 180
 
@@ -39,23 +41,28 @@ class Flow:
     cluster: PrivateCluster
     service: Service
     failed: set[str] = field(default_factory=set)
-    doubled: int = 0
     _asked: float = 0.0
 
-    def put(self, count: int) -> None:
-        """Put failed messages on the error queue; the service takes them as it can."""
-        shop = self.reconnect()
-        shop.channel.confirm_delivery()
-        self.failed |= set(shop.fail(count))
+    @contextmanager
+    def failing(self, count: int) -> Iterator[None]:
+        """Let so many messages fail meanwhile, one after the other; wait for the last one."""
+        with ThreadPoolExecutor(1) as other_side:
+            failing = other_side.submit(self._fail, count)
+            yield
+            failing.result()
+
+    def must_retry(self, count: int) -> None:
+        """Wait until so many more are sent back."""
+        wanted = self.site.count(RECORDED) + count
+        self._wait(lambda: self.site.count(RECORDED) >= wanted, ROOM, "it retries")
 
     def must_go_on_without(self, node: ClusterNode) -> float:
-        """Kill the node in the middle of both ways; return the seconds until both went on.
+        """Kill the node once both ways are busy; return the seconds until both went on.
 
         The node stays dead.
         """
-        recorded = self.site.count(RECORDED)
-        self._wait(lambda: self.site.count(RECORDED) >= recorded + MIDDLE, ROOM, "it retries")
-        stored, recorded = self._count_in_the_middle()
+        self.must_retry(MIDDLE)
+        stored, recorded = self.site.count(STORED), self.site.count(RECORDED)
         node.kill()
         killed = monotonic()
         self._wait(
@@ -79,16 +86,8 @@ class Flow:
 
     def sent(self) -> Counter[str]:
         """Take everything off the destination; return how often each message came."""
-        shop = self.reconnect()
+        shop = self._connect()
         return Counter(each.properties.message_id for each in shop.take(shop.orders, 0))
-
-    def reconnect(self) -> Shop:
-        """Return the shop, connected to a node that lives."""
-        shop: Shop = self.site.shop
-        with suppress(pika.exceptions.AMQPError, OSError):
-            shop.channel.connection.close()
-        shop.channel = pika_connection(self.cluster.live_url).channel()
-        return shop
 
     def _wait(self, predicate: Callable[[], bool], deadline: float, what: str) -> None:
         def asked() -> bool:
@@ -96,6 +95,22 @@ class Flow:
             return predicate()
 
         wait_until(asked, deadline, what)
+
+    def _fail(self, count: int) -> None:
+        """Publish until each is confirmed: what goes down with a node is published again."""
+        shop = self._connect()
+        for failure in shop.make_failures(count):
+            while not is_confirmed(shop, failure):
+                shop = self._connect()
+            self.failed.add(failure.properties.message_id)
+            let_pass(1 / RATE)
+
+    def _connect(self) -> Shop:
+        """Return the shop, connected to a node that lives."""
+        shop: Shop = self.site.shop
+        shop.channel = self.cluster.connect().channel()
+        shop.channel.confirm_delivery()
+        return shop
 
     def _ask(self) -> None:
         """Ask for a retry of all there is, every second."""
@@ -105,11 +120,6 @@ class Flow:
         with self.service.http as http, suppress(httpx.TransportError):
             http.post(RETRY_ALL).raise_for_status()
 
-    def _count_in_the_middle(self) -> tuple[int, int]:
-        stored, recorded = self.site.count(STORED), self.site.count(RECORDED)
-        assert stored < len(self.failed) - SOME
-        return stored, recorded
-
     def _is_done(self) -> bool:
         stored = self.site.count(STORED) == len(self.failed)
         return stored and not self.site.count(WAITING) and not self.site.count(UNFINISHED)
@@ -117,3 +127,11 @@ class Flow:
     def _is_ready(self) -> bool:
         with self.service.http as http:
             return http.get("/health/ready").status_code == 200
+
+
+def is_confirmed(shop: Shop, failure: Sent) -> bool:
+    """Put it on the error queue; say whether the broker has confirmed it."""
+    with suppress(pika.exceptions.AMQPError, OSError):
+        shop.channel.basic_publish("", shop.error, failure.body, failure.properties)
+        return True
+    return False

@@ -12,6 +12,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
+import pika
+
 from tests.support.private_servers import (
     RABBITMQ_TOOLS,
     STOP_DEADLINE,
@@ -20,6 +22,7 @@ from tests.support.private_servers import (
     find_tools,
     is_listening,
 )
+from tests.support.servers import pika_connection
 from tests.support.waiting import wait_until
 
 SIZE = 3
@@ -83,10 +86,9 @@ class PrivateCluster:
         """Where each node takes clients."""
         return [node.url for node in self.nodes]
 
-    @property
-    def live_url(self) -> str:
-        """Where a node takes clients that lives."""
-        return self._any_live().url
+    def connect(self) -> pika.BlockingConnection:
+        """Connect as somebody else's client would, to a node that lives."""
+        return pika_connection(self._any_live().url)
 
     def start(self) -> None:
         """Start all nodes together: a member that starts alone waits for the others."""
