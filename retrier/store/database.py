@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, make_url
 from sqlalchemy.exc import (
+    ArgumentError,
     DatabaseError,
     DataError,
     DBAPIError,
@@ -22,7 +24,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
-from retrier.errors import DatabaseUnavailable, DataRefused
+from retrier.errors import ConfigurationError, DatabaseUnavailable, DataRefused
 from retrier.store.engines import make_postgres, make_sqlite
 from retrier.store.postgres_dialect import POSTGRES
 from retrier.store.sql_dialect import SqlDialect
@@ -59,24 +61,17 @@ class Database:
     """An engine and its dialect; hands verbs a connection inside a transaction."""
 
     def __init__(self, options: DatabaseOptions) -> None:
+        """Connect to nothing yet. Raises ConfigurationError."""
         self._url = make_url(options.url)
         self.is_sqlite = self._url.get_backend_name() == "sqlite"
         self.sql: SqlDialect = SQLITE if self.is_sqlite else POSTGRES
-        self.engine = self._make_engine(options)
+        try:
+            self.engine = self._make_engine(options)
+        except ArgumentError as error:
+            raise ConfigurationError([f"database.url: {error}"]) from None
+        self.place = self._find_place()
+        """Where it is, without user or password; every host that may be connected to."""
         self._pause = threading.Event()
-
-    @property
-    def place(self) -> str:
-        """Where the database is, without user or password; every host that may be connected to."""
-        if self.is_sqlite:
-            return str(Path(self._url.database or "").resolve())
-        _, options = self.engine.dialect.create_connect_args(self._url)
-        hosts = str(options.get("host") or "local socket").split(",")
-        ports = str(options.get("port") or "").split(",")
-        # libpq: a port for each host, or one for all of them.
-        pairs = zip(hosts, ports if len(ports) > 1 else ports * len(hosts), strict=False)
-        places = ", ".join(f"{host}:{port or 5432}" for host, port in pairs)
-        return f"{places}/{self._url.database}"
 
     def transact(self, verb: Callable[[Connection], T]) -> T:
         """Run the verb in one transaction that writes.
@@ -100,6 +95,16 @@ class Database:
         return make_postgres(
             self._url, lease=options.lease, connect_timeout=options.connect_timeout
         )
+
+    def _find_place(self) -> str:
+        if self.is_sqlite:
+            return str(Path(self._url.database or "").resolve())
+        _, options = self.engine.dialect.create_connect_args(self._url)
+        hosts = str(options.get("host") or "local socket").split(",")
+        ports = str(options.get("port") or "").split(",")
+        pairs = zip_longest(hosts, ports)  # without a port in the URL there is none of any host
+        places = ", ".join(f"{host}:{port or 5432}" for host, port in pairs)
+        return f"{places}/{self._url.database}"
 
     @contextmanager
     def _begin_reading(self) -> Iterator[Connection]:

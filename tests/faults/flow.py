@@ -108,6 +108,8 @@ class Flow:
     def _connect(self) -> Shop:
         """Return the shop, connected to a node that lives."""
         shop: Shop = self.site.shop
+        with suppress(pika.exceptions.AMQPError, OSError):
+            shop.channel.connection.close()
         shop.channel = self.cluster.connect().channel()
         shop.channel.confirm_delivery()
         return shop
