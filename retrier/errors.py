@@ -9,6 +9,7 @@ RetrierError
 ├── ServiceUnavailable      the service cannot be reached, or cannot work
 ├── RequestRefused          the service says no
 ├── KeyReused               an idempotency key came again with another request
+├── ErrorQueueUnusable      an error queue is of a type that cannot be ingested
 ├── StagingQueueUnusable    the staging queue is somebody else's
 └── LeaseLost               another process is the processor now
 """
@@ -54,6 +55,10 @@ class RequestRefused(RetrierError):
 
 class KeyReused(RetrierError):
     """An idempotency key came again with another request: nothing was done for that one."""
+
+
+class ErrorQueueUnusable(RetrierError):
+    """Failed messages cannot be taken off this queue for good."""
 
 
 class StagingQueueUnusable(RetrierError):

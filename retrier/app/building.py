@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from random import SystemRandom
 from threading import Event
 from uuid import uuid4
 
@@ -72,13 +73,16 @@ def open_database(settings: Settings) -> Database:
 
 
 def make_transport(settings: Settings) -> Transport:
-    """Return the transport the broker's URL names; nothing is connected yet."""
-    if settings.broker.url.startswith("embedded:"):
-        return EmbeddedTransport(settings.broker.url)
+    """Return the transport the broker's URLs name; nothing is connected yet."""
+    first, *others = settings.broker.url
+    if first.startswith("embedded:"):
+        return EmbeddedTransport(first)
     return RabbitMQTransport(
-        settings.broker.url,
+        first,
+        *others,
         staging_queue_type=settings.broker.staging_queue_type,
         connection_name=settings.instance,
+        dice=SystemRandom(),
     )
 
 

@@ -66,10 +66,13 @@ def _check_broker(settings: Settings) -> list[CheckResult]:
 
 def _check_queues(settings: Settings, queues: Queues) -> list[CheckResult]:
     names = [each.queue for each in settings.ingestion.error_queues]
-    return [
-        CheckResult(name=f"error queue {name}", ok=True, text=_describe(queues, name))
-        for name in names
-    ]
+    return [_check_queue(queues, name) for name in names]
+
+
+def _check_queue(queues: Queues, name: str) -> CheckResult:
+    reason = queues.why_not_ingestible(name)
+    text = reason or _describe(queues, name)
+    return CheckResult(name=f"error queue {name}", ok=reason is None, text=text)
 
 
 def _describe(queues: Queues, name: str) -> str:

@@ -10,7 +10,7 @@ from retrier.clock import Clock
 from retrier.crash_points import IngestionPoint, Reach, pass_by
 from retrier.domain.failed_message import FailedImport, OwnCopy, Received
 from retrier.domain.wire import Delivery
-from retrier.errors import DataRefused, RetrierError
+from retrier.errors import DataRefused, ErrorQueueUnusable, RetrierError
 from retrier.ingestion.parsing import Reading, refused_import
 from retrier.ingestion.queue_mapping import QueueMapping
 from retrier.ingestion.slow_start import next_prefetch
@@ -128,12 +128,18 @@ class Ingestor:
         return self._consumer
 
     def _declare(self) -> None:
-        """Declare the queue if it is missing, also one that was deleted while we ran."""
+        """Declare the queue if it is missing, also one that was deleted while we ran.
+
+        Raises ErrorQueueUnusable for one of a type that cannot be ingested.
+        """
         queues = self.transport.queues()
         try:
-            queues.declare_error_queue(self.mapping.queue)
+            declared = queues.declare_error_queue(self.mapping.queue)
+            reason = None if declared else queues.why_not_ingestible(self.mapping.queue)
         finally:
             queues.close()
+        if reason is not None:
+            raise ErrorQueueUnusable(reason)
 
     @property
     def _in_full_swing(self) -> bool:

@@ -1,11 +1,12 @@
 """Where things are: URLs and hosts, what they may look like, and how to show them."""
 
 import re
+from collections.abc import Sequence
 from ipaddress import ip_address, ip_network
 from typing import Annotated
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 _BROKER_SCHEMES = ("amqp", "amqps", "embedded")
 _POSTGRESQL_SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
@@ -29,7 +30,40 @@ def _check_broker_url(url: str) -> str:
         _check_embedded_path(rest)
     else:
         _check_host_and_port(url)
+        if "," in (urlsplit(url).hostname or ""):
+            raise ValueError("must be a list of URLs where it names several hosts")
     return f"{scheme.lower()}://{rest}"
+
+
+def _read_broker_urls(value: object) -> object:
+    """Read one URL as a list of one; what is wrong with it is told without a place in the list."""
+    match value:
+        case str(url) | [str(url)]:
+            return (_check_broker_url(url),)
+        case list() | tuple():
+            return value
+        case _:
+            raise ValueError("must be a URL or a list of URLs")
+
+
+def _check_broker_urls(urls: Sequence[str]) -> Sequence[str]:
+    """Refuse several URLs that are not the nodes of one broker: any of them may be connected to."""
+    if not urls:
+        raise ValueError("must name at least one URL")
+    if len(urls) > 1 and any(url.startswith("embedded:") for url in urls):
+        raise ValueError("must name one URL only where one is embedded:///")
+    if len({_leave_out_place(url) for url in urls}) > 1:
+        raise ValueError(
+            "must name the nodes of one broker: "
+            "scheme, user, password and virtual host must be the same in each"
+        )
+    return urls
+
+
+def _leave_out_place(url: str) -> tuple[str | None, ...]:
+    parts = urlsplit(url)
+    virtual_host = unquote(parts.path[1:]) or "/"
+    return parts.scheme, parts.username, parts.password, virtual_host
 
 
 def _check_database_url(url: str) -> str:
@@ -58,7 +92,7 @@ def _check_host_and_port(url: str) -> None:
     if port == 0:
         raise ValueError(
             "must have a host and a port between 1 and 65535; "
-            "/ : @ in a password are written %2F %3A %40"
+            "/ : @ , in a password are written %2F %3A %40 %2C"
         )
 
 
@@ -79,6 +113,12 @@ def _is_loopback(host: str) -> bool:
 
 
 # repr=False: settings are printed in tracebacks, passwords are not.
-BrokerUrl = Annotated[str, AfterValidator(_check_broker_url), Field(repr=False)]
+_BrokerUrl = Annotated[str, AfterValidator(_check_broker_url)]
+BrokerUrls = Annotated[
+    tuple[_BrokerUrl, ...],
+    BeforeValidator(_read_broker_urls),
+    AfterValidator(_check_broker_urls),
+    Field(repr=False),
+]
 DatabaseUrl = Annotated[str, AfterValidator(_check_database_url), Field(repr=False)]
 LoopbackHost = Annotated[str, AfterValidator(_check_loopback)]

@@ -4,7 +4,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from retrier.settings.addresses import BrokerUrl, DatabaseUrl, LoopbackHost
+from retrier.settings.addresses import BrokerUrls, DatabaseUrl, LoopbackHost
 from retrier.settings.quantities import Count, Duration, Size, at_least, between
 from retrier.settings.queues import ErrorQueue, ErrorQueues, InstanceName, staging_queue
 from retrier.settings.section import Section
@@ -21,7 +21,8 @@ class Role(StrEnum):
 class Broker(Section):
     """The broker that holds the error queues, the staging queue and the destinations."""
 
-    url: BrokerUrl = "embedded:///./retrier-data/broker.db"
+    url: BrokerUrls = ("embedded:///./retrier-data/broker.db",)
+    """One URL for each node of the broker that may be connected to."""
     staging_queue_type: Literal["quorum", "classic"] = "quorum"
 
 

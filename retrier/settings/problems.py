@@ -64,7 +64,7 @@ def _expect(error: ErrorDetails) -> str:
 
 
 def _show_value(error: ErrorDetails) -> str:
-    if error["loc"][-1] == "url":
+    if "url" in error["loc"]:
         return ""
     match error["input"]:
         case None:

@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, make_url
 from sqlalchemy.exc import (
+    ArgumentError,
     DatabaseError,
     DataError,
     DBAPIError,
@@ -22,7 +24,11 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
+<<<<<<< HEAD
 from retrier.errors import AnswerTooSlow, DatabaseUnavailable, DataRefused
+=======
+from retrier.errors import ConfigurationError, DatabaseUnavailable, DataRefused
+>>>>>>> cluster
 from retrier.store.engines import make_postgres, make_sqlite
 from retrier.store.postgres_dialect import POSTGRES
 from retrier.store.sql_dialect import SqlDialect
@@ -68,6 +74,7 @@ class DatabaseOptions:
 class Database:
     """An engine and its dialect; hands verbs a connection inside a transaction."""
 
+<<<<<<< HEAD
     def __init__(self, options: DatabaseOptions, file: SqliteFile | None = None) -> None:
         self._options = options
         self._url = make_url(options.url)
@@ -78,14 +85,20 @@ class Database:
             self._file = SqliteFile(self._url.database or "")
         self._apart: list[Database] = []
         self.engine = self._make_engine(options)
+=======
+    def __init__(self, options: DatabaseOptions) -> None:
+        """Connect to nothing yet. Raises ConfigurationError."""
+        self._url = make_url(options.url)
+        self.is_sqlite = self._url.get_backend_name() == "sqlite"
+        self.sql: SqlDialect = SQLITE if self.is_sqlite else POSTGRES
+        try:
+            self.engine = self._make_engine(options)
+        except ArgumentError as error:
+            raise ConfigurationError([f"database.url: {error}"]) from None
+        self.place = self._find_place()
+        """Where it is, without user or password; every host that may be connected to."""
+>>>>>>> cluster
         self._pause = threading.Event()
-
-    @property
-    def place(self) -> str:
-        """Where the database is, without user or password."""
-        if self.is_sqlite:
-            return str(Path(self._url.database or "").resolve())
-        return f"{self._url.host or 'local socket'}:{self._url.port or 5432}/{self._url.database}"
 
     def transact(self, verb: Callable[[Connection], T]) -> T:
         """Run the verb in one transaction that writes.
@@ -128,9 +141,21 @@ class Database:
             connections=options.connections,
         )
 
+<<<<<<< HEAD
     def _check_file(self) -> None:
         if self._file is not None:
             self._file.check()
+=======
+    def _find_place(self) -> str:
+        if self.is_sqlite:
+            return str(Path(self._url.database or "").resolve())
+        _, options = self.engine.dialect.create_connect_args(self._url)
+        hosts = str(options.get("host") or "local socket").split(",")
+        ports = str(options.get("port") or "").split(",")
+        pairs = zip_longest(hosts, ports)  # without a port in the URL there is none of any host
+        places = ", ".join(f"{host}:{port or 5432}" for host, port in pairs)
+        return f"{places}/{self._url.database}"
+>>>>>>> cluster
 
     @contextmanager
     def _begin_reading(self) -> Iterator[Connection]:

@@ -130,6 +130,13 @@ class Queues(Protocol):
         """
         ...
 
+    def why_not_ingestible(self, queue: str) -> str | None:
+        """Say why failed messages cannot be taken off the queue for good.
+
+        None when they can, when it is missing, or when the broker does not tell.
+        """
+        ...
+
     def purge(self, queue: str) -> int:
         """Drop every ready message; return how many."""
         ...

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import create_engine, event, func, insert, make_url, select, text, update
 from sqlalchemy.exc import InvalidRequestError, ProgrammingError, StatementError
 
-from retrier.errors import DatabaseUnavailable, DataRefused
+from retrier.errors import ConfigurationError, DatabaseUnavailable, DataRefused
 from retrier.store.database import ConcurrentChange, Database, DatabaseOptions
 from retrier.store.schema import counters, failed_messages
 from tests.contract.store_rows import record, rows
@@ -515,6 +515,30 @@ class TestReading:
         for _ in range(3):
             database.read(count_rows)
             database.transact(lambda conn: conn.execute(update(counters).values(value=2)))
+
+
+@pytest.mark.parametrize(
+    ("where", "place"),
+    [
+        ("/shop?host=one:5433&host=two:5434", "one:5433, two:5434/shop"),
+        ("/shop?host=one,two&port=5433,5434", "one:5433, two:5434/shop"),
+        ("/shop?host=one&host=two&target_session_attrs=read-write", "one:5432, two:5432/shop"),
+        ("/shop", "local socket:5432/shop"),
+    ],
+)
+def test_the_place_names_every_host_that_may_be_connected_to(where: str, place: str):
+    db = Database(DatabaseOptions(url=f"postgresql+psycopg://me:secret@{where}"))
+
+    assert db.place == place
+
+
+def test_hosts_and_ports_that_do_not_match_are_a_problem_of_the_settings():
+    url = "postgresql+psycopg://me:secret@/shop?host=one,two,three&port=5433,5434"
+
+    with pytest.raises(ConfigurationError, match=r"^database\.url: ") as told:
+        Database(DatabaseOptions(url=url))
+
+    assert "secret" not in str(told.value)
 
 
 def test_the_place_shows_neither_user_nor_password():

@@ -141,7 +141,7 @@ class Roads:
 
     broker: str
     database: str
-    service_broker: str | None = None
+    service_broker: str | list[str] | None = None
     service_database: str | None = None
 
 

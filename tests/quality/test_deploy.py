@@ -65,7 +65,7 @@ def test_the_settings_of_the_pods_are_right(tmp_path: Path) -> None:
 
     settings = load_settings(config, KUBERNETES["Secret"]["stringData"])
 
-    assert settings.broker.url.startswith("amqp://")
+    assert settings.broker.url[0].startswith("amqp://")
     assert settings.database.url.startswith("postgresql")
 
 
@@ -77,7 +77,7 @@ def test_the_settings_of_the_composed_replicas_are_right() -> None:
 
     settings = load_settings(None, environ)
 
-    assert settings.broker.url.startswith("amqp://")
+    assert settings.broker.url[0].startswith("amqp://")
     assert settings.database.url.startswith("postgresql")
 
 

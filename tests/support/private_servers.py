@@ -155,14 +155,18 @@ def make_environ(
 class PrivatePostgres:
     """A PostgreSQL cluster on loopback, with its own port and data."""
 
-    def __init__(self, folder: Path, tools: Path) -> None:
+    def __init__(self, folder: Path, tools: Path, primary: "PrivatePostgres | None" = None) -> None:
         self._tools = tools
         self._data = folder / "data"
         self._log = folder / "log"
         (port,) = find_free_ports(1)
         self.url = f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres"
         self._options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories=''"
-        self._run("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8")
+        if primary is None:
+            self._run("initdb", "--auth=trust", "--username=postgres", "--encoding=UTF8")
+        else:
+            origin = psycopg_url(primary.url)
+            self._run("pg_basebackup", "-R", "--checkpoint=fast", "--dbname", origin)
 
     def start(self) -> None:
         """Start the cluster and wait until it takes clients."""
@@ -175,6 +179,26 @@ class PrivatePostgres:
         with psycopg.connect(psycopg_url(self.url), autocommit=True) as conn:
             conn.execute(f'CREATE DATABASE "{name}"')
         return f"{self.url.rpartition('/')[0]}/{name}"
+
+    def wait_for_standby(self) -> None:
+        """From now on commit only what the standby has, too."""
+        with psycopg.connect(psycopg_url(self.url), autocommit=True) as conn:
+            conn.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+            conn.execute("SELECT pg_reload_conf()")
+            synchronous = "SELECT sync_state FROM pg_stat_replication"
+            wait_until(
+                lambda: conn.execute(synchronous).fetchall() == [("sync",)],
+                START_DEADLINE,
+                "the standby is synchronous",
+            )
+
+    def stop(self) -> None:
+        """Break it off, as a crash does."""
+        self._run("pg_ctl", "-m", "immediate", "-w", "stop")
+
+    def promote(self) -> None:
+        """Let this standby be the primary."""
+        self._run("pg_ctl", "-w", "promote")
 
     def restart(self, mode: str) -> None:
         """Stop it in good order (`fast`) or as a crash does (`immediate`), and start it again."""
@@ -196,8 +220,9 @@ class PrivatePostgres:
                 os.kill(pid, signal.SIGCONT)
 
     def discard(self) -> None:
-        """End the cluster."""
-        self._run("pg_ctl", "-m", "immediate", "-w", "stop")
+        """End the cluster, if it runs."""
+        with suppress(subprocess.CalledProcessError):
+            self.stop()
 
     def _run(self, tool: str, *words: str) -> None:
         subprocess.run(
@@ -233,13 +258,16 @@ def private_rabbitmq(plugins: Sequence[str] = ()) -> Iterator[PrivateRabbitMQ]:
 
 
 @contextmanager
-def private_postgres() -> Iterator[PrivatePostgres]:
-    """Give a running cluster; end and remove it afterwards. Skips aloud without PostgreSQL."""
+def private_postgres(primary: PrivatePostgres | None = None) -> Iterator[PrivatePostgres]:
+    """Give a running cluster; end and remove it afterwards. Skips aloud without PostgreSQL.
+
+    With a primary it is the standby of that one: readable, and ready to be promoted.
+    """
     tools = find_tools("pg_ctl", "/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
     with TemporaryDirectory(prefix="retrier-postgres-") as folder:
         if (user := postgres_user()) is not None:
             shutil.chown(folder, user)
-        server = PrivatePostgres(Path(folder), tools)
+        server = PrivatePostgres(Path(folder), tools, primary)
         server.start()
         try:
             yield server

@@ -52,6 +52,7 @@ class Script:
         self.waits = 1
         self.probes = True
         self.limited: set[str] = set()
+        self.not_ingestible: dict[str, str] = {}
         self.connections: list[Breakable] = []
         self._cues: list[Cue] = []
         self._faults: dict[str, list[BaseException]] = {}

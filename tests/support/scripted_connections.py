@@ -205,6 +205,10 @@ class ScriptedQueues(ScriptedConnection):
         """Say that no queue has a limit (seam)."""
         return self.call("may_limit_deliveries", lambda: queue in self.script.limited)
 
+    def why_not_ingestible(self, queue: str) -> str | None:
+        """Say that no queue is of another kind (seam)."""
+        return self.call("why_not_ingestible", lambda: self.script.not_ingestible.get(queue))
+
     def purge(self, queue: str) -> int:
         """Drop every ready message; return how many (seam)."""
         return self.call("purge", lambda: self._purge(queue))

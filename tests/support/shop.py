@@ -56,10 +56,14 @@ class Shop:
 
     def fail(self, count: int = 1, *, queue: str | None = None) -> dict[str, Sent]:
         """Put failed messages on the error queue, as NServiceBus does; return them by message id."""
-        failed = [self._make_failure(queue or self.orders) for _ in range(count)]
+        failed = self.make_failures(count, queue)
         for sent in failed:
             self.channel.basic_publish("", self.error, sent.body, sent.properties)
         return {sent.properties.message_id: sent for sent in failed}
+
+    def make_failures(self, count: int, queue: str | None = None) -> list[Sent]:
+        """Make failed messages, as NServiceBus does; they are on no queue yet."""
+        return [self._make_failure(queue or self.orders) for _ in range(count)]
 
     def put_nonsense(self) -> None:
         """Put a message on the error queue that does not say where it failed."""

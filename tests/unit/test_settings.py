@@ -1,5 +1,6 @@
 """Settings: what is read, what wins, what is refused and with which words."""
 
+import json
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -309,7 +310,78 @@ def test_the_api_may_listen_nowhere_else(host: str) -> None:
 def test_a_broker_speaks_amqp(scheme: str) -> None:
     url = f"{scheme}://guest@127.0.0.1:5672//"
 
-    assert load_settings(None, {"RETRIER_BROKER__URL": url}).broker.url == url
+    assert load_settings(None, {"RETRIER_BROKER__URL": url}).broker.url == (url,)
+
+
+NODES = ("amqp://me:hunter2@one:5672/shop", "amqp://me:hunter2@two:5673/shop")
+
+
+def test_a_broker_of_several_nodes_is_a_list_of_urls(settings_file: Write) -> None:
+    path = settings_file(f"broker: {{url: ['{NODES[0]}', '{NODES[1]}']}}")
+
+    assert load_settings(path, {}).broker.url == NODES
+
+
+@pytest.mark.parametrize("text", [", ".join(NODES), json.dumps(NODES)])
+def test_the_nodes_of_the_environment_are_urls_with_commas_or_json(text: str) -> None:
+    assert load_settings(None, {"RETRIER_BROKER__URL": text}).broker.url == NODES
+
+
+def test_a_comma_in_a_password_of_the_environment_is_encoded() -> None:
+    url = "amqp://me:hun%2Cter2@one"
+
+    assert load_settings(None, {"RETRIER_BROKER__URL": url}).broker.url == (url,)
+
+
+def test_the_default_virtual_host_may_be_written_in_different_ways() -> None:
+    urls = "amqp://one,amqp://two/,amqp://three//,amqp://four/%2F"
+
+    assert len(load_settings(None, {"RETRIER_BROKER__URL": urls}).broker.url) == 4
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "amqps://me:hunter2@two/shop",
+        "amqp://you:hunter2@two/shop",
+        "amqp://me:hunter3@two/shop",
+        "amqp://me:hunter2@two/stock",
+    ],
+)
+def test_nodes_differ_in_host_and_port_only(other: str) -> None:
+    problems = problems_of(RETRIER_BROKER__URL=f"{NODES[0]},{other}")
+
+    assert problems == (
+        (
+            "broker.url: must name the nodes of one broker: scheme, user, password and virtual host "
+            "must be the same in each (from RETRIER_BROKER__URL)"
+        ),
+    )
+
+
+@pytest.mark.parametrize("other", ["amqp://one", "embedded:///other.db"])
+def test_an_embedded_broker_has_no_nodes(other: str) -> None:
+    (problem,) = problems_of(RETRIER_BROKER__URL=f"embedded:///broker.db,{other}")
+
+    assert problem.startswith("broker.url: must name one URL only")
+
+
+def test_a_wrong_node_is_named_with_its_place() -> None:
+    problems = problems_of(RETRIER_BROKER__URL=f"{NODES[0]},redis://two")
+
+    assert problems == (
+        (
+            "broker.url[1]: must begin with amqp://, amqps:// or embedded:/// "
+            "(from RETRIER_BROKER__URL)"
+        ),
+    )
+
+
+@pytest.mark.parametrize("url", ["[]", "5", "'amqp://one,amqp://two'", "'amqp://one,two'"])
+def test_a_broker_is_a_url_or_a_list_of_them(settings_file: Write, url: str) -> None:
+    (problem,) = problems_of(settings_file(f"broker: {{url: {url}}}"))
+
+    assert problem.startswith("broker.url: must ")
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg", "PostgreSQL"])
@@ -336,7 +408,10 @@ def test_a_database_in_memory_is_a_problem(url: str) -> None:
         "broker: {url: 'redis://me:hunter2@127.0.0.1'}",
         "broker: {url: 'me:hunter2@127.0.0.1'}",
         "broker: {url: 'amqp://me:hunter2/x@127.0.0.1'}",
-        "broker: {url: ['amqp://me:hunter2@127.0.0.1']}",
+        "broker: {url: ['amqp://me:hunter2@127.0.0.1', 'redis://me:hunter2@127.0.0.1']}",
+        "broker: {url: 'amqp://me:hunter2@one,amqp://me:hunter2@two'}",
+        "broker: {url: ['amqp://me:hunter2@one', 'amqp://me:hunter3@two']}",
+        "broker: {url: ['amqp://me:hunter2@one', 5]}",
         "broker: amqp://me:hunter2@127.0.0.1",
         "broker: {'amqp://me:hunter2@127.0.0.1': 1}",
         "broker: {'amqp://me:hunter2@x': 1, 'amqp://me:hunter2@x': 2}",

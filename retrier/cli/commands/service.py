@@ -1,5 +1,6 @@
 """`retrier run`, `check` and `db upgrade`: what works from the settings, with no service running."""
 
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict
 from typing import Annotated
 
@@ -58,13 +59,20 @@ def check(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False)
     if not as_json:
         printer.line("settings: ok")
     results = look(settings)
-    ok = all(result.ok for result in results)
+    wrong = {result.name for result in results if not result.ok}
     if as_json:
-        printer.document({"ok": ok, "results": [asdict(result) for result in results]})
+        printer.document({"ok": not wrong, "results": [asdict(result) for result in results]})
     else:
         for result in results:
             printer.line(f"{result.name}: {result.text}")
-    raise typer.Exit(ExitCode.DONE if ok else ExitCode.OUT_OF_REACH)
+    raise typer.Exit(_end_of_check(wrong))
+
+
+def _end_of_check(wrong: AbstractSet[str]) -> ExitCode:
+    """A queue that cannot be used is as wrong as a setting: to try again helps with neither."""
+    if wrong & {"database", "broker"}:
+        return ExitCode.OUT_OF_REACH
+    return ExitCode.USAGE if wrong else ExitCode.DONE
 
 
 @db.command(epilog="Example: retrier db upgrade --config retrier.yaml")

@@ -33,6 +33,9 @@ class EmbeddedQueues:
         """Say no: nothing is dropped, however often it comes back."""
         return False
 
+    def why_not_ingestible(self, _queue: str) -> None:
+        """Say nothing: there is one kind of queue."""
+
     def purge(self, queue: str) -> int:
         """Drop every ready message; return how many."""
         purged = self._db.purge(queue)

@@ -24,6 +24,7 @@ from retrier.transport.rabbitmq.library import Channel, dial, hear_out, read_fra
 from retrier.transport.rabbitmq.raw_message import Method, Taker
 
 GOODBYE_TIMEOUT = 1.0
+UNREACHABLE = "cannot reach the broker at "
 LEAVE = write_frame(METHOD, 0, struct.pack(">HH", *spec.Connection.CloseOk))
 
 # Everything py-amqp lets out when a connection breaks or says something it cannot parse.
@@ -57,8 +58,11 @@ class ChannelLost(Refusal):
 class BrokerConnection:
     """A connection used by one thread; the first error drops it for good."""
 
-    def __init__(self, address: Address, name: str, heartbeat: float) -> None:
-        """Connect and open the channel; heartbeat in seconds. Raises BrokerUnavailable."""
+    def __init__(self, address: Address, name: str, heartbeat: float, patience: float) -> None:
+        """Connect and open the channel. Raises BrokerUnavailable.
+
+        `heartbeat` is in seconds, and so is `patience`, with each answer until it is connected.
+        """
         self.blocked = False
         self.heartbeat = heartbeat
         self.tick = min(0.5, heartbeat / 4)
@@ -71,6 +75,7 @@ class BrokerConnection:
                 address,
                 name,
                 heartbeat,
+                patience,
                 on_blocked=self._on_blocked,
                 on_unblocked=self._on_unblocked,
             )
@@ -219,7 +224,7 @@ class BrokerConnection:
         raise lost from error
 
     def _unavailable(self, reason: str) -> BrokerUnavailable:
-        return BrokerUnavailable(f"cannot reach the broker at {self._address}: {reason}")
+        return BrokerUnavailable(f"{UNREACHABLE}{self._address}: {reason}")
 
     def _on_blocked(self, _reason: str) -> None:
         self.blocked = True

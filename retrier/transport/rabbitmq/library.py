@@ -25,7 +25,9 @@ UNACKNOWLEDGED_TIMEOUT = 30_000
 SOCKET_SETTINGS = {socket.TCP_USER_TIMEOUT: UNACKNOWLEDGED_TIMEOUT}
 
 
-def dial(address: Address, name: str, heartbeat: float, **options: object) -> amqp.Connection:
+def dial(
+    address: Address, name: str, heartbeat: float, patience: float, **options: object
+) -> amqp.Connection:
     """Open a py-amqp connection. Raises whatever py-amqp raises."""
     client = Connection(  # type: ignore[no-untyped-call]  # Kombu types half of itself
         hostname=address.host,
@@ -36,7 +38,7 @@ def dial(address: Address, name: str, heartbeat: float, **options: object) -> am
         ssl={"server_hostname": address.host} if address.tls else False,
         transport=Transport,
         heartbeat=heartbeat,
-        connect_timeout=CONNECT_TIMEOUT,
+        connect_timeout=patience,
         transport_options={
             "frame_handler": FrameHandler,
             "read_timeout": ANSWER_TIMEOUT,

@@ -19,6 +19,13 @@ DELIVERY_LIMIT_SINCE = (4, 0)
 NOT_QUORUM = frozenset({"x-queue-type", "durable", "auto_delete", "exclusive"})
 """What no quorum queue has otherwise than we declare it."""
 MOST_ARGUMENTS = 20
+TELLS_ITS_TYPE = {"x-queue-type": "quorum", "x-max-age": "1D"}
+"""Arguments with which a queue that exists is compared, its type first; but none can be declared
+with them, so that one which is deleted meanwhile does not come back."""
+A_STREAM = (
+    "it is a stream, which keeps what is taken off it: nothing of it can be ingested. "
+    "List a queue, of type quorum or classic, in its place."
+)
 WAY_OUT = "Empty and delete it, or give this instance another name."
 
 Dial = Callable[[], BrokerConnection]
@@ -80,6 +87,16 @@ class RabbitMQQueues:
                 break
             known[differs.argument] = differs.value
         return by_default
+
+    def why_not_ingestible(self, queue: str) -> str | None:
+        """Say so of a stream: what is acknowledged stays in it. See the seam."""
+        if self._look(queue) is None:
+            return None
+        try:
+            self._declare(queue, TELLS_ITS_TYPE)
+        except ChannelLost as refusal:
+            return A_STREAM if "current is 'stream'" in refusal.words else None
+        return None
 
     def purge(self, queue: str) -> int:
         """Drop every ready message; return how many."""

@@ -1,10 +1,13 @@
 """RabbitMQ as a transport: classic and quorum queues, publisher confirms, returns."""
 
+from random import Random, SystemRandom
+
 from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.domain.wire import PropertyCodec
 from retrier.transport.rabbitmq.address import parse_address
 from retrier.transport.rabbitmq.connection import BrokerConnection
 from retrier.transport.rabbitmq.consumer import RabbitMQConsumer
+from retrier.transport.rabbitmq.nodes import Nodes
 from retrier.transport.rabbitmq.publisher import RabbitMQPublisher
 from retrier.transport.rabbitmq.queues import RabbitMQQueues
 from retrier.transport.seam import Capabilities, QueueKind
@@ -24,22 +27,25 @@ class RabbitMQTransport:
 
     def __init__(
         self,
-        url: str,
-        *,
+        *urls: str,
         staging_queue_type: QueueKind = "quorum",
         connection_name: str,
         heartbeat: float = 5,
+        dice: Random | None = None,
     ) -> None:
         """Connect to nothing yet. `heartbeat` is in seconds. Raises ConfigurationError.
 
-        The broker gives a consumer up after two to three heartbeats of silence.
+        Several URLs are nodes of one broker: they differ in host and port only. The `dice` choose
+        where a connection begins to try them. The broker gives a consumer up after two to three
+        heartbeats of silence.
         """
-        self._address = parse_address(url)
+        addresses = [parse_address(url) for url in urls]
+        self._nodes = Nodes(addresses, dice or SystemRandom())
         self._staging_queue_type: QueueKind = staging_queue_type
         self._connection_name = connection_name
         self._heartbeat = heartbeat
-        self.user: str | None = self._address.user
-        self.place = str(self._address)
+        self.user: str | None = addresses[0].user
+        self.place = str(self._nodes)
 
     def publisher(self, probe_queue: str | None = None) -> RabbitMQPublisher:
         """Connect a publisher. Raises BrokerUnavailable.
@@ -58,4 +64,4 @@ class RabbitMQTransport:
         return RabbitMQQueues(lambda: self._dial("queues"), self._staging_queue_type)
 
     def _dial(self, role: str) -> BrokerConnection:
-        return BrokerConnection(self._address, f"{self._connection_name}: {role}", self._heartbeat)
+        return self._nodes.dial(f"{self._connection_name}: {role}", self._heartbeat)

@@ -52,7 +52,7 @@ def forwarding(db: Database) -> Bench:
 
 def put_copies(settings: Settings, count: int) -> None:
     """Put so many messages into the staging queue."""
-    transport = EmbeddedTransport(settings.broker.url)
+    transport = EmbeddedTransport(*settings.broker.url)
     queues = transport.queues()
     queues.declare_staging_queue(STAGING)
     queues.close()
