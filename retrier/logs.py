@@ -81,6 +81,7 @@ EVENTS: Mapping[str, Event] = {
     "message.reverted": _warning("Message {unique_message_id} is unresolved again: {reason}"),
     "message.ejected": _warning("Message {unique_message_id} is taken out of its batch: {reason}"),
     "operation.completed": _info("Operation {operation_id} is complete"),
+    "staging.renewed": _warning("The staging queue is deleted, to be declared anew: {reason}"),
     "staging.unusable": _error("The staging queue cannot be used: {reason}"),
     "api.listening": _info("The API listens on {host} port {port}"),
     "health.listening": _info("Health and metrics are told on {host} port {port}"),
