@@ -3,6 +3,7 @@
 RetrierError
 ├── ConfigurationError      the settings are wrong; every problem is listed
 ├── BrokerUnavailable       the broker cannot be reached, or the connection broke
+│   └── QueueSilent         the broker answers, but one of its queues does not
 ├── DatabaseUnavailable     the database cannot be reached, or the connection broke
 │   └── AnswerTooSlow       the database takes too long for what it was asked
 ├── DataRefused             the database refuses a row for its data
@@ -31,6 +32,17 @@ class ConfigurationError(RetrierError):
 
 class BrokerUnavailable(RetrierError):
     """The broker cannot be reached, or the connection to it broke."""
+
+
+class QueueSilent(BrokerUnavailable):
+    """The broker is heard, but one of its queues leaves what was asked of it, or sent to it, open.
+
+    Quorum queues without a leader do so, and a slow disk looks the same for a while.
+    """
+
+    def __init__(self, queue: str, words: str) -> None:
+        super().__init__(f"the queue {queue!r} does not answer, though the broker does: {words}")
+        self.queue = queue
 
 
 class DatabaseUnavailable(RetrierError):

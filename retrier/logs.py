@@ -87,6 +87,7 @@ EVENTS: Mapping[str, Event] = {
         "{unique_message_id}: {reason}"
     ),
     "operation.completed": _info("Operation {operation_id} is complete"),
+    "staging.renewed": _warning("The staging queue is deleted, to be declared anew: {reason}"),
     "staging.unusable": _error("The staging queue cannot be used: {reason}"),
     "api.listening": _info("The API listens on {host} port {port}"),
     "health.listening": _info("Health and metrics are told on {host} port {port}"),

@@ -24,7 +24,7 @@ class CrashPoint(StrEnum):
     FORWARDING_SENT_ALONE    the broker has settled one message sent by itself.
     FORWARDING_RECORDED      what was settled is recorded, with no window after it.
     FORWARDING_COMPLETED     the store was asked whether the batch is done; if so it is deleted.
-    FORWARDING_QUEUE_DELETED a staging queue that a predecessor holds is deleted.
+    FORWARDING_QUEUE_DELETED a staging queue that is held, or does not answer, is deleted.
     FORWARDING_MOVED         what was not recorded is in a new batch in Staging.
     FORWARDING_BACKED_OFF    that batch waits: the staging queue has lost too much in a row.
     """

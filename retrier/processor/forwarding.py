@@ -12,6 +12,7 @@ from retrier.processor.crash_points import CrashPoint
 from retrier.processor.forwarding_run import ForwardingRun
 from retrier.processor.preparation import Preparation
 from retrier.processor.reverts import Reverts
+from retrier.processor.staging_queue import StagingQueue
 from retrier.processor.surroundings import Surroundings
 from retrier.processor.watcher import Stage
 from retrier.processor.window import WindowSender, batch_reason
@@ -32,8 +33,11 @@ class Forwarding:
     behind the marker nothing of the batch is left. Without order, silence must do.
     """
 
-    def __init__(self, around: Surroundings, staged_here: Callable[[], str | None]) -> None:
+    def __init__(
+        self, around: Surroundings, queue: StagingQueue, staged_here: Callable[[], str | None]
+    ) -> None:
         self._around = around
+        self._queue = queue
         self._staged_here = staged_here
         self._preparation = Preparation(around)
         self._reverts = Reverts(around.say, around.clock)
@@ -169,7 +173,7 @@ class Forwarding:
         over = run.marker_seen or self._is_quiet(run)
         if over and (run.misses_marker or run.got_nothing):
             # A predecessor is handed the copies: it was frozen when its batch was done, or lost.
-            self._delete_queue()
+            self._queue.delete()
         unrecorded = complete_batch(around.db, around.lease.fence, run.batch)
         around.crash_point(CrashPoint.FORWARDING_COMPLETED)
         if unrecorded == 0:
@@ -208,7 +212,7 @@ class Forwarding:
 
     def _back_off(self, batch: RetryBatch, rest: MovedRest) -> None:
         # If somebody else takes the copies off the queue, this ends their consumer, too.
-        self._delete_queue()
+        self._queue.delete()
         around, reason = self._around, batch_reason(batch)
         back_off_batch(around.db, around.lease.fence, rest.batch_id, wait=_LOSS_WAIT, reason=reason)
         around.crash_point(CrashPoint.FORWARDING_BACKED_OFF)
@@ -219,16 +223,3 @@ class Forwarding:
                 operation_id=batch.operation_id,
                 reason=reason,
             )
-
-    def _delete_queue(self) -> None:
-        """Delete the staging queue: a predecessor still holds it. It is declared when needed.
-
-        The pause is needed: a quorum queue declared anew at once kept the dead consumer
-        registered and handed it all new copies.
-        """
-        around = self._around
-        around.lease.ensure_fresh()
-        around.broker.drop()
-        around.broker.queues.delete(around.retries.staging_queue)
-        around.crash_point(CrashPoint.FORWARDING_QUEUE_DELETED)
-        around.stop.wait(around.retries.redeclare_pause.total_seconds())

@@ -10,13 +10,16 @@ from retrier.errors import (
     BrokerUnavailable,
     DatabaseUnavailable,
     LeaseLost,
+    QueueSilent,
     RetrierError,
     StagingQueueUnusable,
 )
 from retrier.processor.forwarding import Forwarding
 from retrier.processor.marking import Adoption, Marking
 from retrier.processor.staging import Staging
+from retrier.processor.staging_queue import StagingQueue
 from retrier.processor.surroundings import Surroundings
+from retrier.processor.trouble import kind_of, say_why
 from retrier.store.batches import find_most_advanced, is_any_staging
 from retrier.store.due import time_until_due
 
@@ -34,7 +37,8 @@ class Processor:
         self._around = around
         self._wake = wake
         self._staging = Staging(around)
-        self._forwarding = Forwarding(around, lambda: self._staging.staged_batch_id)
+        self._queue = StagingQueue(around)
+        self._forwarding = Forwarding(around, self._queue, lambda: self._staging.staged_batch_id)
         self._adoption = Adoption(around)
         self._marking = Marking(around)
         self._failures = 0
@@ -48,6 +52,9 @@ class Processor:
     @property
     def reason(self) -> str | None:
         """Why the processor does not get on, in a sentence; None when it does."""
+        silent = self._around.broker.silent_queue
+        if silent is not None:
+            return f"waits for the queue {silent!r}, which confirms nothing of what it was sent"
         return self._reason
 
     def run_once(self) -> bool:
@@ -88,12 +95,15 @@ class Processor:
             self._give_way()
             if not self._is_processor():
                 return _STANDBY_LOOK
+            self._queue.renew()
             worked = self.run_once()
             if worked or not self._is_held_up():
                 self._recover()
             return 0 if worked else self._idle_wait()
         except LeaseLost as error:
             return self._step_down(error)
+        except QueueSilent as error:
+            return self._meet_silence(error)
         except Exception as error:  # noqa: BLE001 - the edge of the loop: the service must go on
             return self._back_off(error)
 
@@ -141,6 +151,7 @@ class Processor:
             # It has given way: with the lease it would only keep others from their turn.
             around.broker.reach()
             self._lacks_broker = False
+            self._reason = "the broker is within reach again, and nothing was sent to it yet"
         other = around.lease.acquire()
         if other is None:
             self._epoch = around.lease.fence.epoch
@@ -174,33 +185,31 @@ class Processor:
         self._note_broker(lacking=isinstance(error, BrokerUnavailable))
         # Of the whole trouble, not of the last try: a broker that restarts resets, refuses and
         # closes in turns, and that is one change of state. The last reason is in `reason`.
-        kind = _kind_of(error)
+        kind = kind_of(error)
         if kind not in self._told:
-            self._say_why(error)
+            say_why(self._around.say, error)
         self._told.add(kind)
         self._reason = str(error)
         return _UNUSABLE_WAIT if isinstance(error, StagingQueueUnusable) else wait
+
+    def _meet_silence(self, error: QueueSilent) -> float:
+        """Have the staging queue renewed at once, or tell that this was done too often."""
+        try:
+            self._drop()
+            self._queue.note(error)
+        except StagingQueueUnusable as unusable:
+            return self._back_off(unusable)
+        self._failures += 1
+        # The trouble is a new one: nobody who reaches the broker has a reason to give way.
+        self._note_broker(lacking=False)
+        self._note_broker(lacking=True)
+        self._reason = f"{error}; it is deleted and declared anew"
+        return 0
 
     def _note_broker(self, *, lacking: bool) -> None:
         if lacking and not self._lacks_broker:
             self._troubled_since = self._around.clock.monotonic()
         self._lacks_broker = lacking
-
-    def _say_why(self, error: Exception) -> None:
-        say, reason = self._around.say, str(error)
-        match error:
-            case BrokerUnavailable():
-                say("broker.unreachable", reason=reason)
-            case DatabaseUnavailable():
-                say("database.unreachable", reason=reason)
-            case StagingQueueUnusable():
-                say("staging.unusable", reason=reason)
-            case LeaseLost():
-                say("processor.lease_lost", reason=reason)
-            case RetrierError():
-                say("processor.backing_off", reason=reason)
-            case _:
-                say("processor.turn_failed", error=type(error).__name__, exc_info=error)
 
     def _recover(self) -> None:
         if self._failures:
@@ -212,6 +221,7 @@ class Processor:
 
     def _drop(self) -> None:
         self._around.broker.drop()
+        self._queue.forget()
         self._forwarding.forget()
         self._staging.forget()
 
@@ -220,14 +230,8 @@ class Processor:
             try:
                 last()
             except RetrierError as error:
-                self._say_why(error)
+                say_why(self._around.say, error)
 
     def _release(self) -> None:
         self._around.lease.release()
         self._around.crash_point(LeasePoint.RELEASED)
-
-
-def _kind_of(error: Exception) -> type[Exception]:
-    """Return what makes one trouble: all the ways in which a server is out of reach are one."""
-    servers = (BrokerUnavailable, DatabaseUnavailable)
-    return next((kind for kind in servers if isinstance(error, kind)), type(error))

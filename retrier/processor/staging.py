@@ -18,7 +18,7 @@ from retrier.domain.wire import (
     Unknown,
     UnreadableProperties,
 )
-from retrier.errors import BrokerUnavailable
+from retrier.errors import BrokerUnavailable, QueueSilent
 from retrier.processor.crash_points import CrashPoint
 from retrier.processor.surroundings import Surroundings
 from retrier.processor.watcher import Stage
@@ -62,6 +62,8 @@ class Staging:
         try:
             self._stage(batch)
         except BrokerUnavailable as error:
+            if isinstance(error, QueueSilent):
+                self._failures = 0  # the broker is back, and the queue is about to be
             self._back_off(batch, str(error))
             raise
         self._failures = 0

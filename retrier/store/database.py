@@ -24,11 +24,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
-<<<<<<< HEAD
-from retrier.errors import AnswerTooSlow, DatabaseUnavailable, DataRefused
-=======
-from retrier.errors import ConfigurationError, DatabaseUnavailable, DataRefused
->>>>>>> cluster
+from retrier.errors import AnswerTooSlow, ConfigurationError, DatabaseUnavailable, DataRefused
 from retrier.store.engines import make_postgres, make_sqlite
 from retrier.store.postgres_dialect import POSTGRES
 from retrier.store.sql_dialect import SqlDialect
@@ -74,8 +70,8 @@ class DatabaseOptions:
 class Database:
     """An engine and its dialect; hands verbs a connection inside a transaction."""
 
-<<<<<<< HEAD
     def __init__(self, options: DatabaseOptions, file: SqliteFile | None = None) -> None:
+        """Connect to nothing yet. Raises ConfigurationError."""
         self._options = options
         self._url = make_url(options.url)
         self.is_sqlite = self._url.get_backend_name() == "sqlite"
@@ -84,20 +80,12 @@ class Database:
         if self.is_sqlite and file is None:
             self._file = SqliteFile(self._url.database or "")
         self._apart: list[Database] = []
-        self.engine = self._make_engine(options)
-=======
-    def __init__(self, options: DatabaseOptions) -> None:
-        """Connect to nothing yet. Raises ConfigurationError."""
-        self._url = make_url(options.url)
-        self.is_sqlite = self._url.get_backend_name() == "sqlite"
-        self.sql: SqlDialect = SQLITE if self.is_sqlite else POSTGRES
         try:
             self.engine = self._make_engine(options)
         except ArgumentError as error:
             raise ConfigurationError([f"database.url: {error}"]) from None
         self.place = self._find_place()
         """Where it is, without user or password; every host that may be connected to."""
->>>>>>> cluster
         self._pause = threading.Event()
 
     def transact(self, verb: Callable[[Connection], T]) -> T:
@@ -141,11 +129,10 @@ class Database:
             connections=options.connections,
         )
 
-<<<<<<< HEAD
     def _check_file(self) -> None:
         if self._file is not None:
             self._file.check()
-=======
+
     def _find_place(self) -> str:
         if self.is_sqlite:
             return str(Path(self._url.database or "").resolve())
@@ -155,7 +142,6 @@ class Database:
         pairs = zip_longest(hosts, ports)  # without a port in the URL there is none of any host
         places = ", ".join(f"{host}:{port or 5432}" for host, port in pairs)
         return f"{places}/{self._url.database}"
->>>>>>> cluster
 
     @contextmanager
     def _begin_reading(self) -> Iterator[Connection]:

@@ -2,6 +2,7 @@
 
 One thread per object: publisher, consumer and queues each own their connection. Whatever breaks
 a connection raises BrokerUnavailable with host and reason; the object is then useless and closed.
+A queue that does not answer, though the broker is there, is one of its kinds: QueueSilent.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -46,7 +47,16 @@ class Publisher(Protocol):
         later. What either raises, or making the messages, ends the wait and goes through. After
         a ChannelClosed or Unknown outcome the next call opens a new connection, after a refusal
         the queue is asked anew. Raises BrokerUnavailable when there is none to be had; then
-        nothing of this call was sent.
+        nothing of this call was sent. Raises QueueSilent when the probe queue confirms nothing
+        for a while, though the broker is there and not blocked.
+        """
+        ...
+
+    @property
+    def silent(self) -> str | None:
+        """The queue that leaves a window open for longer than usual, while the broker is there.
+
+        May be asked by any thread.
         """
         ...
 

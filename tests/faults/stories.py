@@ -8,6 +8,7 @@ BEGINS = {
     "ingestion.paused": "ingestion",
     "broker.unreachable": "processor",
     "database.unreachable": "processor",
+    "staging.renewed": "processor",
     "processor.lease_lost": "lease",
     "processor.gave_way": "lease",
     "tick.failed": "tick",

@@ -67,6 +67,7 @@ class ScriptedPublisher(ScriptedConnection):
     def __init__(self, script: Script, probe_queue: str | None) -> None:
         super().__init__(script)
         self.probe_queue = probe_queue
+        self.silent: str | None = None
         self._fresh = True
         self._probe()
 

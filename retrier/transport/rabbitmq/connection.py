@@ -8,11 +8,12 @@ from typing import NoReturn, TypeVar
 
 import amqp
 from amqp import spec
-from amqp.exceptions import AMQPError, ChannelError, ConsumerCancelled
+from amqp.exceptions import AMQPError, ChannelError
 
 from retrier.domain.wire import Outgoing
-from retrier.errors import BrokerUnavailable
+from retrier.errors import BrokerUnavailable, QueueSilent
 from retrier.transport.rabbitmq.address import Address
+from retrier.transport.rabbitmq.breaks import BREAKS, is_silence, words_of
 from retrier.transport.rabbitmq.frames import (
     METHOD,
     OVERHEAD,
@@ -20,24 +21,20 @@ from retrier.transport.rabbitmq.frames import (
     write_frame,
     write_publish,
 )
-from retrier.transport.rabbitmq.library import Channel, dial, hear_out, read_frame, read_frames
+from retrier.transport.rabbitmq.library import (
+    Channel,
+    Question,
+    dial,
+    hear_out,
+    read_frame,
+    read_frames,
+)
 from retrier.transport.rabbitmq.raw_message import Method, Taker
+from retrier.transport.rabbitmq.silence import PATIENCE, Silence
 
 GOODBYE_TIMEOUT = 1.0
 UNREACHABLE = "cannot reach the broker at "
 LEAVE = write_frame(METHOD, 0, struct.pack(">HH", *spec.Connection.CloseOk))
-
-# Everything py-amqp lets out when a connection breaks or says something it cannot parse.
-BREAKS = (
-    AMQPError,
-    OSError,
-    ValueError,
-    ArithmeticError,
-    LookupError,
-    AttributeError,
-    TypeError,
-    struct.error,
-)
 
 T = TypeVar("T")
 
@@ -70,6 +67,7 @@ class BrokerConnection:
         self._address = address
         self._raw: amqp.Connection | None = None
         self._used = monotonic()
+        self.silence = Silence(heartbeat)
         try:
             self._raw = dial(
                 address,
@@ -111,7 +109,7 @@ class BrokerConnection:
         except BREAKS as error:
             self._break(error)
         if arrived:
-            self._used = monotonic()
+            self._hear()
         return arrived
 
     def read_arrived(self, until: Callable[[], bool] = lambda: False) -> None:
@@ -121,7 +119,7 @@ class BrokerConnection:
         except BREAKS as error:
             self._break(error)
         if arrived:
-            self._used = monotonic()
+            self._hear()
 
     def give(self, method: Method, taker: Taker) -> None:
         """Give all methods of this kind that arrive to somebody, past py-amqp."""
@@ -148,13 +146,25 @@ class BrokerConnection:
             self.read_arrived()
             self.keep_alive()
 
-    def ask(self, question: Callable[[amqp.Channel], T]) -> T:
-        """Call methods of the channel. Raises ChannelLost, BrokerUnavailable."""
-        self._live()
+    def ask(
+        self,
+        question: Callable[[amqp.Channel], T],
+        queue: str | None = None,
+        patience: float = PATIENCE,
+    ) -> T:
+        """Call methods of the channel, about this queue. Raises ChannelLost, BrokerUnavailable.
+
+        Raises QueueSilent when the broker is heard for so many seconds and does not answer.
+        """
+        raw = self._live()
+        self.silence.begin()
+        raw.question = Question(self.silence, patience, self.tick)
         try:
             answer = question(self.channel)
         except BREAKS as error:
-            self._break(error)
+            self._break(error, queue)
+        finally:
+            raw.question = None
         self._used = monotonic()
         return answer
 
@@ -215,12 +225,18 @@ class BrokerConnection:
             raise self._unavailable("the connection is closed")
         return self._raw
 
-    def _break(self, error: Exception) -> NoReturn:
+    def _hear(self) -> None:
+        self._used = monotonic()
+        self.silence.hear()
+
+    def _break(self, error: Exception, queue: str | None = None) -> NoReturn:
         self.drop()
-        lost = self._unavailable(_words(error))
+        if queue is not None and is_silence(error):
+            raise QueueSilent(queue, words_of(error)) from error
+        lost = self._unavailable(words_of(error))
         if isinstance(error, AMQPError) and error.reply_code:
             kind = ChannelLost if isinstance(error, ChannelError) else Refusal
-            raise kind(str(lost), error.reply_code, _words(error)) from error
+            raise kind(str(lost), error.reply_code, words_of(error)) from error
         raise lost from error
 
     def _unavailable(self, reason: str) -> BrokerUnavailable:
@@ -231,18 +247,6 @@ class BrokerConnection:
 
     def _on_unblocked(self) -> None:
         self.blocked = False
-
-
-def _words(error: Exception) -> str:
-    match error:
-        case ConsumerCancelled():
-            return "the queue was deleted, or the broker cancelled its consumer"
-        case AMQPError(reply_code=code, reply_text=str(text)):
-            return f"{code} {text}" if code else text
-        case OSError(strerror=str(text)):
-            return text
-        case _:
-            return str(error) or type(error).__name__
 
 
 def _numbers(version: object) -> tuple[int, ...]:

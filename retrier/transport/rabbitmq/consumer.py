@@ -1,10 +1,11 @@
 """Takes messages off one queue, and gives back what it did not acknowledge when it closes."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import takewhile
 from time import monotonic
+from typing import TypeVar
 
 import amqp
 from amqp import spec
@@ -14,19 +15,21 @@ from retrier.errors import BrokerUnavailable
 from retrier.transport.rabbitmq.connection import BrokerConnection
 from retrier.transport.rabbitmq.frames import read_deliver
 
+T = TypeVar("T")
+
 
 class RabbitMQConsumer:
     """One consumer on one channel of its own connection; delivery tags are the channel's."""
 
     def __init__(self, connection: BrokerConnection, queue: str, prefetch: int) -> None:
-        """Consume an existing queue. Raises BrokerUnavailable."""
+        """Consume an existing queue. Raises BrokerUnavailable, QueueSilent."""
         self._connection = connection
         self._queue = queue
         self._inbox: deque[Delivery] = deque()
         self._unsettled: dict[int, None] = {}
         """Tags handed out by the broker and not acknowledged, ascending."""
         connection.give(spec.Basic.Deliver, self._on_delivery)
-        self._consumer = connection.ask(lambda channel: self._consume(channel, prefetch))
+        self._consumer = self._ask(lambda channel: self._consume(channel, prefetch))
 
     def receive(self, limit: int, timeout: float) -> list[Delivery]:
         """Return up to `limit` messages. Raises BrokerUnavailable. See the seam."""
@@ -59,13 +62,13 @@ class RabbitMQConsumer:
         """
         # In this order: a classic queue with a single active consumer delivers nothing to one
         # that waited while its predecessor was cancelled, until something else wakes it.
-        self._connection.ask(lambda channel: channel.basic_cancel(self._consumer))
-        self._consumer = self._connection.ask(lambda channel: self._consume(channel, prefetch))
+        self._ask(lambda channel: channel.basic_cancel(self._consumer))
+        self._consumer = self._ask(lambda channel: self._consume(channel, prefetch))
 
     def rest(self) -> bool:
         """Stop consuming, but stay connected, if nothing is unacknowledged. See the seam."""
         with suppress(BrokerUnavailable):
-            self._connection.ask(lambda channel: channel.basic_cancel(self._consumer))
+            self._ask(lambda channel: channel.basic_cancel(self._consumer))
             # What the broker had sent before it heard of that has arrived before its answer.
             return not (self._unsettled or self._inbox)
         return False
@@ -75,7 +78,7 @@ class RabbitMQConsumer:
         if not self._connection.is_fit():
             # Nobody answers on a line that died meanwhile: to ask would take as long as a time-out.
             raise BrokerUnavailable("the connection of the consumer that rested is of no use")
-        self._consumer = self._connection.ask(lambda channel: self._consume(channel, prefetch))
+        self._consumer = self._ask(lambda channel: self._consume(channel, prefetch))
 
     def keep_alive(self) -> None:
         """See the seam."""
@@ -93,6 +96,9 @@ class RabbitMQConsumer:
         channel.basic_qos(0, prefetch, a_global=False)
         return str(channel.basic_consume(self._queue))
 
+    def _ask(self, question: Callable[[amqp.Channel], T]) -> T:
+        return self._connection.ask(question, self._queue)
+
     def _on_delivery(self, arguments: bytes, raw: bytes, body: bytes) -> None:
         # Nothing but this: a publish in here would read, and call us again.
         tag, redelivered = read_deliver(arguments)
@@ -102,11 +108,11 @@ class RabbitMQConsumer:
         )
 
     def _ack(self, tags: Sequence[int], *, multiple: bool) -> None:
-        self._connection.ask(lambda channel: channel.basic_ack(tags[-1], multiple=multiple))
+        self._ask(lambda channel: channel.basic_ack(tags[-1], multiple=multiple))
         self._forget(tags)
 
     def _reject(self, tag: int) -> None:
-        self._connection.ask(lambda channel: channel.basic_reject(tag, requeue=True))
+        self._ask(lambda channel: channel.basic_reject(tag, requeue=True))
         self._forget([tag])
 
     def _forget(self, tags: Sequence[int]) -> None:

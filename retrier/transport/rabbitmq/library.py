@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from select import POLLIN, POLLOUT, poll
 from time import monotonic
 
@@ -13,6 +14,7 @@ from kombu.transport import pyamqp
 from retrier.transport.rabbitmq.address import Address
 from retrier.transport.rabbitmq.frames import Frame, FrameBuffer
 from retrier.transport.rabbitmq.raw_message import FrameHandler
+from retrier.transport.rabbitmq.silence import Silence
 
 CONNECT_TIMEOUT = 5.0
 ANSWER_TIMEOUT = 20.0
@@ -171,8 +173,39 @@ def hear_out(sock: socket.socket, last: bytes, seconds: float) -> None:
         heard = heard[-len(last) :] + more
 
 
+class NoAnswer(TimeoutError):
+    """The broker is heard, and does not answer what it was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question under way: its silence, when that is too long, and how long one read may last."""
+
+    silence: Silence
+    patience: float
+    tick: float
+
+
 class RawConnection(pyamqp.Connection):
     """A connection over a patient socket; one with TLS has py-amqp's own."""
+
+    question: Question | None = None
+    """What is asked just now, once the connection is open."""
+
+    def drain_events(self, timeout: float | None = None) -> None:
+        """Take in one frame at least; keep alive while an answer is waited for. Raises NoAnswer.
+
+        py-amqp sends no heartbeats while it waits: the broker would take us for dead, and what
+        does not answer could not be told from a broker that is not there.
+        """
+        if self.question is None:
+            super().drain_events(timeout)
+            return
+        while not read_frame(self, self.question.tick):
+            self.heartbeat_tick(rate=2)
+            if self.question.silence.seconds >= self.question.patience:
+                raise NoAnswer(f"nothing came for {self.question.patience:g} s")
+        self.question.silence.hear()
 
     def Transport(  # noqa: N802 - py-amqp's name
         self,

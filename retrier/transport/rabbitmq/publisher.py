@@ -11,6 +11,7 @@ from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.domain.headers import STAGING_ID
 from retrier.domain.wire import ChannelClosed, Edit, Outcome, Outgoing, Unknown
 from retrier.errors import BrokerUnavailable
+from retrier.transport.rabbitmq.awaited_queue import AwaitedQueue
 from retrier.transport.rabbitmq.connection import BrokerConnection, ChannelLost
 from retrier.transport.rabbitmq.frames import read_ack, why_unsendable
 from retrier.transport.rabbitmq.raw_message import RawMessage
@@ -33,7 +34,7 @@ class RabbitMQPublisher:
         """Connect. Raises BrokerUnavailable."""
         self._dial = dial
         self._probe_queue = probe_queue
-        self._line = ConfirmLine(dial())
+        self._line = ConfirmLine(dial(), probe_queue)
         self._probed = probe_queue is None
 
     def publish(
@@ -47,6 +48,11 @@ class RabbitMQPublisher:
         self._get_ready(patience)
         return self._run(messages, patience, meanwhile, mandatory=True)
 
+    @property
+    def silent(self) -> str | None:
+        """See the seam."""
+        return self._line.silent
+
     def keep_alive(self) -> None:
         """See the seam."""
         self._line.connection.keep_up()
@@ -58,7 +64,7 @@ class RabbitMQPublisher:
     def _get_ready(self, patience: "Patience") -> None:
         if not self._line.connection.is_fit():
             self._line.connection.drop()
-            self._line = ConfirmLine(self._dial())
+            self._line = ConfirmLine(self._dial(), self._probe_queue)
             self._probed = self._probe_queue is None
         elif self._line.refused:
             self._line = self._line.renew()
@@ -105,10 +111,13 @@ class ConfirmLine:
     Whatever breaks it ends the window instead of being raised.
     """
 
-    def __init__(self, connection: BrokerConnection) -> None:
+    def __init__(self, connection: BrokerConnection, own_queue: str | None) -> None:
         self.connection = connection
         self.refused = False
         """Whether a queue has refused something on this channel."""
+        self.silent: str | None = None
+        """The queue that has confirmed nothing for a while, though the broker is heard."""
+        self._own_queue = own_queue
         self._window = Window()
         self._patience = Patience(lambda: None)
         self._published = 0
@@ -121,7 +130,7 @@ class ConfirmLine:
         queue for ever, also when there is room again. A new channel asks anew.
         """
         self.connection.renew_channel()
-        return ConfirmLine(self.connection)
+        return ConfirmLine(self.connection, self._own_queue)
 
     def begin(self, window: Window, patience: "Patience") -> None:
         """Take this window's confirms from now on; the one before must be settled."""
@@ -155,9 +164,14 @@ class ConfirmLine:
             self._patience.tell()
 
     def wait_until_settled(self) -> None:
-        """Wait for the broker, and let the caller do meanwhile what it must do."""
+        """Wait for the broker, and let the caller do meanwhile what it must do.
+
+        Raises QueueSilent for our own queue alone: what another was sent would be sent twice.
+        """
+        awaited = AwaitedQueue(self.connection, self._window, self._own_queue)
         while not self._window.settled:
             self._turn(self.connection.tick)
+            self.silent = awaited.find_silent()
 
     def _is_sendable(self, place: int) -> bool:
         problem = why_unsendable(self._window.messages[place], self.connection.largest_properties)

@@ -9,6 +9,7 @@ from amqp.protocol import queue_declare_ok_t
 from retrier.errors import StagingQueueUnusable
 from retrier.transport.rabbitmq.connection import BrokerConnection, ChannelLost, Refusal
 from retrier.transport.rabbitmq.difference import Difference, read_difference
+from retrier.transport.rabbitmq.silence import DELETION_PATIENCE, PATIENCE
 from retrier.transport.seam import QueueKind
 
 NOT_FOUND, LOCKED, PRECONDITION_FAILED, NOT_IMPLEMENTED = 404, 405, 406, 540
@@ -100,11 +101,11 @@ class RabbitMQQueues:
 
     def purge(self, queue: str) -> int:
         """Drop every ready message; return how many."""
-        return int(self._ask(lambda channel: channel.queue_purge(queue)))
+        return int(self._ask(queue, lambda channel: channel.queue_purge(queue)))
 
     def delete(self, queue: str) -> None:
         """Delete the queue with all it holds; a missing one is fine."""
-        self._ask(lambda channel: channel.queue_delete(queue))
+        self._ask(queue, lambda channel: channel.queue_delete(queue), DELETION_PATIENCE)
 
     def keep_alive(self) -> None:
         """See the seam."""
@@ -116,7 +117,7 @@ class RabbitMQQueues:
 
     def _look(self, queue: str) -> queue_declare_ok_t | None:
         try:
-            return self._ask(lambda channel: channel.queue_declare(queue, passive=True))
+            return self._ask(queue, lambda channel: channel.queue_declare(queue, passive=True))
         except ChannelLost as refusal:
             if refusal.code == NOT_FOUND:
                 return None
@@ -124,9 +125,10 @@ class RabbitMQQueues:
 
     def _declare(self, queue: str, arguments: Mapping[str, Any]) -> None:
         self._ask(
+            queue,
             lambda channel: channel.queue_declare(
                 queue, durable=True, auto_delete=False, arguments=arguments
-            )
+            ),
         )
 
     def _declared_otherwise(self, queue: str, arguments: Mapping[str, Any]) -> Difference | None:
@@ -177,15 +179,19 @@ class RabbitMQQueues:
 
     def _delete_unused(self, queue: str) -> None:
         try:
-            self._ask(lambda channel: channel.queue_delete(queue, if_unused=True, if_empty=True))
+            self._ask(
+                queue, lambda channel: channel.queue_delete(queue, if_unused=True, if_empty=True)
+            )
         except Refusal as refusal:
             # Quorum queues cannot delete on a condition: what we have just seen must do.
             if refusal.code != NOT_IMPLEMENTED:
                 raise
             self.delete(queue)
 
-    def _ask(self, question: Callable[[amqp.Channel], T]) -> T:
-        return self._line().ask(question)
+    def _ask(
+        self, queue: str, question: Callable[[amqp.Channel], T], patience: float = PATIENCE
+    ) -> T:
+        return self._line().ask(question, queue, patience)
 
     def _line(self) -> BrokerConnection:
         if not self._connection.is_fit():

@@ -35,6 +35,18 @@ class Window:
         return len(self._outcomes) == len(self.messages)
 
     @property
+    def left(self) -> int:
+        """How many messages are not settled yet."""
+        return len(self.messages) - len(self._outcomes)
+
+    @property
+    def awaited(self) -> str | None:
+        """The queue of the first message written that is not settled yet."""
+        places = (place for place in self._sent.values() if place not in self._outcomes)
+        place = next(places, None)
+        return None if place is None else self.messages[place].queue
+
+    @property
     def outcomes(self) -> tuple[Outcome, ...]:
         """What became of the messages, in their order; only of a settled window."""
         return tuple(self._outcomes[place] for place in range(len(self.messages)))

@@ -1,0 +1,72 @@
+"""The staging queue as a thing: deleted when it is held or does not answer, declared when needed."""
+
+from dataclasses import dataclass, replace
+
+from retrier.errors import QueueSilent, StagingQueueUnusable
+from retrier.processor.crash_points import CrashPoint
+from retrier.processor.surroundings import Surroundings
+
+MOST_RENEWALS = 3
+PERIOD = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Renewals:
+    """When the staging queue was deleted because it did not answer, in seconds of one clock.
+
+    Not more than three times an hour: behind a slow disk the next one is as silent, and to delete
+    and fill queues makes such a disk slower.
+    """
+
+    times: tuple[float, ...] = ()
+
+    def add(self, now: float) -> "Renewals | None":
+        """Return these with one more; None when there were as many as may be in an hour."""
+        recent = tuple(time for time in self.times if now - time < PERIOD)
+        return replace(self, times=(*recent, now)) if len(recent) < MOST_RENEWALS else None
+
+
+class StagingQueue:
+    """Deletes the staging queue. Its copies can be made again: the database is the truth."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self._renewals = Renewals()
+        self._silent: QueueSilent | None = None
+
+    def note(self, silent: QueueSilent) -> None:
+        """Have it deleted at the next turn, in which all is as after a lost connection.
+
+        Raises StagingQueueUnusable when that was done too often.
+        """
+        renewals = self._renewals.add(self._around.clock.monotonic())
+        if renewals is None:
+            raise StagingQueueUnusable(
+                f"{silent}. It was deleted and declared anew {MOST_RENEWALS} times within an hour, "
+                "which is not done again for now: is the broker's disk slow, or a node of it away?"
+            ) from silent
+        self._renewals, self._silent = renewals, silent
+
+    def forget(self) -> None:
+        """Forget that it was silent: whoever holds the lease now finds out by itself."""
+        self._silent = None
+
+    def renew(self) -> None:
+        """Delete it if it was silent. Raises LeaseLost, DatabaseUnavailable, BrokerUnavailable."""
+        silent, self._silent = self._silent, None
+        if silent is not None:
+            self._around.say("staging.renewed", reason=str(silent))
+            self.delete()
+
+    def delete(self) -> None:
+        """Delete it, with all connections and so with all that we or others hold of it.
+
+        The pause is needed: a quorum queue declared anew at once kept the dead consumer
+        registered and handed it all new copies. Raises what `renew` raises.
+        """
+        around = self._around
+        around.lease.ensure_fresh()
+        around.broker.drop()
+        around.broker.queues.delete(around.retries.staging_queue)
+        around.crash_point(CrashPoint.FORWARDING_QUEUE_DELETED)
+        around.stop.wait(around.retries.redeclare_pause.total_seconds())
