@@ -59,6 +59,10 @@ EVENTS: Mapping[str, Event] = {
     "ingestion.own_copy": _warning(
         "Staged copies on {queue} are dropped, {count}: a policy of the broker sends them there"
     ),
+    "ingestion.copy_of_another": _warning(
+        "Staged copies of the installation {installation_id} on {queue} are dropped, {count}: "
+        "a policy of the broker sends them there"
+    ),
     "ingestion.delivery_limit": _warning(
         "The queue {queue} may drop messages that are delivered too often: give it no delivery limit"
     ),

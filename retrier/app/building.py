@@ -14,12 +14,13 @@ from retrier.app.metrics.metrics import Metrics
 from retrier.app.process import describe_holder, is_dead
 from retrier.clock import Clock
 from retrier.crash_points import Reach
-from retrier.domain.failed_message import Received
+from retrier.domain.failed_message import Noteworthy, Received
 from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.queue_mapping import QueueMapping
 from retrier.logs import Say
 from retrier.processor.broker import Broker
 from retrier.processor.lease import Lease
+from retrier.processor.probe import get_probe_ready
 from retrier.processor.processor import Processor
 from retrier.processor.surroundings import RetryParameters, Surroundings
 from retrier.processor.watcher import Watcher
@@ -101,9 +102,12 @@ def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:
     holder = describe_holder(parts.session_id)
     instance = f"{parts.settings.instance}@{holder.host}"
 
-    def record(received: Sequence[Received], *, meanwhile: Meanwhile | None = None) -> None:
+    def record(
+        received: Sequence[Received], *, meanwhile: Meanwhile | None = None
+    ) -> Sequence[Noteworthy]:
         recorded = record_received(parts.db, received, instance=instance, meanwhile=meanwhile)
         parts.metrics.ingestion.count(queue.queue, recorded)
+        return recorded.noteworthy
 
     return Ingestor(
         mapping=QueueMapping(
@@ -140,9 +144,12 @@ def make_processor(parts: Parts, lease: Lease, installation_id: str) -> Processo
         drain_timeout=retries.drain_timeout,
         idle_wait=retries.idle_wait,
     )
+    probe = partial(
+        get_probe_ready, parts.db, lease, parts.transport, parameters, parts.crash_point
+    )
     around = Surroundings(
         db=parts.db,
-        broker=Broker(parts.transport, parts.settings.staging_queue),
+        broker=Broker(parts.transport, parts.settings.staging_queue, probe),
         lease=lease,
         clock=parts.clock,
         retries=parameters,

@@ -1,8 +1,8 @@
-"""Recurring small work: the lease, adoption, queue depths, the event log's sweep (APScheduler)."""
+"""Recurring small work: the lease, adoption, queue depths, sweeps (APScheduler)."""
 
 import logging
 from collections.abc import Callable
-from datetime import UTC
+from datetime import UTC, timedelta
 
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
@@ -14,6 +14,7 @@ from retrier.logs import Say
 from retrier.processor.lease import Lease
 from retrier.store.due import is_work_due
 from retrier.store.event_log import sweep_events
+from retrier.store.staging_ids import sweep_staging_ids
 from retrier.store.stuck_sessions import end_stuck_sessions
 
 _LEASE_LOOK = 1
@@ -24,6 +25,8 @@ _ADOPTION = 30
 _DEPTHS = 10
 _STUCK = 1
 _SWEEP = 3600
+_STAGING_IDS_KEPT = timedelta(days=90)
+"""So long a copy may lie somewhere, and is known to be ours when it comes to an error queue."""
 
 
 class GuardedTick:
@@ -73,6 +76,7 @@ class Ticks:
         self._add("stuck sessions", _STUCK, self._end_stuck_sessions)
         self._add("queue depths", _DEPTHS, self.look_at_queues)
         self._add("event log sweep", _SWEEP, self._sweep)
+        self._add("staging id sweep", _SWEEP, self._sweep_staging_ids)
         self._scheduler.start()
 
     def stop(self) -> None:
@@ -117,6 +121,9 @@ class Ticks:
 
     def _sweep(self) -> None:
         sweep_events(self._parts.db, older_than=self._parts.settings.retention.events)
+
+    def _sweep_staging_ids(self) -> None:
+        sweep_staging_ids(self._parts.db, older_than=_STAGING_IDS_KEPT)
 
     def _add(self, name: str, seconds: int, tick: Callable[[], object]) -> None:
         self._scheduler.add_job(

@@ -91,27 +91,6 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Confirmation:
-    """A consumer's word that the retry of a message succeeded (`ServiceControl.Retry.Successful`).
-
-    `succeeded_at` is None when the header holds no readable time.
-    """
-
-    unique_message_id: str
-    succeeded_at: datetime | None
-    received_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnCopy:
-    """One of our staged copies, brought to an error queue by somebody's queue policy."""
-
-    staging_id: str
-    unique_message_id: str | None
-    error_queue: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FailedImport:
     """A message that could not be understood or stored; its bytes are kept as they came."""
 
@@ -124,5 +103,60 @@ class FailedImport:
     redelivered: bool = False
 
 
-Received = Failure | Confirmation | OwnCopy | FailedImport
-"""What a delivery from an error queue turns out to be."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """A consumer's word that the retry of a message succeeded (`ServiceControl.Retry.Successful`).
+
+    `succeeded_at` is None when the header holds no readable time. `if_unknown` is what it is where
+    no such message is stored, `if_idle` what it is where it changes nothing: None for one without
+    content, with which nothing is lost.
+    """
+
+    unique_message_id: str
+    succeeded_at: datetime | None
+    received_at: datetime
+    if_unknown: FailedImport
+    if_idle: Failure | FailedImport | None = None
+    redelivered: bool = False
+
+
+Judged = Failure | Confirmation | FailedImport
+"""What a message turns out to be whose stamps, if it has any, mean nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnCopy:
+    """A copy out of a staging queue, brought to an error queue by somebody's queue policy.
+
+    `of_another` is the id of the installation that made it; None for this one.
+    """
+
+    staging_id: str
+    unique_message_id: str | None
+    error_queue: str
+    of_another: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamped:
+    """A message with stamps that only copies have; the database knows whether they are true.
+
+    Anybody can write headers, so the stamps alone prove nothing.
+
+    if_ours      what it is where we have made that staging id.
+    if_unknown   what it is with our installation id and a staging id that we have not made.
+    if_anothers  what it is with another installation's id.
+    """
+
+    installation_id: str
+    staging_id: str
+    if_ours: OwnCopy
+    if_unknown: Judged
+    if_anothers: Judged | OwnCopy
+
+
+Received = Judged | OwnCopy | Stamped
+"""What a delivery from an error queue turns out to be, as far as it says itself."""
+
+Noteworthy = FailedImport | OwnCopy
+"""What somebody should look at."""

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from retrier.domain.failed_message import (
     Confirmation,
+    FailedImport,
     FailedMessageStatus,
     Failure,
     Resolution,
@@ -48,12 +49,14 @@ class _Folding:
         self._new_id = new_id
         self._attempts: list[Attempt] = []
         self._changes: dict[str, MessageChange] = {}
+        self._imports: list[FailedImport] = []
         self._new = self._redelivered = self._confirmations = 0
 
     def receipt(self) -> Receipt:
         return Receipt(
             attempts=tuple(self._attempts),
             changes=tuple(self._changes.values()),
+            imports=tuple(self._imports),
             new=self._new,
             repeated=len(self._attempts) - self._new,
             redelivered=self._redelivered,
@@ -80,12 +83,14 @@ class _Folding:
             self._add_attempt(stored, attempt)
 
     def add_confirmation(self, confirmation: Confirmation) -> None:
-        self._confirmations += 1
         stored = self._stored.get(confirmation.unique_message_id)
-        if stored is None or not confirmation_resolves(
-            stored.known, succeeded_at=confirmation.succeeded_at
-        ):
+        if stored is None:
+            self._imports.append(confirmation.if_unknown)
             return
+        if not confirmation_resolves(stored.known, succeeded_at=confirmation.succeeded_at):
+            self._add_idle(confirmation, stored)
+            return
+        self._confirmations += 1
         change = self._change(stored.unique_message_id)
         self._put(replace(change, confirmation=confirmation, claim_ends=True))
         self._remember(
@@ -95,6 +100,17 @@ class _Folding:
             resolution=Resolution.CONFIRMED,
             confirmed_at=confirmation.succeeded_at,
         )
+
+    def _add_idle(self, confirmation: Confirmation, stored: StoredMessage) -> None:
+        """Take in a confirmation that changes nothing; one with content is kept as what it is."""
+        came_again = confirmation.redelivered and _is_confirmed_by(confirmation, stored)
+        match confirmation.if_idle:
+            case Failure() as failure if not came_again:
+                self.add_failure(failure)
+            case FailedImport() as kept if not came_again:
+                self._imports.append(kept)
+            case _:
+                self._confirmations += 1
 
     def _identify(self, failure: Failure) -> str | None:
         """Return the unique message id; None for a message that has none to go by.
@@ -178,6 +194,12 @@ def _agrees(failure: Failure, stored: StoredMessage) -> bool:
         return False
     known = failure.retry_id == stored.last_retry_id and failure.message_id is not None
     return known or failure.retry_id == stored.known.claim
+
+
+def _is_confirmed_by(confirmation: Confirmation, stored: StoredMessage) -> bool:
+    """Say whether a confirmation that says the same has resolved the message."""
+    confirmed = stored.known.resolution is Resolution.CONFIRMED
+    return confirmed and stored.known.confirmed_at == confirmation.succeeded_at
 
 
 def _message_id(failure: Failure) -> str | None:

@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from retrier.domain.failed_message import Confirmation, Failure
+from retrier.domain.failed_message import Confirmation, FailedImport, Failure
 from retrier.domain.judgement import Known
 
 
@@ -56,10 +56,14 @@ class MessageChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """All that one received batch changes, in order of arrival, and how the ledger counts it."""
+    """All that one received batch changes, in order of arrival, and how the ledger counts it.
+
+    `imports` are confirmations that confirm nothing.
+    """
 
     attempts: tuple[Attempt, ...]
     changes: tuple[MessageChange, ...]
+    imports: tuple[FailedImport, ...]
     new: int
     repeated: int
     redelivered: int

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from retrier.domain.classifiers import Classify
+from retrier.domain.failed_message import FailedImport
 from retrier.domain.identity import fingerprint
+from retrier.domain.text import clean
 from retrier.domain.times import not_ahead_of
 from retrier.domain.wire import Delivery, Properties, PropertyCodec
 from retrier.ingestion.queue_mapping import QueueMapping
@@ -30,6 +32,23 @@ class Arrival:
     def believable(self, time: datetime | None) -> datetime | None:
         """Return a time that a sender's clock may have shown; None for one too far ahead."""
         return not_ahead_of(self.received_at, time, CLOCK_SLACK)
+
+    def as_import(self, reason: str) -> FailedImport:
+        """Return it as a failed import."""
+        return make_import(self.delivery, self.fingerprint, reason, self.received_at)
+
+
+def make_import(delivery: Delivery, mark: str, reason: str, at: datetime) -> FailedImport:
+    """Return a delivery as a failed import; `mark` is its fingerprint."""
+    return FailedImport(
+        error_queue=delivery.queue,
+        reason=clean(reason),
+        raw=delivery.raw,
+        body=delivery.body,
+        fingerprint=mark,
+        received_at=at,
+        redelivered=delivery.redelivered,
+    )
 
 
 def read_arrival(

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from retrier.clock import Clock
 from retrier.crash_points import IngestionPoint, Reach, pass_by
-from retrier.domain.failed_message import FailedImport, OwnCopy, Received
+from retrier.domain.failed_message import FailedImport, Noteworthy, OwnCopy, Received
 from retrier.domain.wire import Delivery
 from retrier.errors import DataRefused, ErrorQueueUnusable, RetrierError
 from retrier.ingestion.parsing import Reading, refused_import
@@ -32,8 +32,8 @@ class Record(Protocol):
 
     def __call__(
         self, received: Sequence[Received], *, meanwhile: Callable[[], bool] | None = None
-    ) -> object:
-        """Store it. Raises DatabaseUnavailable, and DataRefused.
+    ) -> Sequence[Noteworthy]:
+        """Store it; return what of it needs an eye. Raises DatabaseUnavailable, and DataRefused.
 
         `meanwhile` does a little work each time, and says whether there was any: to be called
         while the database keeps us waiting.
@@ -157,43 +157,45 @@ class Ingestor:
         if self._in_full_swing:
             self._ahead = self._receive(consumer, 0.0)
         self.crash_point(IngestionPoint.BEFORE_RECORD)
-        stored = self._store(reading.deliveries, received)
+        noteworthy = self._store(reading.deliveries, received)
         self.crash_point(IngestionPoint.AFTER_RECORD)
         # Only what is committed is acknowledged: a crash in between brings it again, as a
         # redelivery that equals a stored attempt.
         consumer.ack(reading.deliveries)
         self.crash_point(IngestionPoint.AFTER_ACK)
-        self._tell(stored)
+        self._tell(noteworthy)
         self._widen(consumer, reading.deliveries)
 
     def _store(
         self, deliveries: Sequence[Delivery], received: Sequence[Received]
-    ) -> Sequence[Received]:
+    ) -> Sequence[Noteworthy]:
         """Record all in one transaction, or one by one if the database refuses one of them."""
         try:
-            self.record(received, meanwhile=self._ahead.go_on if self._ahead else None)
+            return self.record(received, meanwhile=self._ahead.go_on if self._ahead else None)
         except DataRefused:
-            return [self._store_one(*pair) for pair in zip(deliveries, received, strict=True)]
-        return received
+            pairs = zip(deliveries, received, strict=True)
+            return [each for pair in pairs for each in self._store_one(*pair)]
 
-    def _store_one(self, delivery: Delivery, received: Received) -> Received:
+    def _store_one(self, delivery: Delivery, received: Received) -> Sequence[Noteworthy]:
         try:
-            self.record([received])
+            noteworthy = self.record([received])
         except DataRefused as refusal:
-            received = refused_import(delivery, received, str(refusal), self.clock.now())
-            self.record([received])
+            refused = refused_import(delivery, received, str(refusal), self.clock.now())
+            noteworthy = self.record([refused])
         self.crash_point(IngestionPoint.RECORDED_ALONE)
-        return received
+        return noteworthy
 
-    def _tell(self, stored: Sequence[Received]) -> None:
+    def _tell(self, noteworthy: Sequence[Noteworthy]) -> None:
         """Tell once a batch what needs an eye: a flood of messages is no flood of lines."""
         queue = self.mapping.queue
-        reasons = Counter(each.reason for each in stored if isinstance(each, FailedImport))
+        reasons = Counter(each.reason for each in noteworthy if isinstance(each, FailedImport))
         for reason, count in sorted(reasons.items()):
             self.say("ingestion.failed_import", queue=queue, reason=reason, count=count)
-        copies = sum(isinstance(each, OwnCopy) for each in stored)
-        if copies:
-            self.say("ingestion.own_copy", queue=queue, count=copies)
+        makers = Counter(each.of_another for each in noteworthy if isinstance(each, OwnCopy))
+        if ours := makers.pop(None, 0):
+            self.say("ingestion.own_copy", queue=queue, count=ours)
+        for other, count in sorted(makers.items(), key=str):
+            self.say("ingestion.copy_of_another", queue=queue, count=count, installation_id=other)
 
     def _widen(self, consumer: Consumer, deliveries: Sequence[Delivery]) -> None:
         size = sum(len(each.raw) + len(each.body) for each in deliveries)

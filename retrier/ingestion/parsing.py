@@ -7,21 +7,15 @@ from functools import partial
 from retrier.domain.classifiers import Classify, classify, classify_alike
 from retrier.domain.dialects import written_by_consumer
 from retrier.domain.dialects.dialect import Unintelligible
-from retrier.domain.failed_message import (
-    Confirmation,
-    FailedImport,
-    Failure,
-    OwnCopy,
-    Received,
-)
-from retrier.domain.headers import RETRY_SUCCESSFUL, STAGING_ID, UNIQUE_MESSAGE_ID
-from retrier.domain.identity import canonical, fingerprint, is_guid
-from retrier.domain.text import clean
-from retrier.domain.times import parse_iso_time, parse_wire_time
+from retrier.domain.failed_message import FailedImport, Failure, Judged, Received
+from retrier.domain.headers import RETRY_SUCCESSFUL
+from retrier.domain.identity import fingerprint
 from retrier.domain.wire import Delivery, PropertyCodec, UnreadableProperties
-from retrier.ingestion.arrival import Arrival, read_arrival
+from retrier.ingestion.arrival import Arrival, make_import, read_arrival
+from retrier.ingestion.confirmation import read_confirmation
 from retrier.ingestion.failure import understand_failure
 from retrier.ingestion.queue_mapping import QueueMapping
+from retrier.ingestion.stamps import may_be_copy, read_stamped
 
 UNFORESEEN = "unforeseen"
 
@@ -73,7 +67,7 @@ def parse(
         # Only what went wrong: the words of the error may quote the message.
         reason = f"{UNFORESEEN} {type(error).__name__}"
     mark = fingerprint(delivery.raw, delivery.body)
-    return _failed_import(delivery, mark, reason, received_at)
+    return make_import(delivery, mark, reason, received_at)
 
 
 def refused_import(delivery: Delivery, received: Received, reason: str, at: datetime) -> Received:
@@ -81,58 +75,22 @@ def refused_import(delivery: Delivery, received: Received, reason: str, at: date
     mark = fingerprint(delivery.raw, delivery.body)
     if isinstance(received, Failure | FailedImport):
         mark = received.fingerprint
-    return _failed_import(delivery, mark, f"the database refuses it: {reason}", at)
+    return make_import(delivery, mark, f"the database refuses it: {reason}", at)
 
 
 def _understand(arrival: Arrival) -> Received:
-    """Ask what it is, in this order: our own copy, a confirmation, a failure."""
-    match _read(arrival):
-        case Unintelligible(reason=reason):
-            return _failed_import(
-                arrival.delivery, arrival.fingerprint, reason, arrival.received_at
-            )
-        case received:
-            return received
+    """Ask what it is without the stamps of a copy, and whether these may be true."""
+    judged = _judge(arrival)
+    return read_stamped(arrival, judged) if may_be_copy(arrival) else judged
 
 
-def _read(arrival: Arrival) -> Received | Unintelligible:
-    headers = arrival.properties.headers
-    if STAGING_ID in headers:
-        return _own_copy(arrival)
+def _judge(arrival: Arrival) -> Judged:
     # Middleware copies headers: a failure that carries another message's confirmation is one.
+    headers = arrival.properties.headers
     if RETRY_SUCCESSFUL in headers and not written_by_consumer(arrival.properties):
-        return _confirmation(arrival)
-    return understand_failure(arrival)
-
-
-def _own_copy(arrival: Arrival) -> OwnCopy:
-    unique_id = arrival.properties.text(UNIQUE_MESSAGE_ID)
-    return OwnCopy(
-        staging_id=clean(arrival.properties.text(STAGING_ID) or ""),
-        unique_message_id=clean(unique_id) if unique_id else None,
-        error_queue=arrival.delivery.queue,
-    )
-
-
-def _confirmation(arrival: Arrival) -> Confirmation | Unintelligible:
-    unique_id = arrival.properties.text(UNIQUE_MESSAGE_ID)
-    if unique_id is None or not is_guid(unique_id):
-        return Unintelligible(f"it confirms a retry, but {UNIQUE_MESSAGE_ID} is no unique id")
-    text = arrival.properties.text(RETRY_SUCCESSFUL)
-    return Confirmation(
-        unique_message_id=canonical(unique_id),
-        succeeded_at=arrival.believable(parse_wire_time(text) or parse_iso_time(text)),
-        received_at=arrival.received_at,
-    )
-
-
-def _failed_import(delivery: Delivery, mark: str, reason: str, at: datetime) -> FailedImport:
-    return FailedImport(
-        error_queue=delivery.queue,
-        reason=clean(reason),
-        raw=delivery.raw,
-        body=delivery.body,
-        fingerprint=mark,
-        received_at=at,
-        redelivered=delivery.redelivered,
-    )
+        return read_confirmation(arrival)
+    match understand_failure(arrival):
+        case Unintelligible(reason=reason):
+            return arrival.as_import(reason)
+        case failure:
+            return failure

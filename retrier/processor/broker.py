@@ -1,9 +1,9 @@
 """The processor's connections to the broker: made when needed, thrown away together."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from retrier.domain.wire import Delivery
+from retrier.domain.wire import Delivery, Outgoing
 from retrier.errors import BrokerUnavailable
 from retrier.transport.seam import Consumer, Publisher, Queues, Transport
 
@@ -15,9 +15,13 @@ class Broker:
     again from the database.
     """
 
-    def __init__(self, transport: Transport, staging_queue: str) -> None:
+    def __init__(
+        self, transport: Transport, staging_queue: str, probe: Callable[[], Outgoing]
+    ) -> None:
+        """Connect to nothing yet; `probe` gives what each publisher has to send first."""
         self.transport = transport
         self._staging_queue = staging_queue
+        self._probe = probe
         self._declared = False
         self._publisher: Publisher | None = None
         self._consumer: Consumer | None = None
@@ -29,11 +33,11 @@ class Broker:
     def publisher(self) -> Publisher:
         """The publisher, connected and probed.
 
-        Raises BrokerUnavailable, StagingQueueUnusable.
+        Raises BrokerUnavailable, StagingQueueUnusable, LeaseLost, DatabaseUnavailable.
         """
         if self._publisher is None:
             self._declare()
-            self._publisher = self.transport.publisher(self._staging_queue)
+            self._publisher = self.transport.publisher(self._probe())
         return self._publisher
 
     @property

@@ -10,6 +10,8 @@ class CrashPoint(StrEnum):
     MARKING_OPENED           a batch is in Marking and has no claims.
     MARKING_CLAIMED          it has its claims, and the operation's floor is moved.
     MARKING_MOVED            it is in Staging.
+    STAGING_ID_RECORDED      a staging id is in the database, of an attempt or of this session's
+                             probes; nothing has gone out under it.
     STAGING_CONNECTED        the staging queue is there, perhaps with a probe in it.
     STAGING_PURGED           the staging queue is empty; nothing of this attempt is in it.
     STAGING_SENT             some copies are on their way into the staging queue, others not yet.
@@ -33,6 +35,7 @@ class CrashPoint(StrEnum):
     MARKING_OPENED = "marking.opened"
     MARKING_CLAIMED = "marking.claimed"
     MARKING_MOVED = "marking.moved"
+    STAGING_ID_RECORDED = "staging.id_recorded"
     STAGING_CONNECTED = "staging.connected"
     STAGING_PURGED = "staging.purged"
     STAGING_SENT = "staging.sent"

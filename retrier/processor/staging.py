@@ -24,6 +24,7 @@ from retrier.processor.surroundings import Surroundings
 from retrier.processor.watcher import Stage
 from retrier.store.batches import back_off_batch
 from retrier.store.staging import begin_forwarding, load_claimed
+from retrier.store.staging_ids import record_staging_ids
 
 _WAITS = (0.5, 1, 2, 5, 10)
 """Seconds a batch waits after each failure of the broker in a row."""
@@ -89,6 +90,10 @@ class Staging:
         around.lease.ensure_fresh()
         # Not in windows, as in forwarding: what lies in the staging queue before the commit does
         # no harm, so nothing has to be waited for in between.
+        # The probes' as well: they must be known for as long as any of them can lie somewhere.
+        ids = [staging_id, around.retries.session_id]
+        record_staging_ids(around.db, around.lease.fence, ids)
+        around.crash_point(CrashPoint.STAGING_ID_RECORDED)
         outgoing = self._make_copies(claimed, staging_id, attempt, copies)
         outcomes = publisher.publish(outgoing, around.lease.check)
         self._settle(copies, outcomes, attempt)
@@ -219,7 +224,8 @@ class Staging:
         """
         around = self._around
         codec = around.broker.transport.codec
-        raw = make_end_marker(codec, self._make_stamps(str(uuid4())), nonce="probe")
+        stamps = self._make_stamps(around.retries.session_id)
+        raw = make_end_marker(codec, stamps, nonce="probe")
         probe = Outgoing(queue=around.retries.staging_queue, raw=raw, body=b"")
         around.lease.ensure_fresh()
         (outcome,) = around.broker.publisher.publish([probe], around.lease.check)

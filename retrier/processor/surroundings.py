@@ -18,7 +18,7 @@ class RetryParameters:
     """How batches are staged and forwarded.
 
     `window` counts messages, `window_bytes` bytes of bodies; whichever is reached first ends a
-    window, and a window is what a crash can send twice.
+    window, and a window is what a crash can send twice. `session_id` is the staging id of probes.
     """
 
     staging_queue: str

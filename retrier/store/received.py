@@ -7,10 +7,26 @@ from uuid import uuid4
 
 from sqlalchemy import Connection
 
-from retrier.domain.failed_message import Confirmation, FailedImport, Failure, OwnCopy, Received
+from retrier.domain.failed_message import (
+    Confirmation,
+    FailedImport,
+    Failure,
+    Noteworthy,
+    OwnCopy,
+    Received,
+)
 from retrier.domain.folding import candidate_ids, fold
 from retrier.domain.receipt import Before, Receipt
-from retrier.store import attempts, claims, event_log, failed_imports, failures, groups, ledger
+from retrier.store import (
+    attempts,
+    claims,
+    event_log,
+    failed_imports,
+    failures,
+    groups,
+    ledger,
+    stamped,
+)
 from retrier.store.database import Database
 from retrier.store.event_log import Event
 from retrier.store.patience import Meanwhile
@@ -21,13 +37,14 @@ class Recorded:
     """What one received batch came to.
 
     `counts` is what it added to the ledger, by entry. `confirmed` messages became resolved;
-    `failed_again` came back from a retry.
+    `failed_again` came back from a retry. `noteworthy` is what somebody should look at.
     """
 
     receipt: Receipt
     counts: Mapping[str, int]
     confirmed: int
     failed_again: int
+    noteworthy: Sequence[Noteworthy] = ()
 
 
 def record_received(
@@ -59,15 +76,17 @@ def _record(
 
 
 def _write(db: Database, received: Sequence[Received], instance: str, conn: Connection) -> Recorded:
-    failed = [item for item in received if isinstance(item, Failure)]
-    confirmed = [item for item in received if isinstance(item, Confirmation)]
-    copies = [item for item in received if isinstance(item, OwnCopy)]
-    imports = [item for item in received if isinstance(item, FailedImport)]
+    told = stamped.tell_apart(db, conn, received)
+    failed = [item for item in told if isinstance(item, Failure)]
+    confirmed = [item for item in told if isinstance(item, Confirmation)]
+    copies = [item for item in told if isinstance(item, OwnCopy)]
+    imports = [item for item in told if isinstance(item, FailedImport)]
 
     db.sql.go_by_index(conn)
     db.sql.share_cut_off(conn)
     receipt = fold(failed, confirmed, _before(db, conn, failed, confirmed), lambda: str(uuid4()))
     came_back = _apply(db, conn, receipt)
+    imports += receipt.imports
     imported = failed_imports.insert(db, conn, imports)
     if events := _events(copies, imported):
         event_log.append(conn, db.sql.now(conn), events)
@@ -87,12 +106,16 @@ def _write(db: Database, received: Sequence[Received], instance: str, conn: Conn
         counts=counts,
         confirmed=len(resolved),
         failed_again=len(came_back - resolved),
+        noteworthy=(*imports, *copies),
     )
 
 
 def _before(
     db: Database, conn: Connection, failed: Iterable[Failure], confirmed: Iterable[Confirmation]
 ) -> Before:
+    # A confirmation that confirms nothing may turn out to be a failure.
+    perhaps = [item.if_idle for item in confirmed if isinstance(item.if_idle, Failure)]
+    failed = [*failed, *perhaps]
     ids = {unique_id for failure in failed for unique_id in candidate_ids(failure)}
     ids |= {confirmation.unique_message_id for confirmation in confirmed}
     stored = failures.lock(db, conn, sorted(ids))
@@ -111,8 +134,16 @@ def _apply(db: Database, conn: Connection, receipt: Receipt) -> frozenset[str]:
 
 
 def _events(copies: Iterable[OwnCopy], imports: Iterable[FailedImport]) -> list[Event]:
-    events = [
-        Event(
+    events = [_event_of(copy) for copy in copies]
+    events += [
+        Event(kind="failed_import", text=f"{item.error_queue}: {item.reason}") for item in imports
+    ]
+    return events
+
+
+def _event_of(copy: OwnCopy) -> Event:
+    if copy.of_another is None:
+        return Event(
             kind="own_copy_came_back",
             text=(
                 f"A copy of ours arrived on the error queue {copy.error_queue}: most likely a "
@@ -120,9 +151,12 @@ def _events(copies: Iterable[OwnCopy], imports: Iterable[FailedImport]) -> list[
             ),
             unique_message_id=copy.unique_message_id,
         )
-        for copy in copies
-    ]
-    events += [
-        Event(kind="failed_import", text=f"{item.error_queue}: {item.reason}") for item in imports
-    ]
-    return events
+    return Event(
+        kind="copy_of_another_came",
+        text=(
+            f"A copy of the Retrier installation {copy.of_another} arrived on the error queue "
+            f"{copy.error_queue}: most likely a dead-letter or expiry policy applies to its "
+            "staging queue. It was dropped."
+        ),
+        details={"installation_id": copy.of_another},
+    )

@@ -174,11 +174,11 @@ class Transport(Protocol):
     place: str
     """Where the broker is, for people: host and port, or the path of a file; no password."""
 
-    def publisher(self, probe_queue: str | None = None) -> Publisher:
+    def publisher(self, probe: Outgoing | None = None) -> Publisher:
         """Connect a publisher. Raises BrokerUnavailable.
 
-        With `probe_queue`, each new connection first sends one probe there and waits for its
-        confirm, so that an alarm is seen before a window is exposed to it.
+        With a `probe`, each new connection first sends that and waits for its confirm, so that an
+        alarm is seen before a window is exposed to it.
         """
         ...
 

@@ -22,7 +22,7 @@ class TestEmbeddedTransport(EmbeddedFixtures, TransportSuite):
     def test_sends_no_probe(
         self, transport: Transport, queues: Queues, queue: str, staging: str
     ) -> None:
-        publisher = transport.publisher(probe_queue=staging)
+        publisher = transport.publisher(self.message(staging))
 
         publisher.publish([self.message(queue)], nothing)
         publisher.close()

@@ -1,10 +1,11 @@
 """Confirmations: a consumer's word that a retry succeeded, early, late, twice or out of order."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from retrier.store.schema import ledger
+from retrier.store.schema import failed_imports, ledger
 from tests.contract.store_retries import BEING_SENT, CLAIMED, ISSUED, SENT, STAGES, bring_to
 from tests.contract.store_rows import (
     again,
@@ -13,11 +14,13 @@ from tests.contract.store_rows import (
     messages,
     only_message,
     record,
+    rows,
     set_columns,
 )
 from tests.support.bench import Bench
-from tests.support.factories import FAILED_AT, confirmation, failure, unique_id
+from tests.support.factories import FAILED_AT, confirmation, failed_import, failure, unique_id
 
+UNKNOWN = "00000000-0000-0000-0000-000000000000"
 EARLIER = FAILED_AT - timedelta(minutes=5)
 LATER = FAILED_AT + timedelta(minutes=5)
 MUCH_LATER = FAILED_AT + timedelta(minutes=10)
@@ -150,14 +153,29 @@ class TestAConfirmationOfAnUnresolvedMessage:
 
 
 class TestAConfirmationThatFindsNothingToDo:
-    def test_of_an_unknown_message_is_only_counted(self, database):
+    @pytest.mark.parametrize("body", [b"", b"{}", b"an order"])
+    def test_of_an_unknown_message_is_a_failed_import(self, database, body):
         record(database, failure())
-        before = everything_but(database, ledger)
+        before = messages(database)
 
-        receipt = record(database, confirmation("00000000-0000-0000-0000-000000000000"))
+        record(database, confirmation(UNKNOWN, if_unknown=failed_import(body=body)))
 
-        assert receipt.confirmations == 1
-        assert everything_but(database, ledger) == before
+        (kept,) = rows(database, failed_imports)
+        assert kept["body"] == body
+        assert ledger_entries(database) == {"taken_off": 2, "new": 1, "failed_imports": 1}
+        assert messages(database) == before
+
+    def test_of_an_unknown_message_is_one_failed_import_however_often_it_is_delivered(
+        self, database
+    ):
+        word = confirmation(UNKNOWN)
+        unknown = replace(word.if_unknown, redelivered=True)
+        record(database, word)
+
+        record(database, replace(word, redelivered=True, if_unknown=unknown))
+
+        assert len(rows(database, failed_imports)) == 1
+        assert ledger_entries(database) == {"taken_off": 2, "failed_imports": 1, "redelivered": 1}
 
     @pytest.mark.parametrize(
         "values",
@@ -177,6 +195,75 @@ class TestAConfirmationThatFindsNothingToDo:
         record(database, confirmation(unique_id(first)))
 
         assert only_message(database) == before
+
+
+class TestAConfirmationWithContent:
+    """Anybody can write the headers of a confirmation on a message of his own."""
+
+    CONTENT = failed_import(body=b"an order")
+
+    @pytest.mark.parametrize("stage", ISSUED)
+    def test_resolves_what_is_in_retry_issued(self, bench, stage):
+        retry = bring_to(bench, stage)
+
+        retry.confirm(if_idle=self.CONTENT)
+
+        assert retry.message["resolution"] == "confirmed"
+        assert rows(bench.db, failed_imports) == []
+
+    def test_that_changes_nothing_is_kept(self, database):
+        first = failure()
+        record(database, first)
+
+        word = confirmation(unique_id(first), succeeded_at=EARLIER, if_idle=self.CONTENT)
+        record(database, word)
+
+        (kept,) = rows(database, failed_imports)
+        assert kept["body"] == b"an order"
+        assert ledger_entries(database) == {"taken_off": 2, "new": 1, "failed_imports": 1}
+        assert only_message(database)["status"] == "unresolved"
+
+    def test_that_changes_nothing_and_died_in_a_queue_is_a_failure(self, database):
+        first, died = failure(), failure(body=b"an order")
+        record(database, first)
+
+        word = confirmation(unique_id(first), succeeded_at=EARLIER, if_idle=died)
+        record(database, word)
+
+        assert messages(database).keys() == {unique_id(first), unique_id(died)}
+        assert ledger_entries(database) == {"taken_off": 2, "new": 2}
+
+    def test_that_changes_nothing_and_died_in_a_queue_is_one_failure_if_it_comes_again(
+        self, database
+    ):
+        first, died = failure(), failure(body=b"an order")
+        word = confirmation(unique_id(first), succeeded_at=EARLIER, if_idle=died)
+        record(database, first, word)
+
+        came_again = replace(died, redelivered=True)
+        record(database, replace(word, redelivered=True, if_idle=came_again))
+
+        assert ledger_entries(database) == {"taken_off": 3, "new": 2, "redelivered": 1}
+
+    def test_that_has_resolved_its_message_is_no_failed_import_if_it_comes_again(self, bench):
+        """A crash between commit and acknowledgement brings it again."""
+        retry = bring_to(bench, SENT)
+        word = confirmation(retry.key, if_idle=self.CONTENT)
+        bench.receive(word)
+
+        bench.receive(replace(word, redelivered=True))
+
+        assert rows(bench.db, failed_imports) == []
+        assert ledger_entries(bench.db)["confirmations"] == 2
+
+    def test_is_no_redelivery_only_because_it_says_the_same(self, bench):
+        retry = bring_to(bench, SENT)
+        word = confirmation(retry.key, if_idle=self.CONTENT)
+        bench.receive(word)
+
+        bench.receive(word)
+
+        assert len(rows(bench.db, failed_imports)) == 1
 
 
 class TestAFailureAndAConfirmationInOneBatch:

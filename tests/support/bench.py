@@ -10,6 +10,7 @@ bench.restart()                     # the process died: connections, runs and le
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from threading import Event
 from typing import Any
 from uuid import uuid4
@@ -22,6 +23,7 @@ from retrier.domain.selection import Selection
 from retrier.errors import RetrierError
 from retrier.processor.broker import Broker
 from retrier.processor.lease import Lease
+from retrier.processor.probe import get_probe_ready
 from retrier.processor.processor import Processor
 from retrier.processor.surroundings import RetryParameters, Surroundings
 from retrier.processor.watcher import Nobody, Watcher
@@ -91,12 +93,14 @@ class Bench:
         )
         holder = Holder(session_id=session, host="here", pid=1, process_started=session)
         lease = Lease(self.db, holder, timedelta(seconds=15), self.clock, is_gone)
+        retries = replace(retries, **self._retries)
+        probe = partial(get_probe_ready, self.db, lease, self.transport, retries, self._reach)
         self.around = Surroundings(
             db=self.db,
-            broker=Broker(self.transport, STAGING),
+            broker=Broker(self.transport, STAGING, probe),
             lease=lease,
             clock=self.clock,
-            retries=replace(retries, **self._retries),
+            retries=retries,
             say=self.told.say,
             crash_point=self._reach,
             stop=Event(),

@@ -57,7 +57,11 @@ class EmbeddedShop:
 
     def put_nonsense(self) -> None:
         """Put a message on the error queue that does not say where it failed."""
-        self._publish(self.error, KombuSent(SimpleNamespace(headers={}), b"?"))
+        self.put({}, b"?")
+
+    def put(self, headers: Mapping[str, Any], body: bytes) -> None:
+        """Put a message with these headers on the error queue."""
+        self._publish(self.error, KombuSent(SimpleNamespace(headers=dict(headers)), body))
 
     def depth(self, queue: str) -> int:
         """Return how many messages are ready on a queue; 0 where there is none."""

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.domain.classifiers import classify
-from retrier.domain.failed_message import Confirmation, Failure, FailureDetails
+from retrier.domain.failed_message import Confirmation, FailedImport, Failure, FailureDetails
 from retrier.domain.identity import body_hash, computed_id, fingerprint
 from retrier.domain.wire import Edit
 
@@ -71,8 +71,22 @@ def confirmation(unique_message_id: str, **changes: Any) -> Confirmation:
     values: dict[str, Any] = {
         "unique_message_id": unique_message_id,
         "received_at": received_at,
+        "if_unknown": failed_import(reason="it confirms a retry of a message that is not known"),
     }
     return Confirmation(**(values | changes))
+
+
+def failed_import(raw: bytes = NO_PROPERTIES, body: bytes = b"?", **changes: Any) -> FailedImport:
+    """Make a message that could not be understood."""
+    values: dict[str, Any] = {
+        "error_queue": ERROR_QUEUE,
+        "reason": "its properties cannot be read",
+        "raw": raw,
+        "body": body,
+        "fingerprint": fingerprint(raw, body),
+        "received_at": FAILED_AT,
+    }
+    return FailedImport(**(values | changes))
 
 
 def raw_properties(headers: dict[str, str]) -> bytes:

@@ -4,7 +4,13 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from retrier.domain.failed_message import Received
+from retrier.domain.failed_message import (
+    FailedImport,
+    Noteworthy,
+    OwnCopy,
+    Received,
+    Stamped,
+)
 from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.queue_mapping import QueueMapping
 from tests.support.frozen_clock import FrozenClock
@@ -44,8 +50,8 @@ class ScriptedStore:
 
     def record(
         self, received: Sequence[Received], *, meanwhile: Callable[[], bool] | None = None
-    ) -> None:
-        """Record a batch, or refuse it whole for one of its bodies."""
+    ) -> Sequence[Noteworthy]:
+        """Record a batch, or refuse it whole for one of its bodies; stamps are true here."""
         while meanwhile is not None and meanwhile():
             pass
         fault = self.faults.pop(0) if self.faults else None
@@ -56,6 +62,8 @@ class ScriptedStore:
             if refusal is not None and hasattr(each, "details"):
                 raise refusal
         self.batches.append(list(received))
+        told = [each.if_ours if isinstance(each, Stamped) else each for each in received]
+        return [each for each in told if isinstance(each, FailedImport | OwnCopy)]
 
     def probe(self) -> None:
         """Answer, or not."""

@@ -16,8 +16,6 @@ from retrier.errors import BrokerUnavailable, StagingQueueUnusable
 from retrier.transport.seam import nothing
 from tests.support.script import Script
 
-NO_PROPERTIES = b"\x00\x00"
-
 T = TypeVar("T")
 
 
@@ -64,9 +62,9 @@ class ScriptedPublisher(ScriptedConnection):
 
     kind = "publisher"
 
-    def __init__(self, script: Script, probe_queue: str | None) -> None:
+    def __init__(self, script: Script, probe: Outgoing | None) -> None:
         super().__init__(script)
-        self.probe_queue = probe_queue
+        self.probe = probe
         self.silent: str | None = None
         self._fresh = True
         self._probe()
@@ -111,10 +109,10 @@ class ScriptedPublisher(ScriptedConnection):
         return (Confirmed() if exists else Returned(f"NO_ROUTE: no queue {message.queue!r}")), 0
 
     def _probe(self) -> None:
-        if self._fresh and self.probe_queue is not None:
+        if self._fresh and (probe := self.probe) is not None:
             self.script.enter("publisher.probe")
-            if self.script.probes and self.probe_queue in self.script.broker.queues:
-                self.script.broker.put(self.probe_queue, NO_PROPERTIES)
+            if self.script.probes and probe.queue in self.script.broker.queues:
+                self.script.broker.put(probe.queue, probe.raw, probe.body)
         self._fresh = False
 
 

@@ -13,15 +13,15 @@
 Calls are noted in `calls` by name before they act ("publisher.publish"); `before_call` and
 `after_call` see the same names and may raise, which is how a test kills a process between two
 calls (then `drop_connections`, as the broker would). What publishing stored is in `published`,
-what was acknowledged in `acked`. A publisher with a probe queue puts one probe without headers
-there for each new connection, unless `probes` is off.
+what was acknowledged in `acked`. A publisher with a probe puts it into its queue for each new
+connection, unless `probes` is off.
 """
 
 from collections.abc import Callable
 from typing import TypeVar
 
 from retrier.domain.amqp_properties import AmqpPropertyCodec
-from retrier.domain.wire import PropertyCodec
+from retrier.domain.wire import Outgoing, PropertyCodec
 from retrier.transport.seam import Capabilities
 from tests.support.script import Breakable, Script
 from tests.support.scripted_connections import (
@@ -45,9 +45,9 @@ class ScriptedTransport(Script):
         self.user = user
         self.place = "in memory"
 
-    def publisher(self, probe_queue: str | None = None) -> ScriptedPublisher:
+    def publisher(self, probe: Outgoing | None = None) -> ScriptedPublisher:
         """Connect a publisher (seam)."""
-        return self._connect("publisher", lambda: ScriptedPublisher(self, probe_queue))
+        return self._connect("publisher", lambda: ScriptedPublisher(self, probe))
 
     def consumer(self, queue: str, prefetch: int) -> ScriptedConsumer:
         """Connect a consumer (seam)."""

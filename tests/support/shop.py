@@ -1,6 +1,6 @@
 """A shop on RabbitMQ, seen with another client library (pika): it fails, is retried, confirms."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -67,7 +67,12 @@ class Shop:
 
     def put_nonsense(self) -> None:
         """Put a message on the error queue that does not say where it failed."""
-        self.channel.basic_publish("", self.error, b"?")
+        self.put({}, b"?")
+
+    def put(self, headers: Mapping[str, Any], body: bytes) -> None:
+        """Put a message with these headers on the error queue."""
+        properties = pika.BasicProperties(headers=dict(headers))
+        self.channel.basic_publish("", self.error, body, properties)
 
     def dead_letter(self, count: int) -> dict[str, Sent]:
         """Let RabbitMQ itself dead-letter messages; return them as they were published."""

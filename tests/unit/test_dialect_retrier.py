@@ -88,7 +88,7 @@ def test_what_the_failure_wrote_is_stripped(header):
 
 @pytest.mark.parametrize(
     "header",
-    ["Retrier.MessageType", "Retrier.Endpoint", "Retrier.Stream", "Retrier.RetryId", "x-death"],
+    ["Retrier.MessageType", "Retrier.Endpoint", "Retrier.Stream", "Retrier.RetryId"],
 )
 def test_facts_about_the_message_stay(header):
     assert not strips("retrier", header)

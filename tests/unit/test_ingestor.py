@@ -1,8 +1,13 @@
 """The loop of one error queue."""
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from uuid import uuid4
+
 import pytest
 
-from retrier.domain.failed_message import FailedImport
+from retrier.domain.failed_message import FailedImport, Noteworthy, OwnCopy, Received
+from retrier.domain.headers import INSTALLATION_ID, STAGING_ID
 from retrier.errors import DatabaseUnavailable
 from retrier.ingestion.ingestor import IngestionState
 from tests.support.ingestion_bench import QUEUE, IngestionBench
@@ -147,12 +152,31 @@ class TestTelling:
         bench.fail(b"one")
         bench.ingestor.ingest_once()
         for number in range(2):
-            raw = raw_properties({"ServiceControl.Retry.StagingId": str(number)})
-            bench.transport.broker.put(QUEUE, raw)
+            stamps = {STAGING_ID: str(number), INSTALLATION_ID: str(uuid4())}
+            bench.transport.broker.put(QUEUE, raw_properties(stamps))
 
         bench.ingestor.ingest_once()
 
         assert bench.told.names == ["ingestion.started", "ingestion.own_copy"]
+
+    def test_copies_of_others_are_told_once_a_batch_and_installation(self):
+        def record(
+            received: Sequence[Received], *, meanwhile: Callable[[], bool] | None = None
+        ) -> Sequence[Noteworthy]:
+            del received, meanwhile
+            copy = OwnCopy(staging_id="s", unique_message_id=None, error_queue=QUEUE)
+            return [replace(copy, of_another=name) for name in ("one", "two", "one")]
+
+        bench = IngestionBench(record=record)
+        bench.fail(b"one")
+
+        bench.ingestor.ingest_once()
+
+        told = [each for each in bench.told.events if each[0] == "ingestion.copy_of_another"]
+        assert [(fields["installation_id"], fields["count"]) for _, fields in told] == [
+            ("one", 2),
+            ("two", 1),
+        ]
 
 
 class TestState:

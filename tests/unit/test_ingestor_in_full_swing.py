@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from retrier.domain.failed_message import FailedImport, Received
+from retrier.domain.failed_message import FailedImport, Noteworthy, Received
 from retrier.errors import DatabaseUnavailable, DataRefused
 from tests.support.ingestion_bench import QUEUE, IngestionBench
 
@@ -45,8 +45,11 @@ def test_a_batch_is_a_third_of_the_prefetch(bench):
 def test_the_next_batch_is_understood_piece_by_piece():
     pieces: list[list[bool]] = []
 
-    def record(_received: Sequence[Received], *, meanwhile: Meanwhile = None) -> None:
+    def record(
+        _received: Sequence[Received], *, meanwhile: Meanwhile = None
+    ) -> Sequence[Noteworthy]:
         pieces.append([meanwhile(), meanwhile()] if meanwhile else [])
+        return []
 
     make_bench(record=record).turns(ENOUGH)
 
@@ -56,10 +59,13 @@ def test_the_next_batch_is_understood_piece_by_piece():
 def test_nothing_is_acknowledged_before_it_is_recorded():
     held: list[bool] = []
 
-    def record(received: Sequence[Received], *, meanwhile: Meanwhile = None) -> None:
+    def record(
+        received: Sequence[Received], *, meanwhile: Meanwhile = None
+    ) -> Sequence[Noteworthy]:
         del meanwhile
         lying = {each.body for each in bench.transport.broker.holds(QUEUE)}
         held.append({getattr(each, "body", b"") for each in received} <= lying)
+        return []
 
     bench = make_bench(record=record)
 

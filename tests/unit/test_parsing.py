@@ -1,21 +1,18 @@
 """What a delivery from an error queue turns out to be."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from retrier.domain.amqp_properties import AmqpPropertyCodec
-from retrier.domain.failed_message import Confirmation, FailedImport, OwnCopy
-from retrier.domain.headers import STAGING_ID, UNIQUE_MESSAGE_ID
+from retrier.domain.failed_message import FailedImport
+from retrier.domain.headers import UNIQUE_MESSAGE_ID
 from retrier.domain.wire import Delivery, Edit, Properties
 from retrier.ingestion.parsing import UNFORESEEN, parse, refused_import
 from tests.support.raw_messages import (
     RECEIVED_AT,
     delivery,
-    nservicebus_headers,
-    rabbitmq_headers,
     retrier_headers,
 )
 from tests.support.understood import CODEC, GUID, PLAIN, failed_import, failure, parsed
@@ -25,67 +22,6 @@ CONFIRMING = {
     "ServiceControl.Retry.Successful": "2024-05-01 11:59:00:000000 Z",
     UNIQUE_MESSAGE_ID: GUID,
 }
-
-
-class TestOwnCopies:
-    def test_a_message_with_a_staging_id_is_our_own_copy(self):
-        arrived = delivery(
-            nservicebus_headers() | {STAGING_ID: "s1", UNIQUE_MESSAGE_ID: GUID}, body=b""
-        )
-
-        assert parsed(arrived) == OwnCopy(
-            staging_id="s1", unique_message_id=GUID, error_queue="error"
-        )
-
-    @pytest.mark.parametrize("others", [CONFIRMING, rabbitmq_headers(), {}])
-    def test_a_staging_id_decides_before_everything_else(self, others):
-        assert isinstance(parsed(delivery({STAGING_ID: "s1"} | others)), OwnCopy)
-
-    def test_an_end_marker_belongs_to_no_message(self):
-        found = parsed(delivery({STAGING_ID: ""}))
-
-        assert found == OwnCopy(staging_id="", unique_message_id=None, error_queue="error")
-
-
-class TestConfirmations:
-    @pytest.mark.parametrize(
-        ("text", "time"),
-        [
-            ("2024-05-01 11:59:00:000000 Z", datetime(2024, 5, 1, 11, 59, tzinfo=UTC)),
-            ("2024-05-01T11:59:00Z", datetime(2024, 5, 1, 11, 59, tzinfo=UTC)),
-            ("some time ago", None),
-            ("", None),
-            ("2024-05-09T11:59:00Z", None),
-        ],
-        ids=["NServiceBus", "ISO", "unreadable", "empty", "a week ahead"],
-    )
-    def test_the_time_of_success_is_read(self, text, time):
-        headers = CONFIRMING | {"ServiceControl.Retry.Successful": text}
-
-        assert parsed(delivery(headers, body=b"")) == Confirmation(
-            unique_message_id=GUID, succeeded_at=time, received_at=RECEIVED_AT
-        )
-
-    def test_ids_are_compared_in_lower_case(self):
-        found = parsed(delivery(CONFIRMING | {UNIQUE_MESSAGE_ID: GUID.upper()}))
-
-        assert isinstance(found, Confirmation)
-        assert found.unique_message_id == GUID
-
-    @pytest.mark.parametrize("unique_id", ["", "order-7", "x" * 2000])
-    def test_a_confirmation_of_no_message_is_a_failed_import(self, unique_id):
-        found = failed_import(delivery(CONFIRMING | {UNIQUE_MESSAGE_ID: unique_id}))
-
-        assert found.reason == f"it confirms a retry, but {UNIQUE_MESSAGE_ID} is no unique id"
-
-    @pytest.mark.parametrize(
-        "headers", [nservicebus_headers(), retrier_headers()], ids=["nservicebus", "retrier"]
-    )
-    def test_a_failure_with_a_copied_confirmation_is_a_failure(self, headers):
-        failure(delivery(headers | CONFIRMING, message_id="9"))
-
-    def test_a_confirmation_that_the_broker_dead_lettered_is_one(self):
-        assert isinstance(parsed(delivery(CONFIRMING | rabbitmq_headers())), Confirmation)
 
 
 class TestFailedImports:

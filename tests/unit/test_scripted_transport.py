@@ -79,13 +79,13 @@ class TestPublishing:
         assert bodies(transport.broker.ready("orders")) == [b"1"]
 
     def test_each_new_connection_sends_its_probe(self, transport):
-        publisher = transport.publisher(probe_queue="orders")
+        publisher = transport.publisher(*outgoing(b"probe"))
         transport.cue(ChannelClosed("406"))
         publisher.publish(outgoing(b"1"), nothing)
 
         publisher.publish(outgoing(b"2"), nothing)
 
-        assert bodies(transport.broker.ready("orders")) == [b"", b"", b"2"]
+        assert bodies(transport.broker.ready("orders")) == [b"probe", b"probe", b"2"]
 
     def test_a_broken_publisher_stays_broken(self, transport):
         publisher = transport.publisher()

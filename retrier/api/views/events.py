@@ -8,6 +8,7 @@ _SEVERITIES = {
     "failed_import": "error",
     "retry_skipped": "warning",
     "own_copy_came_back": "warning",
+    "copy_of_another_came": "warning",
     "batch_moved": "warning",
     "archive_refused": "warning",
     "unarchive_refused": "warning",

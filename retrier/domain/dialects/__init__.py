@@ -10,11 +10,12 @@ from retrier.domain.headers import BROKER_COUNTERS
 from retrier.domain.wire import Properties
 
 RETRIER = RetrierDialect()
+RABBITMQ = RabbitMqDialect()
 
 BY_CONSUMERS: tuple[Dialect, ...] = (NServiceBusDialect(), RETRIER)
 """Written by the consumer that gave the message up: they say more than the broker can."""
 
-DIALECTS: tuple[Dialect, ...] = (*BY_CONSUMERS, RabbitMqDialect())
+DIALECTS: tuple[Dialect, ...] = (*BY_CONSUMERS, RABBITMQ)
 
 
 def by_name(name: str) -> Dialect | None:
@@ -36,9 +37,11 @@ def written_by_consumer(properties: Properties) -> bool:
 
 @lru_cache(maxsize=4096)
 def strips(dialect: str, header: str) -> bool:
-    """Say whether a retry must not carry the header: the dialect's, or a counter of the broker.
+    """Say whether a retry must not carry the header: the dialect's, or the broker's own.
 
+    The broker writes on messages of every dialect, and middleware keeps what it wrote.
     Remembered: there are many messages, and their headers have few names.
     """
     known = by_name(dialect)
-    return header in BROKER_COUNTERS or (known is not None and known.strips(header))
+    by_broker = header in BROKER_COUNTERS or RABBITMQ.strips(header)
+    return by_broker or (known is not None and known.strips(header))

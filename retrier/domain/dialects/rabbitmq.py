@@ -12,7 +12,7 @@ from retrier.domain.wire import Properties
 DEATHS = "x-death"
 
 STRIPPED_PREFIXES = ("x-first-death-", "x-last-death-")
-"""With the deaths kept, the broker's cycle detection drops a copy that fails again."""
+"""With the deaths kept, the broker's cycle detection drops a copy that dies once more."""
 
 
 class RabbitMqDialect:

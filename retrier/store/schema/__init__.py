@@ -16,6 +16,7 @@ from retrier.store.schema.retries import (
     retry_batches,
     retry_operation_messages,
     retry_operations,
+    staging_ids,
 )
 from retrier.store.schema.service import (
     event_log,
@@ -46,4 +47,5 @@ __all__ = [
     "retry_batches",
     "retry_operation_messages",
     "retry_operations",
+    "staging_ids",
 ]

@@ -87,6 +87,14 @@ retry_batches = Table(
 Index("ix_retry_batches_operation", retry_batches.c.operation_id, unique=True)
 """Unique: an operation has at most one batch alive."""
 
+staging_ids = Table(
+    "staging_ids",
+    metadata,
+    Column("staging_id", String(36), primary_key=True),
+    Column("made_at", UtcTime, nullable=False),
+)
+Index("ix_staging_ids_sweep", staging_ids.c.made_at)
+
 retry_batch_now_forwarding = Table(
     "retry_batch_now_forwarding",
     metadata,

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from retrier.domain.envelope_properties import EnvelopePropertyCodec
-from retrier.domain.wire import PropertyCodec
+from retrier.domain.wire import Outgoing, PropertyCodec
 from retrier.processes import describe_process
 from retrier.transport.embedded.address import parse_address
 from retrier.transport.embedded.broker_file import PATIENCE, BrokerFile
@@ -36,7 +36,7 @@ class EmbeddedTransport:
         self._lease = lease
         self._patience = patience
 
-    def publisher(self, probe_queue: str | None = None) -> EmbeddedPublisher:  # noqa: ARG002 - no alarms here
+    def publisher(self, probe: Outgoing | None = None) -> EmbeddedPublisher:  # noqa: ARG002 - no alarms here
         """Open a publisher. Raises BrokerUnavailable.
 
         There is nothing to probe for: no alarm lets messages pile up unconfirmed.

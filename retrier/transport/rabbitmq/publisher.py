@@ -2,14 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic
-from uuid import uuid4
 
 import amqp
 from amqp import spec
 
-from retrier.domain.amqp_properties import AmqpPropertyCodec
-from retrier.domain.headers import STAGING_ID
-from retrier.domain.wire import ChannelClosed, Edit, Outcome, Outgoing, Unknown
+from retrier.domain.wire import ChannelClosed, Outcome, Outgoing, Unknown
 from retrier.errors import BrokerUnavailable
 from retrier.transport.rabbitmq.awaited_queue import AwaitedQueue
 from retrier.transport.rabbitmq.connection import BrokerConnection, ChannelLost
@@ -19,7 +16,6 @@ from retrier.transport.rabbitmq.window import Window
 from retrier.transport.seam import nothing
 
 WAITING_EVERY = 0.25
-NO_PROPERTIES = b"\x00\x00"
 RUN = 1 << 17
 """Bytes written before the broker is listened to; a run ends with the message that fills it."""
 NACK = "the broker refused the message (negative acknowledgement): is its queue full?"
@@ -30,12 +26,12 @@ Dial = Callable[[], BrokerConnection]
 class RabbitMQPublisher:
     """Publishes to queues through the default exchange, each window on a connection in order."""
 
-    def __init__(self, dial: Dial, probe_queue: str | None) -> None:
+    def __init__(self, dial: Dial, probe: Outgoing | None) -> None:
         """Connect. Raises BrokerUnavailable."""
         self._dial = dial
-        self._probe_queue = probe_queue
-        self._line = ConfirmLine(dial(), probe_queue)
-        self._probed = probe_queue is None
+        self._probe_message = probe
+        self._line = self._open_line()
+        self._probed = False
 
     def publish(
         self,
@@ -64,18 +60,22 @@ class RabbitMQPublisher:
     def _get_ready(self, patience: "Patience") -> None:
         if not self._line.connection.is_fit():
             self._line.connection.drop()
-            self._line = ConfirmLine(self._dial(), self._probe_queue)
-            self._probed = self._probe_queue is None
+            self._line = self._open_line()
+            self._probed = False
         elif self._line.refused:
             self._line = self._line.renew()
-        if not self._probed:
-            self._probe(patience)
+        if self._probe_message is not None and not self._probed:
+            self._probe(self._probe_message, patience)
 
-    def _probe(self, patience: "Patience") -> None:
+    def _open_line(self) -> "ConfirmLine":
+        probe = self._probe_message
+        return ConfirmLine(self._dial(), None if probe is None else probe.queue)
+
+    def _probe(self, probe: Outgoing, patience: "Patience") -> None:
         # An alarm is told only to a connection that publishes. Windows re-sent under an alarm
         # pile up in the broker and are all carried out when it ends, so nothing that matters is
         # written before the broker has taken one message that nobody asks for.
-        outcomes = self._run([probe(self._probe_queue or "")], patience, nothing, mandatory=False)
+        outcomes = self._run([probe], patience, nothing, mandatory=False)
         match outcomes:
             case (Unknown(reason) | ChannelClosed(reason),):
                 raise BrokerUnavailable(reason)
@@ -238,13 +238,3 @@ def runs(messages: Iterable[Outgoing]) -> Iterator[Sequence[Outgoing]]:
             run, size = [], 0
     if run:
         yield run
-
-
-def probe(queue: str) -> Outgoing:
-    """Make a transient copy under a staging id that nobody asks for.
-
-    It has a body, because a broker under an alarm stops reading behind the header of the first
-    message: one without a body would be confirmed all the same.
-    """
-    stamp = Edit(set_headers={STAGING_ID: str(uuid4())})
-    return Outgoing(queue=queue, raw=AmqpPropertyCodec().edit(NO_PROPERTIES, stamp), body=b"probe")

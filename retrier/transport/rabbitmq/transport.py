@@ -3,7 +3,7 @@
 from random import Random, SystemRandom
 
 from retrier.domain.amqp_properties import AmqpPropertyCodec
-from retrier.domain.wire import PropertyCodec
+from retrier.domain.wire import Outgoing, PropertyCodec
 from retrier.transport.rabbitmq.address import parse_address
 from retrier.transport.rabbitmq.connection import BrokerConnection
 from retrier.transport.rabbitmq.consumer import RabbitMQConsumer
@@ -47,13 +47,13 @@ class RabbitMQTransport:
         self.user: str | None = addresses[0].user
         self.place = str(self._nodes)
 
-    def publisher(self, probe_queue: str | None = None) -> RabbitMQPublisher:
+    def publisher(self, probe: Outgoing | None = None) -> RabbitMQPublisher:
         """Connect a publisher. Raises BrokerUnavailable.
 
         The probe goes ahead of the first window of each connection, so that a wait for a
         blocked broker is one in which `waiting` is called.
         """
-        return RabbitMQPublisher(lambda: self._dial("publisher"), probe_queue)
+        return RabbitMQPublisher(lambda: self._dial("publisher"), probe)
 
     def consumer(self, queue: str, prefetch: int) -> RabbitMQConsumer:
         """Connect a consumer of an existing queue. Raises BrokerUnavailable."""

@@ -12,6 +12,7 @@ import psycopg
 
 from retrier.app.building import make_lease
 from retrier.clock import SystemClock
+from retrier.domain.wire import Outgoing
 from retrier.processor.broker import Broker
 from retrier.processor.marking import Marking
 from retrier.processor.surroundings import RetryParameters, Surroundings
@@ -95,6 +96,11 @@ def mark_all(db: Database, conn: psycopg.Connection) -> list[float]:
                 conn.execute(statement, {"batch": batches[0][0]})
 
 
+def no_probe() -> Outgoing:
+    """Give nothing to send: nothing is."""
+    raise NotImplementedError
+
+
 def make_surroundings(db: Database) -> Surroundings:
     """Return what the stage needs; it never talks to the broker."""
     parts = make_parts(Settings(), lambda *_told, **_fields: None, db)
@@ -102,7 +108,7 @@ def make_surroundings(db: Database) -> Surroundings:
     lease.acquire()
     return Surroundings(
         db=db,
-        broker=Broker(parts.transport, "unused"),
+        broker=Broker(parts.transport, "unused", no_probe),
         lease=lease,
         clock=SystemClock(),
         retries=RetryParameters(

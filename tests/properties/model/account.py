@@ -51,8 +51,7 @@ class Account:
                 self._fail(each, before)
         for each in received:
             if isinstance(each, Confirmation):
-                self.counted["confirmations"] += 1
-                self._confirm(each)
+                self._confirm(each, before)
         self._import([each for each in received if isinstance(each, FailedImport)], before)
         self.counted["own_copies"] += sum(isinstance(each, OwnCopy) for each in received)
 
@@ -128,10 +127,12 @@ class Account:
         elif message.last_failure and at:
             message.last_failure = max(message.last_failure, at)
 
-    def _confirm(self, confirmation: Confirmation) -> None:
+    def _confirm(self, confirmation: Confirmation, before: dict[str, set[str]]) -> None:
         message = self.messages.get(confirmation.unique_message_id)
         if message is None:
+            self._import([confirmation.if_unknown], before)
             return
+        self.counted["confirmations"] += 1
         at, last = confirmation.succeeded_at, message.last_failure
         later = at is not None and last is not None and at > last
         if message.status == ISSUED or (message.status == UNRESOLVED and later):

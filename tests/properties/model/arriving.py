@@ -54,7 +54,12 @@ class Arriving(Example):
     def confirm_twice(self, number: int) -> bool:
         return self.far_side.confirm_twice(number)
 
-    @rule(kind=st.sampled_from(["broken", "strange", "own copy"]))
+    @rule(number=which)
+    @counted
+    def copy_is_dead_lettered(self, number: int) -> bool:
+        return self.far_side.dead_letter(number)
+
+    @rule(kind=st.sampled_from(["broken", "strange", "lost copy"]))
     @counted
     def nonsense_arrives(self, kind: str) -> None:
         self.far_side.send_nonsense(kind)

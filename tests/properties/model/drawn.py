@@ -16,6 +16,7 @@ VERBS = [
     "complete",
     "move_rest",
     "back_off",
+    "note_ids",
     "record",
     "take",
     "retry",
@@ -31,7 +32,7 @@ INGESTION = [
 ]
 MOMENTS = [
     *map(str, CrashPoint),
-    *(f"{when} {verb}" for verb in VERBS[:8] for when in ("before", "after")),
+    *(f"{when} {verb}" for verb in VERBS[:9] for when in ("before", "after")),
     *(f"{when}{call}" for call in CALLS for when in ("", "after ")),
 ]
 SENDING = [

@@ -1,10 +1,11 @@
 """Consumers on the far side: messages fail, fail again, and are confirmed."""
 
 from datetime import datetime, timedelta
+from uuid import uuid4
 
 from retrier.domain import headers
 from retrier.domain.wire import Edit
-from tests.properties.model.sends import Sent
+from tests.properties.model.sends import STAGING, Sent
 from tests.properties.model.world import World
 from tests.support.factories import ERROR_QUEUE, FAILED_AT
 from tests.support.raw_messages import raw_properties, retrier_headers
@@ -82,9 +83,19 @@ class FarSide:
 
     def send_nonsense(self, kind: str) -> None:
         """Put something on the error queue that is no failure."""
-        own = {headers.STAGING_ID: "lost", headers.UNIQUE_MESSAGE_ID: "any"}
-        raw = {"broken": BROKEN, "strange": raw_properties({}), "own copy": raw_properties(own)}
+        ours = self._world.bench.around.retries.installation_id
+        lost = {headers.INSTALLATION_ID: ours, headers.STAGING_ID: str(uuid4())}
+        raw = {"broken": BROKEN, "strange": raw_properties({}), "lost copy": raw_properties(lost)}
         self._put(raw[kind], b"")
+
+    def dead_letter(self, which: int) -> bool:
+        """Let the broker bring a copy to the error queue that went to the staging queue once."""
+        published = self._world.transport.published
+        copies = [each for each in published if each.queue == STAGING]
+        if copies:
+            copy = copies[which % len(copies)]
+            self._put(self._codec.edit(copy.raw, DEAD), copy.body)
+        return bool(copies)
 
     def _failure(self, queue: str, when: str) -> dict[str, str]:
         at = self.time(when)
@@ -103,4 +114,5 @@ class FarSide:
         self._broker.put(ERROR_QUEUE, raw, body)
 
 
+DEAD = Edit(set_headers={"x-death": "as the broker writes it"})
 OTHER = {headers.RETRY_ID: "00000000-0000-0000-0000-000000000000"}

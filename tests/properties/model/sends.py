@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from retrier.domain import headers
 from retrier.domain.dialects.retrier import RetrierDialect
+from retrier.domain.failed_message import Received, Stamped
 from retrier.domain.wire import Outgoing, Properties, PropertyCodec
 from tests.properties.model.account import Account
 
@@ -35,6 +36,7 @@ class Sends:
     risks: int = 0
     arrived: list[Sent] = field(default_factory=list)
     targets: dict[str, set[str]] = field(default_factory=dict)
+    staging_ids: set[str] = field(default_factory=set)
     _looked: int = 0
 
     def look(self, published: list[Outgoing], account: Account) -> Iterator[str]:
@@ -47,10 +49,20 @@ class Sends:
             if retry_id is None or key is None:
                 continue
             if message.queue == STAGING:
+                self.staging_ids.add(properties.text(headers.STAGING_ID) or "")
                 target = properties.text(headers.TARGET_ADDRESS) or ""
                 self.targets.setdefault(retry_id, set()).add(target)
                 continue
             yield from self._arrive(message, properties, retry_id, account)
+
+    def tell_copies(self, received: Iterable[Received]) -> list[Received]:
+        """Tell the copies that went to the staging queue from what merely looks like one."""
+        return [
+            (each.if_ours if each.staging_id in self.staging_ids else each.if_unknown)
+            if isinstance(each, Stamped)
+            else each
+            for each in received
+        ]
 
     def doubt(self, retry_ids: Iterable[str]) -> None:
         """Note a crash or a lost connection: these retries may go out once more."""

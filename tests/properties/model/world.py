@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from shutil import copyfile
 
-from retrier.domain.failed_message import Received
+from retrier.domain.failed_message import Noteworthy, Received
 from retrier.gateway import Gateway
 from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.queue_mapping import QueueMapping
@@ -29,7 +29,7 @@ from tests.support.flaky_database import FlakyDatabase
 WINDOW = 2
 PATIENCE = timedelta(seconds=0.3)
 QUEUES = ("orders", "billing")
-QUIET = ("hold", "acquire", "release", "probe", "get")
+QUIET = ("note_ids", "hold", "acquire", "release", "probe", "get")
 
 
 class World:
@@ -192,9 +192,11 @@ class World:
 
     def _record(
         self, received: Sequence[Received], *, meanwhile: Callable[[], bool] | None = None
-    ) -> object:
-        self.recording = received
-        return record_received(self.flaky, received, instance="test", meanwhile=meanwhile)
+    ) -> Sequence[Noteworthy]:
+        self.recording = self.sends.tell_copies(received)
+        return record_received(
+            self.flaky, received, instance="test", meanwhile=meanwhile
+        ).noteworthy
 
 
 class Files:

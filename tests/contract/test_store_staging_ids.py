@@ -1,0 +1,92 @@
+"""Staging ids: written under the lease, kept for a while, and as long as their batch is alive."""
+
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import event, update
+
+from retrier.errors import LeaseLost
+from retrier.store.schema import staging_ids
+from retrier.store.staging_ids import find_known, record_staging_ids, sweep_staging_ids
+from tests.contract.store_retries import STAGED, bring_to
+from tests.contract.store_rows import rows
+from tests.support.bench import Bench
+from tests.support.factories import FAILED_AT
+
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def bench(database):
+    return Bench(database)
+
+
+def make(bench, *ids, age=timedelta(0)):
+    """Write ids down as if so long ago."""
+    record_staging_ids(bench.db, bench.around.lease.fence, ids)
+    with bench.db.engine.begin() as conn:
+        at = bench.db.sql.now(conn) - age
+        mine = bench.db.sql.member(staging_ids.c.staging_id, ids)
+        conn.execute(update(staging_ids).where(mine).values(made_at=at))
+
+
+def known(db, *ids):
+    return db.read(lambda conn: find_known(db, conn, ids))
+
+
+def test_an_id_is_known_once_it_is_written(bench):
+    make(bench, "made")
+
+    assert known(bench.db, "made", "unknown", "") == {"made"}
+
+
+def test_an_id_may_be_written_again_and_is_young_again(bench):
+    make(bench, "probe", age=100 * DAY)
+
+    record_staging_ids(bench.db, bench.around.lease.fence, ["probe", "attempt"])
+
+    assert sweep_staging_ids(bench.db, older_than=90 * DAY) == 0
+    assert known(bench.db, "probe", "attempt") == {"probe", "attempt"}
+
+
+def test_a_process_that_is_the_processor_no_more_writes_none(bench):
+    fence = bench.around.lease.fence
+    bench.lose_lease()
+
+    with pytest.raises(LeaseLost):
+        record_staging_ids(bench.db, fence, ["late"])
+
+    assert rows(bench.db, staging_ids) == []
+
+
+class TestASweep:
+    def test_deletes_what_is_older_and_leaves_the_rest(self, bench):
+        make(bench, "old", age=91 * DAY)
+        make(bench, "young", age=89 * DAY)
+
+        assert sweep_staging_ids(bench.db, older_than=90 * DAY) == 1
+        assert known(bench.db, "old", "young") == {"young"}
+
+    def test_leaves_the_id_of_a_batch_in_forwarding(self, bench):
+        bring_to(bench, STAGED)
+        (batch,) = bench.batches()
+        with bench.db.engine.begin() as conn:
+            conn.execute(update(staging_ids).values(made_at=FAILED_AT - 1000 * DAY))
+
+        sweep_staging_ids(bench.db, older_than=90 * DAY)
+
+        assert known(bench.db, batch["staging_id"])
+
+    def test_deletes_any_number_a_thousand_at_a_time(self, bench):
+        make(bench, *(str(uuid4()) for _ in range(2500)), age=91 * DAY)
+        commits = []
+
+        def listen(_conn):
+            commits.append(1)
+
+        event.listen(bench.db.engine, "commit", listen)
+        swept = sweep_staging_ids(bench.db, older_than=90 * DAY)
+        event.remove(bench.db.engine, "commit", listen)
+
+        assert (swept, len(commits)) == (2500, 3)

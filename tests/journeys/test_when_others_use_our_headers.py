@@ -1,0 +1,52 @@
+"""Headers are anybody's to write: what carries Retrier's own keeps its body all the same."""
+
+from collections.abc import Sequence
+from uuid import uuid4
+
+import pytest
+
+from retrier.ingestion.confirmation import UNKNOWN
+from tests.journeys.conftest import Site
+from tests.support.shop import failure_headers
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.journey
+
+STAGED = {"ServiceControl.Retry.StagingId": "somebody's"}
+
+
+def confirming(unique_message_id: str) -> dict[str, str]:
+    return {
+        "ServiceControl.Retry.Successful": "2099-05-04 12:00:00:000000 Z",
+        "ServiceControl.Retry.UniqueMessageId": unique_message_id,
+    }
+
+
+def kept_bodies(site: Site) -> Sequence[bytes]:
+    """Return the bodies of failed messages and of failed imports, once all is taken off."""
+    with site.host.start_ready().http:
+        wait_until(lambda: site.shop.depth(site.shop.error) == 0, 30)
+        wait_until(lambda: site.count("SELECT COUNT(*) FROM ledger") > 0, 30)
+    found = site.query("SELECT body FROM message_bodies UNION ALL SELECT body FROM failed_imports")
+    return [bytes(body) for (body,) in found]
+
+
+def test_a_failure_with_somebodys_staging_id_is_a_failure(site: Site) -> None:
+    message_id = {"NServiceBus.MessageId": str(uuid4())}
+    site.shop.put(failure_headers(site.shop.orders) | message_id | STAGED, b"an order")
+
+    assert kept_bodies(site) == [b"an order"]
+    assert site.query("SELECT status FROM failed_messages") == [("unresolved",)]
+
+
+def test_a_message_with_nothing_but_a_staging_id_is_a_failed_import(site: Site) -> None:
+    site.shop.put(STAGED, b"an order")
+
+    assert kept_bodies(site) == [b"an order"]
+
+
+def test_a_confirmation_of_a_message_that_nobody_knows_is_a_failed_import(site: Site) -> None:
+    site.shop.put(confirming(str(uuid4())), b"an order")
+
+    assert kept_bodies(site) == [b"an order"]
+    assert site.query("SELECT reason FROM failed_imports") == [(UNKNOWN,)]
