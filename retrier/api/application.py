@@ -25,7 +25,7 @@ def create_api(parts: ApiParts, *, whole: bool = True) -> FastAPI:
     )
     api.state.parts = parts
     add_handlers(api)
-    api.add_middleware(Doorway)
+    api.add_middleware(Doorway, hosts=parts.hosts)
     for router in ROUTERS if whole else WATCHING:
         api.include_router(router)
     return api

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from retrier.api.remembered import Remembered
+from retrier.domain.hosts import Hosts
 from retrier.gateway import Gateway
 from retrier.store.database import Database
 
@@ -16,7 +17,8 @@ class ApiParts:
     """What the handlers work with.
 
     `health` tells of each part of the service whether it works, and why or why not. `metrics`
-    returns the content type and the text of a scrape with this Accept header.
+    returns the content type and the text of a scrape with this Accept header. Requests that name
+    none of `hosts` are refused.
     """
 
     db: Database
@@ -24,6 +26,7 @@ class ApiParts:
     health: Callable[[], Mapping[str, tuple[bool, str]]]
     metrics: Callable[[str], tuple[str, bytes]]
     version: str
+    hosts: Hosts = field(default_factory=Hosts)
     remembered: Remembered = field(default_factory=Remembered)
 
 

@@ -23,6 +23,8 @@ _ADVICE: Mapping[int, str] = MappingProxyType(
         405: "Use one of the methods named by the Allow header.",
         409: "Wait until what the detail names has changed, or ask for something else.",
         413: "Send less at once, in several requests.",
+        421: "Ask under one of these names. Where a proxy in front passes on the Host of its own clients, "
+        "list that in api.allowed_hosts of the settings.",
         422: "Correct the named fields. A body is JSON, with Content-Type: application/json.",
         500: "Look for the error in the log of the service, then try again.",
         503: "Try again in a few seconds; GET /health/ready names the part that is down. "

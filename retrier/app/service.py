@@ -15,6 +15,7 @@ from retrier import __version__
 from retrier.api.application import ApiParts, create_api
 from retrier.app.building import (
     Parts,
+    make_hosts,
     make_ingestor,
     make_lease,
     make_metrics,
@@ -171,6 +172,7 @@ class Service:
             health=self._board.read,
             metrics=parts.metrics.expose,
             version=__version__,
+            hosts=make_hosts(parts.settings.api),
         )
         return create_api(api_parts, whole=Role.API in self._roles)
 

@@ -10,7 +10,7 @@ _DELIMITER = "__"
 
 Path = tuple[str, ...]
 
-_LISTS: frozenset[Path] = frozenset({("ingestion", "error_queues")})
+_LISTS: frozenset[Path] = frozenset({("ingestion", "error_queues"), ("api", "allowed_hosts")})
 
 
 def read_environment(environ: Mapping[str, str], model: type[BaseModel]) -> dict[Path, str]:
