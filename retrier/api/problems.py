@@ -37,6 +37,17 @@ _DETAILS: Mapping[int, str] = MappingProxyType(
 _PATH = re.compile(r"""(?<![\w:/])/[^\s"':,;()]+""")
 _SECONDS = "5"
 
+OUT_OF_BOUNDS = "out_of_bounds"
+"""The type of a validation error about a value of the right shape that cannot be."""
+
+
+class WrongField(HTTPException):
+    """A field of the address has a value that cannot be; `detail` says why."""
+
+    def __init__(self, field: str, detail: str) -> None:
+        super().__init__(400, detail)
+        self.field = field
+
 
 def problem(status: int, detail: str, **more: object) -> Response:
     """Answer with a problem; `more` are further members of the document."""
@@ -67,7 +78,10 @@ def _refused(_request: Request, error: Exception) -> Response:
         raise error
     unsaid = error.detail == HTTPStatus(error.status_code).phrase
     detail = _DETAILS.get(error.status_code, error.detail) if unsaid else error.detail
-    answer = problem(error.status_code, detail)
+    more: dict[str, object] = {}
+    if isinstance(error, WrongField):
+        more = {"errors": [{"field": error.field, "reason": detail}]}
+    answer = problem(error.status_code, detail, **more)
     answer.headers.update(error.headers or {})
     return answer
 
@@ -79,7 +93,8 @@ def _misshapen(_request: Request, error: Exception) -> Response:
     in_body = any(each["loc"][0] == "body" for each in error.errors())
     where = "body" if in_body else "parameters"
     detail = f"The {where} of the request cannot be understood."
-    return problem(422 if in_body else 400, detail, errors=errors)
+    misshapen = in_body and any(each["type"] != OUT_OF_BOUNDS for each in error.errors())
+    return problem(422 if misshapen else 400, detail, errors=errors)
 
 
 def _field_error(error: Mapping[str, Any]) -> dict[str, str]:
