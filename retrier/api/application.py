@@ -3,6 +3,7 @@
 from fastapi import FastAPI
 
 from retrier.api.doorway import Doorway
+from retrier.api.openapi import DescribedApi
 from retrier.api.parts import ApiParts
 from retrier.api.problems import add_handlers
 from retrier.api.routes import ROUTERS, WATCHING
@@ -15,7 +16,7 @@ def create_api(parts: ApiParts, *, whole: bool = True) -> FastAPI:
 
     What is not the whole of it tells health and metrics only.
     """
-    api = FastAPI(
+    api = DescribedApi(
         title="Retrier",
         version=parts.version,
         redirect_slashes=False,
