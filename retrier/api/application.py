@@ -3,6 +3,7 @@
 from fastapi import Depends, FastAPI
 
 from retrier.api.doorway import Doorway
+from retrier.api.openapi import DescribedApi
 from retrier.api.parts import ApiParts
 from retrier.api.places import take_place
 from retrier.api.problems import add_handlers
@@ -18,7 +19,7 @@ def create_api(parts: ApiParts, *, whole: bool = True) -> FastAPI:
 
     What is not the whole of it tells health and metrics only.
     """
-    api = FastAPI(
+    api = DescribedApi(
         title="Retrier",
         version=parts.version,
         redirect_slashes=False,
@@ -28,7 +29,7 @@ def create_api(parts: ApiParts, *, whole: bool = True) -> FastAPI:
     )
     api.state.parts = parts
     add_handlers(api)
-    api.add_middleware(Doorway)
+    api.add_middleware(Doorway, hosts=parts.hosts)
     for router in WATCHING:
         api.include_router(router)
     for router in WORKING if whole else ():

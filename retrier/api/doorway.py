@@ -1,8 +1,8 @@
 """The doorway: what happens to every request before it meets a route.
 
 Under /api one trailing slash more or less makes no difference, nor does the case of the names in
-a query: clients of ServiceControl rely on both. Bodies are bounded, and a browser may change
-something only from a page of the same origin.
+a query: clients of ServiceControl rely on both. Bodies are bounded, the host that is asked for is
+ours, and a browser may change something only from a page of the same origin.
 """
 
 from urllib.parse import urlsplit
@@ -12,7 +12,9 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from retrier.api.hosts import refuse_other_host
 from retrier.api.problems import problem
+from retrier.domain.hosts import Hosts
 
 LARGEST_BODY = 16 * 1024 * 1024
 """Bytes of a request's body."""
@@ -25,21 +27,25 @@ _TOO_LARGE = f"The body of a request has at most {LARGEST_BODY} bytes."
 class Doorway:
     """ASGI middleware around all routes."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, hosts: Hosts) -> None:
         self._app = app
+        self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Normalise the request or refuse it, then hand it on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
-        elif (refusal := _refusal(scope)) is not None:
+        elif (refusal := self._refusal(scope)) is not None:
             await refusal(scope, receive, send)
         else:
             await self._app(_normalised(scope), _bounded(receive), send)
 
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        return refuse_other_host(headers, self._hosts) or _refusal(scope, headers)
 
-def _refusal(scope: Scope) -> Response | None:
-    headers = Headers(scope=scope)
+
+def _refusal(scope: Scope, headers: Headers) -> Response | None:
     size = headers.get("content-length", "0")
     if "\0" in scope["path"] or b"%00" in scope["query_string"]:
         return problem(400, "The address has a NUL character, which no text has.")
@@ -53,10 +59,18 @@ def _refusal(scope: Scope) -> Response | None:
 def _is_foreign(headers: Headers) -> bool:
     """Say whether a browser sends this for another site's page; other clients name no origin.
 
-    A POST without a body needs no preflight, so any page could ask for retries.
+    A POST without a body needs no preflight, so any page could ask for retries. The Host is one
+    of ours by now, so a page of the same name is one of ours, too.
     """
     origin = headers.get("origin")
-    return origin is not None and urlsplit(origin).netloc != headers.get("host")
+    return origin is not None and _authority(origin) != headers.get("host")
+
+
+def _authority(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _normalised(scope: Scope) -> Scope:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Depends, HTTPException, Query
 
+from retrier.api.times import Range, read_range
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Selection
 from retrier.domain.short_ids import SHORTEST, IdRange, ids_beginning
@@ -15,7 +15,6 @@ from retrier.store.reading.ordering import Order, Sort
 
 _STATUSES = {status.replace("_", ""): status for status in FailedMessageStatus}
 _BEGINNING = f"id_prefix is the beginning of an id: {SHORTEST} to 36 hexadecimal digits and dashes."
-_RANGE = "A range is two ISO 8601 times: 2026-05-04T00:00:00Z...2026-05-05T00:00:00Z"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,19 +34,6 @@ class FilterQuery:
 def narrowed(wanted: MessageFilter, **parts: Any) -> MessageFilter:
     """Return the filter with parts of its selection set, whatever the query said of them."""
     return replace(wanted, selection=replace(wanted.selection, **parts))
-
-
-def time_range(first: str, last: str) -> tuple[datetime, datetime]:
-    """Read a range of two times in ISO 8601. Raises HTTPException when it is none."""
-    try:
-        return _time(first), _time(last)
-    except (ValueError, OverflowError):
-        raise HTTPException(400, _RANGE) from None
-
-
-def in_utc(time: datetime) -> datetime:
-    """Return a time in UTC; without an offset it is in UTC. Raises OverflowError."""
-    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _ids(
@@ -108,12 +94,8 @@ def _known(names: Iterable[str]) -> frozenset[FailedMessageStatus]:
     return frozenset(_STATUSES[name] for name in names if name in _STATUSES)
 
 
-def _range(text: str) -> tuple[datetime, datetime] | None:
+def _range(text: str) -> Range | None:
     if not text:
         return None
     first, _, last = text.partition("...")
-    return time_range(first, last)
-
-
-def _time(text: str) -> datetime:
-    return in_utc(datetime.fromisoformat(text))
+    return read_range(first, last, ("query.modified", "query.modified"))

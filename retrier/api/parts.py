@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 
 from retrier.api.places import Places
 from retrier.api.remembered import Remembered
+from retrier.domain.hosts import Hosts
 from retrier.gateway import Gateway
 from retrier.store.database import Database
 
@@ -22,8 +23,9 @@ _WATCHERS = 40
 class ApiParts:
     """What the handlers work with.
 
-    `db` is for reading. `health` tells of each part of the service whether it works, and why or why not. `metrics`
-    returns the content type and the text of a scrape with this Accept header.
+    `db` is for reading. `health` tells of each part of the service whether it works, and why or
+    why not. `metrics` returns the content type and the text of a scrape with this Accept header.
+    Requests that name none of `hosts` are refused.
     """
 
     db: Database
@@ -31,6 +33,7 @@ class ApiParts:
     health: Callable[[], Mapping[str, tuple[bool, str]]]
     metrics: Callable[[str], tuple[str, bytes]]
     version: str
+    hosts: Hosts = field(default_factory=Hosts)
     remembered: Remembered = field(default_factory=Remembered)
     reads: Places = field(default_factory=Places)
     acts: Places = field(default_factory=Places)

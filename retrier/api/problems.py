@@ -23,6 +23,8 @@ _ADVICE: Mapping[int, str] = MappingProxyType(
         405: "Use one of the methods named by the Allow header.",
         409: "Wait until what the detail names has changed, or ask for something else.",
         413: "Send less at once, in several requests.",
+        421: "Ask under one of these names. Where a proxy in front passes on the Host of its own clients, "
+        "list that in api.allowed_hosts of the settings.",
         422: "Correct the named fields. A body is JSON, with Content-Type: application/json.",
         500: "Look for the error in the log of the service, then try again.",
         503: "Try again in a few seconds; GET /health/ready names the part that is down. "
@@ -38,6 +40,17 @@ _TOO_SLOW = (
     "Narrow the request, with a filter or a smaller page, or try again in a few seconds. If it "
     "stays so, somebody holds a lock in the database."
 )
+
+OUT_OF_BOUNDS = "out_of_bounds"
+"""The type of a validation error about a value of the right shape that cannot be."""
+
+
+class WrongField(HTTPException):
+    """A field of the address has a value that cannot be; `detail` says why."""
+
+    def __init__(self, field: str, detail: str) -> None:
+        super().__init__(400, detail)
+        self.field = field
 
 
 def problem(status: int, detail: str, **more: object) -> Response:
@@ -70,7 +83,10 @@ def _refused(_request: Request, error: Exception) -> Response:
         raise error
     unsaid = error.detail == HTTPStatus(error.status_code).phrase
     detail = _DETAILS.get(error.status_code, error.detail) if unsaid else error.detail
-    answer = problem(error.status_code, detail)
+    more: dict[str, object] = {}
+    if isinstance(error, WrongField):
+        more = {"errors": [{"field": error.field, "reason": detail}]}
+    answer = problem(error.status_code, detail, **more)
     answer.headers.update(error.headers or {})
     return answer
 
@@ -82,7 +98,8 @@ def _misshapen(_request: Request, error: Exception) -> Response:
     in_body = any(each["loc"][0] == "body" for each in error.errors())
     where = "body" if in_body else "parameters"
     detail = f"The {where} of the request cannot be understood."
-    return problem(422 if in_body else 400, detail, errors=errors)
+    misshapen = in_body and any(each["type"] != OUT_OF_BOUNDS for each in error.errors())
+    return problem(422 if misshapen else 400, detail, errors=errors)
 
 
 def _field_error(error: Mapping[str, Any]) -> dict[str, str]:

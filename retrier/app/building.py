@@ -15,6 +15,7 @@ from retrier.app.process import describe_holder, is_dead
 from retrier.clock import Clock
 from retrier.crash_points import Reach
 from retrier.domain.failed_message import Noteworthy, Received
+from retrier.domain.hosts import Hosts, parse_host
 from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.queue_mapping import QueueMapping
 from retrier.logs import Say
@@ -24,7 +25,7 @@ from retrier.processor.probe import get_probe_ready
 from retrier.processor.processor import Processor
 from retrier.processor.surroundings import RetryParameters, Surroundings
 from retrier.processor.watcher import Watcher
-from retrier.settings import ErrorQueue, Settings
+from retrier.settings import Api, ErrorQueue, Settings
 from retrier.store.database import Database, DatabaseOptions
 from retrier.store.installation import probe_write
 from retrier.store.patience import Meanwhile
@@ -85,6 +86,13 @@ def make_transport(settings: Settings) -> Transport:
         connection_name=settings.instance,
         dice=SystemRandom(),
     )
+
+
+def make_hosts(api: Api) -> Hosts:
+    """Return the hosts that the API is asked as."""
+    address = f"[{api.host}]" if ":" in api.host else api.host
+    named = map(parse_host, (address, *api.allowed_hosts))
+    return Hosts(frozenset(host for host in named if host is not None))
 
 
 def make_metrics(settings: Settings, db: Database, clock: Clock) -> Metrics:

@@ -17,6 +17,7 @@ from retrier.api.places import AT_WORK
 from retrier.app.building import (
     ANSWER_LIMIT,
     Parts,
+    make_hosts,
     make_ingestor,
     make_lease,
     make_metrics,
@@ -173,6 +174,7 @@ class Service:
             health=self._board.read,
             metrics=parts.metrics.expose,
             version=__version__,
+            hosts=make_hosts(parts.settings.api),
         )
         return create_api(api_parts, whole=Role.API in self._roles)
 

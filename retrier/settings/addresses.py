@@ -2,15 +2,15 @@
 
 import re
 from collections.abc import Sequence
-from ipaddress import ip_address, ip_network
 from typing import Annotated
 from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from retrier.domain.hosts import is_loopback, parse_host
+
 _BROKER_SCHEMES = ("amqp", "amqps", "embedded")
 _POSTGRESQL_SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
-_LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 
 # Greedy up to the last @: an unescaped / or @ inside a password must not show the rest of it.
 _PASSWORD = re.compile(r"(://[^:/@]*):.*@")
@@ -97,19 +97,20 @@ def _check_host_and_port(url: str) -> None:
 
 
 def _check_loopback(host: str) -> str:
-    if host == "localhost" or _is_loopback(host):
+    if is_loopback(host):
         return host
     raise ValueError(
         "must be a loopback address (127.0.0.0/8, ::1, localhost) because the API asks for no token"
     )
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return False
-    return any(address in network for network in _LOOPBACK)
+def _check_allowed_host(host: str) -> str:
+    if parse_host(host) is None:
+        raise ValueError(
+            "must be a name or an address, such as retrier.example or retrier.example:8443, "
+            "without scheme, path or wildcard"
+        )
+    return host
 
 
 # repr=False: settings are printed in tracebacks, passwords are not.
@@ -122,3 +123,4 @@ BrokerUrls = Annotated[
 ]
 DatabaseUrl = Annotated[str, AfterValidator(_check_database_url), Field(repr=False)]
 LoopbackHost = Annotated[str, AfterValidator(_check_loopback)]
+AllowedHost = Annotated[str, AfterValidator(_check_allowed_host)]

@@ -10,7 +10,9 @@ _DELIMITER = "__"
 
 Path = tuple[str, ...]
 
-_LISTS: frozenset[Path] = frozenset({("broker", "url"), ("ingestion", "error_queues")})
+_LISTS: frozenset[Path] = frozenset(
+    {("broker", "url"), ("ingestion", "error_queues"), ("api", "allowed_hosts")}
+)
 
 
 def read_environment(environ: Mapping[str, str], model: type[BaseModel]) -> dict[Path, str]:

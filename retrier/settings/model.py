@@ -4,7 +4,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from retrier.settings.addresses import BrokerUrls, DatabaseUrl, LoopbackHost
+from retrier.settings.addresses import AllowedHost, BrokerUrls, DatabaseUrl, LoopbackHost
 from retrier.settings.quantities import Count, Duration, Size, at_least, between
 from retrier.settings.queues import ErrorQueue, ErrorQueues, InstanceName, staging_queue
 from retrier.settings.section import Section
@@ -56,10 +56,11 @@ class Processor(Section):
 
 
 class Api(Section):
-    """Where the HTTP API listens; port 0 takes a free one."""
+    """Where the HTTP API listens; port 0 takes a free one. And the hosts it is asked as."""
 
     host: LoopbackHost = "127.0.0.1"
     port: Annotated[Count, between(0, 65535)] = 33333
+    allowed_hosts: tuple[AllowedHost, ...] = ()
 
 
 class Retention(Section):

@@ -8,6 +8,7 @@ from sqlalchemy import update
 from retrier.api.application import ApiParts, create_api
 from retrier.api.remembered import Remembered
 from retrier.domain.failed_message import FailedMessageStatus, Failure, Received, Resolution
+from retrier.domain.hosts import Hosts
 from retrier.gateway import Gateway
 from retrier.store.database import Database
 from retrier.store.lease import Fence, Holder, acquire_lease
@@ -27,7 +28,7 @@ class Api:
     `asked` holds how many messages each new operation is.
     """
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: Database, hosts: Hosts | None = None) -> None:
         self.db = db
         self.wakes = 0
         self.asked: list[int] = []
@@ -41,6 +42,7 @@ class Api:
             health=lambda: self.health,
             metrics=lambda _accept: self.metrics,
             version="1.2.3",
+            hosts=hosts or Hosts(),
             # By its clock every answer is found in no time: a busy machine would have it remembered.
             remembered=Remembered(FrozenClock()),
         )

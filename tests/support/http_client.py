@@ -10,9 +10,11 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", StarletteDeprecationWarning)
     from starlette.testclient import TestClient
 
-__all__ = ["TestClient", "client_of"]
+__all__ = ["URL", "TestClient", "client_of"]
+
+URL = "http://localhost"
 
 
 def client_of(api: FastAPI) -> TestClient:
     """Return a client that follows no redirect and sees an unexpected error as its answer."""
-    return TestClient(api, raise_server_exceptions=False, follow_redirects=False)
+    return TestClient(api, base_url=URL, raise_server_exceptions=False, follow_redirects=False)

@@ -50,6 +50,10 @@ WRONG_FILES = {
         "because the API asks for no token, is 0.0.0.0"
     ),
     "api: {port: 70000}": "api.port: must be between 0 and 65535, is 70000",
+    "api: {allowed_hosts: ['*.example']}": (
+        "api.allowed_hosts[0]: must be a name or an address, such as retrier.example or "
+        "retrier.example:8443, without scheme, path or wildcard, is *.example"
+    ),
     "retention: {events: two weeks}": (
         "retention.events: must be a duration like 500ms, 30s, 5m, 1h or 7d, is two weeks"
     ),

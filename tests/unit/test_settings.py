@@ -19,6 +19,7 @@ NONSENSE = {
     "instance": "a b",
     "database.upgrade": "maybe",
     "ingestion.error_queues": "[a",
+    "api.allowed_hosts": "[a",
 }
 
 
@@ -135,13 +136,13 @@ def test_a_variable_that_names_no_section_is_left_alone(name: str) -> None:
 
 def test_an_unknown_key_of_a_known_section_in_the_environment_is_a_problem() -> None:
     assert problems_of(RETRIER_API__PROT="1") == (
-        "api.prot: is not a setting; known here: host, port (from RETRIER_API__PROT)",
+        "api.prot: is not a setting; known here: host, port, allowed_hosts (from RETRIER_API__PROT)",
     )
 
 
 def test_a_variable_that_names_only_a_section_is_a_problem() -> None:
     assert problems_of(RETRIER_API="{}") == (
-        "api: must hold keys of its own: host, port (from RETRIER_API)",
+        "api: must hold keys of its own: host, port, allowed_hosts (from RETRIER_API)",
     )
 
 
@@ -216,7 +217,7 @@ def test_a_key_given_twice_is_a_problem(settings_file: Write) -> None:
 
 def test_a_key_that_is_no_text_is_an_unknown_key(settings_file: Write) -> None:
     assert problems_of(settings_file("api: {5: 1}")) == (
-        "api.5: is not a setting; known here: host, port",
+        "api.5: is not a setting; known here: host, port, allowed_hosts",
     )
 
 
@@ -304,6 +305,21 @@ def test_the_api_may_listen_nowhere_else(host: str) -> None:
     (problem,) = problems_of(RETRIER_API__HOST=host)
 
     assert problem.startswith("api.host: must be a loopback address")
+
+
+def test_the_hosts_of_a_proxy_are_names_with_commas_in_the_environment() -> None:
+    text = "retrier.example, [fd00::7]:8443"
+
+    hosts = load_settings(None, {"RETRIER_API__ALLOWED_HOSTS": text}).api.allowed_hosts
+
+    assert hosts == ("retrier.example", "[fd00::7]:8443")
+
+
+@pytest.mark.parametrize("host", ["*", "*.example", "https://a.example", "a.example/api", ""])
+def test_a_host_that_no_request_can_name_is_a_problem(settings_file: Write, host: str) -> None:
+    (problem,) = problems_of(settings_file(f"api: {{allowed_hosts: ['{host}']}}"))
+
+    assert problem.startswith("api.allowed_hosts[0]: must be a name or an address")
 
 
 @pytest.mark.parametrize("scheme", ["amqp", "amqps"])

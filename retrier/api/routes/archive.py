@@ -4,8 +4,8 @@ from fastapi import APIRouter, Response
 
 from retrier.api.acting import act_on, act_on_ids, act_on_one
 from retrier.api.asking import AskingFor
-from retrier.api.filters import time_range
 from retrier.api.named_ids import NamedIds
+from retrier.api.times import read_range
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.ways_out import Act
 from retrier.store.sought import Sought
@@ -31,7 +31,7 @@ def unarchive_messages(ids: NamedIds, asking: AskingFor) -> Response:
 @router.patch("/errors/{first}...{last}/unarchive", status_code=202)
 def unarchive_range(first: str, last: str, asking: AskingFor) -> Response:
     """Take the messages back that were archived, or changed since, in this time."""
-    modified = time_range(first, last)
+    modified = read_range(first, last, ("path.first", "path.last"))
     sought = Sought(status=FailedMessageStatus.ARCHIVED, modified=modified)
     return act_on(asking, Act.UNARCHIVE, sought)
 

@@ -1,6 +1,5 @@
 """Pending retries: retried again, or resolved by hand."""
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Response
@@ -9,8 +8,8 @@ from pydantic import BaseModel, Field
 
 from retrier.api.acting import act_on, act_on_ids
 from retrier.api.asking import AskingFor
-from retrier.api.filters import in_utc
 from retrier.api.named_ids import MOST_IDS, NamedIds, checked
+from retrier.api.times import Moment
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.ways_out import Act
 from retrier.store.sought import Sought
@@ -21,8 +20,8 @@ router = APIRouter(prefix="/api/pendingretries", tags=["pending retries"])
 class Between(BaseModel):
     """When the messages were changed last: two ISO 8601 times, both included."""
 
-    first: Annotated[datetime | None, Field(alias="from")] = None
-    last: Annotated[datetime | None, Field(alias="to")] = None
+    first: Annotated[Moment | None, Field(alias="from")] = None
+    last: Annotated[Moment | None, Field(alias="to")] = None
 
     def sought(self, queue: str | None = None) -> Sought:
         """Return the pending retries of this time. Raises HTTPException without both times."""
@@ -31,7 +30,7 @@ class Between(BaseModel):
         return Sought(
             status=FailedMessageStatus.RETRY_ISSUED,
             queue=queue,
-            modified=(in_utc(self.first), in_utc(self.last)),
+            modified=(self.first, self.last),
         )
 
 

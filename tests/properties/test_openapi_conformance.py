@@ -1,0 +1,106 @@
+"""Every operation of the OpenAPI document, asked at random: nothing breaks, all is as documented."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from schemathesis import Case, GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from retrier.store.database import Database, DatabaseOptions
+from tests.support.api import Api
+from tests.support.databases import open_upgraded, sqlite_url, temporary_postgres
+from tests.support.http_client import URL
+from tests.support.seeded import Known, seed
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    response_headers_conformance,
+]
+EXAMPLES = {"sqlite": 20, "postgres": 10}
+"""Of each operation; all of them together take a minute on two busy cores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """An API with something of everything in its database, as its document describes it."""
+
+    document: Any
+    known: Known
+    examples: int
+
+
+@pytest.fixture(
+    scope="module", params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)]
+)
+def described(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Described]:
+    with ExitStack() as stack:
+        if request.param == "postgres":
+            url = stack.enter_context(temporary_postgres(request.getfixturevalue("postgres_url")))
+        else:
+            url = sqlite_url(tmp_path_factory.mktemp("seeded"))
+        db = open_upgraded(url)
+        stack.callback(db.dispose)
+        api = Api(db)
+        stack.callback(api.http.close)
+        known = seed(api)
+        document = schemathesis.openapi.from_asgi(
+            "/openapi.json", api.app, headers={"Host": "localhost"}
+        )
+        yield Described(document, known, EXAMPLES[request.param])
+
+
+def labels() -> list[str]:
+    """Name every operation; no database is opened for that."""
+    api = Api(Database(DatabaseOptions(url="sqlite:///unused.db")))
+    paths = api.app.openapi()["paths"]
+    api.http.close()
+    api.db.dispose()
+    return [f"{method.upper()} {path}" for path, methods in paths.items() for method in methods]
+
+
+def cases(operation: Any, known: Known) -> SearchStrategy[Case]:
+    """Make requests of the right shape, of the wrong one, and for what is there."""
+    ways = [operation.as_strategy()]
+    if operation.query or operation.body:
+        ways.append(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
+    if operation.path_parameters:
+        names = {each.name: st.sampled_from(known[each.name]) for each in operation.path_parameters}
+        found = st.fixed_dictionaries(names)
+        ways.append(found.flatmap(lambda values: operation.as_strategy(path_parameters=values)))
+    return st.one_of(ways)
+
+
+@pytest.mark.parametrize("label", labels())
+def test_an_operation_answers_as_its_document_says(described: Described, label: str) -> None:
+    operation = described.document.find_operation_by_label(label)
+
+    @settings(
+        max_examples=described.examples,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=cases(operation, described.known))
+    def ask(case: Case) -> None:
+        case.call_and_validate(base_url=URL, checks=CHECKS)
+
+    ask()

@@ -1,0 +1,53 @@
+"""Something of everything that the API can show, and the names under which it is found."""
+
+from retrier.domain.failed_message import FailedImport, FailedMessageStatus
+from retrier.domain.identity import fingerprint
+from tests.contract.store_retries import BEING_SENT, SENT, bring_to
+from tests.support.api import Api
+from tests.support.bench import QUEUE, Bench
+from tests.support.factories import ERROR_QUEUE, FAILED_AT, confirmation, failure
+
+Known = dict[str, list[str]]
+"""For each parameter of a path: values that something is found under."""
+
+
+def seed(api: Api) -> Known:
+    """Store failures in every status, operations, a batch alive, an import and a redirect."""
+    bench = Bench(api.db)
+    sent = bring_to(bench, SENT)
+    done = bring_to(bench, SENT)
+    api.receive(confirmation(done.key), _unreadable())
+    alive = bring_to(bench, BEING_SENT)
+    archived, *others = api.receive(*(failure(queue=QUEUE, body=body) for body in _BODIES))
+    api.set_status(archived, FailedMessageStatus.ARCHIVED)
+    api.http.post("/api/redirects", json={"fromphysicaladdress": "a", "tophysicaladdress": "b"})
+    messages = [sent.key, done.key, alive.key, archived, *others]
+    times = ["2026-05-04T00:00:00Z", "2026-05-05T00:00:00+02:00", "0001-01-01T00:00:00+23:59"]
+    return {
+        "failed_message_id": messages,
+        "message_id": messages,
+        "name": ["Sales", "a/b"],
+        "endpoint": ["Sales", "a/b"],
+        "queue": [QUEUE, ERROR_QUEUE, "a/b"],
+        "classifier": api.get("recoverability/classifiers"),
+        "group_id": [each["id"] for each in api.get("recoverability/groups")],
+        "operation_id": [each["id"] for each in api.get("operations")],
+        "batch_id": [each["id"] for each in api.get("batches")],
+        "redirect_id": [each["message_redirect_id"] for each in api.get("redirects")],
+        "first": times,
+        "last": times,
+    }
+
+
+_BODIES = (b"", b"\xff\x00", b'{"order": 1}', "Süd".encode())
+
+
+def _unreadable() -> FailedImport:
+    return FailedImport(
+        error_queue=ERROR_QUEUE,
+        reason="no headers",
+        raw=b"",
+        body=b"?",
+        fingerprint=fingerprint(b"", b"?"),
+        received_at=FAILED_AT,
+    )

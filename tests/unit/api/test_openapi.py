@@ -1,0 +1,90 @@
+"""The OpenAPI document names every answer that a client can meet."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retrier.store.database import Database, DatabaseOptions
+from tests.support.api import Api
+from tests.support.project import ROOT
+
+STATUS_ROW = re.compile(r"^\| (\d{3}) \|", re.MULTILINE)
+
+
+@pytest.fixture
+def document(tmp_path: Path) -> Iterator[dict[str, Any]]:
+    api = Api(Database(DatabaseOptions(url=f"sqlite:///{tmp_path}/unused.db")))
+    yield api.http.get("/openapi.json").json()
+    api.http.close()
+    api.db.dispose()
+
+
+def operations(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {
+        f"{method.upper()} {path}": operation
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    }
+
+
+def statuses(document: dict[str, Any], operation: str) -> set[str]:
+    return set(operations(document)[operation]["responses"])
+
+
+def test_every_operation_names_what_is_refused_everywhere(document: dict[str, Any]) -> None:
+    shown = {name: operation["responses"] for name, operation in operations(document).items()}
+
+    assert [name for name, responses in shown.items() if not {"400", "421"} <= set(responses)] == []
+
+
+def test_a_refusal_is_documented_as_the_problem_that_it_is(document: dict[str, Any]) -> None:
+    contents = {
+        (name, status): set(response["content"])
+        for name, operation in operations(document).items()
+        for status, response in operation["responses"].items()
+        if status >= "400" and not name.startswith("HEAD") and name != "GET /health/ready"
+    }
+
+    assert {frozenset(types) for types in contents.values()} == {
+        frozenset({"application/problem+json"})
+    }
+    assert "HTTPValidationError" not in document["components"]["schemas"]
+
+
+def test_a_problem_looks_as_it_is_documented(document: dict[str, Any], api: Api) -> None:
+    schema = document["components"]["schemas"]["Problem"]
+
+    problem = api.http.get("/api/errors", params={"modified": "monday"}).json()
+
+    assert set(schema["required"]) <= set(problem) <= set(schema["properties"])
+    assert [set(each) for each in problem["errors"]] == [{"field", "reason"}]
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"),
+    [
+        ("GET /health", {"200", "400", "421"}),
+        ("GET /health/ready", {"200", "400", "421", "503"}),
+        ("GET /api/errors", {"200", "304", "400", "421", "503"}),
+        ("HEAD /api/errors", {"200", "304", "400", "421", "503"}),
+        ("GET /api/operations/{operation_id}", {"200", "304", "400", "404", "421", "503"}),
+        ("GET /api/messages/{message_id}/body", {"200", "204", "304", "400", "404", "421", "503"}),
+        ("POST /api/errors/retry", {"202", "400", "403", "413", "421", "422", "503"}),
+        ("POST /api/redirects", {"201", "400", "403", "409", "413", "421", "422", "503"}),
+    ],
+)
+def test_an_operation_names_its_own(
+    document: dict[str, Any], operation: str, expected: set[str]
+) -> None:
+    assert statuses(document, operation) == expected
+
+
+def test_the_page_explains_every_status_that_is_a_refusal(document: dict[str, Any]) -> None:
+    explained = set(STATUS_ROW.findall((ROOT / "docs" / "http-api.md").read_text()))
+
+    named = {status for name in operations(document) for status in statuses(document, name)}
+
+    assert {status for status in named if status >= "300"} - explained == set()
