@@ -17,9 +17,11 @@ from retrier.domain.failed_message import Received
 from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.queue_mapping import QueueMapping
 from retrier.logs import Say
+from retrier.processor.attended_transport import AttendedTransport
 from retrier.processor.broker import Broker
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
+from retrier.processor.progress import Progress
 from retrier.processor.surroundings import RetryParameters, Surroundings
 from retrier.processor.watcher import Watcher
 from retrier.settings import ErrorQueue, Settings
@@ -120,8 +122,10 @@ def make_lease(parts: Parts) -> Lease:
     return Lease(parts.db, holder, parts.settings.processor.lease, parts.clock, is_dead)
 
 
-def make_processor(parts: Parts, lease: Lease, installation_id: str) -> Processor:
-    """Return the processor of an installation."""
+def make_processor(
+    parts: Parts, lease: Lease, installation_id: str, progress: Progress
+) -> Processor:
+    """Return the processor of an installation; it notes its progress there."""
     retries = parts.settings.retries
     parameters = RetryParameters(
         staging_queue=parts.settings.staging_queue,
@@ -133,15 +137,17 @@ def make_processor(parts: Parts, lease: Lease, installation_id: str) -> Processo
         drain_timeout=retries.drain_timeout,
         idle_wait=retries.idle_wait,
     )
+    transport = AttendedTransport(parts.transport, progress)
     around = Surroundings(
         db=parts.db,
-        broker=Broker(parts.transport, parts.settings.staging_queue),
+        broker=Broker(transport, parts.settings.staging_queue),
         lease=lease,
         clock=parts.clock,
         retries=parameters,
         say=parts.say,
         crash_point=parts.crash_point,
         stop=parts.stop,
+        progress=progress,
         watcher=parts.watcher,
     )
     return Processor(around, parts.wake)

@@ -1,6 +1,7 @@
 """The processor: run_once lets the most advanced stage do one piece of work; run is its thread."""
 
 from collections.abc import Callable
+from functools import partial
 from threading import Event
 from typing import assert_never
 
@@ -87,10 +88,14 @@ class Processor:
         try:
             self._give_way()
             if not self._is_processor():
+                self._around.progress.rest()
                 return _STANDBY_LOOK
+            self._around.progress.begin()
             worked = self.run_once()
             if worked or not self._is_held_up():
                 self._recover()
+            if not worked:
+                self._around.progress.idle(partial(is_any_staging, self._around.db))
             return 0 if worked else self._idle_wait()
         except LeaseLost as error:
             return self._step_down(error)

@@ -129,6 +129,8 @@ class WindowSender:
         stamped = open_window(
             around.db, around.lease.fence, run.batch, finished=run.finished, unique_ids=unique_ids
         )
+        if run.finished:
+            around.progress.made()
         around.watcher.recorded(run.finished)
         for item in run.finished.reverted:
             around.say(

@@ -23,6 +23,7 @@ from retrier.errors import RetrierError
 from retrier.processor.broker import Broker
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
+from retrier.processor.progress import Progress
 from retrier.processor.surroundings import RetryParameters, Surroundings
 from retrier.processor.watcher import Nobody, Watcher
 from retrier.store.database import Database
@@ -100,6 +101,7 @@ class Bench:
             say=self.told.say,
             crash_point=self._reach,
             stop=Event(),
+            progress=Progress(self.clock),
             watcher=self.watcher,
         )
         self.wake = Event()

@@ -13,7 +13,7 @@ from retrier.domain.wire import (
     Unknown,
 )
 from retrier.errors import BrokerUnavailable, StagingQueueUnusable
-from retrier.transport.seam import nothing
+from retrier.transport.seam import Awaited, nothing
 from tests.support.script import Script
 
 NO_PROPERTIES = b"\x00\x00"
@@ -69,6 +69,11 @@ class ScriptedPublisher(ScriptedConnection):
         self.probe_queue = probe_queue
         self._fresh = True
         self._probe()
+
+    @property
+    def awaited(self) -> Awaited:
+        """Return what the script says (seam)."""
+        return self.script.awaited
 
     def publish(
         self,

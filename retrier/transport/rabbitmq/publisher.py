@@ -15,7 +15,7 @@ from retrier.transport.rabbitmq.connection import BrokerConnection, ChannelLost
 from retrier.transport.rabbitmq.frames import encode_name, read_ack
 from retrier.transport.rabbitmq.raw_message import RawMessage
 from retrier.transport.rabbitmq.window import Window
-from retrier.transport.seam import nothing
+from retrier.transport.seam import Awaited, nothing
 
 WAITING_EVERY = 0.25
 LONGEST_QUEUE_NAME = 255
@@ -36,6 +36,11 @@ class RabbitMQPublisher:
         self._probe_queue = probe_queue
         self._line = ConfirmLine(dial())
         self._probed = probe_queue is None
+
+    @property
+    def awaited(self) -> Awaited:
+        """See the seam."""
+        return self._line.awaited
 
     def publish(
         self,
@@ -110,6 +115,11 @@ class ConfirmLine:
         self._patience = Patience(lambda: None)
         self._published = 0
         connection.ask(self._confirm_mode)
+
+    @property
+    def awaited(self) -> Awaited:
+        """What the broker has not settled yet of the window."""
+        return Awaited(queues=self._window.open_queues, blocked=self.connection.blocked)
 
     def begin(self, window: Window, patience: "Patience") -> None:
         """Take this window's confirms from now on; the one before must be settled."""
