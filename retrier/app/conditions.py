@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from retrier.domain.standstill import find_hang
 from retrier.ingestion.ingestor import Ingestor
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
@@ -20,6 +21,13 @@ def describe_processor(processor: Processor, lease: Lease, progress: Progress) -
 
 def describe_ingestion(ingestors: Sequence[Ingestor]) -> tuple[bool, str]:
     """Say whether every error queue is consumed, and each of them why not."""
-    states = [ingestor.state for ingestor in ingestors]
-    words = [f"{state.queue}: {state.reason or 'consuming'}" for state in states]
-    return all(state.consuming for state in states), "; ".join(words)
+    told = [_describe_queue(ingestor) for ingestor in ingestors]
+    return all(ready for ready, _ in told), "; ".join(words for _, words in told)
+
+
+def _describe_queue(ingestor: Ingestor) -> tuple[bool, str]:
+    state = ingestor.state
+    hang = find_hang(ingestor.storing_since, ingestor.clock.monotonic())
+    if state.consuming and hang is not None:
+        return False, f"{state.queue}: {hang.reason}"
+    return state.consuming, f"{state.queue}: {state.reason or 'consuming'}"

@@ -71,6 +71,11 @@ class Standstill:
         return f"no progress for {int(self.seconds)} s: {_describe(self.cause)}"
 
 
+def find_hang(since: float | None, now: float) -> Standstill | None:
+    """Return the standstill of one question to the database, asked at that time."""
+    return find_standstill(ProgressNotes(since=since, wait=ForDatabase()), now)
+
+
 def find_standstill(notes: ProgressNotes, now: float) -> Standstill | None:
     """Return the standstill of a processor; None as long as it gets on, or has nothing to do."""
     cause = _find_cause(notes, now)

@@ -1,6 +1,7 @@
 """The processor: run_once lets the most advanced stage do one piece of work; run is its thread."""
 
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from threading import Event
 from typing import assert_never
@@ -94,8 +95,6 @@ class Processor:
             worked = self.run_once()
             if worked or not self._is_held_up():
                 self._recover()
-            if not worked:
-                self._around.progress.idle(partial(is_any_staging, self._around.db))
             return 0 if worked else self._idle_wait()
         except LeaseLost as error:
             return self._step_down(error)
@@ -104,10 +103,13 @@ class Processor:
 
     def _idle_wait(self) -> float:
         """Return how long to sleep with nothing to do: not past what waits for its time."""
-        if self._reason is not None:
-            return _HELD_UP_LOOK
-        longest = self._around.retries.idle_wait
-        return min(longest, time_until_due(self._around.db) or longest).total_seconds()
+        around = self._around
+        due = timedelta(seconds=_HELD_UP_LOOK)
+        if self._reason is None:
+            due = time_until_due(around.db) or around.retries.idle_wait
+        # Last: a database that does not answer these questions is a standstill, too.
+        around.progress.idle(partial(is_any_staging, around.db))
+        return min(around.retries.idle_wait, due).total_seconds()
 
     def _wait(self, pause: float) -> None:
         if self._reason is not None:
