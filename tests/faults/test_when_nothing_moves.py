@@ -6,9 +6,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from tests.faults.conftest import STAGING_RATE, Begin
 from tests.faults.work import RECOVERY, Work, check
-from tests.journeys.conftest import Site
 from tests.support.private_servers import PrivateRabbitMQ
 from tests.support.servers import psycopg_url
 from tests.support.tcp_proxy import TcpProxy
@@ -20,21 +18,15 @@ pytestmark = [
     pytest.mark.postgres,
 ]
 
+in_staging = pytest.mark.parametrize("stage", ["staging"])
+"""What takes seconds to be told to the broker must fall into something slow."""
+
 TOLD_WITHIN = 25
 """Seconds: 15 without progress, and what was on its way when the fault began."""
 NEXT_TRY = 30
 """Seconds that a batch waits after three losses of all its copies."""
 CLAIMS = "SELECT 1 FROM failed_message_retries FOR UPDATE"
 TABLE = "LOCK TABLE failed_messages IN ACCESS EXCLUSIVE MODE"
-
-
-@pytest.fixture
-def work(site_by_line: Site, line: TcpProxy, begin: Begin) -> Work:
-    """Give work in the middle of forwarding, on a line so slow that it lasts."""
-    work = begin(site_by_line)
-    line.throttle(STAGING_RATE)
-    work.wait_for("forwarding")
-    return work
 
 
 @contextmanager
@@ -71,6 +63,7 @@ def must_tell(work: Work, cause: str) -> None:
         wait_until(tells, TOLD_WITHIN, f"ready tells: {cause}")
 
 
+@pytest.mark.parametrize("stage", ["forwarding"])
 @pytest.mark.parametrize("statement", [CLAIMS, TABLE], ids=["rows", "table"])
 def test_a_lock_in_the_database_is_named(work: Work, line: TcpProxy, statement: str) -> None:
     with work.fault(), locked(work, statement):
@@ -81,6 +74,7 @@ def test_a_lock_in_the_database_is_named(work: Work, line: TcpProxy, statement: 
     check(work, in_doubt=0)
 
 
+@in_staging
 def test_a_policy_that_lets_copies_vanish_is_named(
     work: Work, broker: PrivateRabbitMQ, line: TcpProxy
 ) -> None:
@@ -92,6 +86,7 @@ def test_a_policy_that_lets_copies_vanish_is_named(
     check(work, in_doubt=0)
 
 
+@in_staging
 def test_an_alarm_of_the_broker_is_named(
     work: Work, broker: PrivateRabbitMQ, line: TcpProxy
 ) -> None:
