@@ -19,10 +19,12 @@ from retrier.domain.hosts import Hosts, parse_host
 from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.queue_mapping import QueueMapping
 from retrier.logs import Say
+from retrier.processor.attended_transport import AttendedTransport
 from retrier.processor.broker import Broker
 from retrier.processor.lease import Lease
 from retrier.processor.probe import get_probe_ready
 from retrier.processor.processor import Processor
+from retrier.processor.progress import Progress
 from retrier.processor.surroundings import RetryParameters, Surroundings
 from retrier.processor.watcher import Watcher
 from retrier.settings import Api, ErrorQueue, Settings
@@ -139,8 +141,10 @@ def make_lease(parts: Parts) -> Lease:
     return Lease(parts.db, holder, parts.settings.processor.lease, parts.clock, is_dead)
 
 
-def make_processor(parts: Parts, lease: Lease, installation_id: str) -> Processor:
-    """Return the processor of an installation."""
+def make_processor(
+    parts: Parts, lease: Lease, installation_id: str, progress: Progress
+) -> Processor:
+    """Return the processor of an installation; it notes its progress there."""
     retries = parts.settings.retries
     parameters = RetryParameters(
         staging_queue=parts.settings.staging_queue,
@@ -152,18 +156,18 @@ def make_processor(parts: Parts, lease: Lease, installation_id: str) -> Processo
         drain_timeout=retries.drain_timeout,
         idle_wait=retries.idle_wait,
     )
-    probe = partial(
-        get_probe_ready, parts.db, lease, parts.transport, parameters, parts.crash_point
-    )
+    transport = AttendedTransport(parts.transport, progress)
+    probe = partial(get_probe_ready, parts.db, lease, transport, parameters, parts.crash_point)
     around = Surroundings(
         db=parts.db,
-        broker=Broker(parts.transport, parts.settings.staging_queue, probe),
+        broker=Broker(transport, parts.settings.staging_queue, probe),
         lease=lease,
         clock=parts.clock,
         retries=parameters,
         say=parts.say,
         crash_point=parts.crash_point,
         stop=parts.stop,
+        progress=progress,
         watcher=parts.watcher,
     )
     return Processor(around, parts.wake)

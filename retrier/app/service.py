@@ -5,7 +5,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 
@@ -25,6 +25,7 @@ from retrier.app.building import (
     make_transport,
     open_database,
 )
+from retrier.app.conditions import describe_ingestion, describe_processor
 from retrier.app.listening import Listening
 from retrier.app.lookout import Lookout, Patience
 from retrier.app.process import make_clock, make_crash_point
@@ -37,10 +38,9 @@ from retrier.app.watchers import HarmlessWatcher, make_watcher
 from retrier.app.web_server import WebServer
 from retrier.errors import ConfigurationError, DatabaseUnavailable
 from retrier.gateway import Gateway
-from retrier.ingestion.ingestor import Ingestor
 from retrier.logs import Events, adopt_standard_logging
 from retrier.processor.lease import Lease
-from retrier.processor.processor import Processor
+from retrier.processor.progress import Progress
 from retrier.settings import Role, Settings
 from retrier.store.installation import probe_read
 
@@ -188,9 +188,10 @@ class Service:
             self._start_ingestion()
 
     def _start_processor(self, lease: Lease, installation_id: str) -> None:
-        processor = make_processor(self._parts, lease, installation_id)
+        progress = Progress(self._parts.clock)
+        processor = make_processor(self._parts, lease, installation_id, progress)
         self._parts.metrics.process.watch_lease(lease)
-        self._board.watch(Role.PROCESSOR, lambda: _describe_processor(processor, lease))
+        self._board.watch(Role.PROCESSOR, lambda: describe_processor(processor, lease, progress))
         self._start_thread("processor", processor.run)
         if not self._parts.db.is_sqlite:
             self._start_thread("requests", Listening(parts=self._parts).run)
@@ -198,7 +199,7 @@ class Service:
     def _start_ingestion(self) -> None:
         queues = self._parts.settings.ingestion.error_queues
         ingestors = [make_ingestor(self._parts, queue) for queue in queues]
-        self._board.watch(Role.INGESTION, lambda: _describe_ingestion(ingestors))
+        self._board.watch(Role.INGESTION, lambda: describe_ingestion(ingestors))
         self._parts.metrics.process.watch_ingestion(ingestors)
         for ingestor in ingestors:
             self._start_thread(
@@ -226,16 +227,3 @@ class Service:
         except DatabaseUnavailable as error:
             return False, str(error)
         return True, "reached"
-
-
-def _describe_processor(processor: Processor, lease: Lease) -> tuple[bool, str]:
-    """A standby is ready: it is there to take over."""
-    if processor.reason is not None:
-        return not lease.held, processor.reason
-    return True, "processing" if lease.held else "standing by"
-
-
-def _describe_ingestion(ingestors: Sequence[Ingestor]) -> tuple[bool, str]:
-    states = [ingestor.state for ingestor in ingestors]
-    words = [f"{state.queue}: {state.reason or 'consuming'}" for state in states]
-    return all(state.consuming for state in states), "; ".join(words)

@@ -74,6 +74,8 @@ class Ingestor:
     pause: float = 0.0
     crash_point: Reach = pass_by
     state: IngestionState = field(init=False)
+    storing_since: float | None = field(init=False, default=None)
+    """Since when the database is asked to store what is in hand; None while it is not."""
     _consumer: Consumer | None = field(init=False, default=None)
     _ahead: Reading | None = field(init=False, default=None)
     _window: int = field(init=False, default=1)
@@ -157,7 +159,11 @@ class Ingestor:
         if self._in_full_swing:
             self._ahead = self._receive(consumer, 0.0)
         self.crash_point(IngestionPoint.BEFORE_RECORD)
-        noteworthy = self._store(reading.deliveries, received)
+        self.storing_since = self.clock.monotonic()
+        try:
+            noteworthy = self._store(reading.deliveries, received)
+        finally:
+            self.storing_since = None
         self.crash_point(IngestionPoint.AFTER_RECORD)
         # Only what is committed is acknowledged: a crash in between brings it again, as a
         # redelivery that equals a stored attempt.

@@ -177,6 +177,7 @@ class Forwarding:
         unrecorded = complete_batch(around.db, around.lease.fence, run.batch)
         around.crash_point(CrashPoint.FORWARDING_COMPLETED)
         if unrecorded == 0:
+            around.progress.made()
             self.leave()
             around.watcher.passed(Stage.FORWARDING, around.clock.monotonic() - run.began)
             around.say(
@@ -198,6 +199,10 @@ class Forwarding:
         )
         around.crash_point(CrashPoint.FORWARDING_MOVED)
         self.leave()
+        if rest is None or run.made_progress:
+            around.progress.made()
+        else:
+            around.progress.lost()
         if rest is None:
             return
         around.say(

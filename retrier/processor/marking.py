@@ -22,6 +22,7 @@ class Adoption:
         around = self._around
         size = move_to_staging(around.db, around.lease.fence, batch.batch_id)
         around.crash_point(CrashPoint.ADOPTION_MOVED)
+        around.progress.made()
         around.say(
             "batch.adopted",
             batch_id=batch.batch_id,
@@ -47,11 +48,13 @@ class Marking:
         around.crash_point(CrashPoint.MARKING_OPENED)
         marked = claim_messages(around.db, around.lease.fence, opened)
         around.crash_point(CrashPoint.MARKING_CLAIMED)
+        around.progress.made()
         if marked.completed:
             around.say("operation.completed", operation_id=opened.operation.operation_id)
             return True
         size = move_to_staging(around.db, around.lease.fence, opened.batch_id)
         around.crash_point(CrashPoint.MARKING_MOVED)
+        around.progress.made()
         around.watcher.passed(Stage.MARKING, around.clock.monotonic() - began)
         around.say(
             "batch.marked",

@@ -1,6 +1,8 @@
 """The processor: run_once lets the most advanced stage do one piece of work; run is its thread."""
 
 from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
 from threading import Event
 from typing import assert_never
 
@@ -94,7 +96,9 @@ class Processor:
         try:
             self._give_way()
             if not self._is_processor():
+                self._around.progress.rest()
                 return _STANDBY_LOOK
+            self._around.progress.begin()
             self._queue.renew()
             worked = self.run_once()
             if worked or not self._is_held_up():
@@ -109,10 +113,13 @@ class Processor:
 
     def _idle_wait(self) -> float:
         """Return how long to sleep with nothing to do: not past what waits for its time."""
-        if self._reason is not None:
-            return _HELD_UP_LOOK
-        longest = self._around.retries.idle_wait
-        return min(longest, time_until_due(self._around.db) or longest).total_seconds()
+        around = self._around
+        due = timedelta(seconds=_HELD_UP_LOOK)
+        if self._reason is None:
+            due = time_until_due(around.db) or around.retries.idle_wait
+        # Last: a database that does not answer these questions is a standstill, too.
+        around.progress.idle(partial(is_any_staging, around.db))
+        return min(around.retries.idle_wait, due).total_seconds()
 
     def _wait(self, pause: float) -> None:
         if self._reason is not None:

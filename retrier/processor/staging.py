@@ -68,6 +68,9 @@ class Staging:
             self._back_off(batch, str(error))
             raise
         self._failures = 0
+        if batch.stage_attempts == 0:
+            # Staged anew because nothing came back, it is no nearer to its end than before.
+            around.progress.made()
         around.watcher.passed(Stage.STAGING, around.clock.monotonic() - began)
 
     def forget(self) -> None:

@@ -9,6 +9,7 @@ from retrier.crash_points import Reach
 from retrier.logs import Say
 from retrier.processor.broker import Broker
 from retrier.processor.lease import Lease
+from retrier.processor.progress import Progress
 from retrier.processor.watcher import Nobody, Watcher
 from retrier.store.database import Database
 
@@ -59,4 +60,5 @@ class Surroundings:
     say: Say
     crash_point: Reach
     stop: Event
+    progress: Progress
     watcher: Watcher = field(default_factory=Nobody)

@@ -136,6 +136,8 @@ class WindowSender:
         stamped = open_window(
             around.db, around.lease.fence, run.batch, finished=run.finished, unique_ids=unique_ids
         )
+        if run.finished:
+            around.progress.made()
         around.watcher.recorded(run.finished)
         self._reverts.add(run.batch, run.finished.reverted)
         run.finished = type(run.finished)()

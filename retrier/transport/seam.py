@@ -30,8 +30,24 @@ class Capabilities:
     single_consumer: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """What a publisher waits for: the queues of what the broker has not settled yet.
+
+    `blocked` says that the broker takes nothing from whoever publishes, as far as it has told.
+    """
+
+    queues: frozenset[str] = frozenset()
+    blocked: bool = False
+
+
 class Publisher(Protocol):
     """Publishes a window of messages and settles every one of them."""
+
+    @property
+    def awaited(self) -> Awaited:
+        """What is waited for in a `publish` at present; asked within `waiting`."""
+        ...
 
     def publish(
         self,

@@ -18,7 +18,10 @@ class Kill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What was found when all work was done. `unexplained` was in doubt at no kill."""
+    """What was found when all work was done. `unexplained` was in doubt at no kill.
+
+    `again` counts the retries that were sent because a pending retry was asked for again.
+    """
 
     messages: int
     retries: int
@@ -28,6 +31,7 @@ class Account:
     unexplained: Collection[str]
     wrong_attempts: Collection[str]
     verified: int
+    again: int
     seconds: float
 
     @property

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -50,6 +51,19 @@ ROWS = "SELECT message_id, attempts, last_retry_id FROM failed_messages"
 STORED = "SELECT count(*) FROM failed_messages"
 UNRESOLVED = "SELECT count(*) FROM failed_messages WHERE status = 'unresolved'"
 ALIVE = "SELECT count(*) FROM retry_operations WHERE state <> 'completed'"
+MOST_AGAIN = 20
+"""Pending retries retried again at a time: the more, the longer the run, for ever more of them."""
+PENDING = f"""
+    SELECT unique_message_id FROM failed_messages WHERE status = 'retry_issued'
+    ORDER BY random() LIMIT {MOST_AGAIN}
+"""  # noqa: S608 - a number of ours
+LATELY = "SELECT clock_timestamp() - interval '50 milliseconds', clock_timestamp()"
+AGAIN = """
+    SELECT coalesce(sum(forwarded), 0) FROM retry_operations WHERE originator LIKE '%pending%'
+"""
+
+
+Ask = Callable[[httpx.Client], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +139,7 @@ class Run:
             unexplained=attribute(copies, self.kills),
             wrong_attempts=find_wrong_attempts(rows, self.consumer.failed_again),
             verified=self._verify(),
+            again=self._count(AGAIN),
             seconds=seconds,
         )
 
@@ -146,17 +161,31 @@ class Run:
         return self.plan.messages * (1 + MOST_FAILURES // 2) // self.plan.kills
 
     def _ask_until(self, service: Service, is_over: Callable[[], bool]) -> None:
-        """Ask for a retry of all, then for one of each group, over and over."""
-        end, asked = monotonic() + LONGEST_LIFE, 0
+        """Ask for all, for each group, and for pending retries again, over and over."""
+        end, asks = monotonic() + LONGEST_LIFE, cycle(self._asks())
         with service.http as http:
             while monotonic() < end and not is_over():
                 # It may not have reached the database yet: asked again soon.
                 if self._count(ALIVE) < MOST_ALIVE:
                     with suppress(httpx.HTTPError):
-                        _ask_groups(http) if asked % 2 else http.post("/api/errors/retry/all")
-                    asked += 1
+                        next(asks)(http)
                 with suppress(AssertionError):
                     wait_until(is_over, ASK_EVERY)
+
+    def _asks(self) -> Sequence[Ask]:
+        return [_ask_all, self._ask_pending, _ask_groups, self._ask_pending_of_queue]
+
+    def _ask_pending(self, http: httpx.Client) -> None:
+        """Ask for some of them again: sent and not confirmed, on their way, or in doubt."""
+        http.post("/api/pendingretries/retry", json=[row[0] for row in self._query(PENDING)])
+
+    def _ask_pending_of_queue(self, http: httpx.Client) -> None:
+        """Ask for what was sent just now again."""
+        ((first, last),) = self._query(LATELY)
+        lately = {"from": first.isoformat(), "to": last.isoformat()}
+        http.post(
+            "/api/pendingretries/queues/retry", json={"queueaddress": self.shop.orders, **lately}
+        )
 
     def _is_done(self) -> bool:
         if any(_depths(self.producer.url, [self.shop.error, self.shop.orders])):
@@ -191,6 +220,10 @@ def _delete(url: str, queues: Sequence[str]) -> None:
         channel = connection.channel()
         for queue in queues:
             channel.queue_delete(queue)
+
+
+def _ask_all(http: httpx.Client) -> None:
+    http.post("/api/errors/retry/all")
 
 
 def _ask_groups(http: httpx.Client) -> None:

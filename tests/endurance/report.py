@@ -28,6 +28,7 @@ def sums(account: Account) -> dict[str, object]:
     return {
         "messages": account.messages,
         "retries": account.retries,
+        "pending_retried_again": account.again,
         "kills": len(account.kills),
         "kills_with_doubt": sum(1 for doubt in doubts if doubt),
         "window": account.window,

@@ -19,6 +19,7 @@ def test_random_kills_lose_nothing_and_double_only_what_was_in_doubt(
 
     tell(*report(account))
     assert account.violations == []
+    assert account.again > 0
     assert len(account.kills) == SHORT.kills
 
 

@@ -19,7 +19,13 @@ ENDS = {
     "processor.lease_acquired": "lease",
     "tick.recovered": "tick",
 }
-OF_MESSAGES = {"message.reverted", "message.ejected", "batch.moved", "database.sessions_ended"}
+OF_MESSAGES = {
+    "message.reverted",
+    "message.ejected",
+    "batch.moved",
+    "batch.backing_off",
+    "database.sessions_ended",
+}
 """Warnings that tell of the work, or of another process, and not of an outage."""
 MOST_TROUBLES = 2
 """So often at most may one part be in trouble in one fault: a server that starts may stumble."""

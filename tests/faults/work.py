@@ -104,9 +104,9 @@ class Work:
         """Count the time from now on: this fault has no end but that of the work."""
         self._ended = monotonic()
 
-    def must_finish(self) -> None:
+    def must_finish(self, within: float = RECOVERY) -> None:
         """Wait until it works again, all is stored and the operation is complete."""
-        left = RECOVERY - (monotonic() - self._ended)
+        left = within - (monotonic() - self._ended)
         wait_until(self._works_again, left, "it is ready, ingests and forwards")
         self.figures.recovery = monotonic() - self._ended
         wait_until(lambda: self._is_complete() and self._is_all_stored(), ROOM, "all is done")

@@ -25,6 +25,7 @@ from retrier.processor.broker import Broker
 from retrier.processor.lease import Lease
 from retrier.processor.probe import get_probe_ready
 from retrier.processor.processor import Processor
+from retrier.processor.progress import Progress
 from retrier.processor.surroundings import RetryParameters, Surroundings
 from retrier.processor.watcher import Nobody, Watcher
 from retrier.store.database import Database
@@ -104,6 +105,7 @@ class Bench:
             say=self.told.say,
             crash_point=self._reach,
             stop=Event(),
+            progress=Progress(self.clock),
             watcher=self.watcher,
         )
         self.wake = Event()

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from retrier.domain.wire import Delivery, Outcome, Outgoing
 from retrier.errors import BrokerUnavailable
+from retrier.transport.seam import Awaited
 from tests.support.memory_broker import MemoryBroker
 
 
@@ -50,6 +51,7 @@ class Script:
         self.after_call: Callable[[str], None] = lambda _name: None
         self.on_idle: Callable[[float], None] = lambda _seconds: None
         self.waits = 1
+        self.awaited = Awaited()
         self.probes = True
         self.limited: set[str] = set()
         self.not_ingestible: dict[str, str] = {}

@@ -13,7 +13,7 @@ from retrier.domain.wire import (
     Unknown,
 )
 from retrier.errors import BrokerUnavailable, StagingQueueUnusable
-from retrier.transport.seam import nothing
+from retrier.transport.seam import Awaited, nothing
 from tests.support.script import Script
 
 T = TypeVar("T")
@@ -68,6 +68,11 @@ class ScriptedPublisher(ScriptedConnection):
         self.silent: str | None = None
         self._fresh = True
         self._probe()
+
+    @property
+    def awaited(self) -> Awaited:
+        """Return what the script says (seam)."""
+        return self.script.awaited
 
     def publish(
         self,

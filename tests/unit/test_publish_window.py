@@ -26,6 +26,15 @@ def test_is_settled_when_every_message_is() -> None:
     assert (half, window.settled) == (False, True)
 
 
+def test_names_the_queues_of_what_is_not_settled() -> None:
+    window = sent(message("a"), message("b"), message("a"))
+    before = window.open_queues
+
+    window.confirm(2, multiple=True)
+
+    assert (before, window.open_queues) == ({"a", "b"}, {"a"})
+
+
 def test_confirms_up_to_a_tag() -> None:
     window = sent(message(), message(), message(), first_tag=7)
 

@@ -16,7 +16,7 @@ from retrier.errors import BrokerUnavailable
 from retrier.transport.embedded.broker_file import CommitUnknown
 from retrier.transport.embedded.queues_db import QueuesDb
 from retrier.transport.embedded.rows import Parcel, why_too_large
-from retrier.transport.seam import nothing
+from retrier.transport.seam import Awaited, nothing
 
 CODEC = EnvelopePropertyCodec()
 
@@ -30,6 +30,11 @@ class EmbeddedPublisher:
         """Open the file. Raises BrokerUnavailable."""
         self._open = open_db
         self._db: QueuesDb | None = open_db()
+
+    @property
+    def awaited(self) -> Awaited:
+        """A file confirms nothing later: what is waited for is the file."""
+        return Awaited()
 
     def publish(
         self,

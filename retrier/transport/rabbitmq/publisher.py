@@ -13,7 +13,7 @@ from retrier.transport.rabbitmq.connection import BrokerConnection, ChannelLost
 from retrier.transport.rabbitmq.frames import read_ack, why_unsendable
 from retrier.transport.rabbitmq.raw_message import RawMessage
 from retrier.transport.rabbitmq.window import Window
-from retrier.transport.seam import nothing
+from retrier.transport.seam import Awaited, nothing
 
 WAITING_EVERY = 0.25
 RUN = 1 << 17
@@ -32,6 +32,11 @@ class RabbitMQPublisher:
         self._probe_message = probe
         self._line = self._open_line()
         self._probed = False
+
+    @property
+    def awaited(self) -> Awaited:
+        """See the seam."""
+        return self._line.awaited
 
     def publish(
         self,
@@ -131,6 +136,11 @@ class ConfirmLine:
         """
         self.connection.renew_channel()
         return ConfirmLine(self.connection, self._own_queue)
+
+    @property
+    def awaited(self) -> Awaited:
+        """What the broker has not settled yet of the window."""
+        return Awaited(queues=self._window.open_queues, blocked=self.connection.blocked)
 
     def begin(self, window: Window, patience: "Patience") -> None:
         """Take this window's confirms from now on; the one before must be settled."""

@@ -47,6 +47,12 @@ class Window:
         return None if place is None else self.messages[place].queue
 
     @property
+    def open_queues(self) -> frozenset[str]:
+        """The queues of the messages whose outcome is not known."""
+        every = enumerate(self.messages)
+        return frozenset(message.queue for at, message in every if at not in self._outcomes)
+
+    @property
     def outcomes(self) -> tuple[Outcome, ...]:
         """What became of the messages, in their order; only of a settled window."""
         return tuple(self._outcomes[place] for place in range(len(self.messages)))

@@ -15,6 +15,7 @@ from retrier.clock import SystemClock
 from retrier.domain.wire import Outgoing
 from retrier.processor.broker import Broker
 from retrier.processor.marking import Marking
+from retrier.processor.progress import Progress
 from retrier.processor.surroundings import RetryParameters, Surroundings
 from retrier.settings import Settings
 from retrier.store.database import Database
@@ -117,4 +118,5 @@ def make_surroundings(db: Database) -> Surroundings:
         say=parts.say,
         crash_point=parts.crash_point,
         stop=parts.stop,
+        progress=Progress(SystemClock()),
     )
