@@ -24,12 +24,14 @@ def splice(raw: bytes) -> bytes:
 
 
 def unsplice(raw: bytes) -> bytes:
-    """Return properties without the stamps at the end of their headers."""
+    """Return properties without the stamps, which lie in one piece.
+
+    They lie at the end of the headers, or wherever RabbitMQ 4 sorts them to by their names.
+    """
     start, end = _find_headers(raw)
-    kept = end - len(STAMPS)
-    return b"".join(
-        [raw[: start - LENGTH], (kept - start).to_bytes(LENGTH), raw[start:kept], raw[end:]]
-    )
+    at = raw.rindex(STAMPS, start, end)
+    size = (end - start - len(STAMPS)).to_bytes(LENGTH)
+    return b"".join([raw[: start - LENGTH], size, raw[start:at], raw[at + len(STAMPS) :]])
 
 
 def _find_headers(raw: bytes) -> tuple[int, int]:
