@@ -13,9 +13,10 @@ from retrier.transport.seam import QueueKind
 NOT_FOUND, LOCKED, PRECONDITION_FAILED, NOT_IMPLEMENTED = 404, 405, 406, 540
 NO_DELIVERY_LIMIT = {"x-delivery-limit": -1}
 DELIVERY_LIMIT_SINCE = (4, 0)
-TELLS_ITS_TYPE = {"x-queue-type": "quorum", "x-max-age": "1D"}
-"""Arguments with which a queue that exists is compared, its type first; but none can be declared
-with them, so that one which is deleted meanwhile does not come back."""
+NO_PRIORITY = {"x-priority": "none"}
+"""What every type of queue refuses in a consumer, a stream with its type named. So nothing is ever
+delivered, which would count as a delivery, and nothing is declared that was just deleted."""
+STREAM_TYPE = "rabbit_stream_queue"
 A_STREAM = (
     "it is a stream, which keeps what is taken off it: nothing of it can be ingested. "
     "List a queue, of type quorum or classic, in its place."
@@ -75,12 +76,10 @@ class RabbitMQQueues:
 
     def why_not_ingestible(self, queue: str) -> str | None:
         """Say so of a stream: what is acknowledged stays in it. See the seam."""
-        if self._look(queue) is None:
-            return None
         try:
-            self._declare(queue, TELLS_ITS_TYPE)
+            self._ask(lambda channel: channel.basic_consume(queue, arguments=NO_PRIORITY))
         except ChannelLost as refusal:
-            return A_STREAM if "current is 'stream'" in refusal.words else None
+            return A_STREAM if STREAM_TYPE in refusal.words else None
         return None
 
     def purge(self, queue: str) -> int:
