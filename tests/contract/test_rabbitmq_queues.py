@@ -216,5 +216,5 @@ def test_what_tells_a_type_is_refused_by_every_queue(
 ) -> None:
     far_side.declare(name, x_queue_type=kind)
 
-    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="invalid arg 'x-priority'"):
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="x-priority"):
         far_side.channel.basic_consume(name, lambda *_: None, arguments=NO_PRIORITY)
