@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Iterator
 
+import pika.exceptions
 import pytest
 
 from retrier.errors import BrokerUnavailable, StagingQueueUnusable
 from retrier.transport.rabbitmq import RabbitMQTransport
-from retrier.transport.rabbitmq.queues import RabbitMQQueues
+from retrier.transport.rabbitmq.queues import NO_PRIORITY, RabbitMQQueues
 from retrier.transport.seam import QueueKind
 from tests.support.far_side import FarSide
 from tests.support.rabbitmq_habits import RabbitMQHabits
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -259,3 +261,44 @@ def test_a_missing_queue_has_no_delivery_limit_and_stays_missing(
 
     assert queues.may_limit_deliveries(name) is False
     assert queues.depth(name) is None
+
+
+def test_a_stream_is_no_error_queue(connect: Connect, far_side: FarSide, name: str) -> None:
+    far_side.declare(name, x_queue_type="stream", x_max_length_bytes=1_000_000)
+
+    reason = connect("quorum").why_not_ingestible(name)
+
+    assert reason is not None
+    assert reason.startswith("it is a stream")
+
+
+@pytest.mark.parametrize("arguments", [{"x_queue_type": "quorum"}, {"x_queue_type": "classic"}, {}])
+def test_any_other_queue_may_be_an_error_queue_and_delivers_nothing_to_find_out(
+    connect: Connect, far_side: FarSide, name: str, arguments: dict[str, str]
+) -> None:
+    far_side.declare(name, **arguments)
+    far_side.publish(name)
+    wait_until(lambda: far_side.count(name) == 1, 10)
+
+    assert connect("quorum").why_not_ingestible(name) is None
+
+    _, properties, _ = far_side.channel.basic_get(name)
+    assert (properties.headers or {}).get("x-delivery-count", 0) == 0
+
+
+def test_a_missing_queue_is_not_made_to_find_out_its_type(connect: Connect, name: str) -> None:
+    queues = connect("quorum")
+
+    assert queues.why_not_ingestible(name) is None
+
+    assert queues.depth(name) is None
+
+
+@pytest.mark.parametrize("kind", ["quorum", "classic"])
+def test_what_tells_a_type_is_refused_by_every_queue(
+    far_side: FarSide, name: str, kind: str
+) -> None:
+    far_side.declare(name, x_queue_type=kind)
+
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="x-priority"):
+        far_side.channel.basic_consume(name, lambda *_: None, arguments=NO_PRIORITY)

@@ -21,8 +21,8 @@ GOES_ON_WITHIN = 10.0
 """Seconds after the death of a node within which both ways go on, while it stays dead."""
 SOME = 50
 """So many messages more in the database prove that a way goes on: more than was under way."""
-MIDDLE = 200
-"""So many have been recorded when a node is killed."""
+GATHERED, MIDDLE = 800, 100
+"""So many are sent back together, and so many of them are recorded when a node is killed."""
 RATE = 100
 """So many messages fail in a second."""
 ASK_EVERY = 1.0
@@ -57,12 +57,14 @@ class Flow:
         self._wait(lambda: self.site.count(RECORDED) >= wanted, ROOM, "it retries")
 
     def must_go_on_without(self, node: ClusterNode) -> float:
-        """Kill the node once both ways are busy; return the seconds until both went on.
+        """Kill the node in the middle of both ways; return the seconds until both went on.
 
         The node stays dead.
         """
+        wait_until(lambda: self.site.count(WAITING) >= GATHERED, ROOM, "enough is stored")
         self.must_retry(MIDDLE)
         stored, recorded = self.site.count(STORED), self.site.count(RECORDED)
+        assert recorded < stored - SOME
         node.kill()
         killed = monotonic()
         self._wait(

@@ -140,6 +140,29 @@ class TestWithoutBroker:
         assert bench.recorded() == [[b"one"]]
 
 
+class TestAQueueThatCannotBeIngested:
+    REASON = "it is a stream"
+
+    def test_is_named_with_the_reason_and_nothing_is_taken_off_it(self, bench):
+        bench.transport.not_ingestible[QUEUE] = self.REASON
+        bench.fail(b"one")
+
+        bench.turns(3)
+
+        assert "transport.consumer" not in bench.transport.calls
+        assert bench.told.events == [("ingestion.paused", {"queue": QUEUE, "reason": self.REASON})]
+
+    def test_is_ingested_once_another_one_is_in_its_place(self, bench):
+        bench.transport.not_ingestible[QUEUE] = self.REASON
+        bench.turns(2)
+        bench.transport.not_ingestible.clear()
+        bench.fail(b"one")
+
+        bench.turns(1)
+
+        assert bench.recorded() == [[b"one"]]
+
+
 class TestRefusedData:
     REFUSAL = DataRefused("invalid byte sequence")
 

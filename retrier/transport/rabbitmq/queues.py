@@ -20,9 +20,10 @@ DELIVERY_LIMIT_SINCE = (4, 0)
 NOT_QUORUM = frozenset({"x-queue-type", "durable", "auto_delete", "exclusive"})
 """What no quorum queue has otherwise than we declare it."""
 MOST_ARGUMENTS = 20
-TELLS_ITS_TYPE = {"x-queue-type": "quorum", "x-max-age": "1D"}
-"""Arguments with which a queue that exists is compared, its type first; but none can be declared
-with them, so that one which is deleted meanwhile does not come back."""
+NO_PRIORITY = {"x-priority": "none"}
+"""What every type of queue refuses in a consumer, a stream with its type named. So nothing is ever
+delivered, which would count as a delivery, and nothing is declared that was just deleted."""
+STREAM_TYPE = "rabbit_stream_queue"
 A_STREAM = (
     "it is a stream, which keeps what is taken off it: nothing of it can be ingested. "
     "List a queue, of type quorum or classic, in its place."
@@ -91,12 +92,10 @@ class RabbitMQQueues:
 
     def why_not_ingestible(self, queue: str) -> str | None:
         """Say so of a stream: what is acknowledged stays in it. See the seam."""
-        if self._look(queue) is None:
-            return None
         try:
-            self._declare(queue, TELLS_ITS_TYPE)
+            self._ask(lambda channel: channel.basic_consume(queue, arguments=NO_PRIORITY))
         except ChannelLost as refusal:
-            return A_STREAM if "current is 'stream'" in refusal.words else None
+            return A_STREAM if STREAM_TYPE in refusal.words else None
         return None
 
     def purge(self, queue: str) -> int:
