@@ -9,8 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
+from retrier.store.database import Database, DatabaseOptions
+from retrier.store.received import record_received
 from tests.faults.work import STORED
 from tests.journeys.conftest import Site
+from tests.support.factories import failure, unique_id
 from tests.support.private_servers import PrivateRabbitMQ
 from tests.support.service import Service
 from tests.support.waiting import wait_until
@@ -24,6 +27,8 @@ pytestmark = [
 RETRIED = 100
 MOST = 10
 DEADLINE = 60
+TOO_LARGE = 20_000_000
+"""Bytes: more than RabbitMQ 4 takes of one message."""
 OPERATIONS = "SELECT state FROM retry_operations"
 UNRESOLVED = "SELECT count(*) FROM failed_messages WHERE status = 'unresolved'"
 REASONS = "SELECT reason FROM retry_batches"
@@ -117,3 +122,25 @@ def test_a_staging_queue_that_refused_is_filled_when_it_has_room_again(
     assert (len(sent), set(sent.values())) == (RETRIED, {1})
     assert service.find("message.ejected") == []
     service.wait_ready()
+
+
+@on_each_kind
+def test_a_body_larger_than_the_broker_takes_comes_back_and_doubles_no_other(
+    site: Site, service: Service
+) -> None:
+    # Given a message that the broker would not take any more, among others
+    large = failure(body=bytes(TOO_LARGE), queue=site.shop.orders, error_queue=site.shop.error)
+    db = Database(DatabaseOptions(url=site.database_url))
+    record_received(db, [large], instance="test")
+    db.dispose()
+
+    ask(service)
+    wait_until_complete(site)
+
+    sent = take(site)
+    assert (len(sent), set(sent.values())) == (RETRIED, {1})
+    with service.http as http:
+        row = http.get(f"/api/errors/{unique_id(large)}").json()
+    assert row["status"] == "unresolved"
+    assert "406 PRECONDITION_FAILED" in row["disposition_reason"]
+    assert "message size 20000000" in row["disposition_reason"]

@@ -22,6 +22,11 @@ from tests.support.waiting import wait_until
 START_DEADLINE = 60.0
 STOP_DEADLINE = 30.0
 POLICY = "limit"
+CONFIGURATION = """\
+loopback_users.guest = true
+max_message_size = 16777216
+"""
+"""The largest body is what RabbitMQ 4 has by itself; older ones have 128 MiB."""
 RABBITMQ_TOOLS = "/usr/lib/rabbitmq/bin"
 OTHER_TOOLS = "RETRIER_TEST_RABBITMQ_TOOLS"
 """Names the folder of another RabbitMQ's tools: the same faults on another version."""
@@ -135,7 +140,7 @@ def make_environ(
     """Return what keeps a node apart from every other one; writes its files into the folder."""
     port, node, mapper = ports
     (folder / "plugins").write_text(f"[{','.join(plugins)}].\n")
-    (folder / "node.conf").write_text("loopback_users.guest = true\n")
+    (folder / "node.conf").write_text(CONFIGURATION)
     cookie = folder / ".erlang.cookie"
     cookie.write_text(uuid4().hex)
     cookie.chmod(0o400)
