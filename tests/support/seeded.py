@@ -1,5 +1,7 @@
 """Something of everything that the API can show, and the names under which it is found."""
 
+from dataclasses import dataclass
+
 from retrier.domain.failed_message import FailedImport, FailedMessageStatus
 from retrier.domain.identity import fingerprint
 from tests.contract.store_retries import BEING_SENT, SENT, bring_to
@@ -9,6 +11,14 @@ from tests.support.factories import ERROR_QUEUE, FAILED_AT, confirmation, failur
 
 Known = dict[str, list[str]]
 """For each parameter of a path: values that something is found under."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seeded:
+    """An API on such a database."""
+
+    api: Api
+    known: Known
 
 
 def seed(api: Api) -> Known:

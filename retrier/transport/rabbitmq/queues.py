@@ -93,7 +93,7 @@ class RabbitMQQueues:
     def why_not_ingestible(self, queue: str) -> str | None:
         """Say so of a stream: what is acknowledged stays in it. See the seam."""
         try:
-            self._ask(lambda channel: channel.basic_consume(queue, arguments=NO_PRIORITY))
+            self._ask(queue, lambda channel: channel.basic_consume(queue, arguments=NO_PRIORITY))
         except ChannelLost as refusal:
             return A_STREAM if STREAM_TYPE in refusal.words else None
         return None

@@ -1,0 +1,141 @@
+"""Makes requests that no client of good manners sends: for each part, what has broken others."""
+
+import json
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from hypothesis import strategies as st
+
+from tests.support.bare_requests import Headers
+
+READS = (
+    "errors",
+    "errors/{}",
+    "errors/last/{}",
+    "errors/queues/addresses",
+    "endpoints/{}/errors",
+    "messages/{}/body",
+    "recoverability/groups",
+    "recoverability/groups/{}",
+    "recoverability/groups/id/{}",
+    "recoverability/groups/{}/errors",
+    "operations",
+    "operations/{}",
+    "batches/{}",
+    "redirects",
+    "eventlogitems",
+)
+ACTS = (
+    "POST errors/{}/retry",
+    "POST errors/queues/{}/retry",
+    "POST errors/{}/retry/all",
+    "POST recoverability/groups/{}/errors/retry",
+    "PATCH errors/{}/archive",
+    "PATCH errors/{}...{}/unarchive",
+    "POST recoverability/groups/{}/errors/archive",
+    "DELETE redirects/{}",
+)
+BODIES = (
+    "POST errors/retry",
+    "PATCH errors/archive",
+    "PATCH errors/unarchive",
+    "POST pendingretries/retry",
+    "POST pendingretries/queues/retry",
+    "PATCH pendingretries/resolve",
+    "PATCH pendingretries/queues/resolve",
+    "POST redirects",
+    "PUT redirects/{}",
+)
+
+_PARAMETERS = (
+    "status modified queueaddress queue endpoint group exception_type message_type id_prefix "
+    "sort direction page per_page classifier classifierfilter"
+).split()
+_HEADERS = (
+    b"if-none-match accept x-retrier-user idempotency-key content-type content-length "
+    b"content-encoding origin range cookie"
+).split()
+_FIELDS = (
+    "from to queueaddress uniquemessageids fromphysicaladdress tophysicaladdress retryexisting FROM"
+).split()
+_TEXTS = (
+    "",
+    "0",
+    "-1",
+    "1e308",
+    "NaN",
+    "9" * 5000,
+    "\u0663",
+    "\u00b2",
+    "a" * 70_000,
+    "\ufdd0\uffff",
+    "\U0001f4a9" * 500,
+    "../../etc/passwd",
+    "' OR 1=1 --",
+    "%s%n{0}",
+    "-" * 36,
+    "0001-01-01T00:00:00+23:59",
+    "0001-01-01T00:00:00+23:59...9999-12-31T23:59:59-23:59",
+)
+_ENCODED = ("%ed%a0%80", "%c0%80", "%", "%zz", "%2f", "%2e%2e", "a/../b", "//", "%00", "?", "&=")
+_LITERALS = (
+    "NaN",
+    "-Infinity",
+    "1e999",
+    "9" * 5000,
+    '"\\ud800"',
+    '"\\u0000"',
+    '"a\\u0000b"',
+    "[" * 100_000,
+    '{"a":' * 50_000,
+    "true",
+    '"' + "a" * 100_000 + '"',
+    "[null]",
+    '["", "a"]',
+    '[["a"]]',
+    '"0001-01-01T00:00:00+23:59"',
+)
+
+_parts = st.one_of(
+    st.one_of(st.sampled_from(_TEXTS), st.text(max_size=50)).map(
+        lambda text: quote(text.encode("utf-8", "replace"), safe="")
+    ),
+    st.binary(max_size=20).map(lambda some: quote(some, safe="")),
+    st.sampled_from(_ENCODED),
+)
+_queries = st.lists(st.tuples(st.sampled_from(_PARAMETERS), _parts).map("=".join), max_size=4).map(
+    "&".join
+)
+_headers = st.lists(st.tuples(st.sampled_from(_HEADERS), st.binary(max_size=60)), max_size=3)
+_literals = st.one_of(st.sampled_from(_LITERALS), st.text(max_size=20).map(json.dumps))
+_members = st.tuples(st.sampled_from(_FIELDS).map(json.dumps), _literals).map(":".join)
+_documents = st.one_of(
+    _literals,
+    st.lists(_literals, max_size=4).map(lambda items: f"[{','.join(items)}]"),
+    st.lists(_members, max_size=5).map(lambda members: f"{{{','.join(members)}}}"),
+)
+_bodies = st.one_of(
+    _documents.map(str.encode),
+    _documents.map(lambda text: text.encode("utf-16")),
+    st.binary(max_size=50),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HostileRequest:
+    """A request as it comes off the wire."""
+
+    method: str
+    target: str
+    headers: Headers
+    body: bytes
+
+
+@st.composite
+def requests(draw: st.DrawFn, routes: tuple[str, ...]) -> HostileRequest:
+    """Make a request for one of the routes; `{}` in them is filled."""
+    method, _, path = draw(st.sampled_from(routes)).rpartition(" ")
+    target = f"/api/{path.replace('{}', draw(_parts))}?{draw(_queries)}"
+    body = draw(_bodies) if routes is BODIES else b""
+    kind = [(b"content-type", b"application/json")] if body else []
+    return HostileRequest(method or "GET", target, [*kind, *draw(_headers)], body)
