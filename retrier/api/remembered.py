@@ -27,8 +27,9 @@ class Remembered:
     poll; with few messages nothing is remembered.
     """
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, patience: float = PATIENCE) -> None:
         self._clock = clock or SystemClock()
+        self._patience = patience
         self._lock = threading.Lock()
         self._finding: dict[Hashable, threading.Lock] = {}
         self._answers: dict[Hashable, tuple[object, float]] = {}
@@ -40,8 +41,8 @@ class Remembered:
         """
         with self._lock:
             finding = self._finding.setdefault(key, threading.Lock())
-        if not finding.acquire(timeout=PATIENCE):
-            raise AnswerTooSlow(f"others have waited for this answer for {PATIENCE:g} s")
+        if not finding.acquire(timeout=self._patience):
+            raise AnswerTooSlow(f"others have waited for this answer for {self._patience:g} s")
         try:
             answer, until = self._answers.get(key, (None, 0.0))
             if self._clock.monotonic() < until:

@@ -4,7 +4,7 @@ import re
 import socket
 import sqlite3
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from threading import Barrier, Thread
 from uuid import uuid4
@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import create_engine, event, func, insert, make_url, select, text, update
 from sqlalchemy.exc import InvalidRequestError, ProgrammingError, StatementError
 
-from retrier.errors import ConfigurationError, DatabaseUnavailable, DataRefused
+from retrier.errors import AnswerTooSlow, ConfigurationError, DatabaseUnavailable, DataRefused
 from retrier.store.database import ConcurrentChange, Database, DatabaseOptions
 from retrier.store.schema import counters, failed_messages
 from tests.contract.store_rows import record, rows
@@ -26,6 +26,8 @@ from tests.support.waiting import wait_until
 
 DEADLINE = 10.0
 ONE = {"name": "one", "value": 1}
+ALL = 20
+"""Connections of a pool, those included that it closes afterwards."""
 MOST_PAGES = 1_000_000
 NO_PATIENCE = "PRAGMA busy_timeout = 1"
 
@@ -474,6 +476,36 @@ class TestASessionOnSqlite:
 
         sqlite.transact(verb)
         other.close()
+
+
+class TestConnectionsApart:
+    def test_are_free_though_all_others_are_taken(self, database):
+        apart = database.apart(1)
+        with ExitStack() as taken:
+            for _ in range(ALL):
+                taken.enter_context(database.engine.connect())
+
+            assert apart.read(count_rows) == 0
+
+    def test_are_closed_with_the_others(self, tmp_path):
+        db = open_upgraded(sqlite_url(tmp_path))
+        db.apart(1).read(count_rows)
+
+        db.dispose()
+
+        assert [each.suffix for each in tmp_path.iterdir()] == [".db"]
+
+    def test_give_up_a_lock_once_and_soon(self, postgres):
+        apart = postgres.apart(1, timedelta(seconds=0.2))
+
+        def verb(conn):
+            conn.execute(text("LOCK TABLE counters IN ACCESS EXCLUSIVE MODE"))
+            began = time.monotonic()
+            with pytest.raises(AnswerTooSlow, match=r"no answer from .* within 0.2 s"):
+                apart.read(count_rows)
+            return time.monotonic() - began
+
+        assert postgres.transact(verb) < 1.5
 
 
 class TestAFullDisk:

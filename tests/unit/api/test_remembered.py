@@ -1,10 +1,12 @@
 """Costly answers are remembered in proportion to their cost."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from retrier.api.remembered import LONGEST, Remembered
+from retrier.errors import AnswerTooSlow
 from tests.support.frozen_clock import FrozenClock
 
 
@@ -92,3 +94,14 @@ def test_what_could_not_be_found_is_not_remembered(clock: FrozenClock) -> None:
         remembered.get("key", fail)
 
     assert remembered.get("key", Counting(clock, seconds=2)) == 1
+
+
+def test_who_waits_in_vain_for_another_to_find_it_does_not_wait_in_turn(clock: FrozenClock) -> None:
+    remembered = Remembered(clock, patience=0.01)
+
+    def ask_meanwhile() -> int:
+        with ThreadPoolExecutor() as other:
+            return other.submit(remembered.get, "key", lambda: 2).result()
+
+    with pytest.raises(AnswerTooSlow):
+        remembered.get("key", ask_meanwhile)
