@@ -111,6 +111,26 @@ def test_a_foreign_staging_queue_that_holds_messages_is_left_alone(
     assert far_side.count(name) == 2
 
 
+STREAMS = {
+    "a stream": {"x_queue_type": "stream"},
+    "with a limit": {"x_queue_type": "stream", "x_max_length_bytes": 1_000_000},
+}
+
+
+@pytest.mark.parametrize("stream", STREAMS.values(), ids=STREAMS.keys())
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_a_stream_of_that_name_is_left_alone_though_it_says_that_it_is_empty(
+    connect: Connect, far_side: FarSide, name: str, stream: dict[str, object], kind: QueueKind
+) -> None:
+    far_side.declare(name, **stream)
+    far_side.publish(name, 2)
+
+    with pytest.raises(StagingQueueUnusable, match=f"{name}.*stream.*another name"):
+        connect(kind).declare_staging_queue(name)
+
+    assert far_side.declares_alike(name, **stream)
+
+
 def test_a_foreign_staging_queue_that_has_consumers_is_left_alone(
     connect: Connect, far_side: FarSide, name: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""The broker's node is killed in the middle of the work: a quorum queue may lose its leader."""
+"""The broker's node is killed while a batch is forwarded, and a quorum queue loses its leader."""
 
 import pytest
 
@@ -6,6 +6,7 @@ from tests.faults.conftest import Begin
 from tests.faults.work import check
 from tests.journeys.conftest import Site
 from tests.support.private_servers import PrivateRabbitMQ
+from tests.support.tcp_proxy import TcpProxy
 
 pytestmark = [
     pytest.mark.faults,
@@ -13,10 +14,11 @@ pytestmark = [
     pytest.mark.postgres,
 ]
 
-on_each_kind = pytest.mark.parametrize("kind", ["quorum", "classic"])
+SLOW = 30_000
+"""Bytes a second: forwarding lasts long enough for the fault to fall into it."""
 
 
-@on_each_kind
+@pytest.mark.parametrize("kind", ["quorum", "classic"])
 def test_a_node_that_is_killed_and_started_again_costs_a_window_at_most(
     site: Site, begin: Begin, broker: PrivateRabbitMQ
 ) -> None:
@@ -29,3 +31,22 @@ def test_a_node_that_is_killed_and_started_again_costs_a_window_at_most(
 
     work.must_finish()
     check(work)
+
+
+def test_a_staging_queue_that_lost_its_leader_is_deleted_and_filled_again(
+    site_by_line: Site, begin: Begin, broker: PrivateRabbitMQ, line: TcpProxy
+) -> None:
+    # Given a staging queue of which a crash leaves nothing but its name
+    work = begin(site_by_line)
+    work.wait_for("forwarding")
+    line.throttle(SLOW)
+
+    with work.fault():
+        broker.forget(site_by_line.staging_queue)
+        broker.kill()
+        line.throttle(None)
+        broker.start()
+
+    work.must_finish()
+    check(work)
+    assert len(work.service.find("staging.renewed")) == 1

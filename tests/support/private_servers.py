@@ -76,6 +76,15 @@ class PrivateRabbitMQ:
             self._script.wait(STOP_DEADLINE)
         self._pid_file.unlink(missing_ok=True)
 
+    def forget(self, queue: str) -> None:
+        """Let it forget where a quorum queue's log is, as if it was declared just before a crash.
+
+        Once it is killed and started again, it starts the queue with a new log and no leader.
+        """
+        name = f"'%2F_{queue}'"
+        forget = f"ra_directory:unregister_name(S, ra_directory:uid_of(S, {name}))"
+        self.control("eval", f"S = quorum_queues, {forget}, [dets:sync(D) || D <- dets:all()].")
+
     @contextmanager
     def frozen(self) -> Iterator[None]:
         """Let it run no more for a while, with all connections open."""

@@ -166,6 +166,7 @@ class RabbitMQQueues:
                 f"the queue {queue!r} is not ours and in use: {found.message_count} messages ready, "
                 f"{found.consumer_count} consumers. The broker said: {refusal.words}. {WAY_OUT}"
             ) from refusal
+        self._spare_stream(queue)
         self._delete_unused(queue)
         return True
 
@@ -175,6 +176,26 @@ class RabbitMQQueues:
             return False
         unlimited = {name: value for name, value in wanted.items() if name != DELIVERY_LIMIT}
         return self._declared_otherwise(queue, unlimited) is None
+
+    def _spare_stream(self, queue: str) -> None:
+        """Raise StagingQueueUnusable for a stream.
+
+        One says that it is empty when it is not, and is deleted whatever the condition. It is the
+        one kind of queue that hands nothing out by `basic.get`; our look at it takes nothing.
+        """
+        try:
+            held = self._ask(queue, lambda channel: channel.basic_get(queue))
+        except Refusal as refusal:
+            if refusal.code == NOT_IMPLEMENTED:
+                raise StagingQueueUnusable(
+                    f"the queue {queue!r} is a stream, which keeps what was taken. {WAY_OUT}"
+                ) from refusal
+            if refusal.code != LOCKED:
+                raise
+        else:
+            self._connection.drop()  # which gives back what came in between
+            if held is not None:
+                raise StagingQueueUnusable(f"the queue {queue!r} is not ours and in use. {WAY_OUT}")
 
     def _delete_unused(self, queue: str) -> None:
         try:
