@@ -15,9 +15,11 @@ from sqlalchemy import inspect, text
 from retrier.errors import DatabaseUnavailable
 from retrier.store import upgrade
 from retrier.store.database import Database, DatabaseOptions
-from retrier.store.schema import failed_message_groups, metadata
+from retrier.store.schema import failed_message_groups, metadata, staging_ids
 from retrier.store.upgrade import find_revision, upgrade_schema
+from tests.contract.store_retries import STAGED, bring_to
 from tests.contract.store_rows import everything_but, record, rows
+from tests.support.bench import Bench
 from tests.support.databases import open_upgraded, sqlite_url, temporary_postgres
 from tests.support.factories import failure
 
@@ -200,7 +202,7 @@ class TestADowngrade:
 
         assert shape_of(new) == shape
 
-    @pytest.mark.parametrize("revision", ["0001", "0002", "0003"])
+    @pytest.mark.parametrize("revision", ["0001", "0002", "0003", "0005"])
     def test_of_one_step_leaves_the_tables_of_the_steps_before(self, new, revision):
         upgrade_schema(new)
 
@@ -228,6 +230,43 @@ class TestADowngrade:
         run_alembic(new, lambda config: command.downgrade(config, "0003"))
 
         assert rows(new, failed_message_groups) == []
+
+
+class TestAnUpgradeTo0006:
+    """Of a database in the middle of its work, as a version without staging ids leaves it."""
+
+    @pytest.fixture
+    def lived_in(self, new):
+        upgrade_schema(new)
+        bench = Bench(new)
+        bring_to(bench, STAGED)
+        bench.fail(2)
+        run_alembic(new, lambda config: command.downgrade(config, "0005"))
+        return bench
+
+    def test_leaves_every_row_as_it_is(self, lived_in):
+        before = everything_but(lived_in.db, staging_ids)
+
+        upgrade_schema(lived_in.db)
+
+        assert everything_but(lived_in.db, staging_ids) == before
+
+    def test_knows_the_staging_id_of_the_batch_in_forwarding(self, lived_in):
+        (batch,) = lived_in.batches()
+
+        upgrade_schema(lived_in.db)
+
+        (known,) = rows(lived_in.db, staging_ids)
+        assert known == {"staging_id": batch["staging_id"], "made_at": batch["modified_at"]}
+
+    def test_lets_the_work_go_on(self, lived_in):
+        upgrade_schema(lived_in.db)
+
+        lived_in.restart()
+        lived_in.work()
+
+        assert len(lived_in.sent()) == 1
+        assert lived_in.batches() == []
 
 
 class TestCompression:

@@ -3,14 +3,16 @@
 from typing import Any
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import insert, select
 
 from retrier.domain import headers
 from retrier.domain.amqp_properties import AmqpPropertyCodec
-from retrier.domain.wire import ChannelClosed, Edit, Properties, Refused, Unknown
+from retrier.domain.copies import PROBE_BODY
+from retrier.domain.wire import ChannelClosed, Delivery, Edit, Properties, Refused, Unknown
+from retrier.errors import BrokerUnavailable
 from retrier.store.database import Database
-from retrier.store.schema import message_redirects
-from tests.support.bench import QUEUE, STAGING, Bench
+from retrier.store.schema import message_redirects, staging_ids
+from tests.support.bench import QUEUE, STAGING, Bench, Killed
 from tests.support.factories import ERROR_QUEUE, failure, raw_properties
 from tests.support.flaky_database import FlakyDatabase
 from tests.support.script import to_queue
@@ -367,3 +369,68 @@ def test_a_message_that_the_broker_dead_lettered_goes_home_without_its_deaths(
     names = set(bench.transport.codec.read(sent.raw).headers)
     assert "Id" in names
     assert not {"x-death", "x-first-death-queue"} & names
+
+
+def known_ids(bench: Bench) -> set[str]:
+    return {row["staging_id"] for row in bench.rows(select(staging_ids))}
+
+
+def test_a_staging_id_is_known_before_anything_goes_out_under_it(bench: Bench) -> None:
+    bench.ask(bench.fail(3))
+    unknown: list[str | None] = []
+
+    def look(call: str) -> None:
+        lying = bench.transport.broker.holds(STAGING) if call.startswith("publisher.") else []
+        ids = [bench.transport.codec.read(each.raw).text(headers.STAGING_ID) for each in lying]
+        unknown.extend(each for each in ids if each not in known_ids(bench))
+
+    bench.transport.after_call = look
+    bench.work()
+
+    assert unknown == []
+    assert {each.text(headers.STAGING_ID) for each in copies(bench)} < known_ids(bench)
+
+
+def test_a_kill_before_the_first_copy_leaves_nothing_but_an_id(bench: Bench) -> None:
+    bench.ask(bench.fail(3))
+    bench.kill_at("staging.id_recorded", time=2)
+
+    with pytest.raises(Killed):
+        bench.work()
+
+    assert len(known_ids(bench)) == 2
+    assert bench.transport.published == []
+    assert bench.batches()[0]["status"] == "staging"
+
+
+def test_all_probes_of_a_process_go_out_under_one_id(bench: Bench) -> None:
+    """A broker that breaks off each connection must not fill the table."""
+    bench.ask(bench.fail(1))
+    for _ in range(5):
+        bench.transport.fail("publisher.publish", BrokerUnavailable("reset"))
+
+    bench.work()
+
+    staged = {each.text(headers.STAGING_ID) for each in copies(bench)}
+    probes = known_ids(bench) - staged
+    assert bench.around.retries.session_id in probes
+    assert len(known_ids(bench)) == 1 + 6
+
+
+def test_a_probe_says_whose_it_is(bench: Bench) -> None:
+    seen: list[Delivery] = []
+    bench.ask(bench.fail(1))
+    bench.transport.after_call = lambda call: (
+        seen.extend(bench.transport.broker.holds(STAGING))
+        if call == "transport.publisher"
+        else None
+    )
+
+    bench.work()
+
+    properties = bench.transport.codec.read(seen[0].raw)
+    assert properties.headers == {
+        headers.STAGING_ID: bench.around.retries.session_id,
+        headers.INSTALLATION_ID: bench.around.retries.installation_id,
+    }
+    assert seen[0].body == PROBE_BODY
