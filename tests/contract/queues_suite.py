@@ -52,6 +52,9 @@ class QueuesSuite(TransportFixtures):
         assert queues.declare_error_queue(name) is True
         assert publisher.publish([self.message(name)], nothing) == (Confirmed(),)
 
+    def test_a_queue_may_be_an_error_queue(self, queues: Queues, queue: str) -> None:
+        assert queues.why_not_ingestible(queue) is None
+
     def test_leaves_an_error_queue_that_exists_as_it_is(
         self, publisher: Publisher, consume: Consume, queues: Queues, queue: str
     ) -> None:

@@ -111,6 +111,14 @@ def begin(broker: PrivateRabbitMQ, request: pytest.FixtureRequest) -> Iterator[B
 
 
 @pytest.fixture
+def figures(request: pytest.FixtureRequest) -> Figures:
+    """Give what is to be measured of a fault that brings work of its own."""
+    figures = Figures(name=request.node.name)
+    request.config.stash.setdefault(FIGURES, []).append(figures)
+    return figures
+
+
+@pytest.fixture
 def work(site_by_line: Site, line: TcpProxy, begin: Begin, stage: str) -> Work:
     """Give work in the middle of the stage; while it is staging the line is slow."""
     work = begin(site_by_line)

@@ -7,6 +7,10 @@ WRONG_FILES = {
     "broker: {url: 'redis://127.0.0.1'}": (
         "broker.url: must begin with amqp://, amqps:// or embedded:///"
     ),
+    "broker: {url: ['amqp://me@one', 'amqp://you@two']}": (
+        "broker.url: must name the nodes of one broker: "
+        "scheme, user, password and virtual host must be the same in each"
+    ),
     "broker: {staging_queue_type: mirrored}": (
         "broker.staging_queue_type: must be quorum or classic, is mirrored"
     ),
