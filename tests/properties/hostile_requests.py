@@ -47,17 +47,37 @@ BODIES = (
     "PUT redirects/{}",
 )
 
-_PARAMETERS = (
-    "status modified queueaddress queue endpoint group exception_type message_type id_prefix "
-    "sort direction page per_page classifier classifierfilter"
-).split()
+_PARAMETERS = [
+    "status",
+    "modified",
+    "queueaddress",
+    "queue",
+    "endpoint",
+    "group",
+    "exception_type",
+    "message_type",
+    "id_prefix",
+    "sort",
+    "direction",
+    "page",
+    "per_page",
+    "classifier",
+    "classifierfilter",
+]
 _HEADERS = (
     b"if-none-match accept x-retrier-user idempotency-key content-type content-length "
     b"content-encoding origin range cookie"
 ).split()
-_FIELDS = (
-    "from to queueaddress uniquemessageids fromphysicaladdress tophysicaladdress retryexisting FROM"
-).split()
+_FIELDS = [
+    "from",
+    "to",
+    "queueaddress",
+    "uniquemessageids",
+    "fromphysicaladdress",
+    "tophysicaladdress",
+    "retryexisting",
+    "FROM",
+]
 _TEXTS = (
     "",
     "0",
@@ -76,6 +96,12 @@ _TEXTS = (
     "-" * 36,
     "0001-01-01T00:00:00+23:59",
     "0001-01-01T00:00:00+23:59...9999-12-31T23:59:59-23:59",
+)
+_TIMES = (
+    "0001-01-01T00:00:00Z",
+    "0001-01-01T00:00:00+23:59",
+    "9999-12-31T23:59:59.999999Z",
+    "9999-12-31T23:59:59-23:59",
 )
 _ENCODED = ("%ed%a0%80", "%c0%80", "%", "%zz", "%2f", "%2e%2e", "a/../b", "//", "%00", "?", "&=")
 _LITERALS = (
@@ -109,7 +135,12 @@ _queries = st.lists(st.tuples(st.sampled_from(_PARAMETERS), _parts).map("=".join
 _headers = st.lists(st.tuples(st.sampled_from(_HEADERS), st.binary(max_size=60)), max_size=3)
 _literals = st.one_of(st.sampled_from(_LITERALS), st.text(max_size=20).map(json.dumps))
 _members = st.tuples(st.sampled_from(_FIELDS).map(json.dumps), _literals).map(":".join)
+_times = st.sampled_from(_TIMES) | st.datetimes().map(lambda time: time.isoformat())
+_ranges = st.fixed_dictionaries(
+    {"from": _times, "to": _times, "queueaddress": st.sampled_from(["orders", "a\0b"])}
+)
 _documents = st.one_of(
+    _ranges.map(json.dumps),
     _literals,
     st.lists(_literals, max_size=4).map(lambda items: f"[{','.join(items)}]"),
     st.lists(_members, max_size=5).map(lambda members: f"{{{','.join(members)}}}"),
