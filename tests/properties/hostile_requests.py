@@ -8,24 +8,24 @@ from hypothesis import strategies as st
 
 from tests.support.bare_requests import Headers
 
-READS = (
-    "errors",
-    "errors/{}",
-    "errors/last/{}",
-    "errors/queues/addresses",
-    "endpoints/{}/errors",
-    "messages/{}/body",
-    "recoverability/groups",
-    "recoverability/groups/{}",
-    "recoverability/groups/id/{}",
-    "recoverability/groups/{}/errors",
-    "operations",
-    "operations/{}",
-    "batches/{}",
-    "redirects",
-    "eventlogitems",
+_READS = (
+    "GET errors",
+    "GET errors/{}",
+    "GET errors/last/{}",
+    "GET errors/queues/addresses",
+    "GET endpoints/{}/errors",
+    "GET messages/{}/body",
+    "GET recoverability/groups",
+    "GET recoverability/groups/{}",
+    "GET recoverability/groups/id/{}",
+    "GET recoverability/groups/{}/errors",
+    "GET operations",
+    "GET operations/{}",
+    "GET batches/{}",
+    "GET redirects",
+    "GET eventlogitems",
 )
-ACTS = (
+_ACTS = (
     "POST errors/{}/retry",
     "POST errors/queues/{}/retry",
     "POST errors/{}/retry/all",
@@ -35,7 +35,7 @@ ACTS = (
     "POST recoverability/groups/{}/errors/archive",
     "DELETE redirects/{}",
 )
-BODIES = (
+_BODIES = (
     "POST errors/retry",
     "PATCH errors/archive",
     "PATCH errors/unarchive",
@@ -45,6 +45,11 @@ BODIES = (
     "PATCH pendingretries/queues/resolve",
     "POST redirects",
     "PUT redirects/{}",
+)
+_RANGES = (
+    "POST pendingretries/queues/retry",
+    "PATCH pendingretries/resolve",
+    "PATCH pendingretries/queues/resolve",
 )
 
 _PARAMETERS = [
@@ -140,7 +145,6 @@ _ranges = st.fixed_dictionaries(
     {"from": _times, "to": _times, "queueaddress": st.sampled_from(["orders", "a\0b"])}
 )
 _documents = st.one_of(
-    _ranges.map(json.dumps),
     _literals,
     st.lists(_literals, max_size=4).map(lambda items: f"[{','.join(items)}]"),
     st.lists(_members, max_size=5).map(lambda members: f"{{{','.join(members)}}}"),
@@ -163,10 +167,21 @@ class HostileRequest:
 
 
 @st.composite
-def requests(draw: st.DrawFn, routes: tuple[str, ...]) -> HostileRequest:
+def _requests(
+    draw: st.DrawFn, routes: tuple[str, ...], bodies: st.SearchStrategy[bytes]
+) -> HostileRequest:
     """Make a request for one of the routes; `{}` in them is filled."""
-    method, _, path = draw(st.sampled_from(routes)).rpartition(" ")
+    method, path = draw(st.sampled_from(routes)).split(" ")
     target = f"/api/{path.replace('{}', draw(_parts))}?{draw(_queries)}"
-    body = draw(_bodies) if routes is BODIES else b""
+    body = draw(bodies)
     kind = [(b"content-type", b"application/json")] if body else []
-    return HostileRequest(method or "GET", target, [*kind, *draw(_headers)], body)
+    return HostileRequest(method, target, [*kind, *draw(_headers)], body)
+
+
+HOSTILE = {
+    "reads": _requests(_READS, st.just(b"")),
+    "acts": _requests(_ACTS, st.just(b"")),
+    "bodies": _requests(_BODIES, _bodies),
+    "ranges": _requests(_RANGES, _ranges.map(json.dumps).map(str.encode)),
+}
+"""What is asked for, and how such requests are made."""
