@@ -8,24 +8,24 @@ from hypothesis import strategies as st
 
 from tests.support.bare_requests import Headers
 
-READS = (
-    "errors",
-    "errors/{}",
-    "errors/last/{}",
-    "errors/queues/addresses",
-    "endpoints/{}/errors",
-    "messages/{}/body",
-    "recoverability/groups",
-    "recoverability/groups/{}",
-    "recoverability/groups/id/{}",
-    "recoverability/groups/{}/errors",
-    "operations",
-    "operations/{}",
-    "batches/{}",
-    "redirects",
-    "eventlogitems",
+_READS = (
+    "GET errors",
+    "GET errors/{}",
+    "GET errors/last/{}",
+    "GET errors/queues/addresses",
+    "GET endpoints/{}/errors",
+    "GET messages/{}/body",
+    "GET recoverability/groups",
+    "GET recoverability/groups/{}",
+    "GET recoverability/groups/id/{}",
+    "GET recoverability/groups/{}/errors",
+    "GET operations",
+    "GET operations/{}",
+    "GET batches/{}",
+    "GET redirects",
+    "GET eventlogitems",
 )
-ACTS = (
+_ACTS = (
     "POST errors/{}/retry",
     "POST errors/queues/{}/retry",
     "POST errors/{}/retry/all",
@@ -35,7 +35,7 @@ ACTS = (
     "POST recoverability/groups/{}/errors/archive",
     "DELETE redirects/{}",
 )
-BODIES = (
+_BODIES = (
     "POST errors/retry",
     "PATCH errors/archive",
     "PATCH errors/unarchive",
@@ -46,18 +46,43 @@ BODIES = (
     "POST redirects",
     "PUT redirects/{}",
 )
+_RANGES = (
+    "POST pendingretries/queues/retry",
+    "PATCH pendingretries/resolve",
+    "PATCH pendingretries/queues/resolve",
+)
 
-_PARAMETERS = (
-    "status modified queueaddress queue endpoint group exception_type message_type id_prefix "
-    "sort direction page per_page classifier classifierfilter"
-).split()
+_PARAMETERS = [
+    "status",
+    "modified",
+    "queueaddress",
+    "queue",
+    "endpoint",
+    "group",
+    "exception_type",
+    "message_type",
+    "id_prefix",
+    "sort",
+    "direction",
+    "page",
+    "per_page",
+    "classifier",
+    "classifierfilter",
+]
 _HEADERS = (
     b"if-none-match accept x-retrier-user idempotency-key content-type content-length "
     b"content-encoding origin range cookie"
 ).split()
-_FIELDS = (
-    "from to queueaddress uniquemessageids fromphysicaladdress tophysicaladdress retryexisting FROM"
-).split()
+_FIELDS = [
+    "from",
+    "to",
+    "queueaddress",
+    "uniquemessageids",
+    "fromphysicaladdress",
+    "tophysicaladdress",
+    "retryexisting",
+    "FROM",
+]
 _TEXTS = (
     "",
     "0",
@@ -76,6 +101,12 @@ _TEXTS = (
     "-" * 36,
     "0001-01-01T00:00:00+23:59",
     "0001-01-01T00:00:00+23:59...9999-12-31T23:59:59-23:59",
+)
+_TIMES = (
+    "0001-01-01T00:00:00Z",
+    "0001-01-01T00:00:00+23:59",
+    "9999-12-31T23:59:59.999999Z",
+    "9999-12-31T23:59:59-23:59",
 )
 _ENCODED = ("%ed%a0%80", "%c0%80", "%", "%zz", "%2f", "%2e%2e", "a/../b", "//", "%00", "?", "&=")
 _LITERALS = (
@@ -109,6 +140,10 @@ _queries = st.lists(st.tuples(st.sampled_from(_PARAMETERS), _parts).map("=".join
 _headers = st.lists(st.tuples(st.sampled_from(_HEADERS), st.binary(max_size=60)), max_size=3)
 _literals = st.one_of(st.sampled_from(_LITERALS), st.text(max_size=20).map(json.dumps))
 _members = st.tuples(st.sampled_from(_FIELDS).map(json.dumps), _literals).map(":".join)
+_times = st.sampled_from(_TIMES) | st.datetimes().map(lambda time: time.isoformat())
+_ranges = st.fixed_dictionaries(
+    {"from": _times, "to": _times, "queueaddress": st.sampled_from(["orders", "a\0b"])}
+)
 _documents = st.one_of(
     _literals,
     st.lists(_literals, max_size=4).map(lambda items: f"[{','.join(items)}]"),
@@ -132,10 +167,21 @@ class HostileRequest:
 
 
 @st.composite
-def requests(draw: st.DrawFn, routes: tuple[str, ...]) -> HostileRequest:
+def _requests(
+    draw: st.DrawFn, routes: tuple[str, ...], bodies: st.SearchStrategy[bytes]
+) -> HostileRequest:
     """Make a request for one of the routes; `{}` in them is filled."""
-    method, _, path = draw(st.sampled_from(routes)).rpartition(" ")
+    method, path = draw(st.sampled_from(routes)).split(" ")
     target = f"/api/{path.replace('{}', draw(_parts))}?{draw(_queries)}"
-    body = draw(_bodies) if routes is BODIES else b""
+    body = draw(bodies)
     kind = [(b"content-type", b"application/json")] if body else []
-    return HostileRequest(method or "GET", target, [*kind, *draw(_headers)], body)
+    return HostileRequest(method, target, [*kind, *draw(_headers)], body)
+
+
+HOSTILE = {
+    "reads": _requests(_READS, st.just(b"")),
+    "acts": _requests(_ACTS, st.just(b"")),
+    "bodies": _requests(_BODIES, _bodies),
+    "ranges": _requests(_RANGES, _ranges.map(json.dumps).map(str.encode)),
+}
+"""What is asked for, and how such requests are made."""

@@ -4,18 +4,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.properties.hostile_requests import ACTS, BODIES, READS, HostileRequest, requests
+from tests.properties.hostile_requests import HOSTILE, HostileRequest
 from tests.support.bare_requests import LOCALHOST, ask_bare
 from tests.support.seeded import Seeded
 
 EXAMPLES = 50
 
 
-@pytest.mark.parametrize(
-    "hostile",
-    [requests(READS), requests(ACTS), requests(BODIES)],
-    ids=["reads", "acts", "bodies"],
-)
+@pytest.mark.parametrize("hostile", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_request_breaks_nothing(
     seeded: Seeded, hostile: st.SearchStrategy[HostileRequest]
 ) -> None:

@@ -82,6 +82,13 @@ def test_an_operation_names_its_own(
     assert statuses(document, operation) == expected
 
 
+def test_a_body_of_a_message_may_be_anything(document: dict[str, Any]) -> None:
+    # Found by Schemathesis: a body that was JSON was no text, as the document said.
+    responses = operations(document)["GET /api/messages/{message_id}/body"]["responses"]
+
+    assert responses["200"]["content"] == {"*/*": {}}
+
+
 def test_the_page_explains_every_status_that_is_a_refusal(document: dict[str, Any]) -> None:
     explained = set(STATUS_ROW.findall((ROOT / "docs" / "http-api.md").read_text()))
 
