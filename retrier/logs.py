@@ -79,7 +79,7 @@ EVENTS: Mapping[str, Event] = {
     "batch.forwarding": _info("Batch {batch_id} is being forwarded"),
     "batch.forwarded": _info("Batch {batch_id} is forwarded"),
     "batch.moved": _warning(
-        "What was not forwarded of batch {batch_id} moves to batch {new_batch_id}, messages: {size}"
+        "What was not forwarded of batch {batch_id} moves to batch {new_batch_id}: {reason}"
     ),
     "batch.backing_off": _warning("Batch {batch_id} waits: {reason}"),
     "message.reverted": _warning(

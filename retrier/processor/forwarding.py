@@ -21,6 +21,10 @@ from retrier.store.forwarding import MovedRest, complete_batch, move_rest
 
 _LOSSES_BEFORE_BACKING_OFF = 3
 _LOSS_WAIT = timedelta(seconds=30)
+_NOT_GIVEN_BACK = (
+    "did not come back from the staging queue: it was emptied or deleted, somebody else consumes "
+    "it, or a policy limits it"
+)
 _RECEIVE_TIMEOUT = 0.2
 """Seconds one turn waits for copies; short, so that a stop is heard."""
 
@@ -211,6 +215,7 @@ class Forwarding:
             operation_id=run.batch.operation_id,
             new_batch_id=rest.batch_id,
             size=rest.size,
+            reason=f"{rest.size} of {run.batch.message_count} copies {_NOT_GIVEN_BACK}",
         )
         if rest.stage_attempts >= _LOSSES_BEFORE_BACKING_OFF:
             self._back_off(run.batch, rest)

@@ -117,6 +117,33 @@ def test_the_queue_is_not_declared_anew_before_the_pause(database: Database) -> 
     assert STAGING not in bench.transport.broker.queues
 
 
+def test_a_length_limit_that_drops_the_oldest_copies_loses_and_doubles_nothing(
+    bench: Bench,
+) -> None:
+    # Given a policy that lets the staging queue hold no more than two copies
+    ids = bench.fail(7)
+    bench.ask_all()
+
+    def drop_head(point: str) -> None:
+        if point == "staging.published":
+            ready = bench.transport.broker.queues[STAGING].ready
+            while len(ready) > 2:
+                ready.popleft()
+
+    bench.crash_at = drop_head
+    before = bench.clock.monotonic()
+    bench.work()
+
+    # Then all go out, two at a time and not at full speed, and each time it is said why
+    assert sorted(bench.sent()) == sorted(ids)
+    assert (
+        bench.clock.monotonic() - before >= 3 * bench.around.retries.drain_timeout.total_seconds()
+    )
+    reasons = [fields["reason"] for name, fields in bench.told.events if name == "batch.moved"]
+    assert [reason.split(" copies")[0] for reason in reasons] == ["5 of 7", "3 of 5", "1 of 3"]
+    assert all("did not come back from the staging queue" in reason for reason in reasons)
+
+
 def test_a_staging_queue_that_is_gone_is_declared_again(bench: Bench) -> None:
     ids = ask_and_die_staged(bench)
 
