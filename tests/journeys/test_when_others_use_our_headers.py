@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from retrier.ingestion.confirmation import UNKNOWN
-from tests.journeys.conftest import Site
+from tests.journeys.conftest import RABBITMQ_AND_POSTGRES, Site
 from tests.support.shop import failure_headers
 from tests.support.waiting import wait_until
 
@@ -50,3 +50,29 @@ def test_a_confirmation_of_a_message_that_nobody_knows_is_a_failed_import(site: 
 
     assert kept_bodies(site) == [b"an order"]
     assert site.query("SELECT reason FROM failed_imports") == [(UNKNOWN,)]
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(each, marks=RABBITMQ_AND_POSTGRES) for each in ("classic", "quorum")]
+)
+def test_a_copy_of_ours_that_dies_its_way_to_an_error_queue_is_dropped(site: Site) -> None:
+    # Given a process that was killed when its copies were staged
+    site.shop.fail(2)
+    killed = site.host.start_ready(crash_at="staging.committed")
+    with killed.http as http:
+        wait_until(lambda: http.get("/api/errors").headers["Total-Count"] == "2", 30)
+        http.post("/api/errors/retry/all")
+        killed.process.wait(30)
+
+    # When a policy of the broker lets copies of it die
+    for copy in site.shop.look(site.staging_queue, 2):
+        site.shop.let_die(copy)
+    wait_until(lambda: site.shop.depth(site.shop.error) == 2, 10)
+
+    # Then they are known for what they are, and the retry goes its way
+    site.host.start_ready()
+    assert len(site.shop.take(site.shop.orders, 2)) == 2
+    counted = "SELECT count FROM ledger WHERE entry = 'own_copies'"
+    wait_until(lambda: site.query(counted) == [(2,)], 10)
+    assert site.count("SELECT COUNT(*) FROM failed_messages") == 2
+    assert site.count("SELECT COUNT(*) FROM failed_imports") == 0

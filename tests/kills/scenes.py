@@ -126,7 +126,6 @@ SCENES = [
     Scene(point=CrashPoint.MARKING_CLAIMED),
     Scene(point=CrashPoint.MARKING_MOVED),
     Scene(point=CrashPoint.ADOPTION_MOVED, first=CrashPoint.MARKING_CLAIMED),
-    Scene(point=CrashPoint.STAGING_ID_RECORDED),
     Scene(point=CrashPoint.STAGING_ID_RECORDED, time=2),
     Scene(point=CrashPoint.STAGING_CONNECTED),
     Scene(point=CrashPoint.STAGING_PURGED),

@@ -1,16 +1,18 @@
 """Ingestion is killed at every step once; the next process takes over: nothing lost, nothing twice."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import pytest
 from sqlalchemy import func, select
 
+from retrier.domain.failed_message import Noteworthy, Received
 from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.queue_mapping import QueueMapping
 from retrier.store.database import Database
 from retrier.store.installation import probe_write
+from retrier.store.patience import Meanwhile
 from retrier.store.received import record_received
 from retrier.store.schema import failed_messages, processing_attempts
 from tests.support.frozen_clock import FrozenClock
@@ -83,10 +85,17 @@ def make_ingestor(
     database: Database, transport: ScriptedTransport, step: Steps, prefetch: int = 500
 ) -> Ingestor:
     transport.before_call = transport.after_call = step
+
+    def record(
+        received: Sequence[Received], *, meanwhile: Meanwhile | None = None
+    ) -> Sequence[Noteworthy]:
+        recorded = record_received(database, received, instance="retrier", meanwhile=meanwhile)
+        return recorded.noteworthy
+
     return Ingestor(
         mapping=QueueMapping(queue=QUEUE),
         transport=transport,
-        record=partial(record_received, database, instance="retrier"),
+        record=record,
         probe=partial(probe_write, database),
         clock=FrozenClock(),
         say=Told().say,

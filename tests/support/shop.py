@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 from uuid import uuid4
 
@@ -82,6 +83,24 @@ class Shop:
         for _ in range(count):
             self._reject_one()
         return {sent.properties.message_id: sent for sent in published}
+
+    def let_die(self, sent: Sent) -> None:
+        """Let RabbitMQ dead-letter a message to the error queue, from a queue where it expires."""
+        arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": self.error}
+        slow = self.declare(
+            f"{self.error}.slow", arguments | {"x-message-ttl": 0, "x-expires": 10_000}
+        )
+        self.channel.basic_publish("", slow, sent.body, sent.properties)
+
+    def look(self, queue: str, count: int) -> list[Sent]:
+        """Look at so many messages of a queue, and leave them there."""
+        wait_until(lambda: self.depth(queue) >= count, 10)
+        # Not one by one: a quorum queue with a single active consumer has no such thing.
+        got = list(islice(self.channel.consume(queue), count))
+        for method, _, _ in got:
+            self.channel.basic_nack(method.delivery_tag)
+        self.channel.cancel()
+        return [Sent(properties, body) for _, properties, body in got]
 
     def depth(self, queue: str) -> int:
         """Return how many messages are ready on a queue."""
