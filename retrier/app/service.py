@@ -199,7 +199,9 @@ class Service:
     def _start_ingestion(self) -> None:
         queues = self._parts.settings.ingestion.error_queues
         ingestors = [make_ingestor(self._parts, queue) for queue in queues]
-        self._board.watch(Role.INGESTION, lambda: describe_ingestion(ingestors))
+        self._board.watch(
+            Role.INGESTION, lambda: describe_ingestion(ingestors, self._ticks.backlogs)
+        )
         self._parts.metrics.process.watch_ingestion(ingestors)
         for ingestor in ingestors:
             self._start_thread(

@@ -7,6 +7,7 @@ from datetime import UTC, timedelta
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
+from retrier.app.backlogs import Backlogs
 from retrier.app.building import Parts
 from retrier.app.readiness import ReadinessBoard
 from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError
@@ -58,6 +59,7 @@ class Ticks:
     def __init__(self, parts: Parts, board: ReadinessBoard) -> None:
         self._parts = parts
         self._board = board
+        self.backlogs = Backlogs(parts.clock)
         # Late or missed ticks are made up for by one; a slow one is not run twice at a time.
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
@@ -98,6 +100,7 @@ class Ticks:
             self._parts.metrics.queues.lost()
             raise
         self._parts.metrics.queues.reached(depths)
+        self.backlogs.note(depths)
         shown = ", ".join(f"{name}: {_show(depth)}" for name, depth in depths.items())
         self._board.put("broker", ready=True, reason=f"reached; {shown}")
 

@@ -76,6 +76,8 @@ class Ingestor:
     state: IngestionState = field(init=False)
     storing_since: float | None = field(init=False, default=None)
     """Since when the database is asked to store what is in hand; None while it is not."""
+    handed_at: float = field(init=False)
+    """When the broker last handed anything out here, or it was begun; monotonic seconds."""
     _consumer: Consumer | None = field(init=False, default=None)
     _ahead: Reading | None = field(init=False, default=None)
     _window: int = field(init=False, default=1)
@@ -84,6 +86,7 @@ class Ingestor:
 
     def __post_init__(self) -> None:
         self.state = self._idle("not started yet")
+        self.handed_at = self.clock.monotonic()
 
     def run(self, stop: threading.Event) -> None:
         """Ingest until told to stop; whatever fails is tried again after a while."""
@@ -152,6 +155,7 @@ class Ingestor:
         deliveries = consumer.receive(limit, timeout)
         if not deliveries:
             return None
+        self.handed_at = self.clock.monotonic()
         return Reading(deliveries, self.transport.codec, self.mapping, self.clock.now())
 
     def _ingest(self, consumer: Consumer, reading: Reading) -> None:

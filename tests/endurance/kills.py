@@ -42,6 +42,8 @@ MOST_ALIVE = 5
 """Operations: more would only keep the processor busy with requests that find nothing."""
 STUCK = 120
 """Seconds without anything coming back after which nothing will."""
+SETTLED = 5
+"""Seconds without anything new after which nobody has anything in hand that no queue shows."""
 TELL_EVERY = 20
 IN_DOUBT = (
     "SELECT retry_id FROM failed_message_retries "
@@ -49,6 +51,7 @@ IN_DOUBT = (
 )
 ROWS = "SELECT message_id, attempts, last_retry_id FROM failed_messages"
 STORED = "SELECT count(*) FROM failed_messages"
+ATTEMPTS = "SELECT count(*) FROM processing_attempts"
 UNRESOLVED = "SELECT count(*) FROM failed_messages WHERE status = 'unresolved'"
 ALIVE = "SELECT count(*) FROM retry_operations WHERE state <> 'completed'"
 MOST_AGAIN = 20
@@ -115,14 +118,14 @@ class Run:
         """Let one process do all that is left, then stop it as an operator would."""
         service = self.host.start()
         service.wait_ready(STUCK)
-        came, since = -1, monotonic()
+        figures, since = self._figures(), monotonic()
         with service.http as http:
-            while not self._is_done():
+            while not (self._is_done() and monotonic() - since > SETTLED):
                 if self._count(UNRESOLVED) and not self._count(ALIVE):
                     http.post("/api/errors/retry/all")
                 let_pass(LOOK_EVERY)
-                if self.came > came:
-                    came, since = self.came, monotonic()
+                if self._figures() != figures:
+                    figures, since = self._figures(), monotonic()
                 assert monotonic() - since < STUCK, "nothing more comes back"
         assert service.stop() == 0
 
@@ -186,6 +189,9 @@ class Run:
         http.post(
             "/api/pendingretries/queues/retry", json={"queueaddress": self.shop.orders, **lately}
         )
+
+    def _figures(self) -> tuple[int, int]:
+        return self.came, self._count(ATTEMPTS)
 
     def _is_done(self) -> bool:
         if any(_depths(self.producer.url, [self.shop.error, self.shop.orders])):
