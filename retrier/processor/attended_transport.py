@@ -50,11 +50,6 @@ class AttendedPublisher:
         """See the seam."""
         return self._inner.awaited
 
-    @property
-    def silent(self) -> str | None:
-        """See the seam."""
-        return self._inner.silent
-
     def publish(
         self,
         messages: Iterable[Outgoing],

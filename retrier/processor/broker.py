@@ -50,15 +50,6 @@ class Broker:
             self._queues = self.transport.queues()
         return self._queues
 
-    @property
-    def silent_queue(self) -> str | None:
-        """The queue that leaves what was sent to it unconfirmed, though the broker is there.
-
-        May be asked by any thread.
-        """
-        publisher = self._publisher
-        return None if publisher is None else publisher.silent
-
     def consumer(self, prefetch: int) -> Consumer:
         """Return the consumer of the staging queue, opening it at the first call.
 

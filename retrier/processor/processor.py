@@ -54,9 +54,6 @@ class Processor:
     @property
     def reason(self) -> str | None:
         """Why the processor does not get on, in a sentence; None when it does."""
-        silent = self._around.broker.silent_queue
-        if silent is not None:
-            return f"waits for the queue {silent!r}, which confirms nothing of what it was sent"
         return self._reason
 
     def run_once(self) -> bool:

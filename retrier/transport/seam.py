@@ -68,14 +68,6 @@ class Publisher(Protocol):
         """
         ...
 
-    @property
-    def silent(self) -> str | None:
-        """The queue that leaves a window open for longer than usual, while the broker is there.
-
-        May be asked by any thread.
-        """
-        ...
-
     def keep_alive(self) -> None:
         """Let the broker hear of us while there is nothing to do, every few seconds; never raises.
 

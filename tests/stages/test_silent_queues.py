@@ -11,7 +11,6 @@ from retrier.processor.staging_queue import Renewals
 from retrier.store.database import Database
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
 from tests.support.script import to_queue
-from tests.support.scripted_connections import ScriptedPublisher
 
 HOUR = 3600
 
@@ -200,26 +199,3 @@ def test_a_queue_that_cannot_be_deleted_either_counts_as_deleted(bench: Bench) -
 
     assert count_deletions(bench) == 3
     assert "does not answer" in str(bench.processor.reason)
-
-
-def test_a_destination_that_confirms_nothing_is_named_while_it_is_waited_for(
-    bench: Bench,
-) -> None:
-    ids = bench.fail(1)
-    bench.ask_all()
-    reasons = []
-
-    def confirm_late(name: str) -> None:
-        if name != "publisher.publish" or not bench.pointer():
-            return
-        publisher = bench.around.broker.publisher
-        assert isinstance(publisher, ScriptedPublisher)
-        publisher.silent = QUEUE
-        reasons.append(bench.processor.reason)
-        publisher.silent = None
-
-    bench.transport.before_call = confirm_late
-    bench.work()
-
-    assert reasons == [f"waits for the queue '{QUEUE}', which confirms nothing of what it was sent"]
-    assert (bench.sent(), count_deletions(bench)) == (ids, 0)

@@ -65,7 +65,6 @@ class ScriptedPublisher(ScriptedConnection):
     def __init__(self, script: Script, probe: Outgoing | None) -> None:
         super().__init__(script)
         self.probe = probe
-        self.silent: str | None = None
         self._fresh = True
         self._probe()
 

@@ -56,11 +56,6 @@ class EmbeddedPublisher:
         meanwhile()
         return tuple(Refused(why) if why else next(settled) for why in problems)
 
-    @property
-    def silent(self) -> None:
-        """Say that no queue is: all of them are in one file."""
-        return
-
     def keep_alive(self) -> None:
         """Do nothing: a file asks for no sign of life."""
 

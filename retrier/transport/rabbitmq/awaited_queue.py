@@ -1,4 +1,4 @@
-"""Whose confirms a window waits for, and whether that queue is silent."""
+"""Whether a window waits for our own queue, and that is silent."""
 
 from retrier.errors import QueueSilent
 from retrier.transport.rabbitmq.connection import BrokerConnection
@@ -23,16 +23,11 @@ class AwaitedQueue:
         self._left = window.left
         connection.silence.begin()
 
-    def find_silent(self) -> str | None:
-        """Return the queue that has confirmed nothing for too long, if there is one.
-
-        Raises QueueSilent if it is our own.
-        """
+    def check(self) -> None:
+        """Raise QueueSilent if it is our own queue that has confirmed nothing for too long."""
         left, self._left = self._left, self._window.left
         if self._left < left or self._connection.blocked:
             self._connection.silence.begin()
         too_long = self._connection.silence.seconds >= PATIENCE
-        silent = self._window.awaited if too_long else None
-        if silent is not None and silent == self._own_queue:
-            raise QueueSilent(silent, NOTHING)
-        return silent
+        if too_long and self._own_queue in self._window.open_queues:
+            raise QueueSilent(self._own_queue, NOTHING)

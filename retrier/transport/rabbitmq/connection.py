@@ -28,6 +28,7 @@ from retrier.transport.rabbitmq.library import (
     hear_out,
     read_frame,
     read_frames,
+    read_version,
 )
 from retrier.transport.rabbitmq.raw_message import Method, Taker
 from retrier.transport.rabbitmq.silence import PATIENCE, Silence
@@ -81,7 +82,7 @@ class BrokerConnection:
             self.channel.open()
         except BREAKS as error:
             self._break(error)
-        self.version = _numbers(self._live().server_properties.get("version"))
+        self.version = read_version(self._live())
         """The broker's version, as far as it is numbers."""
 
     @property
@@ -247,7 +248,3 @@ class BrokerConnection:
 
     def _on_unblocked(self) -> None:
         self.blocked = False
-
-
-def _numbers(version: object) -> tuple[int, ...]:
-    return tuple(int(part) for part in str(version).split(".") if part.isdecimal())

@@ -186,6 +186,12 @@ class Question:
     tick: float
 
 
+def read_version(connection: amqp.Connection) -> tuple[int, ...]:
+    """Return the broker's version, as far as it is numbers."""
+    version = str(connection.server_properties.get("version"))
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
+
+
 class RawConnection(pyamqp.Connection):
     """A connection over a patient socket; one with TLS has py-amqp's own."""
 

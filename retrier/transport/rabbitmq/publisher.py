@@ -49,11 +49,6 @@ class RabbitMQPublisher:
         self._get_ready(patience)
         return self._run(messages, patience, meanwhile, mandatory=True)
 
-    @property
-    def silent(self) -> str | None:
-        """See the seam."""
-        return self._line.silent
-
     def keep_alive(self) -> None:
         """See the seam."""
         self._line.connection.keep_up()
@@ -120,8 +115,6 @@ class ConfirmLine:
         self.connection = connection
         self.refused = False
         """Whether a queue has refused something on this channel."""
-        self.silent: str | None = None
-        """The queue that has confirmed nothing for a while, though the broker is heard."""
         self._own_queue = own_queue
         self._window = Window()
         self._patience = Patience(lambda: None)
@@ -181,7 +174,7 @@ class ConfirmLine:
         awaited = AwaitedQueue(self.connection, self._window, self._own_queue)
         while not self._window.settled:
             self._turn(self.connection.tick)
-            self.silent = awaited.find_silent()
+            awaited.check()
 
     def _is_sendable(self, place: int) -> bool:
         problem = why_unsendable(self._window.messages[place], self.connection.largest_properties)

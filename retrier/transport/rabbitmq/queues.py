@@ -92,11 +92,7 @@ class RabbitMQQueues:
 
     def why_not_ingestible(self, queue: str) -> str | None:
         """Say so of a stream: what is acknowledged stays in it. See the seam."""
-        try:
-            self._ask(queue, lambda channel: channel.basic_consume(queue, arguments=NO_PRIORITY))
-        except ChannelLost as refusal:
-            return A_STREAM if STREAM_TYPE in refusal.words else None
-        return None
+        return A_STREAM if self._is_stream(queue) else None
 
     def purge(self, queue: str) -> int:
         """Drop every ready message; return how many."""
@@ -166,7 +162,11 @@ class RabbitMQQueues:
                 f"the queue {queue!r} is not ours and in use: {found.message_count} messages ready, "
                 f"{found.consumer_count} consumers. The broker said: {refusal.words}. {WAY_OUT}"
             ) from refusal
-        self._spare_stream(queue)
+        if self._is_stream(queue):
+            # One says that it is empty when it is not, and is deleted whatever the condition.
+            raise StagingQueueUnusable(
+                f"the queue {queue!r} is a stream, which keeps what was taken. {WAY_OUT}"
+            )
         self._delete_unused(queue)
         return True
 
@@ -177,25 +177,13 @@ class RabbitMQQueues:
         unlimited = {name: value for name, value in wanted.items() if name != DELIVERY_LIMIT}
         return self._declared_otherwise(queue, unlimited) is None
 
-    def _spare_stream(self, queue: str) -> None:
-        """Raise StagingQueueUnusable for a stream.
-
-        One says that it is empty when it is not, and is deleted whatever the condition. It is the
-        one kind of queue that hands nothing out by `basic.get`; our look at it takes nothing.
-        """
+    def _is_stream(self, queue: str) -> bool:
+        """Say whether what is there under this name is a stream, as its refusal of a consumer tells."""
         try:
-            held = self._ask(queue, lambda channel: channel.basic_get(queue))
-        except Refusal as refusal:
-            if refusal.code == NOT_IMPLEMENTED:
-                raise StagingQueueUnusable(
-                    f"the queue {queue!r} is a stream, which keeps what was taken. {WAY_OUT}"
-                ) from refusal
-            if refusal.code != LOCKED:
-                raise
-        else:
-            self._connection.drop()  # which gives back what came in between
-            if held is not None:
-                raise StagingQueueUnusable(f"the queue {queue!r} is not ours and in use. {WAY_OUT}")
+            self._ask(queue, lambda channel: channel.basic_consume(queue, arguments=NO_PRIORITY))
+        except ChannelLost as refusal:
+            return STREAM_TYPE in refusal.words
+        return False
 
     def _delete_unused(self, queue: str) -> None:
         try:

@@ -40,13 +40,6 @@ class Window:
         return len(self.messages) - len(self._outcomes)
 
     @property
-    def awaited(self) -> str | None:
-        """The queue of the first message written that is not settled yet."""
-        places = (place for place in self._sent.values() if place not in self._outcomes)
-        place = next(places, None)
-        return None if place is None else self.messages[place].queue
-
-    @property
     def open_queues(self) -> frozenset[str]:
         """The queues of the messages whose outcome is not known."""
         every = enumerate(self.messages)
