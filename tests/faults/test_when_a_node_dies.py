@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.faults.conftest import Roads, open_site
-from tests.faults.flow import Flow
+from tests.faults.flow import ROOM, Flow
 from tests.faults.work import WINDOW, Figures
 from tests.support.private_cluster import PrivateCluster, private_cluster
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.faults,
@@ -33,7 +34,9 @@ def flow(nodes: PrivateCluster, database_url: str, tmp_path: Path) -> Iterator[F
     roads = Roads(nodes.urls[0], database_url, service_broker=nodes.urls)
     with open_site(roads, tmp_path) as site:
         site.host.configure("ingestion", prefetch=PREFETCH)
-        flow = Flow(site, nodes, site.host.start_ready())
+        service = site.host.start()
+        wait_until(lambda: service.find("service.started"), ROOM, "the service is up")
+        flow = Flow(site, nodes, service)
         with flow.failing(FIRST):
             flow.must_retry(FIRST)
         yield flow
