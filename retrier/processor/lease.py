@@ -1,7 +1,7 @@
 """The right to be the processor: held by one process, renewed by two threads, fenced by epoch."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from threading import Lock
 
 from retrier.clock import Clock
@@ -39,6 +39,8 @@ class Lease:
         self._lock = Lock()
         self._fence: Fence | None = None
         self._renewed = 0.0
+        self._watched: tuple[datetime, float] | None = None
+        """When another one's lease was last renewed, and until when ours is to be patient."""
 
     @property
     def held(self) -> bool:
@@ -64,13 +66,31 @@ class Lease:
         Raises DatabaseUnavailable.
         """
         before = self._clock.monotonic()
-        match acquire_lease(self._db, self._holder, self._duration, self._is_dead):
+        silent_since = self._find_silence(before)
+        match acquire_lease(self._db, self._holder, self._duration, self._is_dead, silent_since):
             case HeldByAnother() as other:
+                self._watch(other, before)
                 return other
             case Fence() as fence:
                 with self._lock:
                     self._fence, self._renewed = fence, before
                 return None
+
+    def _watch(self, other: HeldByAnother, now: float) -> None:
+        """Measure by our own clock how long another one's lease is not renewed.
+
+        The database's may be set back, and then the lease of a holder that is dead runs out only
+        after that much more.
+        """
+        if self._watched is None or self._watched[0] != other.renewed_at:
+            length = other.expires_at - other.renewed_at
+            self._watched = (other.renewed_at, now + length.total_seconds())
+
+    def _find_silence(self, now: float) -> datetime | None:
+        """Return since when another one's lease is not renewed, if that is as long as it lasts."""
+        if self._watched is None or now < self._watched[1]:
+            return None
+        return self._watched[0]
 
     def renew_if_due(self) -> None:
         """Renew when a third of the lease is over; nothing when it is not held.

@@ -17,6 +17,7 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.sql import ColumnElement
 
 from retrier.domain.retry_batch import NEXT, RetryBatch, RetryBatchStatus
 from retrier.store.database import Database
@@ -34,6 +35,15 @@ _DELETE = (
     ),
     delete(retry_batches).where(batches.batch_id == bindparam("batch")),
 )
+
+
+def is_due(now: ColumnElement[datetime] | datetime) -> ColumnElement[bool]:
+    """Compare the time a batch waits for with this one.
+
+    A batch that was changed in the future was changed before the database's clock was set back:
+    it would wait for as long as that was, and every other batch behind it.
+    """
+    return or_(batches.not_before.is_(None), batches.not_before <= now, batches.modified_at > now)
 
 
 def find_most_advanced(db: Database) -> RetryBatch | None:
@@ -99,8 +109,7 @@ def _find_most_advanced(db: Database, conn: Connection) -> RetryBatch | None:
 def _most_advanced(sql: SqlDialect) -> Select[Any]:
     now, _ = sql.moments
     pointed = batches.batch_id.in_(select(retry_batch_now_forwarding.c.batch_id))
-    due = or_(batches.not_before.is_(None), batches.not_before <= now)
-    staging = and_(batches.status == RetryBatchStatus.STAGING, due)
+    staging = and_(batches.status == RetryBatchStatus.STAGING, is_due(now))
     return (
         select(retry_batches)
         .join(retry_operations, retry_operations.c.operation_id == batches.operation_id)

@@ -7,6 +7,7 @@ from sqlalchemy import Connection, exists, func, or_, select, union_all
 
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import OPEN_STATES
+from retrier.store.batches import is_due
 from retrier.store.database import Database
 from retrier.store.schema import retry_batches, retry_operations
 
@@ -40,13 +41,7 @@ def _time_until_due(db: Database, conn: Connection) -> timedelta | None:
 
 def _is_due(db: Database, conn: Connection) -> bool:
     now = db.sql.now(conn)
-    batch = exists().where(
-        or_(
-            batches.status != RetryBatchStatus.STAGING,
-            batches.not_before.is_(None),
-            batches.not_before <= now,
-        )
-    )
+    batch = exists().where(or_(batches.status != RetryBatchStatus.STAGING, is_due(now)))
     operation = exists().where(
         operations.state.in_(sorted(OPEN_STATES)),
         or_(operations.not_before.is_(None), operations.not_before <= now),

@@ -39,17 +39,23 @@ class HeldByAnother:
 
     host: str
     pid: int
+    renewed_at: datetime
     expires_at: datetime
 
 
 def acquire_lease(
-    db: Database, holder: Holder, duration: timedelta, is_dead: Callable[[Holder], bool]
+    db: Database,
+    holder: Holder,
+    duration: timedelta,
+    is_dead: Callable[[Holder], bool],
+    silent_since: datetime | None = None,
 ) -> Fence | HeldByAnother:
     """Take the lease if it is free, expired, ours, or held by a process known to be dead.
 
-    Raises DatabaseUnavailable.
+    Also if it was not renewed since `silent_since`: the caller has seen that for as long as the
+    lease lasts. Raises DatabaseUnavailable.
     """
-    return db.transact(partial(_acquire, db, holder, duration, is_dead))
+    return db.transact(partial(_acquire, db, holder, duration, is_dead, silent_since))
 
 
 def renew_lease(db: Database, fence: Fence) -> None:
@@ -111,13 +117,20 @@ def _acquire(
     holder: Holder,
     duration: timedelta,
     is_dead: Callable[[Holder], bool],
+    silent_since: datetime | None,
     conn: Connection,
 ) -> Fence | HeldByAnother:
     conn.execute(db.sql.insert(processor_lease).values(id=1, epoch=0).on_conflict_do_nothing())
     row = conn.execute(select(processor_lease).with_for_update()).one()
     now = db.sql.now(conn)
-    if _is_taken(row, holder, now, is_dead):
-        return HeldByAnother(host=row.host, pid=row.pid, expires_at=row.expires_at)
+    is_silent = row.renewed_at is not None and row.renewed_at == silent_since
+    if not is_silent and _is_taken(row, holder, now, is_dead):
+        return HeldByAnother(
+            host=row.host,
+            pid=row.pid,
+            renewed_at=row.renewed_at,
+            expires_at=row.expires_at,
+        )
     epoch = row.epoch + 1
     conn.execute(
         update(processor_lease).values(

@@ -143,5 +143,6 @@ def _move_claims(sql: SqlDialect) -> ReturningUpdate[str, bool]:
             sending_since=func.coalesce(claims.sending_since, now),
             forwarded_at=case((recorded, now)),
         )
-        .returning(claims.unique_message_id, claims.sending_since < now)
+        # Any other stamp is of an earlier try, also a later one: a clock may be set back.
+        .returning(claims.unique_message_id, claims.sending_since != now)
     )
