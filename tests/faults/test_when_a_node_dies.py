@@ -60,6 +60,7 @@ def test_work_goes_on_without_the_node_we_are_connected_to_and_without_the_leade
     # Then all is done while that node is dead; nothing is lost, and no more twice than in doubt
     flow.must_finish()
     sent = flow.sent()
+    figures.stage = "both ways"
     figures.recovery = max(without_ours, without_leader)
     figures.doubled = sum(sent.values()) - len(sent)
     assert flow.attempts() == dict.fromkeys(flow.failed, 1)
