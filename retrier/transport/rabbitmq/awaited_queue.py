@@ -21,6 +21,7 @@ class AwaitedQueue:
         self._window = window
         self._own_queue = own_queue
         self._left = window.left
+        self._silent: str | None = None
         connection.silence.begin()
 
     def find_silent(self) -> str | None:
@@ -31,8 +32,9 @@ class AwaitedQueue:
         left, self._left = self._left, self._window.left
         if self._left < left or self._connection.blocked:
             self._connection.silence.begin()
-        too_long = self._connection.silence.seconds >= PATIENCE
-        silent = self._window.awaited if too_long else None
-        if silent is not None and silent == self._own_queue:
-            raise QueueSilent(silent, NOTHING)
-        return silent
+            self._silent = None
+        if self._connection.silence.seconds >= PATIENCE:
+            self._silent = self._window.awaited
+        if self._silent is not None and self._silent == self._own_queue:
+            raise QueueSilent(self._silent, NOTHING)
+        return self._silent
