@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from tests.faults.conftest import Begin
+from tests.faults.work import check
 from tests.journeys.conftest import Site
 from tests.support.servers import psycopg_url
 
