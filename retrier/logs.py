@@ -100,8 +100,8 @@ EVENTS: Mapping[str, Event] = {
         "Counting or tracing a retry failed: {error}; the retry itself goes on"
     ),
     "tracing.unavailable": _warning("Traces are asked for and cannot be sent: {reason}"),
-    "tick.failed": _error("The recurring {tick} failed: {reason}"),
-    "tick.recovered": _info("The recurring {tick} works again"),
+    "tick.failed": _error("The recurring task {tick} failed: {reason}"),
+    "tick.recovered": _info("The recurring task {tick} works again"),
 }
 
 

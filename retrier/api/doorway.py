@@ -63,12 +63,12 @@ def _is_foreign(headers: Headers) -> bool:
     of ours by now, so a page of the same name is one of ours, too.
     """
     origin = headers.get("origin")
-    return origin is not None and _authority(origin) != headers.get("host")
+    return origin is not None and _authority(origin) != headers.get("host", "").lower()
 
 
 def _authority(origin: str) -> str | None:
     try:
-        return urlsplit(origin).netloc
+        return urlsplit(origin).netloc.lower()
     except ValueError:
         return None
 

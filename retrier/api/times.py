@@ -34,7 +34,9 @@ def _read(value: object) -> datetime:
     for "since ever". What is less or more once its offset is applied is no time anywhere.
     """
     try:
-        time = datetime.fromisoformat(value.upper()) if isinstance(value, str) else None
+        # What Python reads may end in a NUL.
+        text = value.upper() if isinstance(value, str) and value.isprintable() else ""
+        time = datetime.fromisoformat(text) if text else None
     except ValueError:
         time = None
     if time is None:

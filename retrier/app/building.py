@@ -79,7 +79,7 @@ def open_database(settings: Settings) -> Database:
 def make_transport(settings: Settings) -> Transport:
     """Return the transport the broker's URLs name; nothing is connected yet."""
     first, *others = settings.broker.url
-    if first.startswith("embedded:"):
+    if settings.broker.is_embedded:
         return EmbeddedTransport(first)
     return RabbitMQTransport(
         first,

@@ -1,6 +1,7 @@
 """`retrier check` and `retrier db upgrade`: what can be done with no service running."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from retrier.app.building import make_transport, open_database
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable
@@ -38,6 +39,9 @@ def upgrade_database(settings: Settings) -> str:
 
 def _check_database(settings: Settings) -> CheckResult:
     db = open_database(settings)
+    if db.is_sqlite and not Path(db.place).exists():
+        # To look would make an empty one, and hide that one was lost.
+        return CheckResult(name="database", ok=True, text=f"missing: will be made at {db.place}")
     try:
         revision = find_revision(db)
     except DatabaseUnavailable as error:
@@ -52,16 +56,34 @@ def _check_database(settings: Settings) -> CheckResult:
 
 
 def _check_broker(settings: Settings) -> list[CheckResult]:
+    transport = make_transport(settings)
+    if settings.broker.is_embedded and not Path(transport.place).exists():
+        text = f"missing: will be made at {transport.place}"
+        return [CheckResult(name="broker", ok=True, text=text)]
     try:
-        queues = make_transport(settings).queues()
+        queues = transport.queues()
     except BrokerUnavailable as error:
         return [CheckResult(name="broker", ok=False, text=str(error))]
     try:
-        return [CheckResult(name="broker", ok=True, text="ok"), *_check_queues(settings, queues)]
+        text = "; ".join(["ok", *_find_lost_nodes(settings)])
+        return [CheckResult(name="broker", ok=True, text=text), *_check_queues(settings, queues)]
     except BrokerUnavailable as error:
         return [CheckResult(name="broker", ok=False, text=str(error))]
     finally:
         queues.close()
+
+
+def _find_lost_nodes(settings: Settings) -> list[str]:
+    """Say of each node of several why it cannot be reached: one that answers is enough to work."""
+    urls = settings.broker.url
+    lost = []
+    for url in urls if len(urls) > 1 else ():
+        one = settings.broker.model_copy(update={"url": (url,)})
+        try:
+            make_transport(settings.model_copy(update={"broker": one})).queues().close()
+        except BrokerUnavailable as error:
+            lost.append(str(error))
+    return lost
 
 
 def _check_queues(settings: Settings, queues: Queues) -> list[CheckResult]:

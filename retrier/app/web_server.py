@@ -19,7 +19,13 @@ class WebServer:
     def __init__(self, api: FastAPI, host: str, port: int) -> None:
         self._socket = _listen(host, port)
         config = uvicorn.Config(
-            api, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=_GRACE
+            api,
+            log_config=None,
+            # It warns of each request that is no HTTP: whoever sends such would fill the log.
+            log_level="error",
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=_GRACE,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(

@@ -164,4 +164,5 @@ def _words(answer: httpx.Response) -> str:
         detail, advice = str(problem["detail"]), str(problem["advice"])
     except (ValueError, LookupError, TypeError):
         return f"it answered {answer.status_code} {answer.reason_phrase}".strip()
-    return detail if answer.status_code == _NOT_FOUND else f"{detail} {advice}"
+    sentence = detail if detail.endswith((".", "!", "?")) else f"{detail}."
+    return detail if answer.status_code == _NOT_FOUND else f"{sentence} {advice}"

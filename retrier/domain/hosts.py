@@ -41,7 +41,7 @@ def parse_host(text: str) -> Host | None:
     match = _HOST.fullmatch(text)
     name = _canonical(match[1]) if match else None
     port = int(match[2]) if match and match[2] else None
-    if not name or (port is not None and port > _LARGEST_PORT):
+    if not name or (port is not None and not 0 < port <= _LARGEST_PORT):
         return None
     return Host(name, port)
 

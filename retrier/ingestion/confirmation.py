@@ -10,7 +10,7 @@ from retrier.ingestion.failure import understand_failure
 
 NO_ID = f"it confirms a retry, but {UNIQUE_MESSAGE_ID} is no unique id"
 UNKNOWN = "it confirms a retry of a message that is not known here"
-IDLE = "it confirms a retry, but none of its message is under way, and it has a body"
+IDLE = "it confirms a retry, but none of that message is under way; it has a body, so it is kept"
 
 NO_CONTENT = frozenset({b"", b"{}"})
 """What a client writes as the body of a message that has none (Kombu: an empty JSON object)."""

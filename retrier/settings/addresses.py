@@ -26,6 +26,11 @@ def _check_broker_url(url: str) -> str:
     scheme, separator, rest = url.partition("://")
     if not separator or scheme.lower() not in _BROKER_SCHEMES:
         raise ValueError("must begin with amqp://, amqps:// or embedded:///")
+    if "://" in rest:
+        # Taken for one URL, the second would be its virtual host, told with its password.
+        raise ValueError(
+            "must be a list of URLs where it names several; commas are for the environment"
+        )
     if scheme.lower() == "embedded":
         _check_embedded_path(rest)
     else:

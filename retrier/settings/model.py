@@ -25,6 +25,11 @@ class Broker(Section):
     """One URL for each node of the broker that may be connected to."""
     staging_queue_type: Literal["quorum", "classic"] = "quorum"
 
+    @property
+    def is_embedded(self) -> bool:
+        """Whether it is a file, and no server."""
+        return self.url[0].startswith("embedded:")
+
 
 class Database(Section):
     """Where failed messages are kept."""

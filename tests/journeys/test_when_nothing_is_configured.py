@@ -39,6 +39,20 @@ def test_the_defaults_need_no_server(tmp_path: Path, environ: dict[str, str]) ->
         service.kill()
 
 
+def test_check_makes_no_files(tmp_path: Path, environ: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "retrier", "check"],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout.count("missing: will be made")) == (0, 2)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_check_and_verify_say_that_all_is_well(tmp_path: Path, environ: dict[str, str]) -> None:
     for command in ("check", "db upgrade", "verify"):
         done = subprocess.run(

@@ -29,6 +29,7 @@ def test_a_host_is_read_in_whatever_way_it_is_written(text: str, host: Host) -> 
         ".",
         ":80",
         "a b",
+        "localhost:0",
         "localhost:65536",
         "localhost:-1",
         "localhost:8\u0660",

@@ -338,6 +338,17 @@ def test_a_broker_of_several_nodes_is_a_list_of_urls(settings_file: Write) -> No
     assert load_settings(path, {}).broker.url == NODES
 
 
+def test_nodes_with_commas_in_the_file_are_refused_without_the_password(
+    settings_file: Write,
+) -> None:
+    path = settings_file("broker: {url: 'amqp://me:secret@one//,amqp://me:secret@two//'}")
+
+    (problem,) = problems_of(path)
+
+    assert problem.startswith("broker.url: must be a list of URLs where it names several")
+    assert "secret" not in problem
+
+
 @pytest.mark.parametrize("text", [", ".join(NODES), json.dumps(NODES)])
 def test_the_nodes_of_the_environment_are_urls_with_commas_or_json(text: str) -> None:
     assert load_settings(None, {"RETRIER_BROKER__URL": text}).broker.url == NODES

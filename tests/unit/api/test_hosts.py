@@ -65,7 +65,9 @@ def test_a_browser_or_a_proxy_that_names_one_of_our_hosts_is_answered(idle: Api,
     assert idle.http.get("/health", headers={"Host": host}).status_code == 200
 
 
-@pytest.mark.parametrize("origin", ["http://proxy:8443", "https://proxy:8443"])
+@pytest.mark.parametrize(
+    "origin", ["http://proxy:8443", "https://proxy:8443", "https://Proxy:8443"]
+)
 def test_a_page_behind_a_proxy_that_keeps_its_host_may_change_something(
     idle: Api, origin: str
 ) -> None:

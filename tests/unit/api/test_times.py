@@ -16,6 +16,7 @@ BEYOND = [
     "9999-12-31T23:59:59.999999-23:59",
 ]
 NONE = ["monday", "0", "1714564800", "NaN", "2026-13-01", "10000-01-01T00:00:00Z", "\u0662"]
+WITH_NUL = "2026-05-04T00:00:00Z\0"
 EDGES = [
     ("0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"),
     ("0001-01-01T23:59:00+23:59", "9999-12-31T00:00:59.999999-23:59"),
@@ -54,6 +55,11 @@ def test_a_time_of_an_address_that_is_none_is_refused_by_its_field(
         assert answer.status_code == 400
         (wrong,) = answer.json()["errors"]
         assert wrong["field"] in {"query.modified", "path.first", "path.last"}
+
+
+@pytest.mark.parametrize("route", BODIES)
+def test_a_time_of_a_body_with_a_nul_behind_it_is_none(api: Api, route: str) -> None:
+    assert ask_body(api, route, WITH_NUL, NOW).status_code == 422
 
 
 @pytest.mark.parametrize("route", BODIES)
