@@ -98,6 +98,8 @@ class Ticks:
         except BrokerUnavailable as error:
             self._board.put("broker", ready=False, reason=str(error))
             self._parts.metrics.queues.lost()
+            # What lay there once may be stored by now: nobody else is to blame for it.
+            self.backlogs.note({})
             raise
         self._parts.metrics.queues.reached(depths)
         self.backlogs.note(depths)

@@ -87,7 +87,7 @@ class _Folding:
         if stored is None:
             self._imports.append(confirmation.if_unknown)
             return
-        if not confirmation_resolves(stored.known, succeeded_at=confirmation.succeeded_at):
+        if not _resolves(confirmation, stored):
             self._add_idle(confirmation, stored)
             return
         self._confirmations += 1
@@ -194,6 +194,17 @@ def _agrees(failure: Failure, stored: StoredMessage) -> bool:
         return False
     known = failure.retry_id == stored.last_retry_id and failure.message_id is not None
     return known or failure.retry_id == stored.known.claim
+
+
+def _resolves(confirmation: Confirmation, stored: StoredMessage) -> bool:
+    """Say whether it resolves the message: without a retry under way only one without content.
+
+    Anybody can write the headers: a message of his own would be dropped, and hide a failure.
+    """
+    with_content = confirmation.if_idle is not None
+    if with_content and stored.known.status is not FailedMessageStatus.RETRY_ISSUED:
+        return False
+    return confirmation_resolves(stored.known, succeeded_at=confirmation.succeeded_at)
 
 
 def _is_confirmed_by(confirmation: Confirmation, stored: StoredMessage) -> bool:

@@ -2,7 +2,12 @@
 
 from dataclasses import dataclass, replace
 
-from retrier.errors import QueueSilent, StagingQueueUnusable
+from retrier.errors import (
+    BrokerUnavailable,
+    DatabaseUnavailable,
+    QueueSilent,
+    StagingQueueUnusable,
+)
 from retrier.processor.crash_points import CrashPoint
 from retrier.processor.surroundings import Surroundings
 
@@ -24,6 +29,10 @@ class Renewals:
         """Return these with one more; None when there were as many as may be in an hour."""
         recent = tuple(time for time in self.times if now - time < PERIOD)
         return replace(self, times=(*recent, now)) if len(recent) < MOST_RENEWALS else None
+
+    def take_back(self) -> "Renewals":
+        """Return these without the last one, which did not come about."""
+        return replace(self, times=self.times[:-1])
 
 
 class StagingQueue:
@@ -54,9 +63,17 @@ class StagingQueue:
     def renew(self) -> None:
         """Delete it if it was silent. Raises LeaseLost, DatabaseUnavailable, BrokerUnavailable."""
         silent, self._silent = self._silent, None
-        if silent is not None:
-            self._around.say("staging.renewed", reason=str(silent))
+        if silent is None:
+            return
+        self._around.say("staging.renewed", reason=str(silent))
+        try:
             self.delete()
+        except QueueSilent:
+            raise
+        except (BrokerUnavailable, DatabaseUnavailable):
+            # A node that goes away again and again must not use up what heals its queue.
+            self._renewals = self._renewals.take_back()
+            raise
 
     def delete(self) -> None:
         """Delete it, with all connections and so with all that we or others hold of it.

@@ -211,6 +211,16 @@ class TestAConfirmationWithContent:
         assert retry.message["resolution"] == "confirmed"
         assert rows(bench.db, failed_imports) == []
 
+    def test_hides_no_failure_that_was_never_retried(self, database):
+        first = failure()
+        record(database, first)
+
+        record(database, confirmation(unique_id(first), if_idle=self.CONTENT))
+
+        (kept,) = rows(database, failed_imports)
+        assert kept["body"] == b"an order"
+        assert only_message(database)["status"] == "unresolved"
+
     def test_that_changes_nothing_is_kept(self, database):
         first = failure()
         record(database, first)

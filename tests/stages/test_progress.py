@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 from sqlalchemy import update
@@ -9,6 +10,7 @@ from sqlalchemy import update
 from retrier.app.conditions import describe_processor
 from retrier.processor.attended_transport import AttendedTransport
 from retrier.processor.broker import Broker
+from retrier.processor.probe import get_probe_ready
 from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
@@ -33,8 +35,12 @@ def bench(flaky: FlakyDatabase) -> Bench:
 
 def attend(bench: Bench) -> None:
     """Let the bench note what it waits for, as the service does."""
-    transport = AttendedTransport(bench.transport, bench.around.progress)
-    object.__setattr__(bench.around, "broker", Broker(transport, STAGING))
+    around = bench.around
+    transport = AttendedTransport(bench.transport, around.progress)
+    probe = partial(
+        get_probe_ready, around.db, around.lease, transport, around.retries, around.crash_point
+    )
+    object.__setattr__(around, "broker", Broker(transport, STAGING, probe))
 
 
 def told(bench: Bench) -> tuple[bool, str]:

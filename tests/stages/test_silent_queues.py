@@ -117,6 +117,18 @@ def test_a_queue_that_stays_silent_is_deleted_three_times_and_then_left_alone(
     assert "deleted and declared anew 3 times within an hour" in str(bench.processor.reason)
 
 
+def test_a_deletion_that_the_broker_never_heard_of_does_not_count(bench: Bench) -> None:
+    ids = bench.fail(1)
+    bench.ask_all()
+    go_silent(bench, 4)
+    bench.transport.fail("queues.delete", BrokerUnavailable("connection reset"), times=3)
+
+    bench.work()
+
+    assert told(bench)["staging.unusable"] == 0
+    assert bench.sent() == ids
+
+
 def test_a_queue_that_was_left_alone_is_used_as_soon_as_it_answers(bench: Bench) -> None:
     ids = bench.fail(1)
     bench.ask_all()

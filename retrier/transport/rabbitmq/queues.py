@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import amqp
 from amqp.protocol import queue_declare_ok_t
 
-from retrier.errors import StagingQueueUnusable
+from retrier.errors import QueueSilent, StagingQueueUnusable
 from retrier.transport.rabbitmq.connection import BrokerConnection, ChannelLost, Refusal
 from retrier.transport.rabbitmq.difference import Difference, read_difference
 from retrier.transport.rabbitmq.silence import DELETION_PATIENCE, PATIENCE
@@ -64,7 +64,7 @@ class RabbitMQQueues:
         try:
             self._declare(queue, arguments)
         except ChannelLost as refusal:
-            if self._clear_away(queue, refusal, arguments):
+            if self._look_at_what_is_there(queue, refusal, arguments):
                 self._declare(queue, arguments)
 
     def may_limit_deliveries(self, queue: str) -> bool:
@@ -140,6 +140,19 @@ class RabbitMQQueues:
     def _arguments(self, kind: QueueKind) -> dict[str, Any]:
         unlimited = kind == "quorum" and self._limits_unasked()
         return {"x-queue-type": kind, **(NO_DELIVERY_LIMIT if unlimited else {})}
+
+    def _look_at_what_is_there(
+        self, queue: str, refusal: ChannelLost, wanted: Mapping[str, Any]
+    ) -> bool:
+        """Clear it away, if it may be. Its silence is no reason to: it may be somebody else's."""
+        try:
+            return self._clear_away(queue, refusal, wanted)
+        except QueueSilent as silent:
+            if self._is_of_an_older_broker(queue, wanted):
+                raise
+            raise StagingQueueUnusable(
+                f"{silent}. It is not as we declare it. {WAY_OUT}"
+            ) from silent
 
     def _clear_away(self, queue: str, refusal: ChannelLost, wanted: Mapping[str, Any]) -> bool:
         """Delete an empty queue that is in the way; false if there is one that is ours after all.

@@ -42,9 +42,10 @@ def test_a_batch_that_the_database_does_not_take_is_told(
 ) -> None:
     heard: list[tuple[bool, str]] = []
 
-    def record(*_received: object, **_meanwhile: object) -> None:
+    def record(*_received: object, **_meanwhile: object) -> tuple[()]:
         bench.clock.advance(seconds)
         heard.append(told(bench))
+        return ()
 
     bench = IngestionBench(record=record)
     bench.ingestor.ingest_once()
