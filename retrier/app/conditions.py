@@ -12,8 +12,10 @@ from retrier.processor.progress import Progress
 
 def describe_processor(processor: Processor, lease: Lease, progress: Progress) -> tuple[bool, str]:
     """Say whether it works, and how. A standby is ready: it is there to take over."""
-    if processor.reason is not None:
-        return not lease.held, processor.reason
+    # Read once: its thread may take it back in between.
+    reason = processor.reason
+    if reason is not None:
+        return not lease.held, reason
     if not lease.held:
         return True, "standing by"
     standstill = progress.standstill
