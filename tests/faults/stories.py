@@ -9,6 +9,7 @@ BEGINS = {
     "broker.unreachable": "processor",
     "database.unreachable": "processor",
     "staging.renewed": "processor",
+    "staging.unusable": "processor",
     "processor.lease_lost": "lease",
     "processor.gave_way": "lease",
     "tick.failed": "tick",
