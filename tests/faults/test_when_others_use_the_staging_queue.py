@@ -131,3 +131,4 @@ def test_a_consumer_that_has_our_copies_after_a_cut_is_ended_when_the_marker_is_
 
         work.must_finish()
         check(work)
+        assert len(work.service.find("batch.moved")) == 1
