@@ -163,12 +163,18 @@ class Forwarding:
             self._close(run)
         else:
             self._sender.record(run)
+            if self._quiet(run) >= self._around.retries.drain_timeout:
+                # Told before the marker is given up: a queue that goes away each time before that
+                # would never get there, and the database be blamed.
+                self._around.progress.lost()
 
     def _is_quiet(self, run: ForwardingRun) -> bool:
         retries = self._around.retries
         patience = retries.drain_timeout if run.marker is None else retries.marker_timeout
-        quiet = self._around.clock.monotonic() - run.quiet_since
-        return quiet >= patience.total_seconds()
+        return self._quiet(run) >= patience
+
+    def _quiet(self, run: ForwardingRun) -> timedelta:
+        return timedelta(seconds=self._around.clock.monotonic() - run.quiet_since)
 
     def _close(self, run: ForwardingRun) -> None:
         """Delete the batch if all of it is recorded, else move the rest on: nothing can hang."""

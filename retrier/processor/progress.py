@@ -45,7 +45,7 @@ class Progress:
         self._note(since=self._clock.monotonic(), loses_copies=False)
 
     def lost(self) -> None:
-        """Note that a batch begins anew, and nothing of it came back: that is no progress."""
+        """Note that copies did not come back, whether the batch begins anew or still waits."""
         self._note(loses_copies=True)
 
     def idle(self, is_any_staging: Callable[[], bool]) -> None:

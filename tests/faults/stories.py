@@ -9,6 +9,7 @@ BEGINS = {
     "broker.unreachable": "processor",
     "database.unreachable": "processor",
     "staging.renewed": "processor",
+    "staging.unusable": "processor",
     "processor.lease_lost": "lease",
     "processor.gave_way": "lease",
     "tick.failed": "tick",
@@ -25,8 +26,9 @@ OF_MESSAGES = {
     "batch.moved",
     "batch.backing_off",
     "database.sessions_ended",
+    "ingestion.delivery_limit",
 }
-"""Warnings that tell of the work, or of another process, and not of an outage."""
+"""Warnings that tell of the work, of another process or of a queue, and not of an outage."""
 MOST_TROUBLES = 2
 """So often at most may one part be in trouble in one fault: a server that starts may stumble."""
 

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
+from tests.faults.readiness import NEXT_TRY, must_tell
 from tests.faults.work import RECOVERY, Work, check
 from tests.support.private_servers import PrivateRabbitMQ
 from tests.support.servers import psycopg_url
 from tests.support.tcp_proxy import TcpProxy
-from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.faults,
@@ -21,10 +21,6 @@ pytestmark = [
 in_staging = pytest.mark.parametrize("stage", ["staging"])
 """What takes seconds to be told to the broker must fall into something slow."""
 
-TOLD_WITHIN = 25
-"""Seconds: 15 without progress, and what was on its way when the fault began."""
-NEXT_TRY = 30
-"""Seconds that a batch waits after three losses of all its copies."""
 CLAIMS = "SELECT 1 FROM failed_message_retries FOR UPDATE"
 TABLE = "LOCK TABLE failed_messages IN ACCESS EXCLUSIVE MODE"
 
@@ -47,20 +43,6 @@ def short_lived(broker: PrivateRabbitMQ, queue: str) -> Iterator[None]:
         yield
     finally:
         broker.control("clear_policy", "short-lived")
-
-
-def must_tell(work: Work, cause: str) -> None:
-    """Wait until ready is 503 because the processor gets no further, and why."""
-    with work.service.http as http:
-
-        def tells() -> bool:
-            answer = http.get("/health/ready")
-            told = answer.json()["parts"]["processor"]
-            words = str(told["reason"])
-            named = words.startswith("no progress for ") and words.endswith(f" s: {cause}")
-            return answer.status_code == 503 and not told["ok"] and named
-
-        wait_until(tells, TOLD_WITHIN, f"ready tells: {cause}")
 
 
 @pytest.mark.parametrize("stage", ["forwarding"])

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
 
 import pytest
 from sqlalchemy import update
@@ -10,7 +9,6 @@ from sqlalchemy import update
 from retrier.app.conditions import describe_processor
 from retrier.processor.attended_transport import AttendedTransport
 from retrier.processor.broker import Broker
-from retrier.processor.probe import get_probe_ready
 from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
@@ -18,10 +16,12 @@ from retrier.store.schema import (
     retry_operations,
 )
 from retrier.transport.seam import Awaited
-from tests.support.bench import STAGING, Bench
+from tests.support.bench import STAGING, Bench, Killed
 from tests.support.flaky_database import FlakyDatabase
 
 LONG = 20.0
+BREAKS_EVERY = 4.0
+"""Seconds: less than a marker is waited for."""
 NOT_YET = datetime(2100, 1, 1, tzinfo=UTC)
 WORKS = (True, "processing")
 
@@ -35,12 +35,8 @@ def bench(flaky: FlakyDatabase) -> Bench:
 
 def attend(bench: Bench) -> None:
     """Let the bench note what it waits for, as the service does."""
-    around = bench.around
-    transport = AttendedTransport(bench.transport, around.progress)
-    probe = partial(
-        get_probe_ready, around.db, around.lease, transport, around.retries, around.crash_point
-    )
-    object.__setattr__(around, "broker", Broker(transport, STAGING, probe))
+    transport = AttendedTransport(bench.transport, bench.around.progress)
+    object.__setattr__(bench.around, "broker", Broker(transport, STAGING, bench.probe))
 
 
 def told(bench: Bench) -> tuple[bool, str]:
@@ -161,6 +157,31 @@ def test_staging_anew_what_did_not_come_back_is_no_progress(bench: Bench) -> Non
     ready, reason = told(bench)
     assert not ready
     assert reason.endswith("copies vanish from the staging queue")
+
+
+def test_copies_that_others_take_are_named_though_the_connection_breaks_each_time(
+    bench: Bench,
+) -> None:
+    # Given a batch that a predecessor has staged, and whose copies go to somebody else
+    bench.fail(3)
+    bench.ask_all()
+    bench.kill_at("staging.committed")
+    with pytest.raises(Killed):
+        bench.work()
+    bench.restart()
+    attend(bench)
+    bench.transport.broker.subscribe(STAGING, 1000)
+
+    # When the connection breaks each time before they are missed
+    for _ in range(5):
+        began = bench.clock.monotonic()
+        while bench.clock.monotonic() < began + BREAKS_EVERY:
+            bench.clock.advance(bench.take_turn())
+        bench.transport.drop_connections()
+
+    # Then neither database nor broker is blamed for it
+    assert bench.told.names.count("broker.unreachable") == 4
+    assert told(bench)[1].endswith("s: copies vanish from the staging queue")
 
 
 def test_it_is_told_all_the_time_that_the_batch_waits(bench: Bench) -> None:

@@ -95,10 +95,10 @@ class Bench:
         holder = Holder(session_id=session, host="here", pid=1, process_started=session)
         lease = Lease(self.db, holder, timedelta(seconds=15), self.clock, is_gone)
         retries = replace(retries, **self._retries)
-        probe = partial(get_probe_ready, self.db, lease, self.transport, retries, self._reach)
+        self.probe = partial(get_probe_ready, self.db, lease, self.transport, retries, self._reach)
         self.around = Surroundings(
             db=self.db,
-            broker=Broker(self.transport, STAGING, probe),
+            broker=Broker(self.transport, STAGING, self.probe),
             lease=lease,
             clock=self.clock,
             retries=retries,
