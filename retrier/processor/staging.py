@@ -91,12 +91,12 @@ class Staging:
         copies: list[_Copy] = []
         claimed = load_claimed(around.db, batch.batch_id)
         around.lease.ensure_fresh()
-        # Not in windows, as in forwarding: what lies in the staging queue before the commit does
-        # no harm, so nothing has to be waited for in between.
         # The probes' as well: they must be known for as long as any of them can lie somewhere.
         ids = [staging_id, around.retries.session_id]
         record_staging_ids(around.db, around.lease.fence, ids)
         around.crash_point(CrashPoint.STAGING_ID_RECORDED)
+        # Not in windows, as in forwarding: what lies in the staging queue before the commit does
+        # no harm, so nothing has to be waited for in between.
         outgoing = self._make_copies(claimed, staging_id, attempt, copies)
         outcomes = publisher.publish(outgoing, around.lease.check)
         self._settle(copies, outcomes, attempt)
