@@ -22,9 +22,9 @@ from tests.support.told import Told
 
 QUEUE = "error"
 IDS = [f"order-{number}" for number in range(7)]
-STEPS = 34
+STEPS = 36
 """Calls, before and after, and crash points of taking all messages off the queue."""
-STEPS_IN_FULL_SWING = 55
+STEPS_IN_FULL_SWING = 57
 """The same with a prefetch so small that batches are soon taken ahead."""
 
 

@@ -10,6 +10,7 @@ from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.processor.forwarding import Forwarding
 from retrier.processor.marking import Adoption, Marking
 from retrier.processor.staging import Staging
+from retrier.processor.staging_queue import StagingQueue
 from retrier.processor.surroundings import Surroundings
 from retrier.store.batches import find_most_advanced
 from retrier.store.database import Database
@@ -49,7 +50,7 @@ def come_before(bench: Bench, point: str) -> None:
 
 
 def forwarding_of(around: Surroundings) -> Forwarding:
-    return Forwarding(around, lambda: None)
+    return Forwarding(around, StagingQueue(around), lambda: None)
 
 
 def everything(bench: Bench, but: frozenset[str] = UNTOUCHED) -> tuple[Any, ...]:
