@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from types import MappingProxyType
 
-from retrier.domain.failure_group import FailureGroup
+from retrier.domain.cause import Cause
 
 
 class FailedMessageStatus(StrEnum):
@@ -23,6 +24,58 @@ class FailedMessageStatus(StrEnum):
     RETRY_ISSUED = "retry_issued"
     RESOLVED = "resolved"
     ARCHIVED = "archived"
+
+
+class Move(StrEnum):
+    """What can become of a message that is stored; see MOVES for from where to where.
+
+    FAILED      a failure arrived that is newer than what is known.
+    ISSUED      its copy is in the staging queue, and its batch is about to be forwarded.
+    TAKEN_BACK  its retry could not be sent, or nobody waits for its outcome any more.
+    CONFIRMED   a consumer said that its retry, or the message itself, succeeded.
+    SETTLED     a person, or a presumption, says that it is dealt with.
+    ARCHIVED    a person set it aside.
+    UNARCHIVED  a person took it back.
+    """
+
+    FAILED = "failed"
+    ISSUED = "issued"
+    TAKEN_BACK = "taken back"
+    CONFIRMED = "confirmed"
+    SETTLED = "settled"
+    ARCHIVED = "archived"
+    UNARCHIVED = "unarchived"
+
+
+_OPEN = frozenset({FailedMessageStatus.UNRESOLVED, FailedMessageStatus.RETRY_ISSUED})
+
+MOVES: Mapping[Move, tuple[frozenset[FailedMessageStatus], FailedMessageStatus]] = MappingProxyType(
+    {
+        Move.FAILED: (frozenset(FailedMessageStatus), FailedMessageStatus.UNRESOLVED),
+        Move.ISSUED: (_OPEN, FailedMessageStatus.RETRY_ISSUED),
+        Move.TAKEN_BACK: (_OPEN, FailedMessageStatus.UNRESOLVED),
+        Move.CONFIRMED: (_OPEN, FailedMessageStatus.RESOLVED),
+        Move.SETTLED: (_OPEN, FailedMessageStatus.RESOLVED),
+        Move.ARCHIVED: (_OPEN, FailedMessageStatus.ARCHIVED),
+        Move.UNARCHIVED: (
+            frozenset({FailedMessageStatus.ARCHIVED}),
+            FailedMessageStatus.UNRESOLVED,
+        ),
+    }
+)
+"""The only moves a message can make: from one of these, to that. Who becomes unresolved gets a new
+failure number, also where it was unresolved before."""
+
+
+class RetryEnd(StrEnum):
+    """How a retry that had been sent, or may have been, ended."""
+
+    FAILED = "failed"
+    CONFIRMED = "confirmed"
+    RESOLVED = "resolved"
+    ARCHIVED = "archived"
+    RELEASED = "released"
+    REVERTED = "reverted"
 
 
 class Disposition(StrEnum):
@@ -78,13 +131,11 @@ class Failure:
     retry_id: str | None
     dialect: str
     details: FailureDetails
-    groups: tuple[FailureGroup, ...]
+    cause: Cause
     raw: bytes
     body: bytes
     body_hash: str
     fingerprint: str
-    headers: Mapping[str, object]
-    content_type: str | None
     error_queue: str
     redelivered: bool
     received_at: datetime

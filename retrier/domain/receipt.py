@@ -11,9 +11,15 @@ from retrier.domain.judgement import Known
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredMessage:
-    """What the fold needs of a failed message that has a row."""
+    """What the fold and the store need of a failed message that has a row.
+
+    `number` is None for one whose row the fold has just begun; `body_of` is the attempt that holds
+    the body of the newest failure.
+    """
 
     unique_message_id: str
+    number: int | None = None
+    body_of: int | None = None
     message_id: str | None
     body_hash: str
     last_retry_id: str | None

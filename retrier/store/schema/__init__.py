@@ -1,15 +1,18 @@
 """The tables. Their names, columns and states are public: operators query them."""
 
 from retrier.store.schema.messages import (
+    attempt_number,
+    cause_groups,
+    causes,
     counters,
-    failed_message_groups,
     failed_messages,
     failure_groups,
     failure_seq,
-    message_bodies,
+    message_number,
     processing_attempts,
 )
 from retrier.store.schema.retries import (
+    ended_retries,
     failed_message_retries,
     message_redirects,
     retry_batch_now_forwarding,
@@ -26,19 +29,24 @@ from retrier.store.schema.service import (
     processor_lease,
 )
 from retrier.store.schema.types import metadata
+from retrier.store.schema.views import VIEWS
 
 __all__ = [
+    "VIEWS",
+    "attempt_number",
+    "cause_groups",
+    "causes",
     "counters",
+    "ended_retries",
     "event_log",
     "failed_imports",
-    "failed_message_groups",
     "failed_message_retries",
     "failed_messages",
     "failure_groups",
     "failure_seq",
     "installation",
     "ledger",
-    "message_bodies",
+    "message_number",
     "message_redirects",
     "metadata",
     "processing_attempts",

@@ -1,4 +1,4 @@
-"""Tables about failed messages: the messages, their bodies, attempts and groups."""
+"""Tables about failed messages: the messages, what is known of each failure, and its causes."""
 
 from sqlalchemy import (
     Boolean,
@@ -12,14 +12,24 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    false,
     text,
 )
 
-from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
-from retrier.store.schema.types import Json, Number, UtcTime, metadata, one_of
+from retrier.domain.failed_message import Disposition, FailedMessageStatus
+from retrier.store.schema.types import Digest, Id, Number, UtcTime, metadata, one_of
+
+RESOLUTIONS = ("confirmed", "presumed", "by_hand", "edited")
+"""`edited`: an edited version of it was sent instead. Nothing writes it yet."""
 
 failure_seq = Sequence("failure_seq", metadata=metadata)
 """Numbers messages in the order in which they became unresolved (PostgreSQL)."""
+
+message_number = Sequence("message_number", metadata=metadata)
+"""Numbers messages in the order in which their first failure was stored (PostgreSQL)."""
+
+attempt_number = Sequence("attempt_number", metadata=metadata)
+"""Numbers attempts (PostgreSQL)."""
 
 counters = Table(
     "counters",
@@ -27,62 +37,103 @@ counters = Table(
     Column("name", String(64), primary_key=True),
     Column("value", Number, nullable=False),
 )
-"""The same numbers on SQLite, which has no sequences."""
+"""The same numbers on SQLite, which has no sequences: a number is never given out again."""
 
-message_bodies = Table(
-    "message_bodies",
+failure_groups = Table(
+    "failure_groups",
     metadata,
-    Column("body_hash", String(64), primary_key=True),
-    Column("body", LargeBinary, nullable=False),
-    Column("size", Integer, nullable=False),
+    Column("group_id", Id, primary_key=True),
+    Column("classifier", String(64), nullable=False),
+    Column("title", Text, nullable=False),
 )
 
-failed_messages = Table(
-    "failed_messages",
+causes = Table(
+    "causes",
     metadata,
-    Column("unique_message_id", String(36), primary_key=True),
-    Column("failure_seq", Number, nullable=False),
-    Column("message_id", Text),
-    Column("status", String(16), nullable=False),
+    Column("cause_id", Number, primary_key=True, autoincrement=True),
+    Column("fingerprint", Digest, nullable=False, unique=True),
     Column("queue", Text, nullable=False),
     Column("destination", Text, nullable=False),
     Column("endpoint", Text),
     Column("message_type", Text),
     Column("exception_type", Text),
-    Column("exception_message", Text),
-    Column("stack_trace", Text),
     Column("failure_reason", Text),
-    Column("time_sent", UtcTime),
+    Column("exception_message", Text),
+    Column("created_at", UtcTime, nullable=False),
+    # Attempts name causes without a foreign key: an id must never mean another cause.
+    sqlite_autoincrement=True,
+)
+# Lists and cuts by what a cause determines find the causes first, then the messages by cause.
+Index("ix_causes_queue", causes.c.queue)
+Index("ix_causes_endpoint", causes.c.endpoint)
+
+cause_groups = Table(
+    "cause_groups",
+    metadata,
+    Column("cause_id", ForeignKey("causes.cause_id", ondelete="CASCADE"), primary_key=True),
+    Column("group_id", ForeignKey("failure_groups.group_id"), primary_key=True),
+)
+Index("ix_cause_groups_group", cause_groups.c.group_id)
+
+# What is of one size comes first: PostgreSQL finds such columns without walking the row, and a
+# list that is sorted by one of them looks at a million rows.
+failed_messages = Table(
+    "failed_messages",
+    metadata,
+    Column("number", Number, primary_key=True, autoincrement=False),
+    Column("failure_seq", Number, nullable=False),
+    Column("cause_id", ForeignKey("causes.cause_id"), nullable=False),
+    Column("attempt_id", Number, nullable=False),
     Column("first_failure", UtcTime, nullable=False),
     Column("last_failure", UtcTime, nullable=False),
-    Column("last_failure_known", Boolean, nullable=False),
+    Column("last_modified", UtcTime, nullable=False),
+    Column("unique_message_id", Id, nullable=False, unique=True),
     Column("attempts", Integer, nullable=False),
-    Column("completed_steps", Text),
-    Column("stream_id", Text),
+    Column("failure_count", Integer, nullable=False),
+    Column("body_size", Integer, nullable=False),
+    Column("properties_size", Integer, nullable=False),
+    Column("last_failure_known", Boolean, nullable=False),
+    Column("released", Boolean, nullable=False, server_default=false()),
+    Column("edited", Boolean, nullable=False, server_default=false()),
+    Column("status", String(16), nullable=False),
     Column("disposition", String(16), nullable=False, server_default="manual"),
-    Column("disposition_reason", Text),
-    Column("retry_at", UtcTime),
+    Column("time_sent", UtcTime),
+    Column("message_id", Text),
+    Column("last_retry_id", Id),
     Column("resolution", String(16)),
     Column("resolved_at", UtcTime),
-    Column("last_retry_id", String(36)),
-    Column("last_modified", UtcTime, nullable=False),
-    Column("dialect", String(32), nullable=False),
-    Column("error_queue", Text, nullable=False),
-    Column("content_type", Text),
-    Column("raw_properties", LargeBinary, nullable=False),
-    Column("headers", Json, nullable=False),
-    Column("body_hash", ForeignKey("message_bodies.body_hash"), nullable=False),
-    Column("body_size", Integer, nullable=False),
-    Column("maybe_copy_of", String(36)),
+    Column("disposition_reason", Text),
+    Column("reason", Text),
+    Column("policy", Text),
+    Column("retry_at", UtcTime),
+    Column("stream_id", Text),
+    Column("stream_rule", String(16)),
+    Column("maybe_copy_of", Id),
+    Column("edit_of", Id),
+    Column("archive_operation_id", Id),
     one_of("status", FailedMessageStatus),
     one_of("disposition", Disposition),
-    one_of("resolution", Resolution),
+    one_of("resolution", RESOLUTIONS),
+    one_of("stream_rule", ("strict", "release")),
     CheckConstraint(
         "(status = 'resolved') = (resolution IS NOT NULL)", name="resolved_says_on_what_evidence"
     ),
+    CheckConstraint(
+        "(disposition = 'scheduled') = (retry_at IS NOT NULL)", name="scheduled_has_its_time"
+    ),
+    CheckConstraint(
+        "disposition = 'manual' OR status = 'unresolved'", name="only_unresolved_is_disposed_of"
+    ),
+    CheckConstraint(
+        "archive_operation_id IS NULL OR status = 'archived'", name="only_archived_by_an_operation"
+    ),
+    CheckConstraint("NOT released OR stream_id IS NOT NULL", name="released_from_a_stream"),
+    CheckConstraint("stream_rule IS NULL OR stream_id IS NOT NULL", name="rule_of_a_stream"),
     CheckConstraint("attempts >= 1", name="attempts_counted"),
+    CheckConstraint("failure_count >= 0", name="failures_counted"),
 )
 _unresolved = text("status = 'unresolved'")
+# The next messages of a bulk retry, in the order in which they became unresolved.
 Index(
     "ix_failed_messages_cut",
     failed_messages.c.failure_seq,
@@ -90,52 +141,47 @@ Index(
     postgresql_where=_unresolved,
     sqlite_where=_unresolved,
 )
+# The same of a queue, an endpoint, a group, a type: they all come down to causes.
+Index(
+    "ix_failed_messages_cause",
+    failed_messages.c.cause_id,
+    failed_messages.c.failure_seq,
+    postgresql_where=_unresolved,
+    sqlite_where=_unresolved,
+)
+# Lists by status, newest failure first; how many there are of each status.
 Index("ix_failed_messages_list", failed_messages.c.status, failed_messages.c.last_failure)
-Index("ix_failed_messages_modified", failed_messages.c.last_modified)
-Index("ix_failed_messages_time_sent", failed_messages.c.time_sent)
-Index("ix_failed_messages_queue", failed_messages.c.queue, failed_messages.c.failure_seq)
-Index("ix_failed_messages_endpoint", failed_messages.c.endpoint, failed_messages.c.failure_seq)
+# One message by the id that its sender gave it.
 Index("ix_failed_messages_message_id", failed_messages.c.message_id)
 
 processing_attempts = Table(
     "processing_attempts",
     metadata,
-    Column("attempt_id", Number, primary_key=True, autoincrement=True),
-    Column(
-        "unique_message_id",
-        ForeignKey("failed_messages.unique_message_id", ondelete="CASCADE"),
-        nullable=False,
-    ),
-    Column("fingerprint", String(64), nullable=False),
-    Column("retry_id", String(36)),
-    Column("time_of_failure", UtcTime),
+    Column("attempt_id", Number, primary_key=True, autoincrement=False),
+    Column("number", ForeignKey("failed_messages.number", ondelete="CASCADE"), nullable=False),
+    # Without a foreign key: that of the message holds the cause it shows, and a second look-up
+    # for each failure would cost as much again. `retrier verify` looks for strays.
+    Column("cause_id", Number, nullable=False),
     Column("received_at", UtcTime, nullable=False),
-    Column("queue", Text, nullable=False),
-    Column("endpoint", Text),
-    Column("exception_type", Text),
+    Column("fingerprint", Digest, nullable=False),
+    Column("body_hash", Digest, nullable=False),
+    Column("redelivered", Boolean, nullable=False),
+    Column("dialect", String(32), nullable=False),
+    Column("error_queue", Text, nullable=False),
+    Column("time_of_failure", UtcTime),
+    Column("retry_id", Text),
+    Column("disposition", String(16)),
+    Column("disposition_reason", Text),
+    Column("policy", Text),
+    Column("completed_steps", Text),
     Column("exception_message", Text),
     Column("stack_trace", Text),
+    Column("same_body_as", ForeignKey("processing_attempts.attempt_id")),
     Column("raw_properties", LargeBinary, nullable=False),
-    Column("body_hash", ForeignKey("message_bodies.body_hash"), nullable=False),
-    Column("redelivered", Boolean, nullable=False),
+    # The last column: what does not fit into a page of SQLite goes on elsewhere.
+    Column("body", LargeBinary),
+    one_of("disposition", Disposition),
+    CheckConstraint("(body IS NULL) = (same_body_as IS NOT NULL)", name="one_body"),
 )
-Index("ix_processing_attempts_message", processing_attempts.c.unique_message_id)
+Index("ix_processing_attempts_message", processing_attempts.c.number)
 Index("ix_processing_attempts_redelivery", processing_attempts.c.fingerprint)
-
-failure_groups = Table(
-    "failure_groups",
-    metadata,
-    Column("group_id", String(36), primary_key=True),
-    Column("classifier", String(64), nullable=False),
-    Column("title", Text, nullable=False),
-)
-
-# Without foreign keys: a look-up for each group of each message would cost as much as its row, and
-# lock a handful of group rows that all ingesting processes share.
-failed_message_groups = Table(
-    "failed_message_groups",
-    metadata,
-    Column("unique_message_id", String(36), primary_key=True),
-    Column("group_id", String(36), primary_key=True),
-)
-Index("ix_failed_message_groups_group", failed_message_groups.c.group_id)

@@ -1,15 +1,31 @@
 """Tables about retries: operations, batches, the pointer, the claims, redirects."""
 
-from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Integer, String, Table, Text
+from sqlalchemy import (
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Table,
+    Text,
+    false,
+    text,
+)
 
+from retrier.domain.failed_message import RetryEnd
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperationState, RetryType
-from retrier.store.schema.types import Json, Number, UtcTime, metadata, one_of
+from retrier.store.schema.types import Id, Json, Number, UtcTime, metadata, one_of
+
+RETRY_TYPES = (*RetryType, "by_policy", "edit")
+"""Nothing makes the last two yet. A constraint of SQLite cannot be changed in its place."""
 
 retry_operations = Table(
     "retry_operations",
     metadata,
-    Column("operation_id", String(36), primary_key=True),
+    Column("operation_id", Id, primary_key=True),
     Column("retry_type", String(32), nullable=False),
     Column("selection", Json, nullable=False),
     Column("cut_off", Number, nullable=False),
@@ -24,6 +40,12 @@ retry_operations = Table(
     Column("skipped", Integer, nullable=False),
     Column("failed", Integer, nullable=False),
     Column("batches", Integer, nullable=False),
+    Column("left_out", Integer, nullable=False, server_default=text("0")),
+    Column("message_limit", Integer),
+    Column("destination", Text),
+    Column("rate", Integer),
+    Column("cancel_asked", Boolean, nullable=False, server_default=false()),
+    Column("acknowledged_at", UtcTime),
     Column("reason", Text),
     Column("not_before", UtcTime),
     Column("last_cut", UtcTime),
@@ -32,7 +54,7 @@ retry_operations = Table(
     Column("started_at", UtcTime),
     Column("completed_at", UtcTime),
     Column("modified_at", UtcTime, nullable=False),
-    one_of("retry_type", RetryType),
+    one_of("retry_type", RETRY_TYPES),
     one_of("state", RetryOperationState),
     CheckConstraint(
         "(state IN ('completed', 'cancelled')) = (completed_at IS NOT NULL)",
@@ -56,18 +78,22 @@ retry_operation_messages = Table(
     ),
     Column("position", Integer, primary_key=True),
     Column("unique_message_id", Text, nullable=False),
+    Column("number", Number),
     Column("skipped_because", Text),
 )
-"""The ids somebody named one by one; a selection by anything else has no rows here."""
+"""The ids somebody named one by one; a selection by anything else has no rows here.
+
+`number` is that of the message which had the id when it was asked for.
+"""
 
 retry_batches = Table(
     "retry_batches",
     metadata,
-    Column("batch_id", String(36), primary_key=True),
+    Column("batch_id", Id, primary_key=True),
     Column("operation_id", ForeignKey("retry_operations.operation_id"), nullable=False),
-    Column("session_id", String(36), nullable=False),
+    Column("session_id", Id, nullable=False),
     Column("status", String(16), nullable=False),
-    Column("staging_id", String(36)),
+    Column("staging_id", Id),
     Column("initial_size", Integer, nullable=False),
     Column("message_count", Integer),
     Column("stage_attempts", Integer, nullable=False),
@@ -90,7 +116,7 @@ Index("ix_retry_batches_operation", retry_batches.c.operation_id, unique=True)
 staging_ids = Table(
     "staging_ids",
     metadata,
-    Column("staging_id", String(36), primary_key=True),
+    Column("staging_id", Id, primary_key=True),
     Column("made_at", UtcTime, nullable=False),
 )
 Index("ix_staging_ids_sweep", staging_ids.c.made_at)
@@ -106,12 +132,13 @@ retry_batch_now_forwarding = Table(
 failed_message_retries = Table(
     "failed_message_retries",
     metadata,
-    # No foreign keys: marking has just locked the message, and looking it up once more took longer
-    # than the claim; and claims outlive their batch. `retrier verify` looks for strays.
-    Column("unique_message_id", String(36), primary_key=True),
-    Column("batch_id", String(36), nullable=False),
-    Column("operation_id", String(36), nullable=False),
-    Column("retry_id", String(36), nullable=False),
+    # No foreign keys: to look the message up once more takes longer than the claim, and claims
+    # outlive their batch. `retrier verify` looks for strays.
+    Column("number", Number, primary_key=True, autoincrement=False),
+    Column("failure_seq", Number, nullable=False),
+    Column("retry_id", Id, nullable=False),
+    Column("batch_id", Id, nullable=False),
+    Column("operation_id", Id, nullable=False),
     Column("sending_since", UtcTime),
     Column("forwarded_at", UtcTime),
     CheckConstraint(
@@ -121,6 +148,21 @@ failed_message_retries = Table(
     postgresql_with={"fillfactor": 50},
 )
 Index("ix_failed_message_retries_batch", failed_message_retries.c.batch_id)
+
+ended_retries = Table(
+    "ended_retries",
+    metadata,
+    # No foreign keys, for the same reasons.
+    Column("number", Number, primary_key=True, autoincrement=False),
+    Column("retry_id", Id, primary_key=True),
+    Column("operation_id", Id, nullable=False),
+    Column("sending_since", UtcTime, nullable=False),
+    Column("forwarded_at", UtcTime),
+    Column("ended_at", UtcTime, nullable=False),
+    Column("outcome", String(16), nullable=False),
+    one_of("outcome", RetryEnd),
+)
+"""What is kept of a claim that was stamped, when it ends: the story of a message needs it."""
 
 message_redirects = Table(
     "message_redirects",

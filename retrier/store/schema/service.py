@@ -2,14 +2,14 @@
 
 from sqlalchemy import CheckConstraint, Column, Index, Integer, LargeBinary, String, Table, Text
 
-from retrier.store.schema.types import Json, Number, UtcTime, metadata
+from retrier.store.schema.types import Digest, Id, Json, Number, UtcTime, metadata
 
 processor_lease = Table(
     "processor_lease",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),
     Column("epoch", Number, nullable=False),
-    Column("session_id", String(36)),
+    Column("session_id", Id),
     Column("host", Text),
     Column("pid", Integer),
     Column("process_started", Text),
@@ -22,12 +22,12 @@ processor_lease = Table(
 failed_imports = Table(
     "failed_imports",
     metadata,
-    Column("import_id", String(36), primary_key=True),
+    Column("import_id", Id, primary_key=True),
     Column("error_queue", Text, nullable=False),
     Column("reason", Text, nullable=False),
     Column("raw_properties", LargeBinary, nullable=False),
     Column("body", LargeBinary, nullable=False),
-    Column("fingerprint", String(64), nullable=False),
+    Column("fingerprint", Digest, nullable=False),
     Column("received_at", UtcTime, nullable=False),
 )
 
@@ -42,8 +42,8 @@ event_log = Table(
     Column("who", Text, nullable=False),
     Column("text", Text, nullable=False),
     Column("unique_message_id", String(36)),
-    Column("operation_id", String(36)),
-    Column("batch_id", String(36)),
+    Column("operation_id", Id),
+    Column("batch_id", Id),
     Column("details", Json),
 )
 Index("ix_event_log_sweep", event_log.c.at)
@@ -62,7 +62,7 @@ installation = Table(
     "installation",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("installation_id", String(36), nullable=False),
+    Column("installation_id", Id, nullable=False),
     Column("created_at", UtcTime, nullable=False),
     CheckConstraint("id = 1", name="one_installation"),
 )

@@ -1,11 +1,22 @@
 """Column types that mean the same on PostgreSQL and SQLite."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from enum import StrEnum
+from typing import Any
 
-from sqlalchemy import JSON, BigInteger, CheckConstraint, DateTime, Dialect, Integer, MetaData
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    DateTime,
+    Dialect,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+)
 from sqlalchemy.dialects.postgresql import JSONB
-from sqlalchemy.types import TypeDecorator
+from sqlalchemy.types import TypeDecorator, TypeEngine, UserDefinedType
 
 metadata = MetaData(
     naming_convention={
@@ -15,6 +26,9 @@ metadata = MetaData(
         "fk": "fk_%(table_name)s_%(column_0_name)s",
     }
 )
+
+ID_LENGTH = 36
+"""Characters of an id in its text form."""
 
 
 class UtcTime(TypeDecorator[datetime]):
@@ -37,12 +51,51 @@ class UtcTime(TypeDecorator[datetime]):
         return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
 
 
+class PostgresUuid(UserDefinedType[str]):
+    """PostgreSQL's `uuid`, which is text to us: its loaders are set where connections are made."""
+
+    cache_ok = True
+    render_bind_cast = True
+
+    def get_col_spec(self, **_: object) -> str:
+        """Name the type."""
+        return "UUID"
+
+
+class Id(TypeDecorator[str]):
+    """An id of 128 bits: `uuid` on PostgreSQL, its text form on SQLite. In lower case."""
+
+    impl = String(ID_LENGTH)
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """Choose by the database."""
+        uuid: TypeEngine[Any] = PostgresUuid()
+        text: TypeEngine[Any] = String(ID_LENGTH)
+        return dialect.type_descriptor(uuid if dialect.name == "postgresql" else text)
+
+
+class Digest(TypeDecorator[str]):
+    """A hash: bytes in the database, hexadecimal digits to us."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> bytes | None:  # noqa: ARG002 - SQLAlchemy's signature
+        """Return the bytes."""
+        return None if value is None else bytes.fromhex(value)
+
+    def process_result_value(self, value: bytes | None, dialect: Dialect) -> str | None:  # noqa: ARG002 - SQLAlchemy's signature
+        """Return the digits."""
+        return None if value is None else bytes(value).hex()
+
+
 Json = JSON().with_variant(JSONB(), "postgresql")
 Number = BigInteger().with_variant(Integer(), "sqlite")
 """64 bits; SQLite numbers rows by itself only where the type is called INTEGER."""
 
 
-def one_of(column: str, values: type[StrEnum]) -> CheckConstraint:
-    """Constrain a column to the values of an enum."""
+def one_of(column: str, values: Iterable[str]) -> CheckConstraint:
+    """Constrain a column to some words."""
     names = ", ".join(f"'{value}'" for value in values)
     return CheckConstraint(f"{column} IN ({names})", name=f"{column}_known")

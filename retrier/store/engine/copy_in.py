@@ -1,7 +1,7 @@
 """COPY: how PostgreSQL takes many rows at the least expense, its own and ours."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import psycopg
@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError
 
 from retrier.errors import DataRefused
-from retrier.store.schema.types import UtcTime
+from retrier.store.schema.types import Digest, UtcTime
 
 _DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's own
 
@@ -38,17 +38,21 @@ def _stream(driver: Any, statement: str, table: Table, rows: Rows) -> None:
     columns = [table.c[name] for name in rows[0]]
     with driver.cursor() as cursor, cursor.copy(statement) as stream:
         stream.set_types([_type_name(column) for column in columns])
-        for values in _in_utc(columns, rows):
+        for values in _converted(columns, rows):
             stream.write_row(values)
 
 
-def _in_utc(columns: Sequence[Column[Any]], rows: Rows) -> Iterator[list[Any]]:
-    """Put every moment into UTC, as elsewhere: the driver writes years that it cannot read."""
-    times = [(at, each.type) for at, each in enumerate(columns) if isinstance(each.type, UtcTime)]
+def _converted(columns: Sequence[Column[Any]], rows: Rows) -> Iterator[list[Any]]:
+    """Put moments into UTC, as elsewhere (the driver writes years that it cannot read), and so on."""
+    own = [
+        (at, partial(each.type.process_bind_param, dialect=_DIALECT))
+        for at, each in enumerate(columns)
+        if isinstance(each.type, UtcTime | Digest)
+    ]
     for row in rows:
         values = list(row.values())
-        for at, kind in times:
-            values[at] = kind.process_bind_param(values[at], _DIALECT)
+        for at, convert in own:
+            values[at] = convert(values[at])
         yield values
 
 

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import (
@@ -13,13 +14,16 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql import ColumnElement
 
-from retrier.store.patience import Meanwhile
+from retrier.store.engine.patience import Meanwhile
 
 Moment = ColumnElement[Any]
 """A time as an SQL expression."""
 
 READING = "retrier_reading"
 """The execution option by which SQLite is told to begin without the write lock."""
+
+RESTRUCTURING = "retrier_restructuring"
+"""The execution option by which SQLite is told to look at no foreign key."""
 
 IN_BINARY = "retrier_in_binary"
 """The execution option of a statement whose results hold bodies: as text a byte is two, to and fro."""
@@ -29,14 +33,25 @@ REQUESTS = "retrier_requests"
 """The channel on which PostgreSQL tells every process that something was asked for."""
 
 
+class Counter(StrEnum):
+    """What is numbered: on PostgreSQL a sequence, on SQLite a row of `counters`."""
+
+    FAILURE_SEQ = "failure_seq"
+    MESSAGE = "message_number"
+    ATTEMPT = "attempt_number"
+
+
 class SqlDialect(ABC):
     """What the store's verbs ask a database for in its own words."""
 
     reading: Mapping[str, Any]
     """Execution options of a transaction that reads: one view of the data for all it asks."""
 
-    writes_in_queries: bool
-    """Whether a query may insert rows on its way to its answer."""
+    restructuring: Mapping[str, Any]
+    """Execution options of a transaction that changes tables."""
+
+    marks_at_once: bool
+    """Whether a cut is one transaction, without a lock on its messages."""
 
     @abstractmethod
     def now(self, conn: Connection) -> datetime:
@@ -50,16 +65,19 @@ class SqlDialect(ABC):
         """Return the parameters with which `moments` are now, and so much later."""
 
     @abstractmethod
-    def next_failure_seqs(self, conn: Connection, count: int) -> list[int]:
-        """Take so many new failure numbers, ascending."""
+    def take_numbers(self, conn: Connection, counter: Counter, count: int) -> list[int]:
+        """Take so many new numbers of that kind, ascending: none is ever given out twice."""
 
     @abstractmethod
-    def last_failure_seq(self, conn: Connection) -> int:
-        """Return the highest failure number taken so far."""
+    def last_number(self, conn: Connection, counter: Counter) -> int:
+        """Return the highest number of that kind taken so far; 0 before the first."""
 
     @abstractmethod
     def share_cut_off(self, conn: Connection) -> None:
-        """Hold off cut-offs until this transaction's failure numbers are committed."""
+        """Hold off cut-offs until this transaction's failure numbers are committed.
+
+        Before the first of them is taken, and before any row is locked.
+        """
 
     @abstractmethod
     def take_cut_off(self, conn: Connection) -> None:
@@ -96,26 +114,28 @@ class SqlDialect(ABC):
         """Add many rows that all have the same columns; one that is there already is an error."""
 
     @abstractmethod
-    def insert_texts(
-        self, table: Table, columns: Mapping[str, Sequence[str]], same: Mapping[str, str]
+    def insert_columns(
+        self, table: Table, columns: Mapping[str, Sequence[Any]], same: Mapping[str, Any]
     ) -> Any:
-        """Return an insert of many rows of text, given by column; it knows ON CONFLICT.
+        """Return an insert of many rows that are given by column; it knows ON CONFLICT.
 
         `same` gives the columns in which all of them say the same.
         """
 
     @abstractmethod
-    def among(self, column: ColumnElement[Any], texts: BindParameter[Any]) -> ColumnElement[bool]:
-        """Test whether a column is one of some texts."""
+    def among(self, column: ColumnElement[Any], values: BindParameter[Any]) -> ColumnElement[bool]:
+        """Test whether a column is one of some values."""
 
     @abstractmethod
-    def texts(self, name: str | None, values: Sequence[str] | None = None) -> BindParameter[Any]:
-        """Return a parameter that is any number of texts."""
+    def values(
+        self, column: ColumnElement[Any], name: str | None, values: Sequence[Any] | None = None
+    ) -> BindParameter[Any]:
+        """Return a parameter that is any number of such values as the column holds."""
 
-    def member(self, column: ColumnElement[Any], values: Sequence[str]) -> ColumnElement[bool]:
+    def member(self, column: ColumnElement[Any], values: Sequence[Any]) -> ColumnElement[bool]:
         """Test whether a column is one of the values."""
-        return self.among(column, self.texts(None, values))
+        return self.among(column, self.values(column, None, values))
 
-    def listed(self, column: ColumnElement[Any]) -> ColumnElement[bool]:
-        """Test whether a column is in the parameter `ids`: for statements made once."""
-        return self.among(column, self.texts("ids"))
+    def listed(self, column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
+        """Test whether a column is in the parameter of that name: for statements made once."""
+        return self.among(column, self.values(column, name))

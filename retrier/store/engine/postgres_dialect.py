@@ -23,14 +23,22 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.sql import ColumnElement
 
-from retrier.store.copy_in import copy_in
-from retrier.store.patience import Meanwhile, PatientConnection
-from retrier.store.sql_dialect import REQUESTS, SqlDialect
-from retrier.store.text_arrays import TextArray
+from retrier.store.engine.copy_in import copy_in
+from retrier.store.engine.patience import Meanwhile, PatientConnection
+from retrier.store.engine.sql_dialect import REQUESTS, Counter, SqlDialect
+from retrier.store.engine.arrays import array_like
 
 _CLOCK = func.clock_timestamp(type_=DateTime(timezone=True))
 # Any two numbers that nothing else on the database uses; they name the cut-off lock.
 _CUT_OFF_LOCK = "7263, 1"
+_TAKE = {
+    counter: text(f"SELECT nextval('{counter}') FROM generate_series(1, :count)")
+    for counter in Counter
+}
+_LAST = {
+    counter: text(f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {counter}")  # noqa: S608 - a name of ours
+    for counter in Counter
+}
 _BY_INDEX = select(
     func.set_config("enable_seqscan", "off", true()),
     func.set_config("enable_bitmapscan", "off", true()),
@@ -42,7 +50,8 @@ class PostgresDialect(SqlDialect):
 
     # By default every statement would see what others have committed since the one before.
     reading = MappingProxyType({"isolation_level": "REPEATABLE READ", "postgresql_readonly": True})
-    writes_in_queries = True
+    restructuring = MappingProxyType[str, Any]({})
+    marks_at_once = True
 
     def now(self, conn: Connection) -> datetime:
         """Return the server's clock, not the start of the transaction."""
@@ -56,16 +65,13 @@ class PostgresDialect(SqlDialect):
         """Say how much later."""
         return {"later": later}
 
-    def next_failure_seqs(self, conn: Connection, count: int) -> list[int]:
-        """Take numbers from the sequence, behind the lock that a cut-off waits for."""
-        self.share_cut_off(conn)
-        query = text("SELECT nextval('failure_seq') FROM generate_series(1, :count)")
-        return sorted(conn.execute(query, {"count": count}).scalars())
+    def take_numbers(self, conn: Connection, counter: Counter, count: int) -> list[int]:
+        """Take numbers from the sequence."""
+        return sorted(conn.execute(_TAKE[counter], {"count": count}).scalars())
 
-    def last_failure_seq(self, conn: Connection) -> int:
+    def last_number(self, conn: Connection, counter: Counter) -> int:
         """Read the sequence; 0 before its first use."""
-        query = "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM failure_seq"
-        return int(conn.execute(text(query)).scalar_one())
+        return int(conn.execute(_LAST[counter]).scalar_one())
 
     def share_cut_off(self, conn: Connection) -> None:
         """Take the shared lock; it goes with the transaction."""
@@ -120,21 +126,24 @@ class PostgresDialect(SqlDialect):
         """Copy them in."""
         copy_in(conn, table, rows)
 
-    def insert_texts(
-        self, table: Table, columns: Mapping[str, Sequence[str]], same: Mapping[str, str]
+    def insert_columns(
+        self, table: Table, columns: Mapping[str, Sequence[Any]], same: Mapping[str, Any]
     ) -> postgresql.Insert:
         """Send one array for each column, and not one parameter for each value."""
-        arrays = [self.texts(None, values) for values in columns.values()]
-        rows = select(*map(func.unnest, arrays), *map(literal, same.values()))
+        arrays = [self.values(table.c[name], None, values) for name, values in columns.items()]
+        shared = [literal(value, table.c[name].type) for name, value in same.items()]
+        rows = select(*map(func.unnest, arrays), *shared)
         return postgresql.insert(table).from_select([*columns, *same], rows)
 
-    def texts(self, name: str | None, values: Sequence[str] | None = None) -> BindParameter[Any]:
+    def values(
+        self, column: ColumnElement[Any], name: str | None, values: Sequence[Any] | None = None
+    ) -> BindParameter[Any]:
         """Send one array instead of a thousand parameters."""
-        return bindparam(name, values, type_=TextArray)
+        return bindparam(name, values, type_=array_like(column))
 
-    def among(self, column: ColumnElement[Any], texts: BindParameter[Any]) -> ColumnElement[bool]:
+    def among(self, column: ColumnElement[Any], values: BindParameter[Any]) -> ColumnElement[bool]:
         """Compare with an array."""
-        return column == any_(texts)
+        return column == any_(values)
 
 
 POSTGRES = PostgresDialect()

@@ -8,8 +8,8 @@ import psycopg
 from sqlalchemy.exc import SQLAlchemyError
 
 from retrier.errors import DatabaseUnavailable
-from retrier.store.database import Database
-from retrier.store.sql_dialect import REQUESTS
+from retrier.store.engine.database import Database
+from retrier.store.engine.sql_dialect import REQUESTS
 
 _LOOK_AT_STOP = 0.5
 

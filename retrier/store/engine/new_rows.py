@@ -1,19 +1,13 @@
 """Rows that are new as far as a transaction can see, added many at a time."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-from sqlalchemy import Connection, Table
+from sqlalchemy import Table
 from sqlalchemy.exc import IntegrityError
 
-from retrier.store.database import ConcurrentChange, Database
+from retrier.store.engine.refusals import DUPLICATE, state_of
+from retrier.store.engine.transaction import ConcurrentChange, Rows, Transaction
 
-_DUPLICATE = "23505"
 
-
-def add_new(
-    db: Database, conn: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
-) -> None:
+def add_new(tx: Transaction, table: Table, rows: Rows) -> None:
     """Add rows in the order given, which is that of their keys wherever others add the same.
 
     Raises ConcurrentChange if another process has added one of them meanwhile: what it means has
@@ -22,8 +16,8 @@ def add_new(
     if not rows:
         return
     try:
-        db.sql.add_rows(conn, table, rows)
+        tx.sql.add_rows(tx.conn, table, rows)
     except IntegrityError as error:
-        if getattr(error.orig, "sqlstate", None) == _DUPLICATE:
+        if state_of(error) == DUPLICATE:
             raise ConcurrentChange from error
         raise

@@ -21,20 +21,30 @@ from sqlalchemy import (
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql import ColumnElement
 
-from retrier.store.patience import Meanwhile
+from retrier.store.engine.patience import Meanwhile
 from retrier.store.schema import counters
-from retrier.store.schema.types import UtcTime
-from retrier.store.sql_dialect import READING, SqlDialect
-from retrier.store.text_arrays import JsonTexts
+from retrier.store.schema.types import Digest, UtcTime
+from retrier.store.engine.sql_dialect import READING, RESTRUCTURING, Counter, SqlDialect
+from retrier.store.engine.arrays import JsonArray
 
-_FAILURE_SEQ = "failure_seq"
+
+_TAKE = (
+    sqlite.insert(counters)
+    .values(name=bindparam("name"), value=bindparam("value"))
+    .on_conflict_do_update(
+        index_elements=["name"], set_={"value": counters.c.value + bindparam("value")}
+    )
+    .returning(counters.c.value)
+)
+_LAST = select(counters.c.value).where(counters.c.name == bindparam("counter"))
 
 
 class SqliteDialect(SqlDialect):
     """SQLite: one writer at a time, so BEGIN IMMEDIATE is every lock there is."""
 
     reading = MappingProxyType({READING: True})
-    writes_in_queries = False
+    restructuring = MappingProxyType({RESTRUCTURING: True})
+    marks_at_once = False
 
     def now(self, conn: Connection) -> datetime:
         """Return this machine's clock, as SQLite reads it."""
@@ -48,22 +58,14 @@ class SqliteDialect(SqlDialect):
         now = self.now(conn)
         return {"now": now, "later": now + later}
 
-    def next_failure_seqs(self, conn: Connection, count: int) -> list[int]:
+    def take_numbers(self, conn: Connection, counter: Counter, count: int) -> list[int]:
         """Count up the row that stands for the sequence."""
-        last = conn.execute(
-            sqlite.insert(counters)
-            .values(name=_FAILURE_SEQ, value=count)
-            .on_conflict_do_update(
-                index_elements=["name"], set_={"value": counters.c.value + count}
-            )
-            .returning(counters.c.value)
-        ).scalar_one()
+        last = conn.execute(_TAKE, {"name": counter, "value": count}).scalar_one()
         return list(range(last - count + 1, last + 1))
 
-    def last_failure_seq(self, conn: Connection) -> int:
+    def last_number(self, conn: Connection, counter: Counter) -> int:
         """Read the row that stands for the sequence; 0 before its first use."""
-        query = select(counters.c.value).where(counters.c.name == _FAILURE_SEQ)
-        return conn.execute(query).scalar_one_or_none() or 0
+        return conn.execute(_LAST, {"counter": counter}).scalar_one_or_none() or 0
 
     def share_cut_off(self, conn: Connection) -> None:
         """Nothing: BEGIN IMMEDIATE lets one transaction write at a time."""
@@ -99,24 +101,34 @@ class SqliteDialect(SqlDialect):
         """Insert them one after the other, in one call of the driver."""
         conn.execute(table.insert(), rows)
 
-    def insert_texts(
-        self, table: Table, columns: Mapping[str, Sequence[str]], same: Mapping[str, str]
+    def insert_columns(
+        self, table: Table, columns: Mapping[str, Sequence[Any]], same: Mapping[str, Any]
     ) -> sqlite.Insert:
         """Send one JSON array of rows."""
         rows = func.json_each(json.dumps(list(zip(*columns.values(), strict=True))))
         row = rows.table_valued("value").c.value
         values = (func.json_extract(row, f"$[{place}]") for place in range(len(columns)))
+        shared = [literal(value, table.c[name].type) for name, value in same.items()]
         # SQLite would take ON CONFLICT for a join's condition if there were no WHERE before it.
-        rows_made = select(*values, *map(literal, same.values())).where(true())
+        rows_made = select(*values, *shared).where(true())
         return sqlite.insert(table).from_select([*columns, *same], rows_made)
 
-    def texts(self, name: str | None, values: Sequence[str] | None = None) -> BindParameter[Any]:
-        """Send one JSON array: a received batch may have more ids than a statement parameters."""
-        return bindparam(name, values, type_=JsonTexts)
+    def values(
+        self, column: ColumnElement[Any], name: str | None, values: Sequence[Any] | None = None
+    ) -> BindParameter[Any]:
+        """Send one JSON array: a received batch may have more ids than a statement parameters.
 
-    def among(self, column: ColumnElement[Any], texts: BindParameter[Any]) -> ColumnElement[bool]:
+        JSON has no bytes: hashes are sent one by one, of which there are few.
+        """
+        if isinstance(column.type, Digest):
+            return bindparam(name, values, type_=column.type, expanding=True)
+        return bindparam(name, values, type_=JsonArray)
+
+    def among(self, column: ColumnElement[Any], values: BindParameter[Any]) -> ColumnElement[bool]:
         """Take the array apart."""
-        return column.in_(select(func.json_each(texts).table_valued("value").c.value))
+        if values.expanding:
+            return column.in_(values)
+        return column.in_(select(func.json_each(values).table_valued("value").c.value))
 
 
 SQLITE = SqliteDialect()

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from retrier.clock import Clock
-from retrier.store.database import Database
+from retrier.store.engine.database import Database
 
 
 class DatabaseClock:
@@ -15,7 +15,7 @@ class DatabaseClock:
 
     def now(self) -> datetime:
         """Return the time of day of the database, in UTC. Raises DatabaseUnavailable."""
-        return self._db.read(self._db.sql.now)
+        return self._db.read(lambda tx: tx.now)
 
     def monotonic(self) -> float:
         """Return seconds from an arbitrary start; never goes back."""

@@ -19,9 +19,10 @@ from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from retrier.errors import DataRefused
-from retrier.store.patience import PatientConnection
-from retrier.store.sql_dialect import IN_BINARY, READING
-from retrier.store.sqlite_file import SqliteFile
+from retrier.store.engine.patience import PatientConnection
+from retrier.store.engine.ids_as_text import read_ids_as_text
+from retrier.store.engine.sql_dialect import IN_BINARY, READING, RESTRUCTURING
+from retrier.store.engine.sqlite_file import SqliteFile
 
 _USED = "last used"
 _UNASKED = 1.0
@@ -122,6 +123,7 @@ def _connect_patiently(
 ) -> PatientConnection:
     connection = PatientConnection.connect(*args, **options)
     connection.patience = patience
+    read_ids_as_text(connection)
     return connection
 
 
@@ -202,5 +204,9 @@ def _connect_anew_after(context: ExceptionContext) -> None:
 
 
 def _begin_sqlite(conn: Connection) -> None:
-    reading = conn.get_execution_options().get(READING, False)
-    conn.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+    options = conn.get_execution_options()
+    if options.get(RESTRUCTURING, False):
+        # Of no effect within a transaction, and for this one only: the connection is closed then.
+        conn.exec_driver_sql("PRAGMA foreign_keys=OFF")
+        conn.detach()
+    conn.exec_driver_sql("BEGIN" if options.get(READING, False) else "BEGIN IMMEDIATE")

@@ -1,0 +1,23 @@
+"""Causes: failures that have the same cause look alike to every classifier, and failed alike."""
+
+from dataclasses import dataclass
+
+from retrier.domain.failure_group import FailureGroup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """What failures have in common that differ in nothing which a classifier looks at.
+
+    `fingerprint` is a hash of all of it but `exception_message`, which is the first one's.
+    """
+
+    fingerprint: str
+    queue: str
+    destination: str
+    endpoint: str | None
+    message_type: str | None
+    exception_type: str | None
+    failure_reason: str | None
+    exception_message: str | None
+    groups: tuple[FailureGroup, ...]

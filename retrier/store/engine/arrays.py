@@ -1,0 +1,91 @@
+"""Any number of values as one parameter."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from sqlalchemy.engine import Dialect
+from sqlalchemy.sql import ColumnElement
+from sqlalchemy.types import Text, TypeDecorator, UserDefinedType
+
+from retrier.store.schema.types import Digest, Id, Number
+
+
+class Array(UserDefinedType[Sequence[Any]]):
+    """A PostgreSQL array that is sent as its literal.
+
+    The driver dumps an array element by element, which takes it longer than the server needs for
+    the whole statement.
+    """
+
+    cache_ok = True
+    render_bind_cast = True
+
+    def __init__(self, kind: str) -> None:
+        """`kind` is the type of the elements: TEXT, UUID, BIGINT or BYTEA (of digits)."""
+        self.kind = kind
+
+    def get_col_spec(self, **_: object) -> str:
+        """Name the type, by which the server reads the literal."""
+        return f"{self.kind}[]"
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[Sequence[Any] | None], str | None]:  # noqa: ARG002 - SQLAlchemy's signature
+        """Hand over the literal."""
+        write = _WRITERS[self.kind]
+        return lambda values: None if values is None else write(values)
+
+
+class JsonArray(TypeDecorator[Sequence[Any]]):
+    """A JSON array, which SQLite takes apart."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Sequence[Any] | None, dialect: Dialect) -> str:  # noqa: ARG002 - SQLAlchemy's signature
+        """Write the array."""
+        return json.dumps(list(value or ()))
+
+
+def array_like(column: ColumnElement[Any]) -> Array:
+    """Return the type of an array of such values as the column holds."""
+    match column.type:
+        case Id():
+            return Array("UUID")
+        case Digest():
+            return Array("BYTEA")
+        case kind if isinstance(kind, type(Number)):
+            return Array("BIGINT")
+        case _:
+            return Array("TEXT")
+
+
+def write_array(texts: Sequence[str]) -> str:
+    """Return the array literal of these texts (PostgreSQL, 8.15.6: array input)."""
+    if not texts:
+        return "{}"
+    quoted = '","'.join(map(_escape, texts))
+    return f'{{"{quoted}"}}'
+
+
+def _escape(text: str) -> str:
+    if "\\" in text or '"' in text:
+        return text.replace("\\", "\\\\").replace('"', '\\"')
+    return text
+
+
+def _write_plain(values: Sequence[object]) -> str:
+    """Write what needs no quotes: numbers and ids."""
+    return f"{{{','.join(map(str, values))}}}"
+
+
+def _write_digests(values: Sequence[str]) -> str:
+    """Write bytes in their hexadecimal form."""
+    return write_array([f"\\x{digits}" for digits in values])
+
+
+_WRITERS: dict[str, Callable[[Sequence[Any]], str]] = {
+    "TEXT": write_array,
+    "UUID": _write_plain,
+    "BIGINT": _write_plain,
+    "BYTEA": _write_digests,
+}

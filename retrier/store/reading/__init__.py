@@ -1,1 +1,0 @@
-"""Reads for the faces: nothing in here changes a row."""
