@@ -9,13 +9,14 @@ from typing import TypeVar
 
 from retrier.crash_points import Reach, RequestPoint, pass_by
 from retrier.domain.retry_operation import RetryRequest
+from retrier.domain.selection import Sought
 from retrier.domain.ways_out import Act, Refusal
-from retrier.store import redirects
-from retrier.store.database import Database
-from retrier.store.operations import CreatedOperation, create_operation
-from retrier.store.pending import retry_pending
-from retrier.store.sought import CHUNK, Sought, find_chunk, last_number
-from retrier.store.ways_out import Acted, Asked, take_way_out
+from retrier.store.verbs import redirects
+from retrier.store.engine.database import Database
+from retrier.store.verbs.asking import CreatedOperation, create_operation
+from retrier.store.verbs.pending import retry_pending
+from retrier.store.queries.sought import CHUNK, find_chunk, last_number
+from retrier.store.verbs.ways_out import Acted, Asked, take_way_out
 
 Done = TypeVar("Done")
 
@@ -139,10 +140,10 @@ class Gateway:
     def _find_chunks(self, sought: Sought) -> Iterator[Sequence[str]]:
         """Walk what is there now, not what comes meanwhile: chunks end even if failures do not."""
         bounded = replace(sought, up_to=last_number(self._db))
-        after = ""
-        while ids := find_chunk(self._db, bounded, after):
-            yield ids
-            after = ids[-1]
+        after = 0
+        while chunk := find_chunk(self._db, bounded, after):
+            yield chunk.unique_ids
+            after = chunk.last
 
 
 def _cut(unique_ids: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from retrier.store.database import Database
+from retrier.store.engine.database import Database
 from tests.support.databases import (
     empty,
     open_database,

@@ -8,8 +8,8 @@ from retrier.api.answers import accepted
 from retrier.api.asking import Asking
 from retrier.api.problems import problem
 from retrier.api.views.outcomes import outcome
+from retrier.domain.selection import Sought
 from retrier.domain.ways_out import NOTHING_TO_DO, Act, Refusal
-from retrier.store.sought import Sought
 
 
 def act_on_one(asking: Asking, act: Act, unique_id: str) -> Response:

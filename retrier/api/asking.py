@@ -1,6 +1,7 @@
 """Asking for something: who asks, under which key, and what the answer says."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import Depends, Header, HTTPException, Request, Response
@@ -8,10 +9,10 @@ from fastapi import Depends, Header, HTTPException, Request, Response
 from retrier.api.answers import accepted
 from retrier.api.parts import Parts
 from retrier.api.views.outcomes import asked_again
+from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import RetryRequest, RetryType
-from retrier.domain.selection import Selection
+from retrier.domain.selection import Selection, Sought
 from retrier.gateway import Gateway
-from retrier.store.sought import Sought
 
 LONGEST_NAME = 200
 LONGEST_KEY = 255
@@ -52,6 +53,18 @@ class Asking:
             requested_by=self.requested_by,
             idempotency_key=self.idempotency_key,
         )
+
+
+def pending_retries(
+    queue: str | None = None, modified: tuple[datetime, datetime] | None = None
+) -> Sought:
+    """Return the messages of a queue and time whose retry was sent, and of which no more is known."""
+    return Sought(
+        selection=Selection(queue=queue),
+        statuses=frozenset({FailedMessageStatus.RETRY_ISSUED}),
+        modified=modified,
+        pending=True,
+    )
 
 
 def _asking(

@@ -8,10 +8,9 @@ from fastapi import Depends, HTTPException, Query
 
 from retrier.api.times import Range, read_range
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.selection import Selection
+from retrier.domain.selection import Selection, Sought
 from retrier.domain.short_ids import SHORTEST, IdRange, ids_beginning
-from retrier.store.reading.filters import MessageFilter
-from retrier.store.reading.ordering import Order, Sort
+from retrier.store.queries.ordering import Order, Sort
 
 _STATUSES = {status.replace("_", ""): status for status in FailedMessageStatus}
 _BEGINNING = f"id_prefix is the beginning of an id: {SHORTEST} to 36 hexadecimal digits and dashes."
@@ -31,7 +30,7 @@ class FilterQuery:
     message_type: str = ""
 
 
-def narrowed(wanted: MessageFilter, **parts: Any) -> MessageFilter:
+def narrowed(wanted: Sought, **parts: Any) -> Sought:
     """Return the filter with parts of its selection set, whatever the query said of them."""
     return replace(wanted, selection=replace(wanted.selection, **parts))
 
@@ -52,7 +51,7 @@ def _ids(
 IdsQuery = Annotated[IdRange | None, Depends(_ids)]
 
 
-def _filter(query: Annotated[FilterQuery, Depends()], ids: IdsQuery) -> MessageFilter:
+def _filter(query: Annotated[FilterQuery, Depends()], ids: IdsQuery) -> Sought:
     selection = Selection(
         group=query.group or None,
         queue=query.queueaddress or query.queue or None,
@@ -60,7 +59,7 @@ def _filter(query: Annotated[FilterQuery, Depends()], ids: IdsQuery) -> MessageF
         exception_type=query.exception_type or None,
         message_type=query.message_type or None,
     )
-    return MessageFilter(
+    return Sought(
         statuses=_statuses(query.status),
         modified=_range(query.modified),
         ids=ids,
@@ -76,7 +75,7 @@ def _order(
     return Order(sort=known, descending=direction != "asc")
 
 
-Wanted = Annotated[MessageFilter, Depends(_filter)]
+Wanted = Annotated[Sought, Depends(_filter)]
 OrderQuery = Annotated[Order, Depends(_order)]
 
 

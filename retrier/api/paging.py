@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, quote, urlencode
 from fastapi import Depends, Query, Request
 
 from retrier.api.answers import TOTAL_COUNT
-from retrier.store.reading.pages import PageRequest
+from retrier.store.queries.pages import PageRequest
 
 LARGEST_PAGE = 500
 LAST_PAGE = 10_000_000

@@ -10,8 +10,9 @@ from fastapi import Depends, Request
 from retrier.api.places import Places
 from retrier.api.remembered import Remembered
 from retrier.domain.hosts import Hosts
+from retrier.domain.wire import PropertyCodec
 from retrier.gateway import Gateway
-from retrier.store.database import Database
+from retrier.store.engine.database import Database
 
 T = TypeVar("T")
 
@@ -23,12 +24,13 @@ _WATCHERS = 40
 class ApiParts:
     """What the handlers work with.
 
-    `db` is for reading. `health` tells of each part of the service whether it works, and why or
+    `db` is for reading, and `codec` for the properties of what is read. `health` tells of each part of the service whether it works, and why or
     why not. `metrics` returns the content type and the text of a scrape with this Accept header.
     Requests that name none of `hosts` are refused.
     """
 
     db: Database
+    codec: PropertyCodec
     gateway: Gateway
     health: Callable[[], Mapping[str, tuple[bool, str]]]
     metrics: Callable[[str], tuple[str, bytes]]

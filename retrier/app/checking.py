@@ -6,7 +6,7 @@ from pathlib import Path
 from retrier.app.building import make_transport, open_database
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable
 from retrier.settings import Settings
-from retrier.store.upgrade import find_revision, upgrade_schema
+from retrier.store.verbs.upgrade import find_revision, upgrade_schema
 from retrier.transport.seam import Queues
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from retrier.app.building import Parts
 from retrier.errors import DatabaseUnavailable
-from retrier.store.requests import listen_for_requests
+from retrier.store.engine.requests import listen_for_requests
 
 _PAUSE = 5.0
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from retrier.clock import Clock, SystemClock
 from retrier.crash_points import Reach
 from retrier.processes import Owner, describe_process, is_gone
-from retrier.store.lease import Holder
+from retrier.store.verbs.leases import Holder
 
 CRASH_AT = "RETRIER_TEST_CRASH_AT"
 """Test switch `point` or `point:n`: kill this process the n-th time it comes to a crash point."""

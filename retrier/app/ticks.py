@@ -13,10 +13,10 @@ from retrier.app.readiness import ReadinessBoard
 from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError
 from retrier.logs import Say
 from retrier.processor.lease import Lease
-from retrier.store.due import is_work_due
-from retrier.store.event_log import sweep_events
-from retrier.store.staging_ids import sweep_staging_ids
-from retrier.store.stuck_sessions import end_stuck_sessions
+from retrier.store.queries.due import is_work_due
+from retrier.store.verbs.sweeping import sweep_events
+from retrier.store.verbs.sweeping import sweep_staging_ids
+from retrier.store.verbs.stuck_sessions import end_stuck_sessions
 
 _LEASE_LOOK = 1
 _REQUESTS = 1

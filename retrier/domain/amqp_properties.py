@@ -5,7 +5,7 @@ whose flag is set, in the order of the flags (AMQP 0-9-1, 4.2.6.1). RabbitMQ ign
 flags and passes them on, and so do we.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from functools import lru_cache
 
 from retrier.domain.amqp_fields import (
@@ -15,25 +15,27 @@ from retrier.domain.amqp_fields import (
     OCTET_FLAGS,
     OCTETS,
     UNDEFINED_FLAGS,
-    Kind,
     find_fields,
     present,
     table_of,
 )
+from retrier.domain.amqp_late import AmqpFields, decode_field, read_entries
 from retrier.domain.amqp_stamps import OWN, find_stamps, with_stamps
 from retrier.domain.amqp_table import (
     LENGTH,
-    Entry,
-    decode_entries,
     decode_some,
     decode_table,
     entries,
+    names,
     runs_without,
     text,
     text_entry,
 )
 from retrier.domain.headers import BROKER_COUNTERS
 from retrier.domain.wire import Edit, Properties, UnreadableProperties
+
+_COUNTERS = tuple(bytes([len(name)]) + name.encode() for name in BROKER_COUNTERS)
+"""What an entry begins with that is a counter."""
 
 
 class AmqpPropertyCodec:
@@ -46,20 +48,19 @@ class AmqpPropertyCodec:
         """Decode for reading. Raises UnreadableProperties."""
         _, parts = _split(raw)
         table = parts.pop("headers", b"")
-        return Properties(headers=decode_table(table[LENGTH:]), fields=_decode_fields(parts))
+        return Properties(headers=decode_table(table[LENGTH:]), fields=dict(AmqpFields(parts)))
 
     def read_with_canonical(self, raw: bytes) -> tuple[Properties, bytes]:
-        """Decode, and return the canonical form, too. Raises UnreadableProperties."""
+        """Return both; what is asked for is decoded then. Raises UnreadableProperties."""
         undefined, parts = _split(raw)
-        table = parts.pop("headers", b"")[LENGTH:]
-        found = entries(table)
-        properties = Properties(headers=decode_entries(table, found), fields=_decode_fields(parts))
-        return properties, _join(undefined, parts) + _in_order(table, found)
+        headers, found = read_entries(parts.pop("headers", b"")[LENGTH:])
+        properties = Properties(headers=headers, fields=AmqpFields(parts))
+        return properties, _join(undefined, parts) + _in_order(found, headers)
 
     def read_fields(self, raw: bytes, wanted: frozenset[str]) -> Mapping[str, str | int]:
         """Decode these fields only, without a look behind them. Raises UnreadableProperties."""
         return {
-            name: _decode(FIELDS[name], raw[start:end])
+            name: decode_field(name, raw[start:end])
             for name, (start, end) in find_fields(raw, wanted).items()
         }
 
@@ -119,15 +120,18 @@ class AmqpPropertyCodec:
         one that the message did not have [seen on RabbitMQ 3.10].
         """
         undefined, parts = _split(raw)
-        table = parts.pop("headers", b"")[LENGTH:]
-        return _join(undefined, parts) + _in_order(table, entries(table))
+        found = entries(parts.pop("headers", b"")[LENGTH:])
+        return _join(undefined, parts) + _in_order(found, names(found))
 
 
-def _in_order(table: bytes, found: Iterable[Entry]) -> bytes:
-    kept = sorted(
-        (name, table[start:end]) for name, start, _, end in found if name not in BROKER_COUNTERS
-    )
-    return b"".join([entry for _, entry in kept])
+def _in_order(found: Iterable[bytes], known: Container[str]) -> bytes:
+    """Join the entries of a table in one order, whatever theirs is, without the counters.
+
+    `known` are the names of all: hardly any table has a counter.
+    """
+    if [name for name in BROKER_COUNTERS if name in known]:
+        found = [entry for entry in found if not entry.startswith(_COUNTERS)]
+    return b"".join(sorted(found))
 
 
 def _split(raw: bytes) -> tuple[int, dict[str, bytes]]:
@@ -155,14 +159,6 @@ def _join(undefined: int, parts: Mapping[str, bytes]) -> bytes:
 def _arrange(names: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
     """Return the flags of these properties, and their names in the order of the flags."""
     return sum(FLAGS[name] for name in names), tuple(name for name in FIELDS if name in names)
-
-
-def _decode_fields(parts: Mapping[str, bytes]) -> dict[str, str | int]:
-    return {name: _decode(FIELDS[name], part) for name, part in parts.items()}
-
-
-def _decode(kind: Kind, part: bytes) -> str | int:
-    return text(part[1:]) if kind == "text" else int.from_bytes(part)
 
 
 def _octets(fields: Mapping[str, int]) -> dict[str, bytes]:

@@ -4,7 +4,7 @@ The letters are RabbitMQ's: `s` is a 16 bit integer, `l` and `L` are signed, `x`
 """
 
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -28,40 +28,54 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HEAD = struct.Struct(">BI")
 """The letter of a value and the length that nearly all values have."""
 
+HEAD_SIZE = HEAD.size
+PADDING = bytes(0xFF + HEAD_SIZE)
+"""So far behind the last byte of a table may be looked for the head of a value."""
+
 Span = tuple[int, int]
 """Where something begins and where it ends."""
-Entry = tuple[str, int, int, int]
-"""The name of a header, where it starts, where its value starts, and where it ends."""
 
 
-def entries(table: bytes) -> list[Entry]:
-    """Walk a table given without its length. Raises UnreadableProperties.
+def entries(table: bytes) -> list[bytes]:
+    """Cut a table given without its length into its entries. Raises UnreadableProperties."""
+    return entries_and_others(table)[0]
 
-    Each message's table is walked three times on its way, so this is one plain loop; nearly every
-    value is a long string.
+
+def entries_and_others(table: bytes) -> tuple[list[bytes], list[bytes]]:
+    """Return all entries, and once more those that are no long strings. Raises as above.
+
+    Each message's table is walked on its way in, so this is one plain loop; nearly every value
+    is a long string.
     """
-    found = []
+    found, others = [], []
     start, size = 0, len(table)
+    # A name that is cut short ends within the padding, and its value has a letter that none has.
+    padded = table + PADDING
     while start < size:
-        value = start + 1 + table[start]
-        end = value + HEAD.size
-        letter, length = HEAD.unpack_from(table, value) if end <= size else (0, 0)
-        end += length
-        if letter != LONG_STRING:
+        value = start + 1 + padded[start]
+        letter, length = HEAD.unpack_from(padded, value)
+        end = value + HEAD_SIZE + length
+        if letter != LONG_STRING or end > size:
             end = end_of_value(table, value)
-        elif end > size:
-            raise UnreadableProperties(f"a table ends within the value at {value}")
-        found.append(
-            (str(table[start + 1 : value], "utf-8", "backslashreplace"), start, value, end)
-        )
+            others.append(table[start:end])
+        found.append(table[start:end])
         start = end
-    return found
+    return found, others
+
+
+def names(found: Iterable[bytes]) -> list[str]:
+    """Return the names of entries; what is not UTF-8 is shown with backslash escapes."""
+    octets = [entry[1 : entry[0] + 1] for entry in found]
+    try:
+        return [name.decode() for name in octets]
+    except UnicodeDecodeError:
+        return [text(name) for name in octets]
 
 
 def runs_without(table: bytes, leaves_out: Callable[[bytes], bool]) -> list[bytes]:
     """Return what lies between the entries whose names are left out. Raises UnreadableProperties.
 
-    This is `entries` once more, for what only wants to copy: nothing is made for an entry, and
+    This is the walk above once more, for what only wants to copy: nothing is made for an entry, and
     what is kept comes in few pieces.
     """
     runs = []
@@ -69,7 +83,7 @@ def runs_without(table: bytes, leaves_out: Callable[[bytes], bool]) -> list[byte
     size = len(table)
     while start < size:
         value = start + 1 + table[start]
-        end = value + HEAD.size
+        end = value + HEAD_SIZE
         letter, length = HEAD.unpack_from(table, value) if end <= size else (0, 0)
         end += length
         if letter != LONG_STRING or end > size:
@@ -114,33 +128,32 @@ def text_head(name: str) -> bytes:
 
 def decode_table(table: bytes, depth: int = 0) -> dict[str, object]:
     """Decode a table given without its length. Raises UnreadableProperties."""
-    return decode_entries(table, entries(table), depth)
+    return decode_entries(entries(table), depth)
 
 
-def decode_entries(table: bytes, found: Iterable[Entry], depth: int = 0) -> dict[str, object]:
-    """Decode the entries found in a table. Raises UnreadableProperties."""
-    return {
-        name: (
-            str(table[value + 1 + LENGTH : end], "utf-8", "backslashreplace")
-            if table[value] == LONG_STRING
-            else _decode(table[value:end], depth)
-        )
-        for name, _, value, end in found
-    }
+def decode_entries(found: Sequence[bytes], depth: int = 0) -> dict[str, object]:
+    """Decode entries, of one name the last. Raises UnreadableProperties."""
+    values = [decode(entry[entry[0] + 1 :], depth) for entry in found]
+    return dict(zip(names(found), values, strict=True))
 
 
 def decode_some(table: bytes, wanted: frozenset[str]) -> dict[str, object]:
     """Decode those entries only. Raises UnreadableProperties."""
-    return decode_entries(table, (entry for entry in entries(table) if entry[0] in wanted))
+    found = entries(table)
+    pairs = zip(names(found), found, strict=True)
+    return decode_entries([entry for name, entry in pairs if name in wanted])
 
 
 def text(content: bytes) -> str:
     """Show bytes as text; what is not UTF-8 is shown with backslash escapes."""
-    return str(content, "utf-8", "backslashreplace")
+    return content.decode("utf-8", "backslashreplace")
 
 
-def _decode(value: bytes, depth: int) -> object:
+def decode(value: bytes, depth: int = 0) -> object:
+    """Decode a value that goes behind its letter. Raises UnreadableProperties."""
     letter = value[0]
+    if letter == LONG_STRING:
+        return text(value[1 + LENGTH :])
     content = value[1 + LENGTH :] if letter in WITH_LENGTH else value[1:]
     if letter not in (TABLE, ARRAY):
         return DECODERS[letter](content)
@@ -155,7 +168,7 @@ def _decode_array(array: bytes, depth: int) -> list[object]:
     start = 0
     while start < len(array):
         end = end_of_value(array, start)
-        values.append(_decode(array[start:end], depth))
+        values.append(decode(array[start:end], depth))
         start = end
     return values
 

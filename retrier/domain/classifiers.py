@@ -1,17 +1,20 @@
 """The classifiers: which failures look alike, and under which title."""
 
+import json
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from operator import attrgetter
 from types import MappingProxyType
 
+from retrier.domain.cause import Cause
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.failure_group import FailureGroup
-from retrier.domain.identity import md5_guid
+from retrier.domain.identity import FINGERPRINT_DIGITS, md5_guid
 from retrier.domain.stack_trace import first_frame
 from retrier.domain.text import clean
 
-Classify = Callable[[FailureDetails], tuple[FailureGroup, ...]]
-"""Returns the groups of a failure."""
+CauseOf = Callable[[FailureDetails], Cause]
+"""Returns the cause of a failure."""
 
 
 def classify(details: FailureDetails) -> tuple[FailureGroup, ...]:
@@ -23,22 +26,46 @@ def classify(details: FailureDetails) -> tuple[FailureGroup, ...]:
     return tuple(_group(name, clean(title)) for name, title in titles if title)
 
 
-def classify_alike() -> Classify:
-    """Return a classification that looks at failures that are alike once.
+def cause_of(details: FailureDetails) -> Cause:
+    """Return the cause of a failure, with its groups.
+
+    A stack trace counts as far as a title shows it: most differ in line numbers and ids.
+    """
+    groups = classify(details)
+    return Cause(
+        fingerprint=_fingerprint(details, groups),
+        queue=details.queue,
+        destination=details.destination,
+        endpoint=details.endpoint,
+        message_type=details.message_type,
+        exception_type=details.exception_type,
+        failure_reason=details.failure_reason,
+        exception_message=clean(details.exception_message) if details.exception_message else None,
+        groups=groups,
+    )
+
+
+def cause_of_alike() -> CauseOf:
+    """Return what finds causes, and looks at failures that are alike once.
 
     It remembers all it has seen: for one received batch, in which many have the same cause.
     """
-    known: dict[tuple[str | None, ...], tuple[FailureGroup, ...]] = {}
+    known: dict[tuple[str | None, ...], Cause] = {}
 
-    def classify_once(details: FailureDetails) -> tuple[FailureGroup, ...]:
+    def cause_of_once(details: FailureDetails) -> Cause:
         key = _told_by(details)
-        groups = known.get(key)
-        if groups is None:
-            groups = known[key] = classify(details)
-        return groups
+        cause = known.get(key)
+        if cause is None:
+            cause = known[key] = cause_of(details)
+        return cause
 
-    return classify_once
+    return cause_of_once
 
+
+_determined = attrgetter(
+    "queue", "destination", "endpoint", "message_type", "exception_type", "failure_reason"
+)
+"""What is the same of all failures that have one cause."""
 
 _told_by = attrgetter(
     "exception_type",
@@ -47,9 +74,16 @@ _told_by = attrgetter(
     "failure_reason",
     "message_type",
     "queue",
+    "destination",
     "endpoint",
 )
-"""All that a classifier looks at."""
+"""All that a cause is made of."""
+
+
+def _fingerprint(details: FailureDetails, groups: tuple[FailureGroup, ...]) -> str:
+    # As JSON, in which nothing runs into anything else, and no text is not the empty one.
+    parts = [_determined(details), [group.group_id for group in groups]]
+    return sha256(json.dumps(parts).encode()).hexdigest()[:FINGERPRINT_DIGITS]
 
 
 def _group(classifier: str, title: str) -> FailureGroup:

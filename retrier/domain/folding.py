@@ -19,10 +19,18 @@ from retrier.domain.text import clean
 
 def candidate_ids(failure: Failure) -> tuple[str, ...]:
     """Return every unique message id the failure may turn out to have."""
-    ids = [failure.stamped_id] if failure.stamped_id else []
-    if failure.computed_id:
-        ids += [failure.computed_id, with_body(failure.computed_id, failure.body_hash)]
-    return tuple(ids)
+    last = id_with_body(failure)
+    return (*named_ids(failure), last) if last else named_ids(failure)
+
+
+def named_ids(failure: Failure) -> tuple[str, ...]:
+    """Return the ids it may have whatever its body is: the one it claims, and the computed one."""
+    return tuple([each for each in (failure.stamped_id, failure.computed_id) if each])
+
+
+def id_with_body(failure: Failure) -> str | None:
+    """Return the id it has where a message with another body has the computed one."""
+    return failure.computed_id and with_body(failure.computed_id, failure.body_hash)
 
 
 def fold(

@@ -5,6 +5,9 @@ from hashlib import md5, sha256
 
 NSERVICEBUS = "nservicebus"
 
+FINGERPRINT_DIGITS = 32
+"""Hexadecimal digits of a fingerprint: sixteen bytes of a hash tell any two messages apart."""
+
 GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 
 
@@ -54,4 +57,4 @@ def fingerprint(raw: bytes, body: bytes) -> str:
     digest = sha256(len(raw).to_bytes(8))
     digest.update(raw)
     digest.update(body)
-    return digest.hexdigest()
+    return digest.hexdigest()[:FINGERPRINT_DIGITS]

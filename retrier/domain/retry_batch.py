@@ -60,6 +60,7 @@ class RetryBatch:
 class ClaimedMessage:
     """What staging needs of a claimed message; its body stays in the store."""
 
+    number: int
     unique_message_id: str
     retry_id: str
     dialect: str
@@ -77,7 +78,7 @@ class StampedMessage:
     One that was stamped before is `in_doubt`: an earlier process or connection may have sent it.
     """
 
-    unique_message_id: str
+    number: int
     in_doubt: bool
 
 
@@ -98,6 +99,7 @@ class RevertCause(StrEnum):
 class Ejected:
     """A message taken out of its batch: unresolved again, with the reason."""
 
+    number: int
     unique_message_id: str
     reason: str
     cause: RevertCause = RevertCause.EJECTED
@@ -107,18 +109,21 @@ class Ejected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedCopies:
-    """What one staging attempt put into the staging queue, and what it could not."""
+    """What one staging attempt put into the staging queue (by number), and what it could not."""
 
     staging_id: str
-    unique_ids: tuple[str, ...]
+    numbers: tuple[int, ...]
     ejected: tuple[Ejected, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowResult:
-    """What is known of a window that was published: to be recorded before anything else."""
+    """What is known of a window that was published: to be recorded before anything else.
 
-    forwarded: tuple[str, ...] = ()
+    `forwarded` are messages by their numbers.
+    """
+
+    forwarded: tuple[int, ...] = ()
     reverted: tuple[Ejected, ...] = ()
 
     def __bool__(self) -> bool:

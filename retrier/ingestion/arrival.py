@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from retrier.domain.classifiers import Classify
+from retrier.domain.classifiers import CauseOf
 from retrier.domain.failed_message import FailedImport
 from retrier.domain.identity import fingerprint
 from retrier.domain.text import clean
@@ -19,7 +19,7 @@ CLOCK_SLACK = timedelta(days=1)
 class Arrival:
     """A delivery, what its properties say, and the fingerprint of all of it.
 
-    `classify` is what its groups are asked of.
+    `cause_of` is what its cause is asked of.
     """
 
     delivery: Delivery
@@ -27,7 +27,7 @@ class Arrival:
     fingerprint: str
     mapping: QueueMapping
     received_at: datetime
-    classify: Classify
+    cause_of: CauseOf
 
     def believable(self, time: datetime | None) -> datetime | None:
         """Return a time that a sender's clock may have shown; None for one too far ahead."""
@@ -56,7 +56,7 @@ def read_arrival(
     codec: PropertyCodec,
     mapping: QueueMapping,
     received_at: datetime,
-    classify: Classify,
+    cause_of: CauseOf,
 ) -> Arrival:
     """Read the properties of a delivery. Raises UnreadableProperties."""
     properties, canonical = codec.read_with_canonical(delivery.raw)
@@ -66,5 +66,5 @@ def read_arrival(
         fingerprint=fingerprint(canonical, delivery.body),
         mapping=mapping,
         received_at=received_at,
-        classify=classify,
+        cause_of=cause_of,
     )

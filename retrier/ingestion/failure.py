@@ -1,21 +1,15 @@
 """Makes a failed message of an arrival, in whatever dialect its failure is written."""
 
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 from retrier.domain import dialects
-from retrier.domain.dialects.dialect import Dialect, Unintelligible, field
+from retrier.domain.dialects.dialect import Dialect, Unintelligible
 from retrier.domain.failed_message import Failure, FailureDetails
 from retrier.domain.headers import RETRY_ID, UNIQUE_MESSAGE_ID
 from retrier.domain.identity import body_hash, canonical, computed_id, is_guid
-from retrier.domain.text import COLUMN_BYTES, LONG_BYTES, clean, jsonable
+from retrier.domain.limits import out_of_limits
+from retrier.domain.text import clean
 from retrier.ingestion.arrival import Arrival
-
-LONG_COLUMNS = frozenset({"exception_message", "stack_trace", "completed_steps"})
-LIMITS = {
-    column.name: LONG_BYTES if column.name in LONG_COLUMNS else COLUMN_BYTES
-    for column in fields(FailureDetails)
-}
 
 
 def understand_failure(arrival: Arrival) -> Failure | Unintelligible:
@@ -44,23 +38,12 @@ def _dialect(arrival: Arrival) -> Dialect | Unintelligible:
 
 def _storable(arrival: Arrival, details: FailureDetails) -> FailureDetails:
     """Fit what the headers say to the columns, to the clock and to the operator's word."""
-    changes = _cleaned(details)
+    changes = out_of_limits(details)
     if arrival.mapping.destination:
         changes["destination"] = clean(arrival.mapping.destination)
     if arrival.believable(details.time_of_failure) is None:
         changes["time_of_failure"] = None
     return replace(details, **changes) if changes else details
-
-
-def _cleaned(details: FailureDetails) -> dict[str, Any]:
-    """Return what does not fit its column, as it is stored: of most messages nothing."""
-    values = ((name, getattr(details, name), limit) for name, limit in LIMITS.items())
-    fitting = [
-        (name, value, clean(value, limit))
-        for name, value, limit in values
-        if isinstance(value, str)
-    ]
-    return {name: cleaned for name, value, cleaned in fitting if cleaned is not value}
 
 
 def _failure(arrival: Arrival, dialect: Dialect, details: FailureDetails) -> Failure:
@@ -74,13 +57,11 @@ def _failure(arrival: Arrival, dialect: Dialect, details: FailureDetails) -> Fai
         retry_id=_clean(properties.text(RETRY_ID)),
         dialect=dialect.name,
         details=details,
-        groups=arrival.classify(details),
+        cause=arrival.cause_of(details),
         raw=delivery.raw,
         body=delivery.body,
         body_hash=body_hash(delivery.body),
         fingerprint=arrival.fingerprint,
-        headers=jsonable(properties.headers),
-        content_type=_clean(field(properties, "content_type")),
         error_queue=delivery.queue,
         redelivered=delivery.redelivered,
         received_at=arrival.received_at,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
 
-from retrier.domain.classifiers import Classify, classify, classify_alike
+from retrier.domain.classifiers import CauseOf, cause_of, cause_of_alike
 from retrier.domain.dialects import written_by_consumer
 from retrier.domain.dialects.dialect import Unintelligible
 from retrier.domain.failed_message import FailedImport, Failure, Judged, Received
@@ -34,7 +34,7 @@ class Reading:
         self.deliveries = deliveries
         self._understood: list[Received] = []
         self._parse = partial(
-            parse, codec=codec, mapping=mapping, received_at=received_at, classify=classify_alike()
+            parse, codec=codec, mapping=mapping, received_at=received_at, cause_of=cause_of_alike()
         )
 
     def go_on(self) -> bool:
@@ -56,11 +56,11 @@ def parse(
     codec: PropertyCodec,
     mapping: QueueMapping,
     received_at: datetime,
-    classify: Classify = classify,
+    cause_of: CauseOf = cause_of,
 ) -> Received:
     """Return what the delivery turns out to be. Never raises."""
     try:
-        return _understand(read_arrival(delivery, codec, mapping, received_at, classify))
+        return _understand(read_arrival(delivery, codec, mapping, received_at, cause_of))
     except UnreadableProperties as error:
         reason = f"its properties cannot be read: {error}"
     except Exception as error:  # noqa: BLE001 - no message may block the others, whatever it holds

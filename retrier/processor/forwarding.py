@@ -16,8 +16,9 @@ from retrier.processor.staging_queue import StagingQueue
 from retrier.processor.surroundings import Surroundings
 from retrier.processor.watcher import Stage
 from retrier.processor.window import WindowSender, batch_reason
-from retrier.store.batches import back_off_batch
-from retrier.store.forwarding import MovedRest, complete_batch, move_rest
+from retrier.store.verbs.forwarding import MovedRest, complete_batch, move_rest
+from retrier.store.verbs.staging import back_off_batch
+from retrier.store.verbs.windows import load_members
 
 _LOSSES_BEFORE_BACKING_OFF = 3
 _LOSS_WAIT = timedelta(seconds=30)
@@ -114,6 +115,7 @@ class Forwarding:
         counting = self._staged_here() == batch.batch_id
         # Opened first: a consumer that cannot be had must not leave markers behind at each try.
         around.broker.consumer(around.retries.prefetch)
+        members = load_members(around.db, batch.batch_id)
         ordered = around.broker.transport.capabilities.ordered
         marker = self._publish_marker(batch) if ordered and not counting else None
         around.say(
@@ -126,6 +128,7 @@ class Forwarding:
         now = around.clock.monotonic()
         return ForwardingRun(
             batch=batch,
+            members=members,
             installation_id=around.retries.installation_id,
             counting=counting,
             marker=marker,

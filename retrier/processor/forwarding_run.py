@@ -1,7 +1,7 @@
 """One run over the staging queue: which copies are wanted, which are dropped, when it is over."""
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -21,15 +21,11 @@ class WantedCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyCopy:
-    """A wanted copy, and the message that will be sent for it once it is stamped."""
+    """A wanted copy, the number of its message, and what will be sent once it is stamped."""
 
+    number: int
     copy: WantedCopy
     outgoing: Outgoing
-
-    @property
-    def unique_message_id(self) -> str:
-        """The message it is a copy of."""
-        return self.copy.stamps.unique_message_id
 
 
 class _Kind(Enum):
@@ -43,7 +39,8 @@ class _Kind(Enum):
 class ForwardingRun:
     """What this process knows while it forwards one batch; gone with the connection.
 
-    `counting` says that the frozen count tells when to look, `marker` is the nonce of the end
+    `members` are the messages that the batch claims: their numbers by unique id. `counting` says
+    that the frozen count tells when to look, `marker` is the nonce of the end
     marker that tells it otherwise; with neither, silence does. `ready` is the window to come,
     nothing of which is stamped. `doubtful` copies may be on their way already, or shared a
     window with one that closed the channel: they go one by one.
@@ -52,6 +49,7 @@ class ForwardingRun:
     """
 
     batch: RetryBatch
+    members: Mapping[str, int]
     installation_id: str
     counting: bool
     marker: str | None
@@ -134,7 +132,7 @@ class ForwardingRun:
         """Return a window of which nothing was sent to the front of the inbox."""
         self.inbox.extendleft(reversed(window))
 
-    def settle(self, forwarded: Iterable[str], reverted: Iterable[Ejected]) -> None:
+    def settle(self, forwarded: Iterable[int], reverted: Iterable[Ejected]) -> None:
         """Add outcomes to the window that has to be recorded."""
         self.finished = WindowResult(
             forwarded=(*self.finished.forwarded, *forwarded),

@@ -6,8 +6,8 @@ from threading import Lock
 
 from retrier.clock import Clock
 from retrier.errors import LeaseLost
-from retrier.store.database import Database
-from retrier.store.lease import (
+from retrier.store.engine.database import Database
+from retrier.store.verbs.leases import (
     Fence,
     HeldByAnother,
     Holder,

@@ -4,7 +4,13 @@ from retrier.domain.retry_batch import RetryBatch
 from retrier.processor.crash_points import CrashPoint
 from retrier.processor.surroundings import Surroundings
 from retrier.processor.watcher import Stage
-from retrier.store.marking import claim_messages, move_to_staging, open_batch
+from retrier.store.verbs.marking import (
+    MarkedBatch,
+    OpenedBatch,
+    claim_messages,
+    move_to_staging,
+    open_batch,
+)
 
 
 class Adoption:
@@ -42,24 +48,34 @@ class Marking:
         """Cut one batch; say whether any operation could be cut."""
         around = self._around
         began = around.clock.monotonic()
-        opened = open_batch(around.db, around.lease.fence, around.retries.session_id)
-        if opened is None:
-            return False
+        match open_batch(around.db, around.lease.fence, around.retries.session_id):
+            case None:
+                return False
+            case OpenedBatch() as opened:
+                marked = self._claim(opened)
+            case marked:
+                pass
+        around.progress.made()
+        if marked.completed:
+            around.say("operation.completed", operation_id=marked.operation_id)
+        else:
+            around.crash_point(CrashPoint.MARKING_MOVED)
+            around.watcher.passed(Stage.MARKING, around.clock.monotonic() - began)
+            around.say(
+                "batch.marked",
+                batch_id=marked.batch_id,
+                operation_id=marked.operation_id,
+                size=marked.claimed,
+            )
+        return True
+
+    def _claim(self, opened: OpenedBatch) -> MarkedBatch:
+        """Go through Marking step by step: a crash in between leaves an orphan."""
+        around = self._around
         around.crash_point(CrashPoint.MARKING_OPENED)
         marked = claim_messages(around.db, around.lease.fence, opened)
         around.crash_point(CrashPoint.MARKING_CLAIMED)
         around.progress.made()
-        if marked.completed:
-            around.say("operation.completed", operation_id=opened.operation.operation_id)
-            return True
-        size = move_to_staging(around.db, around.lease.fence, opened.batch_id)
-        around.crash_point(CrashPoint.MARKING_MOVED)
-        around.progress.made()
-        around.watcher.passed(Stage.MARKING, around.clock.monotonic() - began)
-        around.say(
-            "batch.marked",
-            batch_id=opened.batch_id,
-            operation_id=opened.operation.operation_id,
-            size=size,
-        )
-        return True
+        if not marked.completed:
+            move_to_staging(around.db, around.lease.fence, opened.batch_id)
+        return marked

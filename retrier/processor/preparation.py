@@ -18,7 +18,7 @@ from retrier.processor.forwarding_run import (
     refuse_foreign,
 )
 from retrier.processor.surroundings import Surroundings
-from retrier.store.windows import load_bodies
+from retrier.store.verbs.windows import load_bodies
 
 _GATHERING = 0.005
 """Seconds to wait for the next of the copies that are known to come."""
@@ -42,7 +42,7 @@ class Preparation:
         if not window:
             return
         try:
-            run.ready = self._make(window)
+            run.ready = self._make(run, window)
         except DatabaseUnavailable:
             run.put_back(window)
             raise
@@ -79,18 +79,25 @@ class Preparation:
         if run.arrived > arrived or (deliveries and not ordered):
             run.quiet_since = around.clock.monotonic()
 
-    def _make(self, window: Sequence[WantedCopy]) -> list[ReadyCopy]:
+    def _make(self, run: ForwardingRun, window: Sequence[WantedCopy]) -> list[ReadyCopy]:
+        """Make the messages; a copy of one that the batch does not claim is acked unsent."""
+        claimed = {copy.stamps.unique_message_id: copy for copy in window}
+        claimed = {key: copy for key, copy in claimed.items() if key in run.members}
+        run.droppable += [
+            copy.delivery for copy in window if copy.stamps.unique_message_id not in claimed
+        ]
         codec = self.around.broker.transport.codec
-        bodies = load_bodies(self.around.db, [copy.stamps.unique_message_id for copy in window])
+        bodies = load_bodies(self.around.db, [run.members[key] for key in claimed])
         return [
             ReadyCopy(
+                number=run.members[key],
                 copy=copy,
                 outgoing=Outgoing(
                     queue=copy.stamps.target,
                     raw=make_forwarded(codec, copy.delivery.raw, copy.stamps.noted),
                     # Without a body there is no such message any more: it cannot be stamped.
-                    body=bodies.get(copy.stamps.unique_message_id, b""),
+                    body=bodies.get(run.members[key], b""),
                 ),
             )
-            for copy in window
+            for key, copy in claimed.items()
         ]

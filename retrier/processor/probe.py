@@ -6,8 +6,8 @@ from retrier.domain.wire import Outgoing
 from retrier.processor.crash_points import CrashPoint
 from retrier.processor.lease import Lease
 from retrier.processor.surroundings import RetryParameters
-from retrier.store.database import Database
-from retrier.store.staging_ids import record_staging_ids
+from retrier.store.engine.database import Database
+from retrier.store.verbs.installing import record_staging_ids
 from retrier.transport.seam import Transport
 
 

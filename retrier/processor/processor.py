@@ -22,8 +22,8 @@ from retrier.processor.staging import Staging
 from retrier.processor.staging_queue import StagingQueue
 from retrier.processor.surroundings import Surroundings
 from retrier.processor.trouble import kind_of, say_why
-from retrier.store.batches import find_most_advanced, is_any_staging
-from retrier.store.due import time_until_due
+from retrier.store.queries.batch_order import find_most_advanced, is_any_staging
+from retrier.store.queries.due import time_until_due
 
 _STANDBY_LOOK = 1.0
 _HELD_UP_LOOK = 1.0

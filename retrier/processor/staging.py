@@ -22,9 +22,8 @@ from retrier.errors import BrokerUnavailable, QueueSilent
 from retrier.processor.crash_points import CrashPoint
 from retrier.processor.surroundings import Surroundings
 from retrier.processor.watcher import Stage
-from retrier.store.batches import back_off_batch
-from retrier.store.staging import begin_forwarding, load_claimed
-from retrier.store.staging_ids import record_staging_ids
+from retrier.store.verbs.installing import record_staging_ids
+from retrier.store.verbs.staging import back_off_batch, begin_forwarding, load_claimed
 
 _WAITS = (0.5, 1, 2, 5, 10)
 """Seconds a batch waits after each failure of the broker in a row."""
@@ -32,7 +31,7 @@ _WAITS = (0.5, 1, 2, 5, 10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Copy:
-    unique_message_id: str
+    message: ClaimedMessage
     outgoing: Outgoing
 
 
@@ -40,11 +39,15 @@ class _Copy:
 class _Attempt:
     """One staging attempt while it runs."""
 
-    staged: list[str] = field(default_factory=list)
+    staged: list[int] = field(default_factory=list)
     ejected: list[Ejected] = field(default_factory=list)
 
-    def eject(self, unique_id: str, reason: str) -> None:
-        self.ejected.append(Ejected(unique_message_id=unique_id, reason=reason))
+    def eject(self, message: ClaimedMessage, reason: str) -> None:
+        self.ejected.append(
+            Ejected(
+                number=message.number, unique_message_id=message.unique_message_id, reason=reason
+            )
+        )
 
 
 class Staging:
@@ -107,7 +110,7 @@ class Staging:
         around = self._around
         copies = StagedCopies(
             staging_id=staging_id,
-            unique_ids=tuple(attempt.staged),
+            numbers=tuple(attempt.staged),
             ejected=tuple(attempt.ejected),
         )
         count = begin_forwarding(around.db, around.lease.fence, batch, copies)
@@ -149,7 +152,7 @@ class Staging:
         for message in claimed:
             copy = self._make_copy(message, stamps)
             if isinstance(copy, str):
-                attempt.eject(message.unique_message_id, copy)
+                attempt.eject(message, copy)
                 continue
             copies.append(copy)
             yield copy.outgoing
@@ -172,7 +175,7 @@ class Staging:
         except UnreadableProperties as error:
             return f"its stored properties cannot be read: {error}"
         outgoing = Outgoing(queue=retries.staging_queue, raw=raw, body=b"")
-        return _Copy(unique_message_id=message.unique_message_id, outgoing=outgoing)
+        return _Copy(message=message, outgoing=outgoing)
 
     def _make_stamps(self, staging_id: str) -> Stamps:
         around = self._around
@@ -195,12 +198,12 @@ class Staging:
             reason = self._send_alone(copy, attempt)
             if reason is not None:
                 self._prove_that_others_pass(reason)
-                attempt.eject(copy.unique_message_id, reason)
+                attempt.eject(copy.message, reason)
 
     def _is_staged(self, copy: _Copy, outcome: Outcome, attempt: _Attempt) -> bool:
         match outcome:
             case Confirmed():
-                attempt.staged.append(copy.unique_message_id)
+                attempt.staged.append(copy.message.number)
                 return True
             case Refused() | ChannelClosed():
                 return False

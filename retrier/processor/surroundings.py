@@ -11,7 +11,7 @@ from retrier.processor.broker import Broker
 from retrier.processor.lease import Lease
 from retrier.processor.progress import Progress
 from retrier.processor.watcher import Nobody, Watcher
-from retrier.store.database import Database
+from retrier.store.engine.database import Database
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,10 +16,10 @@ from retrier.domain.wire import (
 )
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable
 from retrier.processor.crash_points import CrashPoint
-from retrier.processor.forwarding_run import ForwardingRun, ReadyCopy, WantedCopy
+from retrier.processor.forwarding_run import ForwardingRun, ReadyCopy
 from retrier.processor.reverts import Reverts
 from retrier.processor.surroundings import Surroundings
-from retrier.store.windows import open_window
+from retrier.store.verbs.windows import open_window
 from retrier.transport.seam import nothing
 
 _MOST_BREAKS = 3
@@ -41,7 +41,7 @@ class WindowSender:
         self._around = around
         self._reverts = reverts
         self._meanwhile = meanwhile
-        self._suspect: str | None = None
+        self._suspect: int | None = None
         self._breaks = 0
 
     def send(self, run: ForwardingRun) -> None:
@@ -56,7 +56,7 @@ class WindowSender:
         window, run.ready = run.ready, []
         fresh: list[ReadyCopy] = []
         for copy in self._leave_out_unclaimed(run, window, stamped):
-            in_doubt = stamped[copy.unique_message_id].in_doubt
+            in_doubt = stamped[copy.number].in_doubt
             (run.doubtful if in_doubt else fresh).append(copy)
         if fresh:
             outcomes = self._publish(fresh, partial(self._meanwhile, run))
@@ -78,15 +78,15 @@ class WindowSender:
             return
         (outcome,) = self._publish([copy])
         self._around.crash_point(CrashPoint.FORWARDING_SENT_ALONE)
-        self._settle(run, [copy], [self._blame(copy.unique_message_id, outcome)])
+        self._settle(run, [copy], [self._blame(copy.number, outcome)])
 
-    def _blame(self, unique_id: str, outcome: Outcome) -> Outcome:
+    def _blame(self, number: int, outcome: Outcome) -> Outcome:
         """Turn what befell a message sent alone into a refusal, where it is the message's fault.
 
         Only what is in doubt is sent alone, so the reason of one that is not taken now says so.
         """
-        self._breaks = self._breaks + 1 if self._suspect == unique_id else 1
-        self._suspect = unique_id if isinstance(outcome, Unknown) else None
+        self._breaks = self._breaks + 1 if self._suspect == number else 1
+        self._suspect = number if isinstance(outcome, Unknown) else None
         match outcome:
             case ChannelClosed(reason):
                 return Refused(reason)
@@ -115,26 +115,26 @@ class WindowSender:
 
     def _stamp(
         self, run: ForwardingRun, copies: Sequence[ReadyCopy]
-    ) -> Mapping[str, StampedMessage]:
-        stamped = self._open(run, [copy.unique_message_id for copy in copies])
+    ) -> Mapping[int, StampedMessage]:
+        stamped = self._open(run, [copy.number for copy in copies])
         self._around.lease.ensure_fresh()
-        return {message.unique_message_id: message for message in stamped}
+        return {message.number: message for message in stamped}
 
     def _leave_out_unclaimed(
         self,
         run: ForwardingRun,
         copies: Sequence[ReadyCopy],
-        stamped: Mapping[str, StampedMessage],
+        stamped: Mapping[int, StampedMessage],
     ) -> list[ReadyCopy]:
         """Return what may be sent; a copy without an unrecorded claim of this batch is acked."""
-        run.droppable += [c.copy.delivery for c in copies if c.unique_message_id not in stamped]
+        run.droppable += [c.copy.delivery for c in copies if c.number not in stamped]
         self._ack(run)
-        return [copy for copy in copies if copy.unique_message_id in stamped]
+        return [copy for copy in copies if copy.number in stamped]
 
-    def _open(self, run: ForwardingRun, unique_ids: Sequence[str]) -> tuple[StampedMessage, ...]:
+    def _open(self, run: ForwardingRun, numbers: Sequence[int]) -> tuple[StampedMessage, ...]:
         around = self._around
         stamped = open_window(
-            around.db, around.lease.fence, run.batch, finished=run.finished, unique_ids=unique_ids
+            around.db, around.lease.fence, run.batch, finished=run.finished, numbers=numbers
         )
         if run.finished:
             around.progress.made()
@@ -144,7 +144,7 @@ class WindowSender:
         # Only what was settled before this transaction may be acked after it.
         run.droppable += run.unacked
         run.unacked = []
-        stamping = bool(unique_ids)
+        stamping = bool(numbers)
         around.crash_point(
             CrashPoint.FORWARDING_STAMPED if stamping else CrashPoint.FORWARDING_RECORDED
         )
@@ -171,17 +171,16 @@ class WindowSender:
         self, run: ForwardingRun, copies: Sequence[ReadyCopy], outcomes: Sequence[Outcome]
     ) -> list[ReadyCopy]:
         """Note every outcome; return the copies that must be sent again, one by one."""
-        forwarded: list[str] = []
+        forwarded: list[int] = []
         reverted: list[Ejected] = []
         doubtful: list[ReadyCopy] = []
         lost: str | None = None
         for copy, outcome in zip(copies, outcomes, strict=True):
-            unique_id = copy.unique_message_id
             match outcome:
                 case Confirmed():
-                    forwarded.append(unique_id)
+                    forwarded.append(copy.number)
                 case Returned() | Refused():
-                    reverted.append(_revert(copy.copy, outcome))
+                    reverted.append(_revert(copy, outcome))
                 case ChannelClosed():
                     doubtful.append(copy)
                     continue
@@ -213,11 +212,12 @@ def batch_reason(batch: RetryBatch) -> str:
     )
 
 
-def _revert(copy: WantedCopy, outcome: Returned | Refused) -> Ejected:
-    target, reason = copy.stamps.target, outcome.reason
+def _revert(copy: ReadyCopy, outcome: Returned | Refused) -> Ejected:
+    target, reason = copy.outgoing.queue, outcome.reason
     is_returned = isinstance(outcome, Returned)
     return Ejected(
-        unique_message_id=copy.stamps.unique_message_id,
+        number=copy.number,
+        unique_message_id=copy.copy.stamps.unique_message_id,
         reason=f"the broker would not take the retry to {target}: {reason}",
         cause=RevertCause.RETURNED if is_returned else RevertCause.REFUSED,
         destination=target,

@@ -18,7 +18,7 @@ from retrier.domain.failed_message import Failure
 from retrier.domain.wire import Delivery
 from retrier.ingestion.parsing import parse
 from retrier.ingestion.queue_mapping import QueueMapping
-from retrier.store.received import record_received
+from retrier.store.verbs.recording import record_received
 from tests.benchmarks.messages import ENDPOINT, FRAMES, ID, POOL, make_body, make_templates
 from tests.support.databases import open_database
 

@@ -12,7 +12,7 @@ from retrier.domain.failed_message import Failure
 from retrier.domain.wire import Delivery
 from retrier.ingestion.parsing import parse
 from retrier.ingestion.queue_mapping import QueueMapping
-from retrier.store.verification import verify_store
+from retrier.store.queries.verification import verify_store
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.filling import Filling, fill
 from tests.benchmarks.messages import make_messages

@@ -8,8 +8,8 @@ from sqlalchemy import Table, select
 
 from retrier.domain.failed_message import Failure, Received
 from retrier.domain.receipt import Receipt
-from retrier.store.database import Database
-from retrier.store.received import record_received
+from retrier.store.engine.database import Database
+from retrier.store.verbs.recording import record_received
 from retrier.store.schema import failed_message_retries, failed_messages, ledger, metadata
 from tests.support.factories import failure
 

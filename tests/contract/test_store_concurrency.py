@@ -10,8 +10,8 @@ from sqlalchemy import Table, event, insert, text
 
 from retrier.domain.failed_message import Failure
 from retrier.domain.retry_batch import WindowResult
-from retrier.store.batches import find_most_advanced
-from retrier.store.database import Database
+from retrier.store.queries.batch_order import find_most_advanced
+from retrier.store.engine.database import Database
 from retrier.store.schema import (
     failed_message_groups,
     failed_message_retries,
@@ -20,7 +20,7 @@ from retrier.store.schema import (
     message_bodies,
     processing_attempts,
 )
-from retrier.store.windows import open_window
+from retrier.store.verbs.windows import open_window
 from tests.contract.store_rows import (
     again,
     claims,

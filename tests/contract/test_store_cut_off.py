@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import event, text
 
 from retrier.domain.retry_batch import Ejected
-from retrier.store.batches import find_most_advanced
+from retrier.store.queries.batch_order import find_most_advanced
 from retrier.store.returned import lock_messages, take_back
 from tests.contract.store_retries import STAGED, bring_to
 from tests.contract.store_rows import message, messages, record

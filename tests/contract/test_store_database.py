@@ -15,7 +15,7 @@ from sqlalchemy import create_engine, event, func, insert, make_url, select, tex
 from sqlalchemy.exc import InvalidRequestError, ProgrammingError, StatementError
 
 from retrier.errors import AnswerTooSlow, ConfigurationError, DatabaseUnavailable, DataRefused
-from retrier.store.database import ConcurrentChange, Database, DatabaseOptions
+from retrier.store.engine.database import ConcurrentChange, Database, DatabaseOptions
 from retrier.store.schema import counters, failed_messages
 from tests.contract.store_rows import record, rows
 from tests.support.databases import empty, open_upgraded, sqlite_url, temporary_postgres

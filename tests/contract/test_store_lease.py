@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import Connection
 
 from retrier.errors import DatabaseUnavailable, LeaseLost
-from retrier.store.database import Database, DatabaseOptions
-from retrier.store.lease import Fence, HeldByAnother, Holder, acquire_lease, hold, renew_lease
+from retrier.store.engine.database import Database, DatabaseOptions
+from retrier.store.verbs.leases import Fence, HeldByAnother, Holder, acquire_lease, hold, renew_lease
 from tests.support.databases import empty
 from tests.support.waiting import wait_until
 

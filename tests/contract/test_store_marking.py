@@ -10,15 +10,15 @@ from sqlalchemy import select, update
 
 from retrier.domain.failed_message import Failure
 from retrier.domain.ways_out import Act
-from retrier.store.database import Database
-from retrier.store.operations import CreatedOperation
+from retrier.store.engine.database import Database
+from retrier.store.verbs.asking import CreatedOperation
 from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
     retry_batches,
     retry_operation_messages,
 )
-from retrier.store.ways_out import Asked, take_way_out
+from retrier.store.verbs.ways_out import Asked, take_way_out
 from tests.contract.store_rows import again, rows
 from tests.contract.test_store_concurrency import count_waiting
 from tests.contract.test_store_cut_off import DEADLINE, SLOW, halted

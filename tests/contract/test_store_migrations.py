@@ -13,10 +13,10 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import inspect, text
 
 from retrier.errors import DatabaseUnavailable
-from retrier.store import upgrade
-from retrier.store.database import Database, DatabaseOptions
+from retrier.store.verbs import upgrade
+from retrier.store.engine.database import Database, DatabaseOptions
 from retrier.store.schema import failed_message_groups, metadata, staging_ids
-from retrier.store.upgrade import find_revision, upgrade_schema
+from retrier.store.verbs.upgrade import find_revision, upgrade_schema
 from tests.contract.store_retries import STAGED, bring_to
 from tests.contract.store_rows import everything_but, record, rows
 from tests.support.bench import Bench

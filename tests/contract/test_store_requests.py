@@ -11,10 +11,10 @@ from sqlalchemy import Connection, text, update
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.errors import DatabaseUnavailable
-from retrier.store.database import Database
-from retrier.store.due import time_until_due
-from retrier.store.operations import create_operation
-from retrier.store.requests import listen_for_requests
+from retrier.store.engine.database import Database
+from retrier.store.queries.due import time_until_due
+from retrier.store.verbs.asking import create_operation
+from retrier.store.engine.requests import listen_for_requests
 from retrier.store.schema import retry_operations
 from tests.support.databases import empty
 from tests.support.waiting import wait_until

@@ -7,7 +7,7 @@ from sqlalchemy import insert, text
 
 from retrier.errors import DatabaseUnavailable, DataRefused
 from retrier.logs import Events
-from retrier.store.database import Database, DatabaseOptions
+from retrier.store.engine.database import Database, DatabaseOptions
 from retrier.store.schema import failed_messages
 
 BODY = "card-4711"

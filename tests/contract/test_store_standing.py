@@ -5,9 +5,9 @@ from datetime import timedelta
 from retrier.domain.failed_message import FailedImport, FailedMessageStatus
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperationState
-from retrier.store.database import Database
-from retrier.store.reading.standing import read_standing
-from retrier.store.received import Recorded, record_received
+from retrier.store.engine.database import Database
+from retrier.store.queries.standing import read_standing
+from retrier.store.verbs.recording import Recorded, record_received
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import FAILED_AT, confirmation, failure, unique_id
 

@@ -8,9 +8,9 @@ import psycopg
 import pytest
 from sqlalchemy import text
 
-from retrier.store.database import Database
-from retrier.store.installation import get_installation_id
-from retrier.store.stuck_sessions import end_stuck_sessions
+from retrier.store.engine.database import Database
+from retrier.store.verbs.installing import get_installation_id
+from retrier.store.verbs.stuck_sessions import end_stuck_sessions
 from tests.support.databases import empty
 from tests.support.servers import psycopg_url
 from tests.support.waiting import wait_until

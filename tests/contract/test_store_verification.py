@@ -9,7 +9,7 @@ from sqlalchemy import delete, insert, update
 
 from retrier.domain.wire import Refused
 from retrier.processor.crash_points import CrashPoint
-from retrier.store.database import Database
+from retrier.store.engine.database import Database
 from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
@@ -18,7 +18,7 @@ from retrier.store.schema import (
     retry_batches,
     retry_operations,
 )
-from retrier.store.verification import VerifiedRule, verify_store
+from retrier.store.queries.verification import VerifiedRule, verify_store
 from tests.contract.store_rows import again
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
 from tests.support.factories import failure

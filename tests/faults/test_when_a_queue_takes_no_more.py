@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from retrier.store.database import Database, DatabaseOptions
-from retrier.store.received import record_received
+from retrier.store.engine.database import Database, DatabaseOptions
+from retrier.store.verbs.recording import record_received
 from tests.faults.work import STORED
 from tests.journeys.conftest import Site
 from tests.support.factories import failure, unique_id

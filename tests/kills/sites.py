@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from retrier.app import verify
 from retrier.settings import load_settings
-from retrier.store.database import Database
+from retrier.store.engine.database import Database
 from tests.journeys.conftest import Site
 from tests.support.embedded_shop import opened_embedded_shop
 from tests.support.forked_service import ForkingHost

@@ -12,7 +12,7 @@ from retrier.domain import headers
 from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.domain.envelope_properties import EnvelopePropertyCodec
 from retrier.domain.wire import Edit
-from retrier.store.received import record_received
+from retrier.store.verbs.recording import record_received
 from retrier.transport.embedded.rows import LARGEST_MESSAGE
 from tests.kills.conftest import Tally
 from tests.kills.outage import Outage

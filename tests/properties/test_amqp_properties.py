@@ -63,12 +63,45 @@ def shown(name):
     return name.decode("utf-8", "backslashreplace")
 
 
+def refused(read, raw):
+    """Return the words in which the bytes are called unreadable, or None."""
+    try:
+        read(raw)
+    except UnreadableProperties as refusal:
+        return str(refusal)
+    return None
+
+
 @given(header_lists, fields)
 def test_what_is_read_at_once_is_what_is_read_apart(headers, present):
     raw = encode(headers, present)
 
+    properties, canonical = CODEC.read_with_canonical(raw)
+
+    apart = CODEC.read(raw)
     # Compared as words: a NaN does not equal itself.
-    assert repr(CODEC.read_with_canonical(raw)) == repr((CODEC.read(raw), CODEC.canonical(raw)))
+    assert repr(dict(properties.headers)) == repr(apart.headers)
+    assert dict(properties.fields) == apart.fields
+    assert canonical == CODEC.canonical(raw)
+
+
+@given(header_lists, names.map(shown))
+def test_a_header_is_the_last_of_its_name_or_none(headers, more):
+    properties, _ = CODEC.read_with_canonical(encode(headers, {}))
+
+    for name in {more, *(shown(each) for each, _ in headers)}:
+        found = [value for each, value in headers if shown(each) == name]
+        alone = CODEC.read(encode([(b"h", value) for value in found[-1:]], {})).headers
+        assert repr(properties.headers.get(name, "none")) == repr(alone.get("h", "none"))
+        assert (name in properties.headers) == bool(found)
+
+
+@given(header_lists, fields, st.data())
+def test_what_is_unreadable_apart_is_unreadable_at_once(headers, present, data):
+    raw = bytearray(encode(headers, present))
+    raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(octets)
+
+    assert refused(CODEC.read_with_canonical, bytes(raw)) == refused(CODEC.read, bytes(raw))
 
 
 @given(header_lists, fields)

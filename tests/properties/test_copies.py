@@ -69,8 +69,7 @@ def make_copy(message, stamps):
 
 def entries_of(raw):
     start, end = table_of(raw)
-    table = raw[start:end]
-    return [table[begins:ends] for _, begins, _, ends in entries(table)]
+    return entries(raw[start:end])
 
 
 def with_entries(raw, table):

@@ -4,8 +4,8 @@ from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.gateway import Gateway
-from retrier.store.database import Database
-from retrier.store.sought import Sought
+from retrier.store.engine.database import Database
+from retrier.store.queries.sought import Sought
 from tests.support.bench import QUEUE, Bench
 
 

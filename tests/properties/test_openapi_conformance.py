@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from retrier.store.database import Database, DatabaseOptions
+from retrier.store.engine.database import Database, DatabaseOptions
 from tests.support.api import Api
 from tests.support.http_client import URL
 from tests.support.seeded import Known, Seeded

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.domain.dialects import DIALECTS
+from retrier.domain.envelope_properties import EnvelopePropertyCodec
 from retrier.domain.failed_message import FailedImport, Failure
 from retrier.domain.headers import RETRY_SUCCESSFUL, STAGING_ID, UNIQUE_MESSAGE_ID
+from retrier.domain.shown import Shown, derive
 from retrier.domain.wire import Delivery, Edit, Properties
 from retrier.ingestion.parsing import UNFORESEEN, parse
 from retrier.ingestion.queue_mapping import QueueMapping
@@ -130,10 +132,47 @@ def test_a_failure_holds_only_what_a_database_can_hold(headers, fields):
     found = parse(deliver(b""), codec, mapping, RECEIVED_AT)
 
     if isinstance(found, Failure):
-        assert json.loads(json.dumps(found.headers, allow_nan=False)) == found.headers
-        assert not any("\0" in text for text in texts(found.headers))
         for column in storable_columns(found):
             assert_storable(column)
+
+
+@given(headers=headers, fields=fields, dialect=st.sampled_from([*DIALECTS]))
+def test_what_is_shown_of_a_failure_is_what_json_and_a_database_can_hold(headers, fields, dialect):
+    codec = ReadyMade(Properties(headers=headers, fields=fields))
+
+    shown = derive(codec, b"", dialect=dialect.name, otherwise="orders")
+
+    assert json.loads(json.dumps(shown.headers, allow_nan=False)) == shown.headers
+    assert not any("\0" in text for text in texts(shown.headers))
+    for text in (shown.content_type, shown.endpoint, shown.exception_message, shown.stack_trace):
+        assert_storable(text)
+
+
+@given(headers=headers, fields=fields)
+def test_what_is_shown_of_a_failure_is_what_ingestion_understood(headers, fields):
+    codec = ReadyMade(Properties(headers=headers, fields=fields))
+    mapping = QueueMapping(queue="error", destination="orders")
+
+    found = parse(deliver(b""), codec, mapping, RECEIVED_AT)
+
+    if isinstance(found, Failure):
+        shown = derive(codec, b"", dialect=found.dialect, otherwise=found.details.queue)
+        assert (shown.endpoint, shown.exception_message, shown.stack_trace) == (
+            found.details.endpoint,
+            found.details.exception_message,
+            found.details.stack_trace,
+        )
+
+
+@given(
+    raw=st.binary(),
+    codec=st.sampled_from([AmqpPropertyCodec(), EnvelopePropertyCodec()]),
+    dialect=st.sampled_from([*(each.name for each in DIALECTS), "esperanto"]),
+)
+def test_bytes_of_any_broker_are_shown_without_an_error(raw, codec, dialect):
+    shown = derive(codec, raw, dialect=dialect)
+
+    assert isinstance(shown, Shown)
 
 
 def texts(value: object) -> Iterator[str]:
@@ -149,9 +188,10 @@ def texts(value: object) -> Iterator[str]:
 
 
 def storable_columns(found: Failure) -> list[object]:
-    groups = [column for group in found.groups for column in asdict(group).values()]
+    groups = [column for group in found.cause.groups for column in asdict(group).values()]
     ids = [found.stamped_id, found.computed_id, found.message_id, found.retry_id]
-    return [*asdict(found.details).values(), *groups, *ids, found.content_type]
+    cause = [value for name, value in asdict(found.cause).items() if name != "groups"]
+    return [*asdict(found.details).values(), *cause, *groups, *ids]
 
 
 def assert_storable(column: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import CheckConstraint, Connection, Row, Table
 
 from retrier.domain.failed_message import FailedImport, OwnCopy
-from retrier.store.database import Database
+from retrier.store.engine.database import Database
 from retrier.store.schema import metadata
 from tests.support.bench import QUEUE, Bench, Killed
 from tests.support.factories import FAILED_AT, confirmation, failure, unique_id

@@ -11,7 +11,7 @@ from sqlalchemy import text
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import NEXT, RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperationState
-from retrier.store.database import Database
+from retrier.store.engine.database import Database
 from tests.support.project import MODULES, ROOT
 
 PAGE = (ROOT / "docs" / "how-it-works.md").read_text()

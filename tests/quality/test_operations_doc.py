@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from retrier.logs import EVENTS
 from retrier.settings import Settings
-from retrier.store.database import Database
+from retrier.store.engine.database import Database
 from tests.support.commands import ALL, OPTIONS, Words
 from tests.support.deploy import DEPLOY, VARIABLE
 from tests.support.project import ROOT

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from retrier.store.database import Database, DatabaseOptions
+from retrier.store.engine.database import Database, DatabaseOptions
 from tests.support.api import Api
 from tests.support.project import ROOT
 

@@ -5,8 +5,8 @@ from sqlalchemy import update
 
 from retrier.domain.retry_batch import BATCH_BYTES
 from retrier.errors import DatabaseUnavailable
-from retrier.store.database import Database
-from retrier.store.marking import move_to_staging
+from retrier.store.engine.database import Database
+from retrier.store.verbs.marking import move_to_staging
 from retrier.store.schema import failed_messages
 from tests.support.bench import Bench, Killed
 from tests.support.flaky_database import FlakyDatabase

@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import select, update
 
 from retrier.processor.lease import Lease
-from retrier.store.database import Database
-from retrier.store.due import is_work_due
-from retrier.store.lease import Holder
+from retrier.store.engine.database import Database
+from retrier.store.queries.due import is_work_due
+from retrier.store.verbs.leases import Holder
 from retrier.store.schema import failed_message_retries, processor_lease, retry_batches
 from tests.support.bench import STAGING, Bench, Killed
 

@@ -9,7 +9,7 @@ from retrier.app.metrics.counters import RetryCounters
 from retrier.app.watchers import HarmlessWatcher
 from retrier.domain.wire import Refused, Returned, Unknown
 from retrier.processor.watcher import Nobody
-from retrier.store.database import Database
+from retrier.store.engine.database import Database
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
 from tests.support.flaky_database import FlakyDatabase
 from tests.support.script import to_queue

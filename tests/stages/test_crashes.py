@@ -7,8 +7,8 @@ import pytest
 
 from retrier.domain.wire import ChannelClosed, Refused, Unknown
 from retrier.processor.crash_points import CrashPoint
-from retrier.store.database import Database
-from retrier.store.operations import CreatedOperation
+from retrier.store.engine.database import Database
+from retrier.store.verbs.asking import CreatedOperation
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
 from tests.support.promises import count_doubled, count_lost, count_up, find_leftovers
 from tests.support.script import to_queue

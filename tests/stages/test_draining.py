@@ -8,7 +8,7 @@ import pytest
 from retrier.domain import headers
 from retrier.domain.wire import Delivery, Refused, Unknown
 from retrier.errors import BrokerUnavailable
-from retrier.store.database import Database
+from retrier.store.engine.database import Database
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
 from tests.support.memory_broker import Subscription
 from tests.support.script import to_queue

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import update
 
 from retrier.domain.wire import ChannelClosed, Refused, Returned, Unknown
-from retrier.store.database import Database
+from retrier.store.engine.database import Database
 from retrier.store.schema import processor_lease
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
 from tests.support.factories import failure

@@ -10,10 +10,10 @@ from sqlalchemy import func, select
 from retrier.domain.failed_message import Noteworthy, Received
 from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.queue_mapping import QueueMapping
-from retrier.store.database import Database
-from retrier.store.installation import probe_write
-from retrier.store.patience import Meanwhile
-from retrier.store.received import record_received
+from retrier.store.engine.database import Database
+from retrier.store.verbs.installing import probe_write
+from retrier.store.engine.patience import Meanwhile
+from retrier.store.verbs.recording import record_received
 from retrier.store.schema import failed_messages, processing_attempts
 from tests.support.frozen_clock import FrozenClock
 from tests.support.raw_messages import raw_properties, retrier_headers

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import select
 
 from retrier.domain import headers
-from retrier.store.database import Database
+from retrier.store.engine.database import Database
 from retrier.store.schema import failed_message_retries
 from tests.support.bench import QUEUE, STAGING, Bench
 from tests.support.factories import FAILED_AT, failure

@@ -9,15 +9,15 @@ from sqlalchemy import delete, select, update
 from retrier.domain.retry_batch import BATCH_BYTES
 from retrier.domain.ways_out import Act
 from retrier.domain.wire import Refused
-from retrier.store.database import Database
-from retrier.store.operations import CreatedOperation
+from retrier.store.engine.database import Database
+from retrier.store.verbs.asking import CreatedOperation
 from retrier.store.schema import (
     failed_messages,
     retry_batches,
     retry_operation_messages,
     retry_operations,
 )
-from retrier.store.ways_out import Asked, take_way_out
+from retrier.store.verbs.ways_out import Asked, take_way_out
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import failure
 from tests.support.script import to_queue

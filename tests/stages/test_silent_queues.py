@@ -8,7 +8,7 @@ from retrier.domain.wire import Unknown
 from retrier.errors import BrokerUnavailable, QueueSilent
 from retrier.processor.crash_points import CrashPoint
 from retrier.processor.staging_queue import Renewals
-from retrier.store.database import Database
+from retrier.store.engine.database import Database
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
 from tests.support.script import to_queue
 

@@ -10,7 +10,7 @@ from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.domain.copies import PROBE_BODY
 from retrier.domain.wire import ChannelClosed, Delivery, Edit, Properties, Refused, Unknown
 from retrier.errors import BrokerUnavailable
-from retrier.store.database import Database
+from retrier.store.engine.database import Database
 from retrier.store.schema import message_redirects, staging_ids
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
 from tests.support.factories import ERROR_QUEUE, failure, raw_properties

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import event
 
 from retrier.domain.wire import Refused
-from retrier.store.database import Database
-from retrier.store.operations import CreatedOperation
+from retrier.store.engine.database import Database
+from retrier.store.verbs.asking import CreatedOperation
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import failure
 from tests.support.script import to_queue

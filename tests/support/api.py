@@ -10,9 +10,9 @@ from retrier.api.remembered import Remembered
 from retrier.domain.failed_message import FailedMessageStatus, Failure, Received, Resolution
 from retrier.domain.hosts import Hosts
 from retrier.gateway import Gateway
-from retrier.store.database import Database
-from retrier.store.lease import Fence, Holder, acquire_lease
-from retrier.store.received import record_received
+from retrier.store.engine.database import Database
+from retrier.store.verbs.leases import Fence, Holder, acquire_lease
+from retrier.store.verbs.recording import record_received
 from retrier.store.schema import failed_messages
 from tests.support.bench import STAGING
 from tests.support.factories import ERROR_QUEUE, unique_id

@@ -28,11 +28,11 @@ from retrier.processor.processor import Processor
 from retrier.processor.progress import Progress
 from retrier.processor.surroundings import RetryParameters, Surroundings
 from retrier.processor.watcher import Nobody, Watcher
-from retrier.store.database import Database
-from retrier.store.installation import get_installation_id
-from retrier.store.lease import Holder
-from retrier.store.operations import CreatedOperation, create_operation
-from retrier.store.received import record_received
+from retrier.store.engine.database import Database
+from retrier.store.verbs.installing import get_installation_id
+from retrier.store.verbs.leases import Holder
+from retrier.store.verbs.asking import CreatedOperation, create_operation
+from retrier.store.verbs.recording import record_received
 from retrier.store.schema import (
     failed_message_retries,
     failed_messages,

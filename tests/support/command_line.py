@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 
 from retrier.cli import app
 from retrier.cli.tools import Tools
-from retrier.store.database import Database
+from retrier.store.engine.database import Database
 from tests.support.api import Api
 from tests.support.bench import Bench
 from tests.support.frozen_clock import FrozenClock

@@ -8,9 +8,9 @@ from uuid import uuid4
 import psycopg
 from sqlalchemy import make_url, text
 
-from retrier.store.database import Database, DatabaseOptions
+from retrier.store.engine.database import Database, DatabaseOptions
 from retrier.store.schema import metadata
-from retrier.store.upgrade import upgrade_schema
+from retrier.store.verbs.upgrade import upgrade_schema
 
 
 def sqlite_url(folder: Path) -> str:

@@ -6,10 +6,13 @@ from typing import Any
 from uuid import uuid4
 
 from retrier.domain.amqp_properties import AmqpPropertyCodec
-from retrier.domain.classifiers import classify
+from retrier.domain.classifiers import cause_of
+from retrier.domain.dialects import retrier as dialect
 from retrier.domain.failed_message import Confirmation, FailedImport, Failure, FailureDetails
+from retrier.domain.headers import ENDPOINT, MESSAGE_TYPE
 from retrier.domain.identity import body_hash, computed_id, fingerprint
 from retrier.domain.wire import Edit
+from tests.support import raw_messages
 
 DIALECT = "retrier"
 ERROR_QUEUE = "error"
@@ -23,24 +26,26 @@ _DETAILS = frozenset(field.name for field in fields(FailureDetails))
 def failure(**changes: Any) -> Failure:
     """Make a failure that nothing stored knows; `changes` are fields of it or of its details.
 
-    What follows from other fields (unique id, groups, hashes, times) follows here too. The same
-    `message_id`, `endpoint` and `body` make another failure of the same message.
+    What follows from other fields (unique id, cause, hashes, times) follows here too. The same
+    `message_id`, `endpoint` and `body` make another failure of the same message. Where `raw` is
+    not given, it has these `headers` and `content_type`, and says what the details say.
     """
     details = failure_details(**{key: changes.pop(key) for key in _DETAILS & changes.keys()})
+    headers = changes.pop("headers", {"Shop.Tenant": "north", "Failure": str(uuid4())})
+    content_type = changes.pop("content_type", "application/json")
     message_id = changes.setdefault("message_id", str(uuid4()))
     body = changes.setdefault("body", b'{"order": "%s"}' % str(message_id).encode())
-    headers = changes.setdefault("headers", {"Shop.Tenant": "north", "Failure": str(uuid4())})
-    raw = changes["raw"] if "raw" in changes else raw_properties(headers)
+    if changes.setdefault("dialect", DIALECT) == DIALECT:
+        headers = headers | failure_headers(details)
+    raw = changes["raw"] if "raw" in changes else _raw(headers, content_type)
     derived: dict[str, Any] = {
         "stamped_id": None,
         "computed_id": message_id and computed_id(message_id, details.endpoint or "", DIALECT),
         "retry_id": None,
-        "dialect": DIALECT,
         "raw": raw,
-        "groups": classify(details),
+        "cause": cause_of(details),
         "body_hash": body_hash(body),
         "fingerprint": fingerprint(raw, body),
-        "content_type": "application/json",
         "error_queue": ERROR_QUEUE,
         "redelivered": False,
         "received_at": (details.time_of_failure or FAILED_AT) + timedelta(seconds=1),
@@ -62,6 +67,28 @@ def failure_details(**changes: Any) -> FailureDetails:
         "time_sent": (failed_at or FAILED_AT) - timedelta(seconds=10),
     }
     return FailureDetails(**(values | changes))
+
+
+def failure_headers(details: FailureDetails) -> dict[str, str]:
+    """Return the headers in Retrier's own dialect that say the same."""
+    failed_at = details.time_of_failure
+    values = {
+        dialect.FAILED_QUEUE: details.queue,
+        dialect.TIME_OF_FAILURE: failed_at and failed_at.isoformat(),
+        dialect.EXCEPTION + "Type": details.exception_type,
+        dialect.EXCEPTION + "Message": details.exception_message,
+        dialect.EXCEPTION + "StackTrace": details.stack_trace,
+        dialect.REASON: details.failure_reason,
+        MESSAGE_TYPE: details.message_type,
+        ENDPOINT: details.endpoint,
+    }
+    texts = {name: value for name, value in values.items() if value}
+    return {name: text.encode(errors="ignore").decode() for name, text in texts.items()}
+
+
+def _raw(headers: dict[str, object], content_type: str | None) -> bytes:
+    fields = {"content_type": content_type} if content_type else {}
+    return raw_messages.raw_properties(headers, **fields)
 
 
 def confirmation(unique_message_id: str, **changes: Any) -> Confirmation:

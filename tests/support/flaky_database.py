@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 
 from retrier.errors import DatabaseUnavailable
-from retrier.store.database import Database
+from retrier.store.engine.database import Database
 
 T = TypeVar("T")
 

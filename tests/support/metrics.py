@@ -11,8 +11,8 @@ from retrier.app.metrics.metrics import Metrics
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperationState
-from retrier.store.reading.ledger import Ledger
-from retrier.store.reading.standing import Standing
+from retrier.store.queries.ledger import Ledger
+from retrier.store.queries.standing import Standing
 from tests.support.bench import STAGING
 from tests.support.factories import ERROR_QUEUE
 

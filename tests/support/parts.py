@@ -5,7 +5,7 @@ from retrier.clock import SystemClock
 from retrier.logs import Say
 from retrier.processor.watcher import Nobody
 from retrier.settings import Settings
-from retrier.store.database import Database
+from retrier.store.engine.database import Database
 
 
 def make_parts(settings: Settings, say: Say, db: Database | None = None) -> Parts:

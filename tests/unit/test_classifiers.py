@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from retrier.domain.classifiers import CLASSIFIERS, classify, classify_alike
+from retrier.domain.classifiers import CLASSIFIERS, cause_of, cause_of_alike, classify
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.identity import md5_guid
 
@@ -95,27 +95,89 @@ def test_titles_are_cut_to_what_an_index_holds():
     assert len(titles(message_type="x" * 5000)["Message Type"]) == 1024
 
 
-class TestManyFailures:
-    SAME = FailureDetails(
-        queue="orders",
-        destination="orders",
-        endpoint="Sales",
-        message_type="Shop.PlaceOrder",
-        exception_type="System.TimeoutException",
-        exception_message="too late",
-        stack_trace="System.TimeoutException: too late\n   at Shop.Db.Open()",
-        failure_reason="rejected",
+SAME = FailureDetails(
+    queue="orders",
+    destination="orders",
+    endpoint="Sales",
+    message_type="Shop.PlaceOrder",
+    exception_type="System.TimeoutException",
+    exception_message="too late",
+    stack_trace="System.TimeoutException: too late\n   at Shop.Db.Open()",
+    failure_reason="rejected",
+)
+TRACE = "System.TimeoutException: too late\n   at Shop.Db.Open() in /src/Db.cs:line {}"
+
+
+class TestACause:
+    def test_says_what_its_failures_have_in_common(self):
+        cause = cause_of(SAME)
+
+        assert (cause.queue, cause.destination, cause.endpoint) == ("orders", "orders", "Sales")
+        assert cause.message_type == "Shop.PlaceOrder"
+        assert (cause.exception_type, cause.failure_reason) == (
+            "System.TimeoutException",
+            "rejected",
+        )
+        assert cause.groups == classify(SAME)
+
+    def test_has_a_fingerprint_of_sixteen_bytes(self):
+        assert len(bytes.fromhex(cause_of(SAME).fingerprint)) == 16
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"stack_trace": TRACE.format(8)},
+            {"stack_trace": TRACE.format(8) + "\n   at Shop.Orders.Place()"},
+            {"exception_message": "later than late"},
+            {"stream_id": "order-7", "attempts_reported": 3},
+        ],
+        ids=["a line", "a frame further out", "the message", "the stream"],
     )
+    def test_is_the_same_of_failures_that_differ_in_what_no_title_shows(self, other):
+        assert cause_of(replace(SAME, **other)).fingerprint == cause_of(SAME).fingerprint
 
-    def test_have_the_groups_that_each_has_alone(self):
-        classify_once = classify_alike()
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"queue": "payments"},
+            {"destination": "orders.v2"},
+            {"endpoint": "Billing"},
+            {"endpoint": None},
+            {"message_type": "Shop.CancelOrder"},
+            {"exception_type": "System.Exception"},
+            {"failure_reason": "expired"},
+            {"stack_trace": "   at Shop.Db.Close()"},
+        ],
+        ids=str,
+    )
+    def test_is_another_where_they_differ_in_what_a_cause_says(self, other):
+        assert cause_of(replace(SAME, **other)).fingerprint != cause_of(SAME).fingerprint
 
-        assert [classify_once(self.SAME) for _ in range(2)] == [classify(self.SAME)] * 2
+    def test_keeps_what_it_is_made_of_apart(self):
+        one = replace(SAME, exception_type=None, queue="a", destination="b\0c")
+        other = replace(SAME, exception_type=None, queue="a\0b", destination="c")
+
+        assert cause_of(one).fingerprint != cause_of(other).fingerprint
+
+    def test_shows_a_kilobyte_of_the_exception_message(self):
+        long = replace(SAME, exception_message="ä" * 5000)
+
+        assert cause_of(long).exception_message == "ä" * 512
+
+    def test_has_no_message_without_one(self):
+        assert cause_of(replace(SAME, exception_message=None)).exception_message is None
+
+
+class TestManyFailures:
+    def test_have_the_cause_that_each_has_alone(self):
+        cause_of_once = cause_of_alike()
+
+        assert [cause_of_once(SAME) for _ in range(2)] == [cause_of(SAME)] * 2
 
     def test_that_are_alike_are_looked_at_once(self):
-        classify_once = classify_alike()
+        cause_of_once = cause_of_alike()
 
-        first, second = (classify_once(replace(self.SAME, stream_id=each)) for each in "ab")
+        first, second = (cause_of_once(replace(SAME, stream_id=each)) for each in "ab")
 
         assert first is second
 
@@ -123,6 +185,7 @@ class TestManyFailures:
         "other",
         [
             {"queue": "payments"},
+            {"destination": "orders.v2"},
             {"endpoint": "Billing"},
             {"message_type": "Shop.CancelOrder"},
             {"exception_type": "System.Exception"},
@@ -133,9 +196,9 @@ class TestManyFailures:
         ids=str,
     )
     def test_that_differ_in_what_is_looked_at_are_looked_at_again(self, other):
-        classify_once = classify_alike()
-        classify_once(self.SAME)
+        cause_of_once = cause_of_alike()
+        cause_of_once(SAME)
 
-        different = replace(self.SAME, **other)
+        different = replace(SAME, **other)
 
-        assert classify_once(different) == classify(different)
+        assert cause_of_once(different) == cause_of(different)

@@ -68,5 +68,9 @@ def test_a_fingerprint_keeps_properties_and_body_apart():
     assert fingerprint(b"ab", b"c") != fingerprint(b"a", b"bc")
 
 
+def test_a_fingerprint_has_sixteen_bytes():
+    assert len(bytes.fromhex(fingerprint(b"ab", b"c"))) == 16
+
+
 def test_a_message_id_that_is_no_text_in_utf8_still_gives_an_id():
     assert is_guid(computed_id("\ud800", "shop", "retrier"))

@@ -80,7 +80,7 @@ class TestFailedImports:
         refused = refused_import(arrived, parsed(arrived), "no", RECEIVED_AT)
 
         assert isinstance(refused, FailedImport)
-        assert len(refused.fingerprint) == 64
+        assert len(refused.fingerprint) == 32
 
 
 class TestFingerprints:

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from retrier.domain.classifiers import cause_of
 from retrier.domain.failed_message import Failure
 from retrier.domain.headers import UNIQUE_MESSAGE_ID
 from retrier.domain.identity import body_hash, computed_id
@@ -31,24 +32,18 @@ class TestFailures:
 
         found = failure(arrived)
 
-        assert replace(found, groups=(), fingerprint="") == Failure(
+        assert replace(found, fingerprint="") == Failure(
             stamped_id=GUID,
             computed_id=computed_id("9", "orders", "retrier"),
             message_id="9",
             retry_id="r7",
             dialect="retrier",
             details=found.details,
-            groups=(),
+            cause=cause_of(found.details),
             raw=arrived.raw,
             body=b"\xff\0",
             body_hash=body_hash(b"\xff\0"),
             fingerprint="",
-            headers={
-                "Retrier.FailedQueue": "orders",
-                "Retrier.RetryId": "r7",
-                UNIQUE_MESSAGE_ID: GUID,
-            },
-            content_type="application/json",
             error_queue="error",
             redelivered=True,
             received_at=RECEIVED_AT,
@@ -68,7 +63,8 @@ class TestFailures:
 
     def test_failures_are_classified(self):
         titles = {
-            group.classifier: group.title for group in failure(delivery(retrier_headers())).groups
+            group.classifier: group.title
+            for group in failure(delivery(retrier_headers())).cause.groups
         }
 
         assert titles == {
@@ -142,21 +138,6 @@ class TestFailures:
         found = failure(delivery(retrier_headers() | {header: "\0" + "x" * 100_000}))
 
         assert getattr(found.details, column) == "x" * limit
-
-    def test_headers_are_shown_as_json(self):
-        shown = failure(delivery(rabbitmq_headers() | {"text": "a\0b"})).headers
-
-        assert shown["text"] == "ab"
-        assert shown["x-death"] == [
-            {
-                "queue": "orders",
-                "reason": "rejected",
-                "time": "2024-05-01T11:58:03+00:00",
-                "count": 3,
-                "exchange": "",
-                "routing-keys": ["orders"],
-            }
-        ]
 
 
 class TestMappedQueues:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from retrier.store.text_arrays import write_array
+from retrier.store.engine.arrays import write_array
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,13 @@ from retrier.api.asking import AskingFor
 from retrier.api.named_ids import NamedIds
 from retrier.api.times import read_range
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.selection import Selection, Sought
 from retrier.domain.ways_out import Act
-from retrier.store.sought import Sought
 
 router = APIRouter(prefix="/api", tags=["archive"])
 
+_UNRESOLVED = frozenset({FailedMessageStatus.UNRESOLVED})
+_ARCHIVED = frozenset({FailedMessageStatus.ARCHIVED})
 _GROUP = "/recoverability/groups/{group_id}/errors"
 
 
@@ -32,7 +34,7 @@ def unarchive_messages(ids: NamedIds, asking: AskingFor) -> Response:
 def unarchive_range(first: str, last: str, asking: AskingFor) -> Response:
     """Take the messages back that were archived, or changed since, in this time."""
     modified = read_range(first, last, ("path.first", "path.last"))
-    sought = Sought(status=FailedMessageStatus.ARCHIVED, modified=modified)
+    sought = Sought(statuses=_ARCHIVED, modified=modified)
     return act_on(asking, Act.UNARCHIVE, sought)
 
 
@@ -46,12 +48,12 @@ def archive_message(failed_message_id: str, asking: AskingFor) -> Response:
 @router.post(f"{_GROUP}/archive", status_code=202)
 def archive_group(group_id: str, asking: AskingFor) -> Response:
     """Archive the unresolved messages of this group."""
-    sought = Sought(status=FailedMessageStatus.UNRESOLVED, group=group_id)
+    sought = Sought(statuses=_UNRESOLVED, selection=Selection(group=group_id))
     return act_on(asking, Act.ARCHIVE, sought)
 
 
 @router.post(f"{_GROUP}/unarchive", status_code=202)
 def unarchive_group(group_id: str, asking: AskingFor) -> Response:
     """Take the archived messages of this group back."""
-    sought = Sought(status=FailedMessageStatus.ARCHIVED, group=group_id)
+    sought = Sought(statuses=_ARCHIVED, selection=Selection(group=group_id))
     return act_on(asking, Act.UNARCHIVE, sought)

@@ -6,7 +6,7 @@ from retrier.api.answers import TOTAL_COUNT, answer
 from retrier.api.parts import Parts
 from retrier.api.problems import problem
 from retrier.api.views.batches import batch, details, processor
-from retrier.store.reading.batches import find_batch, find_processor, list_batches
+from retrier.store.queries.batches import find_batch, find_processor, list_batches
 
 router = APIRouter(prefix="/api", tags=["operations"])
 

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from retrier.api.answers import HEADERS, revalidated
 from retrier.api.parts import Parts
 from retrier.api.problems import problem
-from retrier.store.reading.bodies import MessageBody, find_body
+from retrier.store.queries.bodies import MessageBody, find_body
 
 router = APIRouter(prefix="/api", tags=["failed messages"])
 
@@ -17,7 +17,7 @@ _MEDIA_TYPE = re.compile(r"[\w.+*-]+/[\w.+*-]+(\s*;[\x20-\x7e]*)?", re.ASCII)
 @router.get("/messages/{message_id:path}/body")
 def get_body(request: Request, message_id: str, parts: Parts) -> Response:
     """Return a body as it came, by unique message id or message id; 204 if it is empty."""
-    found = find_body(parts.db, message_id)
+    found = find_body(parts.db, message_id, parts.codec)
     if found is None:
         return problem(404, f"No failed message has the id {message_id[:100]}.")
     if not found.body:

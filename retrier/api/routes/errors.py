@@ -10,9 +10,9 @@ from retrier.api.paging import PageQuery, page_headers
 from retrier.api.parts import Parts
 from retrier.api.problems import problem
 from retrier.api.views import messages as views
-from retrier.store.reading.details import find_listed, find_message
-from retrier.store.reading.messages import list_messages
-from retrier.store.reading.queues import list_queues, summarise
+from retrier.store.queries.details import find_listed, find_message
+from retrier.store.queries.messages import list_messages
+from retrier.store.queries.queues import list_queues, summarise
 
 router = APIRouter(prefix="/api", tags=["failed messages"])
 
@@ -23,7 +23,7 @@ def get_errors(
     request: Request, parts: Parts, wanted: Wanted, order: OrderQuery, page: PageQuery
 ) -> Response:
     """List failed messages."""
-    found = list_messages(parts.db, wanted, order, page)
+    found = list_messages(parts.db, wanted, order, page, parts.codec)
     items = [views.item(message) for message in found.items]
     return answer(request, items, page_headers(request, page, found.total))
 
@@ -33,7 +33,8 @@ def get_errors_of_endpoint(
     request: Request, name: str, parts: Parts, wanted: Wanted, order: OrderQuery, page: PageQuery
 ) -> Response:
     """List the failed messages of one endpoint."""
-    found = list_messages(parts.db, narrowed(wanted, endpoint=name), order, page)
+    of_endpoint = narrowed(wanted, endpoint=name)
+    found = list_messages(parts.db, of_endpoint, order, page, parts.codec)
     items = [views.item(message) for message in found.items]
     return answer(request, items, page_headers(request, page, found.total))
 
@@ -63,7 +64,7 @@ def get_queue_addresses(request: Request, parts: Parts, page: PageQuery) -> Resp
 @router.get("/errors/last/{failed_message_id}")
 def get_last_attempt(request: Request, failed_message_id: str, parts: Parts) -> Response:
     """Return one message as lists show it, with its last failure."""
-    found = find_listed(parts.db, failed_message_id)
+    found = find_listed(parts.db, failed_message_id, parts.codec)
     if found is None:
         return _unknown(failed_message_id)
     return answer(request, views.item(found))
@@ -72,7 +73,7 @@ def get_last_attempt(request: Request, failed_message_id: str, parts: Parts) -> 
 @router.get("/errors/{failed_message_id}")
 def get_error(request: Request, failed_message_id: str, parts: Parts) -> Response:
     """Return one message with headers, attempts, groups and claim."""
-    found = find_message(parts.db, failed_message_id)
+    found = find_message(parts.db, failed_message_id, parts.codec)
     if found is None:
         return _unknown(failed_message_id)
     return answer(request, views.details(found))

@@ -6,7 +6,7 @@ from retrier.api.answers import answer
 from retrier.api.paging import PageQuery, page_headers
 from retrier.api.parts import Parts
 from retrier.api.views.events import event
-from retrier.store.reading.events import list_events
+from retrier.store.queries.events import list_events
 
 router = APIRouter(prefix="/api", tags=["service"])
 

@@ -17,14 +17,14 @@ from retrier.api.views.groups import group, group_operation
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.short_ids import IdRange
-from retrier.store.reading.groups import (
+from retrier.store.queries.groups import (
     GroupCount,
     add_retries,
     count_groups,
     find_group,
     find_groups,
 )
-from retrier.store.reading.messages import list_messages
+from retrier.store.queries.messages import list_messages
 
 router = APIRouter(prefix="/api/recoverability", tags=["groups"])
 
@@ -82,7 +82,8 @@ def get_errors_of_group(
     page: PageQuery,
 ) -> Response:
     """List the failed messages of one group."""
-    found = list_messages(parts.db, narrowed(wanted, group=group_id), order, page)
+    of_group = narrowed(wanted, group=group_id)
+    found = list_messages(parts.db, of_group, order, page, parts.codec)
     items = [message_views.item(message) for message in found.items]
     return answer(request, items, page_headers(request, page, found.total))
 

@@ -5,7 +5,7 @@ from fastapi import APIRouter, Request, Response
 from retrier.api.answers import answer
 from retrier.api.parts import Parts
 from retrier.api.views.ledger import ledger
-from retrier.store.reading.ledger import read_ledger
+from retrier.store.queries.ledger import read_ledger
 
 router = APIRouter(prefix="/api", tags=["service"])
 

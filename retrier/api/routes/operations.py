@@ -8,7 +8,7 @@ from retrier.api.paging import PageQuery, page_headers
 from retrier.api.parts import Parts
 from retrier.api.problems import problem
 from retrier.api.views.operations import details, operation
-from retrier.store.reading.operations import find_operation, list_operations
+from retrier.store.queries.operations import find_operation, list_operations
 
 router = APIRouter(prefix="/api", tags=["operations"])
 

@@ -7,12 +7,11 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 
 from retrier.api.acting import act_on, act_on_ids
-from retrier.api.asking import AskingFor
+from retrier.api.asking import AskingFor, pending_retries
 from retrier.api.named_ids import MOST_IDS, NamedIds, checked
 from retrier.api.times import Moment
-from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.selection import Sought
 from retrier.domain.ways_out import Act
-from retrier.store.sought import Sought
 
 router = APIRouter(prefix="/api/pendingretries", tags=["pending retries"])
 
@@ -27,11 +26,7 @@ class Between(BaseModel):
         """Return the pending retries of this time. Raises HTTPException without both times."""
         if self.first is None or self.last is None:
             raise HTTPException(400, "The body names two times, from and to.")
-        return Sought(
-            status=FailedMessageStatus.RETRY_ISSUED,
-            queue=queue,
-            modified=(self.first, self.last),
-        )
+        return pending_retries(queue, modified=(self.first, self.last))
 
 
 class OfQueue(Between):
@@ -62,7 +57,8 @@ def retry_messages(ids: NamedIds, asking: AskingFor) -> Response:
 def retry_queue(body: OfQueue, asking: AskingFor) -> Response:
     """Retry the pending retries of a queue again."""
     sought = body.of_queue()
-    return asking.retry_again(f"retry of the pending retries of queue {sought.queue}", (), sought)
+    words = f"retry of the pending retries of queue {body.queueaddress}"
+    return asking.retry_again(words, (), sought)
 
 
 @router.patch("/resolve", status_code=202)

@@ -6,15 +6,13 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel
 
 from retrier.api.answers import HEADERS, answer
-from retrier.api.asking import AskingFor
+from retrier.api.asking import AskingFor, pending_retries
 from retrier.api.paging import PageQuery, page_headers
 from retrier.api.parts import Parts
 from retrier.api.problems import problem
 from retrier.api.views.redirects import redirect
-from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.redirects import RedirectRefusal
-from retrier.store.redirects import Redirect, list_redirects
-from retrier.store.sought import Sought
+from retrier.store.queries.redirects import Redirect, list_redirects
 
 router = APIRouter(prefix="/api", tags=["redirects"])
 
@@ -82,7 +80,7 @@ def create_redirect(body: NewRedirect, asking: AskingFor) -> Response:
     if refusal is not None:
         return _refused(refusal)
     if body.retryexisting:
-        sought = Sought(status=FailedMessageStatus.RETRY_ISSUED, queue=source)
+        sought = pending_retries(source)
         asking.retry_again(f"retry of the pending retries of queue {source}", (), sought)
     return Response(status_code=201, headers=HEADERS)
 

@@ -7,7 +7,7 @@ from retrier.api.named_ids import NamedIds
 from retrier.api.parts import Parts
 from retrier.domain.retry_operation import RetryType
 from retrier.domain.selection import Selection
-from retrier.store.reading.groups import find_title
+from retrier.store.queries.groups import find_title
 
 router = APIRouter(prefix="/api", tags=["retries"])
 

@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 from retrier.api.views.json import Json, camel, present, time
 from retrier.api.views.messages import claim
-from retrier.store.reading.batches import BatchCount, BatchDetails, Processor
+from retrier.store.queries.batches import BatchCount, BatchDetails, Processor
 
 
 def batch(counted: BatchCount) -> Json:

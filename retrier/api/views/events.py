@@ -1,7 +1,7 @@
 """The event log as JSON (ServiceControl: EventLogItem)."""
 
 from retrier.api.views.json import Json, present, time
-from retrier.store.reading.events import LoggedEvent
+from retrier.store.queries.events import LoggedEvent
 
 _SEVERITIES = {
     "retry_returned": "error",

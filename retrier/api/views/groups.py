@@ -2,7 +2,7 @@
 
 from retrier.api.views.json import Json, present, time
 from retrier.domain.retry_operation import RetryOperation, RetryOperationState
-from retrier.store.reading.groups import GroupCount
+from retrier.store.queries.groups import GroupCount
 
 _STATUSES = {
     RetryOperationState.PREPARING: "Preparing",

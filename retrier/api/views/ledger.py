@@ -2,7 +2,7 @@
 
 from retrier.api.views.json import Json
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.store.reading.ledger import KINDS_OF_DELIVERY, Ledger
+from retrier.store.queries.ledger import KINDS_OF_DELIVERY, Ledger
 
 
 def ledger(read: Ledger) -> Json:

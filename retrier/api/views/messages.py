@@ -6,8 +6,9 @@ from dataclasses import asdict
 
 from retrier.api.views.json import Json, camel, present, time
 from retrier.domain.failure_group import FailureGroup
-from retrier.store.reading.details import MessageDetails, ShownAttempt, ShownClaim
-from retrier.store.reading.messages import ListedMessage
+from retrier.store.queries.claims import ShownClaim
+from retrier.store.queries.details import MessageDetails, ShownAttempt
+from retrier.store.queries.messages import ListedMessage
 
 _NO_HOST = "00000000-0000-0000-0000-000000000000"
 

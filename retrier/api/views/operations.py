@@ -5,7 +5,7 @@ from datetime import datetime
 
 from retrier.api.views.json import Json, camel, present, time
 from retrier.domain.retry_operation import RetryOperation, RetryOperationState
-from retrier.store.reading.operations import OperationDetails
+from retrier.store.queries.operations import OperationDetails
 
 
 def operation(shown: RetryOperation) -> Json:

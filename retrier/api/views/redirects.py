@@ -1,7 +1,7 @@
 """Redirects as JSON (ServiceControl: RedirectsQueryModel)."""
 
 from retrier.api.views.json import Json, time
-from retrier.store.redirects import Redirect
+from retrier.store.queries.redirects import Redirect
 
 
 def redirect(shown: Redirect) -> Json:

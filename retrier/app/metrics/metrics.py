@@ -10,7 +10,7 @@ from retrier.app.metrics.gauges import ProcessGauges, QueueGauges
 from retrier.app.metrics.readiness import ReadinessCollector
 from retrier.app.metrics.standing import StandingCollector
 from retrier.app.readiness import Readiness
-from retrier.store.reading.standing import Standing
+from retrier.store.queries.standing import Standing
 
 
 class Metrics:

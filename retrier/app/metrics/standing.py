@@ -11,7 +11,7 @@ from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperationState
 from retrier.errors import DatabaseUnavailable
-from retrier.store.reading.standing import Standing
+from retrier.store.queries.standing import Standing
 
 S = TypeVar("S", bound=str)
 

@@ -1,0 +1,1 @@
+"""Connections, transactions, and where the two databases differ."""

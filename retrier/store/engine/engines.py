@@ -19,8 +19,8 @@ from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from retrier.errors import DataRefused
-from retrier.store.engine.patience import PatientConnection
 from retrier.store.engine.ids_as_text import read_ids_as_text
+from retrier.store.engine.patience import PatientConnection
 from retrier.store.engine.sql_dialect import IN_BINARY, READING, RESTRUCTURING
 from retrier.store.engine.sqlite_file import SqliteFile
 
@@ -113,6 +113,7 @@ def make_sqlite(url: URL, file: SqliteFile, connections: int = 10) -> Engine:
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "connect", file.note_opened)
     event.listen(engine, "close", file.note_closed)
+    event.listen(engine, "close_detached", partial(file.note_closed, _record=None))
     event.listen(engine, "handle_error", _connect_anew_after)
     event.listen(engine, "begin", _begin_sqlite)
     return engine

@@ -23,20 +23,20 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.sql import ColumnElement
 
+from retrier.store.engine.arrays import array_like
 from retrier.store.engine.copy_in import copy_in
 from retrier.store.engine.patience import Meanwhile, PatientConnection
 from retrier.store.engine.sql_dialect import REQUESTS, Counter, SqlDialect
-from retrier.store.engine.arrays import array_like
 
 _CLOCK = func.clock_timestamp(type_=DateTime(timezone=True))
 # Any two numbers that nothing else on the database uses; they name the cut-off lock.
 _CUT_OFF_LOCK = "7263, 1"
 _TAKE = {
-    counter: text(f"SELECT nextval('{counter}') FROM generate_series(1, :count)")
+    counter: text(f"SELECT nextval('{counter}') FROM generate_series(1, :count)")  # noqa: S608 - a name of ours
     for counter in Counter
 }
 _LAST = {
-    counter: text(f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {counter}")  # noqa: S608 - a name of ours
+    counter: text(f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {counter}")
     for counter in Counter
 }
 _BY_INDEX = select(
@@ -101,7 +101,7 @@ class PostgresDialect(SqlDialect):
         finally:
             driver.meanwhile = None
 
-    def take_time(self, conn: Connection) -> None:
+    def take_time(self, conn: Connection, lock: str) -> None:
         """Lift every limit; the connection is closed afterwards, and nobody else gets it."""
         for limit in ("lock_timeout", "statement_timeout"):
             conn.execute(text(f"SET LOCAL {limit} = 0"))
@@ -109,6 +109,11 @@ class PostgresDialect(SqlDialect):
         driver = conn.connection.driver_connection
         if isinstance(driver, PatientConnection):
             driver.patience = None
+        conn.execute(text(f"SELECT pg_advisory_xact_lock({lock})"))
+
+    def find_strays(self, conn: Connection) -> frozenset[str]:  # noqa: ARG002 - the other one looks
+        """Return nothing: every foreign key is looked at as rows are written."""
+        return frozenset()
 
     def lock_table(self, conn: Connection, table: Table) -> None:
         """Take the weakest lock that conflicts with itself and with every write."""

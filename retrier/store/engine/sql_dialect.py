@@ -94,8 +94,12 @@ class SqlDialect(ABC):
         """Have something else done while the database is at work for this connection."""
 
     @abstractmethod
-    def take_time(self, conn: Connection) -> None:
-        """Let this transaction last as long as it likes, also where it waits for others."""
+    def take_time(self, conn: Connection, lock: str) -> None:
+        """Let this transaction last as long as it likes, alone under a lock of that name."""
+
+    @abstractmethod
+    def find_strays(self, conn: Connection) -> frozenset[str]:
+        """Return the tables with rows that refer to what is not there, unless none can have any."""
 
     @abstractmethod
     def lock_table(self, conn: Connection, table: Table) -> None:

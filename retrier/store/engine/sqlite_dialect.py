@@ -21,12 +21,11 @@ from sqlalchemy import (
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql import ColumnElement
 
+from retrier.store.engine.arrays import JsonArray
 from retrier.store.engine.patience import Meanwhile
+from retrier.store.engine.sql_dialect import READING, RESTRUCTURING, Counter, SqlDialect
 from retrier.store.schema import counters
 from retrier.store.schema.types import Digest, UtcTime
-from retrier.store.engine.sql_dialect import READING, RESTRUCTURING, Counter, SqlDialect
-from retrier.store.engine.arrays import JsonArray
-
 
 _TAKE = (
     sqlite.insert(counters)
@@ -84,8 +83,12 @@ class SqliteDialect(SqlDialect):
         """Do nothing: the database is at work in this very thread."""
         return nullcontext()
 
-    def take_time(self, conn: Connection) -> None:
-        """Nothing: no statement is limited, and a file answers."""
+    def take_time(self, conn: Connection, lock: str) -> None:
+        """Nothing: no statement is limited, a file answers, and whoever writes is alone."""
+
+    def find_strays(self, conn: Connection) -> frozenset[str]:
+        """Look at all foreign keys at once."""
+        return frozenset(row[0] for row in conn.execute(text("PRAGMA foreign_key_check")))
 
     def lock_table(self, conn: Connection, table: Table) -> None:
         """Nobody else can write anything."""

@@ -19,7 +19,7 @@ def writing(body: InTransaction[P, T]) -> Verb[P, T]:
 
     @wraps(body)
     def verb(db: Database, *args: P.args, **kwargs: P.kwargs) -> T:
-        return db.transact(lambda tx: body(tx, *args, **kwargs))
+        return db.transact(bind(body, *args, **kwargs))
 
     return verb
 
@@ -29,6 +29,18 @@ def reading(body: InTransaction[P, T]) -> Verb[P, T]:
 
     @wraps(body)
     def verb(db: Database, *args: P.args, **kwargs: P.kwargs) -> T:
-        return db.read(lambda tx: body(tx, *args, **kwargs))
+        return db.read(bind(body, *args, **kwargs))
 
     return verb
+
+
+def bind(
+    body: InTransaction[P, T], *args: P.args, **kwargs: P.kwargs
+) -> Callable[[Transaction], T]:
+    """Return what is left to be called with the transaction; it keeps its name."""
+
+    @wraps(body)
+    def run(tx: Transaction) -> T:
+        return body(tx, *args, **kwargs)
+
+    return run

@@ -3,22 +3,24 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, select
+from sqlalchemy import ColumnElement, Select, and_, case, func, select
 
-from retrier.domain.retry_batch import RetryBatch
-from retrier.store import batches
-from retrier.store.database import Database
-from retrier.store.reading.details import ShownClaim
+from retrier.domain.identity import canonical, is_guid
+from retrier.domain.retry_batch import RetryBatch, RetryBatchStatus
+from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.verb import reading
+from retrier.store.queries.claims import ShownClaim, shown_claims
 from retrier.store.schema import (
     failed_message_retries,
+    failed_messages,
     processor_lease,
     retry_batch_now_forwarding,
     retry_batches,
 )
 
+batches = retry_batches.c
 claims = failed_message_retries.c
 
 SHOWN_CLAIMS = 1000
@@ -58,25 +60,55 @@ class Processor:
     forwarding: str | None
 
 
-def list_batches(db: Database) -> tuple[BatchCount, ...]:
+@reading
+def list_batches(tx: Transaction) -> tuple[BatchCount, ...]:
     """Return every batch now alive, oldest first. Raises DatabaseUnavailable."""
-    return db.read(lambda conn: tuple(_counts(conn, select(retry_batches))))
+    return tuple(_counts(tx, select(retry_batches)))
 
 
-def find_batch(db: Database, batch_id: str) -> BatchDetails | None:
+@reading
+def find_batch(tx: Transaction, batch_id: str) -> BatchDetails | None:
     """Return the batch alive with that id, or None. Raises DatabaseUnavailable."""
-    return db.read(partial(_find, batch_id))
+    if not is_guid(batch_id):
+        return None
+    found = _counts(tx, select(retry_batches).where(batches.batch_id == canonical(batch_id)))
+    if not found:
+        return None
+    query = (
+        shown_claims()
+        .where(claims.batch_id == canonical(batch_id), _is_in_doubt())
+        .order_by(claims.sending_since, failed_messages.c.unique_message_id)
+        .limit(SHOWN_CLAIMS)
+    )
+    rows = tx.execute(query).mappings()
+    return BatchDetails(counted=found[0], in_doubt=tuple(ShownClaim(**row) for row in rows))
 
 
-def find_processor(db: Database) -> Processor | None:
+@reading
+def find_processor(tx: Transaction) -> Processor | None:
     """Return the lease as it stands; None before anybody held it. Raises DatabaseUnavailable."""
-    return db.read(partial(_find_processor, db))
+    row = tx.execute(select(processor_lease)).mappings().one_or_none()
+    if row is None:
+        return None
+    names = "epoch session_id host pid acquired_at renewed_at expires_at"
+    pointer = select(retry_batch_now_forwarding.c.batch_id)
+    return Processor(
+        **{name: row[name] for name in names.split()},
+        is_held=row["session_id"] is not None and row["expires_at"] > tx.now,
+        forwarding=tx.execute(pointer).scalar_one_or_none(),
+    )
 
 
-def _counts(conn: Connection, query: Select[Any]) -> list[BatchCount]:
+def from_row(row: Mapping[str, Any]) -> RetryBatch:
+    """Return a row of retry_batches as the domain's value."""
+    values = {column.name: row[column.name] for column in batches}
+    return RetryBatch(**{**values, "status": RetryBatchStatus(row["status"])})
+
+
+def _counts(tx: Transaction, query: Select[Any]) -> list[BatchCount]:
     counted = (
         query.add_columns(
-            func.count(claims.unique_message_id).label("claims"),
+            func.count(claims.number).label("claims"),
             _count_where(claims.forwarded_at.is_not(None)).label("forwarded"),
             _count_where(_is_in_doubt()).label("in_doubt"),
             retry_batch_now_forwarding.c.id.is_not(None).label("is_now_forwarding"),
@@ -86,7 +118,7 @@ def _counts(conn: Connection, query: Select[Any]) -> list[BatchCount]:
         .group_by(retry_batches.c.batch_id, retry_batch_now_forwarding.c.id)
         .order_by(retry_batches.c.created_at, retry_batches.c.batch_id)
     )
-    return [_batch_count(dict(row)) for row in conn.execute(counted).mappings()]
+    return [_batch_count(dict(row)) for row in tx.execute(counted).mappings()]
 
 
 def _count_where(condition: ColumnElement[bool]) -> ColumnElement[int]:
@@ -99,36 +131,9 @@ def _is_in_doubt() -> ColumnElement[bool]:
 
 def _batch_count(row: Mapping[str, Any]) -> BatchCount:
     return BatchCount(
-        batch=batches.from_row(row),
+        batch=from_row(row),
         claims=row["claims"],
         forwarded=row["forwarded"],
         in_doubt=row["in_doubt"],
         is_now_forwarding=bool(row["is_now_forwarding"]),
-    )
-
-
-def _find(batch_id: str, conn: Connection) -> BatchDetails | None:
-    found = _counts(conn, select(retry_batches).where(retry_batches.c.batch_id == batch_id))
-    if not found:
-        return None
-    query = (
-        select(failed_message_retries)
-        .where(claims.batch_id == batch_id, _is_in_doubt())
-        .order_by(claims.sending_since, claims.unique_message_id)
-        .limit(SHOWN_CLAIMS)
-    )
-    rows = conn.execute(query).mappings()
-    return BatchDetails(counted=found[0], in_doubt=tuple(ShownClaim(**row) for row in rows))
-
-
-def _find_processor(db: Database, conn: Connection) -> Processor | None:
-    row = conn.execute(select(processor_lease)).mappings().one_or_none()
-    if row is None:
-        return None
-    names = "epoch session_id host pid acquired_at renewed_at expires_at"
-    pointer = select(retry_batch_now_forwarding.c.batch_id)
-    return Processor(
-        **{name: row[name] for name in names.split()},
-        is_held=row["session_id"] is not None and row["expires_at"] > db.sql.now(conn),
-        forwarding=conn.execute(pointer).scalar_one_or_none(),
     )

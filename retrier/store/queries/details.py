@@ -1,25 +1,32 @@
 """One failed message with everything known of it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Select, select
 
 from retrier.domain.failed_message import Resolution
 from retrier.domain.failure_group import FailureGroup
-from retrier.store.database import Database
-from retrier.store.reading import messages as listed
-from retrier.store.reading.messages import ListedMessage
+from retrier.domain.identity import canonical, is_guid
+from retrier.domain.wire import PropertyCodec
+from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.verb import reading
+from retrier.store.queries.claims import ShownClaim, shown_claims
+from retrier.store.queries.messages import ListedMessage, from_row, shown_messages
+from retrier.store.queries.texts import SOURCES, texts_of
 from retrier.store.schema import (
-    failed_message_groups,
+    cause_groups,
+    causes,
     failed_message_retries,
     failed_messages,
     failure_groups,
     processing_attempts,
 )
+
+messages = failed_messages.c
+attempts = processing_attempts.c
 
 SHOWN_ATTEMPTS = 50
 """So many of the newest attempts are shown; `attempts` of the message counts them all."""
@@ -39,18 +46,6 @@ class ShownAttempt:
     exception_message: str | None
     stack_trace: str | None
     is_current: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownClaim:
-    """The claim in force of a message; in doubt while it is stamped and not recorded."""
-
-    unique_message_id: str
-    batch_id: str
-    operation_id: str
-    retry_id: str
-    sending_since: datetime | None
-    forwarded_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,72 +70,106 @@ class MessageDetails:
     claim: ShownClaim | None
 
 
-def find_message(db: Database, unique_message_id: str) -> MessageDetails | None:
+_PLAIN = (
+    causes.c.destination,
+    attempts.error_queue,
+    attempts.completed_steps,
+    messages.body_size,
+    messages.stream_id,
+    messages.resolved_at,
+    messages.last_retry_id,
+    messages.maybe_copy_of,
+)
+_PLAIN_OF_ATTEMPT = (
+    attempts.attempt_id,
+    attempts.retry_id,
+    attempts.time_of_failure,
+    attempts.received_at,
+    causes.c.endpoint,
+    causes.c.exception_type,
+)
+"""Columns that are shown as they are."""
+
+
+@reading
+def find_message(
+    tx: Transaction, unique_message_id: str, codec: PropertyCodec
+) -> MessageDetails | None:
     """Return the message with that id, or None. Raises DatabaseUnavailable."""
-    return db.read(partial(_find, unique_message_id))
-
-
-def find_listed(db: Database, unique_message_id: str) -> ListedMessage | None:
-    """Return the message as lists show it, or None. Raises DatabaseUnavailable."""
-    return db.read(partial(_find_listed, unique_message_id))
-
-
-def _find_listed(unique_message_id: str, conn: Connection) -> ListedMessage | None:
-    row = _row(conn, unique_message_id, *listed.COLUMNS)
-    return listed.from_row(row) if row else None
-
-
-def _find(unique_message_id: str, conn: Connection) -> MessageDetails | None:
-    row = _row(conn, unique_message_id, failed_messages)
+    more = (*_PLAIN, messages.resolution, messages.attempt_id, messages.cause_id)
+    row = _find(tx, unique_message_id, shown_messages(*more))
     if row is None:
         return None
-    own = ("message", "attempts", "groups", "claim")
-    plain = {f.name: row[f.name] for f in fields(MessageDetails) if f.name not in own}
+    texts = texts_of(row, codec)
     return MessageDetails(
-        **plain | {"resolution": Resolution(row["resolution"]) if row["resolution"] else None},
-        message=listed.from_row(row),
-        attempts=_attempts(conn, row),
-        groups=_groups(conn, unique_message_id),
-        claim=_claim(conn, unique_message_id),
+        **{column.name: row[column.name] for column in _PLAIN},
+        dialect=row["dialect"],
+        resolution=Resolution(row["resolution"]) if row["resolution"] else None,
+        message=from_row(row, codec),
+        content_type=texts.content_type,
+        headers=texts.headers,
+        attempts=_attempts(tx, row, codec),
+        groups=_groups(tx, row["cause_id"]),
+        claim=_claim(tx, row["number"]),
     )
 
 
-def _row(conn: Connection, unique_message_id: str, *columns: Any) -> dict[str, Any] | None:
-    query = select(*columns).where(failed_messages.c.unique_message_id == unique_message_id)
-    row = conn.execute(query).mappings().one_or_none()
+@reading
+def find_listed(
+    tx: Transaction, unique_message_id: str, codec: PropertyCodec
+) -> ListedMessage | None:
+    """Return the message as lists show it, or None. Raises DatabaseUnavailable."""
+    row = _find(tx, unique_message_id, shown_messages())
+    return from_row(row, codec) if row else None
+
+
+def _find(tx: Transaction, unique_message_id: str, query: Select[Any]) -> Mapping[str, Any] | None:
+    if not is_guid(unique_message_id):
+        return None
+    wanted = query.where(messages.unique_message_id == canonical(unique_message_id))
+    row = tx.execute(wanted).mappings().one_or_none()
     return dict(row) if row is not None else None
 
 
-def _attempts(conn: Connection, message: Mapping[str, Any]) -> tuple[ShownAttempt, ...]:
+def _attempts(
+    tx: Transaction, message: Mapping[str, Any], codec: PropertyCodec
+) -> tuple[ShownAttempt, ...]:
     query = (
-        select(processing_attempts)
-        .where(processing_attempts.c.unique_message_id == message["unique_message_id"])
-        .order_by(processing_attempts.c.attempt_id.desc())
+        select(*_PLAIN_OF_ATTEMPT, *SOURCES)
+        .outerjoin_from(processing_attempts, causes, causes.c.cause_id == attempts.cause_id)
+        .where(attempts.number == message["number"])
+        .order_by(attempts.attempt_id.desc())
         .limit(SHOWN_ATTEMPTS)
     )
-    rows = [dict(row) for row in conn.execute(query).mappings()]
-    return tuple(_attempt(row, message) for row in reversed(rows))
+    rows = tx.execute(query).mappings().all()
+    return tuple(_attempt(dict(row), message, codec) for row in reversed(rows))
 
 
-def _attempt(row: Mapping[str, Any], message: Mapping[str, Any]) -> ShownAttempt:
-    plain = {f.name: row[f.name] for f in fields(ShownAttempt) if f.name != "is_current"}
-    same = ("raw_properties", "body_hash")
-    return ShownAttempt(**plain, is_current=all(row[name] == message[name] for name in same))
+def _attempt(
+    row: Mapping[str, Any], message: Mapping[str, Any], codec: PropertyCodec
+) -> ShownAttempt:
+    texts = texts_of(row, codec)
+    return ShownAttempt(
+        **{column.name: row[column.name] for column in _PLAIN_OF_ATTEMPT},
+        # The cause of an old failure may be gone.
+        queue=row["queue"] or message["queue"],
+        exception_message=texts.exception_message,
+        stack_trace=texts.stack_trace,
+        is_current=row["attempt_id"] == message["attempt_id"],
+    )
 
 
-def _groups(conn: Connection, unique_message_id: str) -> tuple[FailureGroup, ...]:
+def _groups(tx: Transaction, cause_id: int) -> tuple[FailureGroup, ...]:
     query = (
         select(failure_groups)
-        .join(failed_message_groups, failed_message_groups.c.group_id == failure_groups.c.group_id)
-        .where(failed_message_groups.c.unique_message_id == unique_message_id)
+        .join(cause_groups, cause_groups.c.group_id == failure_groups.c.group_id)
+        .where(cause_groups.c.cause_id == cause_id)
         .order_by(failure_groups.c.classifier)
     )
-    return tuple(FailureGroup(**row) for row in conn.execute(query).mappings())
+    return tuple(FailureGroup(**row) for row in tx.execute(query).mappings())
 
 
-def _claim(conn: Connection, unique_message_id: str) -> ShownClaim | None:
-    query = select(failed_message_retries).where(
-        failed_message_retries.c.unique_message_id == unique_message_id
-    )
-    row = conn.execute(query).mappings().one_or_none()
+def _claim(tx: Transaction, number: int) -> ShownClaim | None:
+    query = shown_claims().where(failed_message_retries.c.number == number)
+    row = tx.execute(query).mappings().one_or_none()
     return ShownClaim(**row) if row is not None else None

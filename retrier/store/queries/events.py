@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import func, select
 
-from retrier.store.database import Database
-from retrier.store.reading.pages import Page, PageRequest
+from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.verb import reading
+from retrier.store.queries.pages import Page, PageRequest
 from retrier.store.schema import event_log
 
 
@@ -26,15 +26,12 @@ class LoggedEvent:
     details: dict[str, object] | None
 
 
-def list_events(db: Database, page: PageRequest) -> Page[LoggedEvent]:
+@reading
+def list_events(tx: Transaction, page: PageRequest) -> Page[LoggedEvent]:
     """Return one page of the event log, newest first. Raises DatabaseUnavailable."""
-    return db.read(partial(_list, page))
-
-
-def _list(page: PageRequest, conn: Connection) -> Page[LoggedEvent]:
     query = (
         select(event_log).order_by(event_log.c.event_id.desc()).limit(page.size).offset(page.offset)
     )
-    total = conn.execute(select(func.count()).select_from(event_log)).scalar_one()
-    rows = conn.execute(query).mappings()
+    total = tx.execute(select(func.count()).select_from(event_log)).scalar_one()
+    rows = tx.execute(query).mappings()
     return Page(items=tuple(LoggedEvent(**row) for row in rows), total=total)

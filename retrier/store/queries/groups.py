@@ -3,22 +3,22 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import func, select
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.failure_group import FailureGroup
+from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryOperation, RetryType
-from retrier.domain.selection import Selection
+from retrier.domain.selection import Selection, Sought
 from retrier.domain.short_ids import IdRange
-from retrier.store import operations
-from retrier.store.database import Database
-from retrier.store.reading.filters import MessageFilter, seeking
-from retrier.store.reading.operations import is_alive
+from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.verb import reading
+from retrier.store.queries import operations
+from retrier.store.queries.selections import Condition, conditions
 from retrier.store.schema import (
-    failed_message_groups,
+    cause_groups,
     failed_messages,
     failure_groups,
     retry_operations,
@@ -28,8 +28,15 @@ MOST_GROUPS = 200
 """Groups a list holds at most (ServiceControl: GroupsDataStore)."""
 
 messages = failed_messages.c
-members = failed_message_groups.c
+members = cause_groups.c
 groups = failure_groups.c
+
+_UNRESOLVED = frozenset({FailedMessageStatus.UNRESOLVED})
+_NUMBERS = (
+    func.count().label("count"),
+    func.min(messages.first_failure).label("first"),
+    func.max(messages.last_failure).label("last"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,130 +50,122 @@ class GroupCount:
     operation: RetryOperation | None = None
 
 
-def count_groups(db: Database, classifier: str, title: str | None = None) -> tuple[GroupCount, ...]:
+@reading
+def count_groups(
+    tx: Transaction, classifier: str, title: str | None = None
+) -> tuple[GroupCount, ...]:
     """Return a classifier's groups with unresolved messages, at most 200, newest failure first.
 
     Reads every unresolved message once: costly where there are many. Raises DatabaseUnavailable.
     """
-    return db.read(partial(_count, classifier, title))
+    # By cause first: every message has one number there, and a group for each classifier.
+    by_cause = (
+        select(messages.cause_id, *_NUMBERS)
+        .where(*conditions(Sought(statuses=_UNRESOLVED)))
+        .group_by(messages.cause_id)
+        .subquery()
+        .c
+    )
+    last = func.max(by_cause.last).label("last")
+    query = (
+        select(
+            failure_groups,
+            func.sum(by_cause["count"]).label("count"),
+            func.min(by_cause.first).label("first"),
+            last,
+        )
+        .join(cause_groups, members.group_id == groups.group_id)
+        .join(by_cause.cause_id.table, by_cause.cause_id == members.cause_id)
+        .where(*_of_classifier(classifier, title))
+        .group_by(groups.group_id)
+        .order_by(last.desc(), groups.group_id)
+        .limit(MOST_GROUPS)
+    )
+    return tuple(_group_count(dict(row)) for row in tx.execute(query).mappings())
 
 
-def find_groups(db: Database, classifier: str, ids: IdRange) -> tuple[GroupCount, ...]:
+@reading
+def find_groups(tx: Transaction, classifier: str, ids: IdRange) -> tuple[GroupCount, ...]:
     """Return a classifier's groups in a range of ids, also those without unresolved messages.
 
     At most 200. Raises DatabaseUnavailable.
     """
-    return db.read(partial(_find_groups, classifier, ids))
-
-
-def add_retries(
-    db: Database, counted: Sequence[GroupCount], classifier: str, title: str | None = None
-) -> tuple[GroupCount, ...]:
-    """Return the groups with the retries alive for them, and those that have nothing else.
-
-    While a retry runs, no message of its group may be unresolved any more. Raises
-    DatabaseUnavailable.
-    """
-    return db.read(partial(_add_retries, counted, _conditions(classifier, title)))
-
-
-def find_group(db: Database, group_id: str, wanted: MessageFilter) -> GroupCount | None:
-    """Return a group with its matching messages counted, or None. Raises DatabaseUnavailable."""
-    return db.read(partial(_find, group_id, wanted))
-
-
-def find_title(db: Database, group_id: str) -> str | None:
-    """Return the title of a group, or None. Raises DatabaseUnavailable."""
-    query = select(groups.title).where(groups.group_id == group_id)
-    return db.read(lambda conn: conn.execute(query).scalar_one_or_none())
-
-
-def _conditions(classifier: str, title: str | None) -> list[ColumnElement[bool]]:
-    by_title = [] if title is None else [groups.title == title]
-    return [groups.classifier == classifier, *by_title]
-
-
-def _count(classifier: str, title: str | None, conn: Connection) -> tuple[GroupCount, ...]:
-    last = func.max(messages.last_failure)
-    counts = (
-        select(
-            members.group_id,
-            func.count().label("count"),
-            func.min(messages.first_failure).label("first"),
-            last.label("last"),
-        )
-        .join_from(failed_message_groups, failure_groups, groups.group_id == members.group_id)
-        .join(failed_messages, messages.unique_message_id == members.unique_message_id)
-        .where(messages.status == FailedMessageStatus.UNRESOLVED, *_conditions(classifier, title))
-        .group_by(members.group_id)
-        .order_by(last.desc(), members.group_id)
-        .limit(MOST_GROUPS)
-        .subquery()
-    )
-    query = (
-        select(failure_groups, counts.c.count, counts.c.first, counts.c.last)
-        .join_from(counts, failure_groups, groups.group_id == counts.c.group_id)
-        .order_by(counts.c.last.desc(), groups.group_id)
-    )
-    return tuple(_group_count(dict(row)) for row in conn.execute(query).mappings())
-
-
-def _find_groups(classifier: str, ids: IdRange, conn: Connection) -> tuple[GroupCount, ...]:
     query = (
         select(groups.group_id)
         .where(groups.classifier == classifier, groups.group_id.between(ids.first, ids.last))
         .order_by(groups.group_id)
         .limit(MOST_GROUPS)
     )
-    found = (_find(each, _unresolved_of(each), conn) for each in conn.execute(query).scalars())
+    found = (_find(tx, each, _unresolved_of(each)) for each in tx.execute(query).scalars())
     return tuple(each for each in found if each is not None)
 
 
-def _unresolved_of(group_id: str) -> MessageFilter:
-    unresolved = frozenset({FailedMessageStatus.UNRESOLVED})
-    return MessageFilter(statuses=unresolved, selection=Selection(group=group_id))
-
-
-def _add_retries(
-    counted: Sequence[GroupCount], conditions: Sequence[ColumnElement[bool]], conn: Connection
+@reading
+def add_retries(
+    tx: Transaction, counted: Sequence[GroupCount], classifier: str, title: str | None = None
 ) -> tuple[GroupCount, ...]:
-    alive = _alive_operations(conn)
-    known = {each.group.group_id for each in counted}
+    """Return the groups with the retries alive for them, and those that have nothing else.
+
+    While a retry runs, no message of its group may be unresolved any more. Raises
+    DatabaseUnavailable.
+    """
+    alive = _alive_operations(tx)
+    emptied = alive.keys() - {each.group.group_id for each in counted}
     others = select(failure_groups).where(
-        groups.group_id.in_(sorted(alive.keys() - known)), *conditions
+        tx.sql.member(groups.group_id, sorted(emptied)), *_of_classifier(classifier, title)
     )
     uncounted = {"count": 0, "first": None, "last": None}
-    emptied = [_group_count({**row, **uncounted}) for row in conn.execute(others).mappings()]
+    more = [_group_count({**row, **uncounted}) for row in tx.execute(others).mappings()]
     return tuple(
-        replace(each, operation=alive.get(each.group.group_id)) for each in (*counted, *emptied)
+        replace(each, operation=alive.get(each.group.group_id)) for each in (*counted, *more)
     )
 
 
-def _find(group_id: str, wanted: MessageFilter, conn: Connection) -> GroupCount | None:
+@reading
+def find_group(tx: Transaction, group_id: str, wanted: Sought) -> GroupCount | None:
+    """Return a group with its matching messages counted, or None. Raises DatabaseUnavailable."""
+    return _find(tx, canonical(group_id), wanted) if is_guid(group_id) else None
+
+
+@reading
+def find_title(tx: Transaction, group_id: str) -> str | None:
+    """Return the title of a group, or None. Raises DatabaseUnavailable."""
+    if not is_guid(group_id):
+        return None
+    query = select(groups.title).where(groups.group_id == canonical(group_id))
+    return tx.execute(query).scalar_one_or_none()
+
+
+def _of_classifier(classifier: str, title: str | None) -> list[Condition]:
+    by_title = [] if title is None else [groups.title == title]
+    return [groups.classifier == classifier, *by_title]
+
+
+def _unresolved_of(group_id: str) -> Sought:
+    return Sought(statuses=_UNRESOLVED, selection=Selection(group=group_id))
+
+
+def _find(tx: Transaction, group_id: str, wanted: Sought) -> GroupCount | None:
     group = select(failure_groups).where(groups.group_id == group_id)
-    row = conn.execute(group).mappings().one_or_none()
+    row = tx.execute(group).mappings().one_or_none()
     if row is None:
         return None
-    query = select(
-        func.count().label("count"),
-        func.min(messages.first_failure).label("first"),
-        func.max(messages.last_failure).label("last"),
-    ).where(*seeking(wanted))
-    counts = conn.execute(query).mappings().one()
+    counts = tx.execute(select(*_NUMBERS).where(*conditions(wanted))).mappings().one()
     return _group_count({**row, **counts})
 
 
-def _alive_operations(conn: Connection) -> dict[str, RetryOperation]:
+def _alive_operations(tx: Transaction) -> dict[str, RetryOperation]:
     """Return the oldest retry alive of each group: it holds the claims of the others' messages."""
     query = (
         select(retry_operations)
-        .where(retry_operations.c.retry_type == RetryType.FAILURE_GROUP, is_alive())
+        .where(retry_operations.c.retry_type == RetryType.FAILURE_GROUP, operations.is_alive())
         .order_by(retry_operations.c.created_at.desc())
     )
-    alive = [operations.from_row(dict(row)) for row in conn.execute(query).mappings()]
-    return {each.selection.group: each for each in alive if each.selection.group}
+    alive = [operations.from_row(dict(row)) for row in tx.execute(query).mappings()]
+    named = ((each.selection.group, each) for each in alive)
+    return {canonical(group): each for group, each in named if group and is_guid(group)}
 
 
 def _group_count(row: Mapping[str, Any]) -> GroupCount:
     group = FailureGroup(group_id=row["group_id"], classifier=row["classifier"], title=row["title"])
-    return GroupCount(group=group, count=row["count"], first=row["first"], last=row["last"])
+    return GroupCount(group=group, count=int(row["count"]), first=row["first"], last=row["last"])

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import func, select
 
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.store.database import Database
+from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.verb import reading
 from retrier.store.schema import failed_messages, ledger
 
 KINDS_OF_DELIVERY = (
@@ -42,17 +43,16 @@ class Ledger:
         return self.entries.get(name, 0)
 
 
-def read_ledger(db: Database) -> Ledger:
-    """Return the ledger. Raises DatabaseUnavailable."""
-    return db.read(find_ledger)
-
-
-def find_ledger(conn: Connection) -> Ledger:
+def find_ledger(tx: Transaction) -> Ledger:
     """Return the ledger as this transaction sees it."""
     counted = select(ledger.c.entry, func.sum(ledger.c.count)).group_by(ledger.c.entry)
     status = failed_messages.c.status
     stored = select(status, func.count()).group_by(status)
     return Ledger(
-        entries={entry: int(count) for entry, count in conn.execute(counted)},
-        stored={FailedMessageStatus(name): count for name, count in conn.execute(stored)},
+        entries={entry: int(count) for entry, count in tx.execute(counted)},
+        stored={FailedMessageStatus(name): count for name, count in tx.execute(stored)},
     )
+
+
+read_ledger = reading(find_ledger)
+"""The same, in a transaction of its own. Raises DatabaseUnavailable."""

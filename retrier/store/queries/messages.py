@@ -1,19 +1,23 @@
 """Failed messages as lists show them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Select, select
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
-from retrier.store.database import Database
-from retrier.store.reading.filters import MessageFilter, seeking
-from retrier.store.reading.ordering import Order, find_ids
-from retrier.store.reading.pages import Page, PageRequest
-from retrier.store.schema import failed_messages
+from retrier.domain.selection import Sought
+from retrier.domain.wire import PropertyCodec
+from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.verb import reading
+from retrier.store.queries.ordering import Order, find_numbers
+from retrier.store.queries.pages import Page, PageRequest
+from retrier.store.queries.texts import SOURCES, texts_of
+from retrier.store.schema import causes, failed_messages, processing_attempts
+
+messages = failed_messages.c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,36 +44,58 @@ class ListedMessage:
     last_modified: datetime
 
 
-COLUMNS = tuple(failed_messages.c[field.name] for field in fields(ListedMessage))
+_PLAIN = (
+    messages.unique_message_id,
+    messages.message_id,
+    causes.c.endpoint,
+    causes.c.message_type,
+    causes.c.exception_type,
+    causes.c.failure_reason,
+    messages.time_sent,
+    messages.first_failure,
+    messages.last_failure,
+    messages.attempts,
+    messages.disposition_reason,
+    messages.retry_at,
+    messages.last_modified,
+)
+"""Columns that are shown as they are."""
 
 
+@reading
 def list_messages(
-    db: Database, wanted: MessageFilter, order: Order, page: PageRequest
+    tx: Transaction, wanted: Sought, order: Order, page: PageRequest, codec: PropertyCodec
 ) -> Page[ListedMessage]:
     """Return one page of the messages that match. Raises DatabaseUnavailable."""
-    return db.read(partial(_list, db, wanted, order, page))
+    found = find_numbers(tx, wanted, order, page)
+    return Page(items=_load(tx, found.items, codec), total=found.total)
 
 
-def from_row(row: Mapping[str, Any]) -> ListedMessage:
-    """Return a row that has at least these columns as a value."""
-    values = {column.name: row[column.name] for column in COLUMNS}
-    return ListedMessage(
-        **values
-        | {
-            "status": FailedMessageStatus(row["status"]),
-            "disposition": Disposition(row["disposition"]),
-        }
+def shown_messages(*more: Any) -> Select[Any]:
+    """Return the query of what `from_row` reads, and of more columns."""
+    return (
+        select(messages.number, messages.status, messages.disposition, *_PLAIN, *SOURCES, *more)
+        .join_from(failed_messages, causes, causes.c.cause_id == messages.cause_id)
+        .join(processing_attempts, processing_attempts.c.attempt_id == messages.attempt_id)
     )
 
 
-def _list(
-    db: Database, wanted: MessageFilter, order: Order, page: PageRequest, conn: Connection
-) -> Page[ListedMessage]:
-    count = select(func.count()).select_from(failed_messages).where(*seeking(wanted))
-    total = conn.execute(count).scalar_one()
-    ids = find_ids(conn, wanted, order, page, total=total)
-    query = select(*COLUMNS).where(db.sql.member(failed_messages.c.unique_message_id, ids))
-    found = {
-        row["unique_message_id"]: from_row(dict(row)) for row in conn.execute(query).mappings()
-    }
-    return Page(items=tuple(found[key] for key in ids if key in found), total=total)
+def from_row(row: Mapping[str, Any], codec: PropertyCodec) -> ListedMessage:
+    """Return a row of that query as a value."""
+    texts = texts_of(row, codec)
+    return ListedMessage(
+        **{column.name: row[column.name] for column in _PLAIN},
+        queue=row["queue"],
+        status=FailedMessageStatus(row["status"]),
+        disposition=Disposition(row["disposition"]),
+        exception_message=texts.exception_message,
+        stack_trace=texts.stack_trace,
+    )
+
+
+def _load(
+    tx: Transaction, numbers: Sequence[int], codec: PropertyCodec
+) -> tuple[ListedMessage, ...]:
+    query = shown_messages().where(tx.sql.member(messages.number, numbers))
+    found = {row["number"]: from_row(dict(row), codec) for row in tx.execute(query).mappings()}
+    return tuple(found[number] for number in numbers if number in found)

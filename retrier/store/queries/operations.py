@@ -3,21 +3,50 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, func, select
+from sqlalchemy import func, select
 
-from retrier.domain.retry_operation import RetryOperation, RetryOperationState
+from retrier.domain.identity import canonical, is_guid
+from retrier.domain.retry_operation import (
+    Priority,
+    RetryOperation,
+    RetryOperationState,
+    RetryType,
+)
 from retrier.domain.short_ids import IdRange
-from retrier.store import operations
-from retrier.store.database import Database
-from retrier.store.reading.pages import Page, PageRequest
+from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.verb import reading
+from retrier.store.queries.pages import Page, PageRequest
+from retrier.store.queries.selections import Condition, from_json
 from retrier.store.schema import retry_batches, retry_operation_messages, retry_operations
 
 columns = retry_operations.c
 
 SHOWN_SKIPPED = 1000
 """So many skipped ids at most are shown with their reasons; `skipped` counts them all."""
+
+
+_PLAIN = (
+    columns.operation_id,
+    columns.cut_off,
+    columns.floor,
+    columns.originator,
+    columns.requested_by,
+    columns.why,
+    columns.total,
+    columns.forwarded,
+    columns.skipped,
+    columns.failed,
+    columns.batches,
+    columns.reason,
+    columns.not_before,
+    columns.created_at,
+    columns.started_at,
+    columns.completed_at,
+    columns.modified_at,
+)
+"""Columns that are shown as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,32 +62,17 @@ class OperationDetails:
     skipped: Mapping[str, str]
 
 
+@reading
 def list_operations(
-    db: Database, page: PageRequest, ids: IdRange | None = None
+    tx: Transaction, page: PageRequest, ids: IdRange | None = None
 ) -> Page[RetryOperation]:
     """Return one page of all operations, newest first, or of those in a range of ids.
 
     Raises DatabaseUnavailable.
     """
-    return db.read(partial(_list, page, ids))
-
-
-def find_operation(db: Database, operation_id: str) -> OperationDetails | None:
-    """Return the operation with that id, or None. Raises DatabaseUnavailable."""
-    return db.read(partial(_find, db, operation_id))
-
-
-def is_alive() -> ColumnElement[bool]:
-    """Return the condition that an operation is neither completed nor cancelled."""
-    over = [RetryOperationState.COMPLETED, RetryOperationState.CANCELLED]
-    alive = [state for state in RetryOperationState if state not in over]
-    return columns.state.in_(alive)
-
-
-def _list(page: PageRequest, ids: IdRange | None, conn: Connection) -> Page[RetryOperation]:
     wanted = [columns.operation_id.between(ids.first, ids.last)] if ids else []
     count = select(func.count()).select_from(retry_operations).where(*wanted)
-    total = conn.execute(count).scalar_one()
+    total = tx.execute(count).scalar_one()
     query = (
         select(retry_operations)
         .where(*wanted)
@@ -66,25 +80,49 @@ def _list(page: PageRequest, ids: IdRange | None, conn: Connection) -> Page[Retr
         .limit(page.size)
         .offset(page.offset)
     )
-    rows = conn.execute(query).mappings()
-    return Page(items=tuple(operations.from_row(dict(row)) for row in rows), total=total)
+    rows = tx.execute(query).mappings()
+    return Page(items=tuple(from_row(dict(row)) for row in rows), total=total)
 
 
-def _find(db: Database, operation_id: str, conn: Connection) -> OperationDetails | None:
-    query = select(retry_operations).where(columns.operation_id == operation_id)
-    row = conn.execute(query).mappings().one_or_none()
+@reading
+def find_operation(tx: Transaction, operation_id: str) -> OperationDetails | None:
+    """Return the operation with that id, or None. Raises DatabaseUnavailable."""
+    if not is_guid(operation_id):
+        return None
+    query = select(retry_operations).where(columns.operation_id == canonical(operation_id))
+    row = tx.execute(query).mappings().one_or_none()
     if row is None:
         return None
-    batch = select(retry_batches.c.batch_id).where(retry_batches.c.operation_id == operation_id)
+    operation = from_row(dict(row))
+    key = operation.operation_id
+    batch = select(retry_batches.c.batch_id).where(retry_batches.c.operation_id == key)
     return OperationDetails(
-        operation=operations.from_row(dict(row)),
-        at=db.sql.now(conn),
-        batch_id=conn.execute(batch).scalar_one_or_none(),
-        skipped=_skipped(conn, operation_id),
+        operation=operation,
+        at=tx.now,
+        batch_id=tx.execute(batch).scalar_one_or_none(),
+        skipped=_skipped(tx, key),
     )
 
 
-def _skipped(conn: Connection, operation_id: str) -> dict[str, str]:
+def is_alive() -> Condition:
+    """Return the condition that an operation is neither completed nor cancelled."""
+    over = [RetryOperationState.COMPLETED, RetryOperationState.CANCELLED]
+    alive = [state for state in RetryOperationState if state not in over]
+    return columns.state.in_(alive)
+
+
+def from_row(row: Mapping[str, Any]) -> RetryOperation:
+    """Return a row of retry_operations as the domain's value."""
+    return RetryOperation(
+        **{column.name: row[column.name] for column in _PLAIN},
+        retry_type=RetryType(row["retry_type"]),
+        selection=from_json(row["selection"]),
+        priority=Priority(row["priority"]),
+        state=RetryOperationState(row["state"]),
+    )
+
+
+def _skipped(tx: Transaction, operation_id: str) -> dict[str, str]:
     named = retry_operation_messages.c
     query = (
         select(named.unique_message_id, named.skipped_because)
@@ -92,4 +130,4 @@ def _skipped(conn: Connection, operation_id: str) -> dict[str, str]:
         .order_by(named.position)
         .limit(SHOWN_SKIPPED)
     )
-    return {row.unique_message_id: row.skipped_because for row in conn.execute(query)}
+    return {row.unique_message_id: row.skipped_because for row in tx.execute(query)}

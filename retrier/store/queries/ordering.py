@@ -1,29 +1,27 @@
-"""The orders of a list of failed messages, each along an index: page 1 costs the same at a million.
+"""The orders of a list of failed messages, and the numbers on one page of it.
 
 A message without the value that the list is sorted by comes last, in either direction.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Select, func, select, union_all
+from sqlalchemy import Column, ColumnElement, Select, func, select, true, union_all
 
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.store.reading.filters import MessageFilter, seeking, walking
-from retrier.store.reading.pages import PageRequest
-from retrier.store.schema import failed_messages
+from retrier.domain.selection import Sought
+from retrier.store.engine.transaction import Transaction
+from retrier.store.queries.pages import Page, PageRequest
+from retrier.store.queries.selections import Condition, conditions
+from retrier.store.schema import causes, failed_messages
 
 messages = failed_messages.c
 
-Find = Callable[["Order", int, int], list[str]]
-"""Finds so many ids of a list in that order, after so many others."""
-
-FEW = 5000
-"""So many rows at most are found and then sorted; more are walked in order until the page is full."""
+DEEP = 10_000
+"""From this place on a scan finds a page sooner: an index leads to each row in its own place."""
 
 
 class Sort(StrEnum):
@@ -40,112 +38,107 @@ class Sort(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """How a list is sorted; equal values by unique message id."""
+    """How a list is sorted; equal values by number."""
 
     sort: Sort = Sort.TIME_SENT
     descending: bool = True
 
 
-def find_ids(
-    conn: Connection,
-    wanted: MessageFilter,
-    order: Order,
-    page: PageRequest,
-    *,
-    total: int,
-    few: int = FEW,
-) -> list[str]:
-    """Return the ids of one page of a list that has `total` messages in all."""
-    many = total > few
-    start, stop = page.offset, min(page.offset + page.size, total)
-    if stop <= start:
-        return []
-    if many and order.sort is Sort.TIME_OF_FAILURE:
-        return _slice(partial(_merge_statuses, conn, wanted), order, start, stop, total)
-    query = _ids().where(*(walking(wanted) if many else seeking(wanted)))
-    if _COLUMNS[order.sort][0].nullable:
-        return _with_missing_last(conn, query, order, slice(start, stop), total)
-    return _slice(partial(_cut, conn, query), order, start, stop, total)
+Keys = Sequence[Column[Any]]
+Part = tuple[Condition, Keys]
+"""Some messages of a list, and columns of which an index has the order of the list for them."""
 
-
-def _with_missing_last(
-    conn: Connection, query: Select[tuple[str]], order: Order, part: slice, total: int
-) -> list[str]:
-    """Take the list as two: the messages that have the value, and those that have not."""
-    start, stop = part.start, part.stop
-    column = _COLUMNS[order.sort][0]
-    find_present = partial(_cut, conn, query.where(column.is_not(None)))
-    if start <= total // 2:
-        found = find_present(order, stop - start, start)
-        if len(found) == stop - start:
-            return found
-    present = _count(conn, query.where(column.is_not(None)))
-    find_missing = partial(_cut, conn, query.where(column.is_(None)))
-    rest = replace(order, sort=Sort.MODIFIED)
-    return [
-        *_slice(find_present, order, start, min(stop, present), present),
-        *_slice(find_missing, rest, max(0, start - present), stop - present, total - present),
-    ]
-
-
-def _slice(find: Find, order: Order, start: int, stop: int, length: int) -> list[str]:
-    """Read a part of a list from the end that is nearer: the last page is as near as the first."""
-    if stop <= start:
-        return []
-    if start <= length - stop:
-        return find(order, stop - start, start)
-    backwards = replace(order, descending=not order.descending)
-    return find(backwards, stop - start, length - stop)[::-1]
-
-
-def _merge_statuses(
-    conn: Connection, wanted: MessageFilter, order: Order, size: int, offset: int
-) -> list[str]:
-    """The index of this order begins with the status: the heads of all statuses are merged."""
-    statuses = FailedMessageStatus if wanted.statuses is None else wanted.statuses
-    tested = walking(replace(wanted, statuses=None))
-    query = _ids().add_columns(messages.last_failure).where(*tested)
-    heads = [
-        _sorted(query.where(messages.status == status), order).limit(offset + size).subquery()
-        for status in sorted(statuses)
-    ]
-    merged = union_all(*(select(head) for head in heads)).subquery().c
-    keys = (_directed(key, order) for key in (merged.last_failure, merged.unique_message_id))
-    found = select(merged.unique_message_id).order_by(*keys).limit(size).offset(offset)
-    return list(conn.execute(found).scalars())
-
-
-def _ids() -> Select[tuple[str]]:
-    return select(messages.unique_message_id)
-
-
-def _sorted(query: Select[Any], order: Order) -> Select[Any]:
-    columns = (*_COLUMNS[order.sort], messages.unique_message_id)
-    return query.order_by(*(_directed(column, order) for column in columns))
-
-
-def _directed(column: ColumnElement[Any], order: Order) -> ColumnElement[Any]:
-    return column.desc() if order.descending else column.asc()
-
-
-def _cut(
-    conn: Connection, query: Select[tuple[str]], order: Order, size: int, offset: int
-) -> list[str]:
-    return list(conn.execute(_sorted(query, order).limit(size).offset(offset)).scalars())
-
-
-def _count(conn: Connection, query: Select[tuple[str]]) -> int:
-    return conn.execute(select(func.count()).select_from(query.subquery())).scalar_one()
-
-
-_COLUMNS: MappingProxyType[Sort, Sequence[Column[Any]]] = MappingProxyType(
+_KEYS: MappingProxyType[Sort, Keys] = MappingProxyType(
     {
         Sort.ID: (messages.unique_message_id,),
         Sort.MESSAGE_ID: (messages.message_id,),
-        Sort.MESSAGE_TYPE: (messages.message_type,),
+        Sort.MESSAGE_TYPE: (causes.c.message_type,),
         Sort.STATUS: (messages.status, messages.last_failure),
         Sort.TIME_SENT: (messages.time_sent,),
         Sort.MODIFIED: (messages.last_modified,),
         Sort.TIME_OF_FAILURE: (messages.last_failure,),
     }
 )
+_INDEXED = frozenset({Sort.ID, Sort.MESSAGE_ID, Sort.STATUS, Sort.TIME_OF_FAILURE})
+
+
+def find_numbers(
+    tx: Transaction, wanted: Sought, order: Order, page: PageRequest, *, deep: int = DEEP
+) -> Page[int]:
+    """Return the numbers of the messages on a page, in order, and how many the list has."""
+    if wanted != Sought(statuses=wanted.statuses):
+        return _find_narrowed(tx, wanted, order, page)
+    total = _count(tx, wanted)
+    if page.offset >= total:
+        return Page(items=(), total=total)
+    near = order.sort in _INDEXED and page.offset < deep
+    query = _merged(wanted, order, page) if near else _scanned(wanted, order)
+    rows = tx.execute(query.limit(page.size).offset(page.offset))
+    return Page(items=tuple(rows.scalars()), total=total)
+
+
+def _find_narrowed(tx: Transaction, wanted: Sought, order: Order, page: PageRequest) -> Page[int]:
+    """Count what matches and sort it in one look: to find it takes longer than either."""
+    query = _scanned(wanted, order).add_columns(func.count().over())
+    rows = tx.execute(query.limit(page.size).offset(page.offset)).all()
+    if not rows:
+        return Page(items=(), total=_count(tx, wanted) if page.offset else 0)
+    return Page(items=tuple(row[0] for row in rows), total=rows[0][1])
+
+
+def _scanned(wanted: Sought, order: Order) -> Select[Any]:
+    keys = _KEYS[order.sort]
+    hidden = map(_hidden, keys) if order.sort in _INDEXED else keys
+    return _numbers(wanted, order).order_by(*_directed([*hidden, messages.number], order))
+
+
+def _merged(wanted: Sought, order: Order, page: PageRequest) -> Select[Any]:
+    """Merge the beginnings of the parts of the list."""
+    keys = [key.label(f"key_{place}") for place, key in enumerate(_KEYS[order.sort])]
+    numbers = _numbers(wanted, order).add_columns(*keys).limit(page.offset + page.size)
+    beginnings = [
+        numbers.where(condition).order_by(*(_turned(key, order) for key in along)).subquery()
+        for condition, along in _parts(wanted, order.sort)
+    ]
+    merged = union_all(*map(select, beginnings)).subquery().c
+    merged_keys = [*(merged[key.name] for key in keys), merged.number]
+    return select(merged.number).order_by(*_directed(merged_keys, order))
+
+
+def _parts(wanted: Sought, sort: Sort) -> Iterator[Part]:
+    keys = (*_KEYS[sort], messages.number)
+    match sort:
+        case Sort.TIME_OF_FAILURE:
+            # The index of this order begins with the status.
+            for status in sorted(wanted.statuses or FailedMessageStatus):
+                yield messages.status == status, keys
+        case Sort.MESSAGE_ID:
+            yield messages.message_id.is_not(None), keys
+            yield messages.message_id.is_(None), (messages.number,)
+        case _:
+            yield true(), keys
+
+
+def _numbers(wanted: Sought, order: Order) -> Select[Any]:
+    query = select(messages.number).where(*conditions(wanted))
+    if order.sort is Sort.MESSAGE_TYPE:
+        query = query.join_from(failed_messages, causes, causes.c.cause_id == messages.cause_id)
+    return query
+
+
+def _directed(keys: Iterable[ColumnElement[Any]], order: Order) -> Iterator[ColumnElement[Any]]:
+    return (_turned(key, order).nulls_last() for key in keys)
+
+
+def _turned(key: ColumnElement[Any], order: Order) -> ColumnElement[Any]:
+    return key.desc() if order.descending else key.asc()
+
+
+def _hidden(key: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Return a key so that no index of it is used; the same on every database."""
+    return func.coalesce(key, key)
+
+
+def _count(tx: Transaction, wanted: Sought) -> int:
+    query = select(func.count()).select_from(failed_messages).where(*conditions(wanted))
+    return int(tx.execute(query).scalar_one())

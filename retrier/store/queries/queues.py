@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-from sqlalchemy import Column, Connection, func, select
+from sqlalchemy import Column, Select, func, select
 
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.store.database import Database
-from retrier.store.reading.pages import Page, PageRequest
-from retrier.store.schema import failed_messages
+from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.verb import reading
+from retrier.store.queries.pages import Page, PageRequest
+from retrier.store.schema import causes, failed_messages
 
 messages = failed_messages.c
 
@@ -31,43 +31,42 @@ class Summary:
     message_types: Mapping[str, int]
 
 
-def list_queues(db: Database, page: PageRequest) -> Page[QueueCount]:
+_BY_CAUSE = select(messages.cause_id, func.count().label("number")).group_by(messages.cause_id)
+
+
+@reading
+def list_queues(tx: Transaction, page: PageRequest) -> Page[QueueCount]:
     """Return one page of the queues on which messages failed, by name."""
-    return db.read(partial(_list_queues, page))
-
-
-def summarise(db: Database) -> Summary:
-    """Count all unresolved messages. Raises DatabaseUnavailable."""
-    return db.read(_summarise)
-
-
-def _list_queues(page: PageRequest, conn: Connection) -> Page[QueueCount]:
-    total = select(func.count(messages.queue.distinct()))
-    query = (
-        select(messages.queue, func.count())
-        .group_by(messages.queue)
-        .order_by(messages.queue)
-        .limit(page.size)
-        .offset(page.offset)
-    )
+    counts = _count_by(causes.c.queue, _BY_CAUSE)
+    total = select(func.count()).select_from(counts.subquery())
+    rows = tx.execute(counts.limit(page.size).offset(page.offset))
     return Page(
-        items=tuple(QueueCount(queue=queue, count=count) for queue, count in conn.execute(query)),
-        total=conn.execute(total).scalar_one(),
+        items=tuple(QueueCount(queue=row.value, count=int(row.number)) for row in rows),
+        total=tx.execute(total).scalar_one(),
     )
 
 
-def _summarise(conn: Connection) -> Summary:
+@reading
+def summarise(tx: Transaction) -> Summary:
+    """Count all unresolved messages. Raises DatabaseUnavailable."""
+    unresolved = _BY_CAUSE.where(messages.status == FailedMessageStatus.UNRESOLVED)
     return Summary(
-        endpoints=_count_by(conn, messages.endpoint),
-        message_types=_count_by(conn, messages.message_type),
+        endpoints=_counted(tx, _count_by(causes.c.endpoint, unresolved)),
+        message_types=_counted(tx, _count_by(causes.c.message_type, unresolved)),
     )
 
 
-def _count_by(conn: Connection, column: Column[Any]) -> dict[str, int]:
-    query = (
-        select(column.label("value"), func.count().label("number"))
-        .where(messages.status == FailedMessageStatus.UNRESOLVED, column.is_not(None))
+def _count_by(column: Column[Any], by_cause: Select[Any]) -> Select[Any]:
+    """Add up the causes that have the same value, of which there are few."""
+    counted = by_cause.subquery()
+    return (
+        select(column.label("value"), func.sum(counted.c.number).label("number"))
+        .join_from(counted, causes, causes.c.cause_id == counted.c.cause_id)
+        .where(column.is_not(None))
         .group_by(column)
         .order_by(column)
     )
-    return {row.value: row.number for row in conn.execute(query)}
+
+
+def _counted(tx: Transaction, query: Select[Any]) -> dict[str, int]:
+    return {row.value: int(row.number) for row in tx.execute(query)}

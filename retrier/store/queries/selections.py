@@ -1,33 +1,37 @@
-"""A selection as SQL: which rows of failed_messages it means."""
+"""A selection, and what is sought with it, as SQL: which rows of failed_messages they mean."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
-from sqlalchemy import ColumnElement, select
+from sqlalchemy import ColumnElement, Select, exists, false, select
 
-from retrier.domain.selection import Selection
-from retrier.store.schema import failed_message_groups, failed_messages
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.identity import canonical, is_guid
+from retrier.domain.selection import Selection, Sought
+from retrier.store.schema import cause_groups, causes, failed_message_retries, failed_messages
 
 messages = failed_messages.c
+claims = failed_message_retries.c
+members = cause_groups.c
+
+Condition = ColumnElement[bool]
 
 
-def where(selection: Selection) -> list[ColumnElement[bool]]:
-    """Return the conditions of everything but ids, to be joined by *and*."""
-    conditions: list[ColumnElement[bool]] = []
-    if selection.group is not None:
-        members = select(failed_message_groups.c.unique_message_id).where(
-            failed_message_groups.c.group_id == selection.group
-        )
-        conditions.append(messages.unique_message_id.in_(members))
-    for column, value in (
-        (messages.queue, selection.queue),
-        (messages.endpoint, selection.endpoint),
-        (messages.exception_type, selection.exception_type),
-        (messages.message_type, selection.message_type),
-    ):
-        if value is not None:
-            conditions.append(column == value)
-    return conditions
+def conditions(sought: Sought) -> list[Condition]:
+    """Return the conditions, to be joined by *and*; named ids are none of them."""
+    return [*_of_row(sought), *of_selection(sought.selection)]
+
+
+def of_selection(selection: Selection) -> list[Condition]:
+    """Return the conditions of everything but named ids.
+
+    A cause determines all of it, so the causes are found first, of which there are few.
+    """
+    return [
+        messages.cause_id.in_(found)
+        for found in (_causes_like(selection), _causes_in(selection.group))
+        if found is not None
+    ]
 
 
 def to_json(selection: Selection) -> dict[str, object]:
@@ -42,3 +46,41 @@ def from_json(parts: Mapping[str, object]) -> Selection:
     """Return the selection of an operation's row; its ids stay in their rows."""
     texts = {name: str(value) for name, value in parts.items() if name != "ids"}
     return Selection(ids=() if "ids" in parts else None, **texts)
+
+
+def _of_row(sought: Sought) -> Iterator[Condition]:
+    if sought.statuses is not None:
+        yield _has_status(sought.statuses)
+    if sought.up_to is not None:
+        yield messages.failure_seq <= sought.up_to
+    if sought.modified is not None:
+        yield messages.last_modified.between(*sought.modified)
+    if sought.ids is not None:
+        yield messages.unique_message_id.between(sought.ids.first, sought.ids.last)
+    if sought.pending:
+        yield exists().where(claims.number == messages.number, claims.forwarded_at.is_not(None))
+
+
+def _has_status(statuses: frozenset[FailedMessageStatus]) -> Condition:
+    if len(statuses) == 1:
+        return messages.status == next(iter(statuses))
+    return messages.status.in_(sorted(statuses))
+
+
+def _causes_like(selection: Selection) -> Select[tuple[int]] | None:
+    parts = (
+        (causes.c.queue, selection.queue),
+        (causes.c.endpoint, selection.endpoint),
+        (causes.c.exception_type, selection.exception_type),
+        (causes.c.message_type, selection.message_type),
+    )
+    alike = [column == value for column, value in parts if value is not None]
+    return select(causes.c.cause_id).where(*alike) if alike else None
+
+
+def _causes_in(group: str | None) -> Select[tuple[int]] | None:
+    if group is None:
+        return None
+    # No id of a group is anything else, and PostgreSQL would not even compare it.
+    in_group = members.group_id == canonical(group) if is_guid(group) else false()
+    return select(members.cause_id).where(in_group)

@@ -1,77 +1,49 @@
-"""What a bulk act is about: conditions on messages, and the ids that meet them, in chunks."""
+"""What a bulk act is about, found in chunks."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from functools import partial
 
-from sqlalchemy import ColumnElement, Connection, exists, select
+from sqlalchemy import select
 
-from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.selection import Selection
-from retrier.store import selections
-from retrier.store.database import Database
-from retrier.store.schema import failed_message_retries, failed_messages
+from retrier.domain.selection import Sought
+from retrier.store.engine.sql_dialect import Counter
+from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.verb import reading
+from retrier.store.queries.selections import conditions
+from retrier.store.schema import failed_messages
 
 messages = failed_messages.c
-claims = failed_message_retries.c
 
 CHUNK = 1000
 """Messages that one transaction changes at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sought:
-    """Messages in one status; `modified` is a range of their last change, both ends included.
+class Chunk:
+    """Unique message ids, and the number of the last one: the next chunk lies behind it."""
 
-    `up_to` is a failure number: what became unresolved after the request is not part of it.
-    In *retry issued* only pending retries are meant: those recorded as forwarded.
-    """
-
-    status: FailedMessageStatus
-    group: str | None = None
-    queue: str | None = None
-    modified: tuple[datetime, datetime] | None = None
-    up_to: int | None = None
+    unique_ids: tuple[str, ...]
+    last: int
 
 
-def last_number(db: Database) -> int:
+@reading
+def last_number(tx: Transaction) -> int:
     """Return the failure number up to which a bulk act goes. Raises DatabaseUnavailable."""
-    return db.read(db.sql.last_failure_seq)
+    return tx.sql.last_number(tx.conn, Counter.FAILURE_SEQ)
 
 
-def find_chunk(db: Database, sought: Sought, after: str) -> Sequence[str]:
-    """Return the next ids behind `after`, in their order, at most CHUNK of them.
+@reading
+def find_chunk(tx: Transaction, sought: Sought, after: int) -> Chunk | None:
+    """Return the next messages behind the number `after`, at most CHUNK; None at the end.
 
-    By id, so that all chunks together read the table once. Raises DatabaseUnavailable.
+    By number, so that all chunks together read the table once. Raises DatabaseUnavailable.
     """
-    return db.read(partial(_find, sought, after))
-
-
-def conditions(sought: Sought) -> list[ColumnElement[bool]]:
-    """Return the conditions, to be joined by *and*."""
-    found = [messages.status == sought.status]
-    found += selections.where(Selection(group=sought.group, queue=sought.queue))
-    if sought.up_to is not None:
-        found.append(messages.failure_seq <= sought.up_to)
-    if sought.modified is not None:
-        found.append(messages.last_modified.between(*sought.modified))
-    if sought.status is FailedMessageStatus.RETRY_ISSUED:
-        found.append(_is_pending())
-    return found
-
-
-def _is_pending() -> ColumnElement[bool]:
-    return exists().where(
-        claims.unique_message_id == messages.unique_message_id, claims.forwarded_at.is_not(None)
-    )
-
-
-def _find(sought: Sought, after: str, conn: Connection) -> Sequence[str]:
     query = (
-        select(messages.unique_message_id)
-        .where(messages.unique_message_id > after, *conditions(sought))
-        .order_by(messages.unique_message_id)
+        select(messages.number, messages.unique_message_id)
+        .where(messages.number > after, *conditions(sought))
+        .order_by(messages.number)
         .limit(CHUNK)
     )
-    return conn.execute(query).scalars().all()
+    rows = tx.execute(query).all()
+    if not rows:
+        return None
+    return Chunk(unique_ids=tuple(row.unique_message_id for row in rows), last=rows[-1].number)

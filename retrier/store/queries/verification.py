@@ -6,21 +6,21 @@ them are read on one view of the database.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Select, func, select
 
 from retrier.domain.retry_batch import RetryBatchStatus
-from retrier.store.database import Database
-from retrier.store.lease import Holder, find_holder
-from retrier.store.reading.ledger import find_ledger
+from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.verb import reading
+from retrier.store.queries.holders import Holder, find_holder
+from retrier.store.queries.ledger import find_ledger
+from retrier.store.queries.verification_rules import RULES
 from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
     processing_attempts,
     retry_batches,
 )
-from retrier.store.verification_rules import RULES
 
 _AWAITED = (
     select(func.count())
@@ -59,48 +59,45 @@ class StoreVerification:
     processor: Holder | None
 
 
-def verify_store(db: Database) -> StoreVerification:
+@reading
+def verify_store(tx: Transaction) -> StoreVerification:
     """Look at every rule; changes nothing. Raises DatabaseUnavailable."""
-    return db.read(partial(_verify, db))
-
-
-def _verify(db: Database, conn: Connection) -> StoreVerification:
-    looked_at = [_look(conn, rule, query) for rule, query in RULES.items()]
+    looked_at = [_look(tx, rule, query) for rule, query in RULES.items()]
     summed_up = [
-        VerifiedRule(rule=rule, broken=abs(difference(conn)))
+        VerifiedRule(rule=rule, broken=abs(difference(tx)))
         for rule, difference in _DIFFERENCES.items()
     ]
-    batches = _count(conn, select(func.count()).select_from(retry_batches))
+    batches = _count(tx, select(func.count()).select_from(retry_batches))
     return StoreVerification(
         rules=(*looked_at, *summed_up),
         batches=batches,
-        awaited=_count(conn, _AWAITED),
-        processor=find_holder(db, conn),
+        awaited=_count(tx, _AWAITED),
+        processor=find_holder(tx),
     )
 
 
-def _look(conn: Connection, rule: str, query: Select[str]) -> VerifiedRule:
-    broken = _count(conn, select(func.count()).select_from(query.subquery()))
+def _look(tx: Transaction, rule: str, query: Select[str]) -> VerifiedRule:
+    broken = _count(tx, select(func.count()).select_from(query.subquery()))
     if broken == 0:
         return VerifiedRule(rule=rule, broken=0)
-    ids = conn.execute(query.order_by(query.selected_columns[0]).limit(SHOWN)).scalars()
-    return VerifiedRule(rule=rule, broken=broken, ids=tuple(ids))
+    ids = tx.execute(query.order_by(query.selected_columns[0]).limit(SHOWN)).scalars()
+    return VerifiedRule(rule=rule, broken=broken, ids=tuple(map(str, ids)))
 
 
-def _miscounted_deliveries(conn: Connection) -> int:
-    return find_ledger(conn).uncounted_deliveries
+def _miscounted_deliveries(tx: Transaction) -> int:
+    return find_ledger(tx).uncounted_deliveries
 
 
-def _miscounted_messages(conn: Connection) -> int:
-    return find_ledger(conn).missing_messages
+def _miscounted_messages(tx: Transaction) -> int:
+    return find_ledger(tx).missing_messages
 
 
-def _miscounted_attempts(conn: Connection) -> int:
-    counted = _count(conn, select(func.coalesce(func.sum(failed_messages.c.attempts), 0)))
-    return counted - _count(conn, select(func.count()).select_from(processing_attempts))
+def _miscounted_attempts(tx: Transaction) -> int:
+    counted = _count(tx, select(func.coalesce(func.sum(failed_messages.c.attempts), 0)))
+    return counted - _count(tx, select(func.count()).select_from(processing_attempts))
 
 
-_DIFFERENCES: dict[str, Callable[[Connection], int]] = {
+_DIFFERENCES: dict[str, Callable[[Transaction], int]] = {
     "every delivery taken off an error queue is in the ledger under one kind": (
         _miscounted_deliveries
     ),
@@ -109,5 +106,5 @@ _DIFFERENCES: dict[str, Callable[[Connection], int]] = {
 }
 
 
-def _count(conn: Connection, query: Select[int]) -> int:
-    return int(conn.execute(query).scalar_one())
+def _count(tx: Transaction, query: Select[int]) -> int:
+    return int(tx.execute(query).scalar_one())

@@ -1,13 +1,15 @@
-"""The rules of the tables about retries, each with the query that finds what breaks it."""
+"""The rules of the tables, each with the query that finds what breaks it."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperationState
+from retrier.store.queries.content_rules import CONTENT_RULES
 from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
@@ -29,7 +31,7 @@ _PENDING = (FailedMessageStatus.UNRESOLVED, FailedMessageStatus.RETRY_ISSUED)
 
 def _issued_without_claim() -> Select[str]:
     own = exists().where(
-        claims.unique_message_id == messages.unique_message_id,
+        claims.number == messages.number,
         claims.retry_id == messages.last_retry_id,
     )
     issued = messages.status == FailedMessageStatus.RETRY_ISSUED
@@ -37,12 +39,15 @@ def _issued_without_claim() -> Select[str]:
 
 
 def _claimed_though_settled() -> Select[str]:
-    return _claimed_messages().where(messages.status.not_in(_PENDING))
+    """Marking locks no message, so one may be settled as it is claimed: staging drops it then."""
+    unstamped = and_(batches.status.in_(_UNSENT), claims.sending_since.is_(None))
+    dropped = exists().where(batches.batch_id == claims.batch_id, unstamped)
+    return _claimed_messages().where(messages.status.not_in(_PENDING), ~dropped)
 
 
-def _claimed_though_missing() -> Select[str]:
-    known = exists().where(messages.unique_message_id == claims.unique_message_id)
-    return select(claims.unique_message_id).where(~known)
+def _claimed_though_missing() -> Select[int]:
+    known = exists().where(messages.number == claims.number)
+    return select(claims.number).where(~known)
 
 
 def _claimed_by_none() -> Select[str]:
@@ -53,7 +58,12 @@ def _claimed_by_none() -> Select[str]:
 
 def _unrecorded_of_none() -> Select[str]:
     alive = exists().where(batches.batch_id == claims.batch_id)
-    return select(claims.unique_message_id).where(claims.forwarded_at.is_(None), ~alive)
+    return _claimed_messages().where(claims.forwarded_at.is_(None), ~alive)
+
+
+def _claimed_later() -> Select[str]:
+    """A claim is taken at a failure that was the newest then: no number is above the message's."""
+    return _claimed_messages().where(claims.failure_seq > messages.failure_seq)
 
 
 def _sent_while_unsent() -> Select[str]:
@@ -126,24 +136,25 @@ def _settled() -> ColumnElement[int]:
 
 
 def _claimed_messages() -> Select[str]:
-    return select(claims.unique_message_id).join_from(
-        failed_message_retries,
-        failed_messages,
-        messages.unique_message_id == claims.unique_message_id,
+    return select(messages.unique_message_id).join_from(
+        failed_message_retries, failed_messages, messages.number == claims.number
     )
 
 
 def _claims_of_batches() -> Select[str]:
-    return select(claims.unique_message_id).join_from(
-        failed_message_retries, retry_batches, batches.batch_id == claims.batch_id
-    )
+    return _claimed_messages().join(retry_batches, batches.batch_id == claims.batch_id)
 
 
-RULES: Mapping[str, Select[str]] = MappingProxyType(
+RULES: Mapping[str, Select[Any]] = MappingProxyType(
     {
         "a message whose retry was issued has the claim of that retry": _issued_without_claim(),
-        "a message that is resolved or archived has no claim": _claimed_though_settled(),
+        "a message that is resolved or archived has no claim that could still be sent": (
+            _claimed_though_settled()
+        ),
         "every claim is of a message that is there": _claimed_though_missing(),
+        "a claim was taken at the newest failure of its message, or at an earlier one": (
+            _claimed_later()
+        ),
         "the claim of an unresolved message is of a batch in Marking or Staging": (
             _claimed_by_none()
         ),
@@ -160,6 +171,7 @@ RULES: Mapping[str, Select[str]] = MappingProxyType(
         "every batch belongs to an operation that is under way": _of_closed_operation(),
         "an operation counts no more messages than it was asked for": _counting_too_much(),
         "the counts of a completed operation add up to its total": _completed_with_a_rest(),
+        **CONTENT_RULES,
     }
 )
 """Each query returns the ids of what breaks the rule."""

@@ -176,7 +176,8 @@ processing_attempts = Table(
     Column("completed_steps", Text),
     Column("exception_message", Text),
     Column("stack_trace", Text),
-    Column("same_body_as", ForeignKey("processing_attempts.attempt_id")),
+    # Without a foreign key: whoever deletes an attempt would have all others searched for it.
+    Column("same_body_as", Number),
     Column("raw_properties", LargeBinary, nullable=False),
     # The last column: what does not fit into a page of SQLite goes on elsewhere.
     Column("body", LargeBinary),

@@ -1,106 +1,179 @@
 """Claims (`failed_message_retries`): one per message at most, whoever asks for its retry."""
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, select, update
+from sqlalchemy import Row, bindparam, case, delete, func, or_, select, update
+from sqlalchemy.sql.dml import ReturningUpdate
 
-from retrier.store.database import Database
-from retrier.store.new_ids import make_ids
-from retrier.store.schema import failed_message_retries, retry_operations
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.store.engine.new_ids import make_ids
+from retrier.store.engine.sql_dialect import SqlDialect
+from retrier.store.engine.transaction import Transaction
+from retrier.store.schema import failed_message_retries, failed_messages
+from retrier.store.schema.types import UtcTime
 
 claims = failed_message_retries.c
 
 # Made once: SQLAlchemy takes longer to make a statement than to carry it out.
-_OF_BATCH = select(claims.unique_message_id).where(claims.batch_id == bindparam("batch"))
-_LOCK_BATCH = _OF_BATCH.order_by(claims.unique_message_id).with_for_update()
-_COUNT_UNRECORDED = (
+_OF_BATCH = select(claims.number).where(claims.batch_id == bindparam("batch"))
+_LOCK_BATCH = _OF_BATCH.order_by(claims.number).with_for_update()
+_UNRECORDED = _OF_BATCH.where(claims.forwarded_at.is_(None))
+_COUNT = (
     select(func.count())
     .select_from(failed_message_retries)
-    .where(claims.batch_id == bindparam("batch"), claims.forwarded_at.is_(None))
+    .where(claims.batch_id == bindparam("batch"))
 )
-_COUNT_FORWARDED = (
-    update(retry_operations)
-    .where(retry_operations.c.operation_id == bindparam("operation"))
-    .values(forwarded=retry_operations.c.forwarded + bindparam("number"))
+_COUNT_UNRECORDED = _COUNT.where(claims.forwarded_at.is_(None))
+_MOVE_REST = (
+    update(failed_message_retries)
+    .where(claims.batch_id == bindparam("batch"), claims.forwarded_at.is_(None))
+    .values(batch_id=bindparam("rest"))
 )
 
 
 def take(
-    db: Database, conn: Connection, batch_id: str, operation_id: str, unique_ids: Sequence[str]
-) -> Sequence[str]:
-    """Claim these messages for a batch; return those that nobody else had claimed."""
-    if not unique_ids:
+    tx: Transaction, batch_id: str, operation_id: str, failures: Mapping[int, int]
+) -> Sequence[int]:
+    """Claim messages for a batch, each at the failure it was seen with (number: failure number).
+
+    Returns those that nobody else had claimed. No message is locked: one that changes just now is
+    found out at staging, by its failure number.
+    """
+    if not failures:
         return []
-    insert = db.sql.insert_texts(
+    numbers = sorted(failures)
+    insert = tx.sql.insert_columns(
         failed_message_retries,
-        {"unique_message_id": unique_ids, "retry_id": make_ids(len(unique_ids))},
+        {
+            "number": numbers,
+            "failure_seq": [failures[number] for number in numbers],
+            "retry_id": make_ids(len(numbers)),
+        },
         {"batch_id": batch_id, "operation_id": operation_id},
     )
     # Insert if absent: the first batch wins, and the other one goes on without the message.
     insert = insert.on_conflict_do_nothing().execution_options(preserve_rowcount=True)
-    if conn.execute(insert).rowcount == len(unique_ids):
-        return unique_ids
+    if tx.execute(insert).rowcount == len(numbers):
+        return numbers
     # Asked for only then: nearly always all of a thousand rows would come back as they went.
-    return conn.execute(_OF_BATCH, {"batch": batch_id}).scalars().all()
+    return tx.execute(_OF_BATCH, {"batch": batch_id}).scalars().all()
 
 
-def lock(db: Database, conn: Connection, unique_ids: Sequence[str]) -> dict[str, str]:
-    """Lock the claims of these messages, in order; return their retry ids by message."""
+def lock(tx: Transaction, numbers: Sequence[int]) -> Sequence[Row[Any]]:
+    """Lock the claims of these messages, in the order of their numbers; return their rows."""
+    if not numbers:
+        return []
     query = (
-        select(claims.unique_message_id, claims.retry_id)
-        .where(db.sql.member(claims.unique_message_id, unique_ids))
-        .order_by(claims.unique_message_id)
+        select(failed_message_retries)
+        .where(tx.sql.member(claims.number, numbers))
+        .order_by(claims.number)
         .with_for_update()
     )
-    return {row.unique_message_id: row.retry_id for row in conn.execute(query)}
+    return tx.execute(query).all()
 
 
-def lock_batch(conn: Connection, batch_id: str) -> None:
+def lock_batch(tx: Transaction, batch_id: str) -> None:
     """Lock all claims of a batch, in the order in which everybody locks claims."""
-    conn.execute(_LOCK_BATCH, {"batch": batch_id})
+    tx.execute(_LOCK_BATCH, {"batch": batch_id})
 
 
-def end_with_outcome(db: Database, conn: Connection, unique_ids: Sequence[str]) -> frozenset[str]:
-    """End the claims of messages whose outcome arrived: failed again, or confirmed.
+def end(tx: Transaction, numbers: Sequence[int]) -> Sequence[Row[Any]]:
+    """Delete the claims of these messages; return their rows."""
+    return _delete(tx, tx.sql.member(claims.number, numbers))
 
-    Returns the messages whose retry had been sent, or was being sent. One that was being sent
-    and is not recorded yet has evidently been forwarded, so it is counted here: its recording
-    will find no claim and count nothing.
-    """
-    if not unique_ids:
-        return frozenset()
-    ended = conn.execute(
-        delete(failed_message_retries)
-        .where(db.sql.member(claims.unique_message_id, unique_ids))
-        .returning(
-            claims.unique_message_id,
-            claims.operation_id,
-            claims.sending_since,
-            claims.forwarded_at,
-        )
+
+def end_unrecorded(tx: Transaction, batch_id: str, numbers: Sequence[int]) -> Sequence[Row[Any]]:
+    """Delete those of these claims that are of this batch and not recorded; return their rows."""
+    return _delete(
+        tx,
+        claims.batch_id == batch_id,
+        claims.forwarded_at.is_(None),
+        tx.sql.member(claims.number, numbers),
     )
-    sent = [row for row in ended if row.sending_since]
-    count_forwarded(conn, (row.operation_id for row in sent if not row.forwarded_at))
-    return frozenset(row.unique_message_id for row in sent)
 
 
-def count_forwarded(conn: Connection, operation_ids: Iterable[str]) -> None:
-    """Count one forwarded message for each operation named, as often as it is named."""
-    for operation_id, number in sorted(Counter(operation_ids).items()):
-        conn.execute(_COUNT_FORWARDED, {"operation": operation_id, "number": number})
-
-
-def release(conn: Connection, batch_id: str, unique_ids: Sequence[str]) -> None:
-    """End claims of this batch that will not be sent."""
-    if unique_ids:
-        conn.execute(
+def keep_only(tx: Transaction, batch_id: str, numbers: Sequence[int]) -> None:
+    """Delete the unrecorded claims of this batch but for these: nothing of them is staged."""
+    kept = set(numbers)
+    left = [n for n in tx.execute(_UNRECORDED, {"batch": batch_id}).scalars() if n not in kept]
+    if left:
+        tx.execute(
             delete(failed_message_retries).where(
-                claims.batch_id == batch_id, claims.unique_message_id.in_(unique_ids)
+                claims.batch_id == batch_id, tx.sql.member(claims.number, sorted(left))
             )
         )
 
 
-def count_unrecorded(conn: Connection, batch_id: str) -> int:
+def count(tx: Transaction, batch_id: str) -> int:
+    """Count the claims of a batch."""
+    return tx.execute(_COUNT, {"batch": batch_id}).scalar_one()
+
+
+def count_unrecorded(tx: Transaction, batch_id: str) -> int:
     """Count the claims of a batch that are not recorded as forwarded."""
-    return conn.execute(_COUNT_UNRECORDED, {"batch": batch_id}).scalar_one()
+    return tx.execute(_COUNT_UNRECORDED, {"batch": batch_id}).scalar_one()
+
+
+def move_rest(tx: Transaction, batch_id: str, rest_id: str) -> None:
+    """Hand what is not recorded over to another batch, stamps and retry ids and all."""
+    tx.execute(_MOVE_REST, {"batch": batch_id, "rest": rest_id})
+
+
+def record_and_stamp(
+    tx: Transaction, batch_id: str, recorded: Sequence[int], stamped: Sequence[int]
+) -> dict[int, bool]:
+    """Record claims of a batch as forwarded and stamp others, all in one statement.
+
+    Returns those that were there and unrecorded, and whether each was stamped before: such a
+    message may be on its way already.
+    """
+    known = {
+        "batch": batch_id,
+        "numbers": sorted({*recorded, *stamped}),
+        "recorded": recorded,
+        "now": tx.now,
+    }
+    tx.sql.go_by_index(tx.conn)
+    return {row[0]: row[1] for row in tx.execute(_record_and_stamp(tx.sql), known).all()}
+
+
+def _delete(tx: Transaction, *conditions: Any) -> Sequence[Row[Any]]:
+    ended = delete(failed_message_retries).where(*conditions).returning(failed_message_retries)
+    return sorted(tx.execute(ended).all(), key=lambda row: row.number)
+
+
+@cache
+def _record_and_stamp(sql: SqlDialect) -> ReturningUpdate[Any]:
+    """Make one statement of both, without a lock before it: to lock a claim costs as much again.
+
+    So the server has to come by the claims in the order in which all others lock them, or this
+    deadlocks with the failures of a window that come back while it is recorded: by the index of
+    their numbers. That of batches is kept out of its sight.
+    """
+    now = bindparam("now", type_=UtcTime)
+    recorded = sql.listed(claims.number, "recorded")
+    # One that was put aside or resolved since it was staged is on nobody's way any more. Not
+    # EXISTS: the server would make a join of it, and begin with all messages of that status.
+    status = (
+        select(failed_messages.c.status)
+        .where(failed_messages.c.number == claims.number)
+        .scalar_subquery()
+    )
+    return (
+        update(failed_message_retries)
+        .where(
+            func.coalesce(claims.batch_id, claims.batch_id) == bindparam("batch"),
+            claims.forwarded_at.is_(None),
+            sql.listed(claims.number, "numbers"),
+            or_(recorded, status == FailedMessageStatus.RETRY_ISSUED),
+        )
+        .values(
+            # The first stamp stays: it says since when the message has been in doubt.
+            sending_since=func.coalesce(claims.sending_since, now),
+            forwarded_at=case((recorded, now)),
+        )
+        # Any other stamp is of an earlier try, also a later one: a clock may be set back.
+        .returning(claims.number, claims.sending_since != now)
+    )

@@ -1,20 +1,18 @@
-"""The event log: who did what to what, and when."""
+"""The event log (`event_log`): who did what to what, and when."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from functools import partial
+from datetime import timedelta
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import delete, insert, select
 
-from retrier.store.columns import identifier, long, short
-from retrier.store.database import Database
+from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import event_log
+from retrier.store.tables.texts import identifier, long, short
 
 SERVICE = "retrier"
 """Who did what nobody asked for."""
 
-_SWEPT_AT_ONCE = 1000
 _APPEND = insert(event_log)
 
 
@@ -31,23 +29,18 @@ class Event:
     details: dict[str, object] | None = None
 
 
-def append(conn: Connection, at: datetime, events: Sequence[Event]) -> None:
+def append(tx: Transaction, events: Sequence[Event]) -> None:
     """Add the events inside the transaction that causes them; any text will do."""
     if events:
-        conn.execute(_APPEND, [{"at": at, **_row(event)} for event in events])
+        tx.execute(_APPEND, [{"at": tx.now, **_row(event)} for event in events])
 
 
-def sweep_events(db: Database, *, older_than: timedelta) -> int:
-    """Delete events older than that, a thousand in each transaction; return how many.
-
-    All at once they could take longer than a statement may, and would then never go. Raises
-    DatabaseUnavailable.
-    """
-    swept = deleted = db.transact(partial(_sweep, db, older_than))
-    while deleted == _SWEPT_AT_ONCE:
-        deleted = db.transact(partial(_sweep, db, older_than))
-        swept += deleted
-    return swept
+def sweep(tx: Transaction, older_than: timedelta, at_once: int) -> int:
+    """Delete old events; return how many."""
+    events = event_log.c
+    oldest = select(events.event_id).where(events.at < tx.now - older_than).order_by(events.at)
+    swept = delete(event_log).where(events.event_id.in_(oldest.limit(at_once)))
+    return tx.execute(swept).rowcount
 
 
 def _row(event: Event) -> dict[str, object]:
@@ -60,11 +53,3 @@ def _row(event: Event) -> dict[str, object]:
         "batch_id": event.batch_id,
         "details": event.details,
     }
-
-
-def _sweep(db: Database, older_than: timedelta, conn: Connection) -> int:
-    limit = db.sql.now(conn) - older_than
-    events = event_log.c
-    oldest = select(events.event_id).where(events.at < limit).order_by(events.at)
-    swept = delete(event_log).where(events.event_id.in_(oldest.limit(_SWEPT_AT_ONCE)))
-    return conn.execute(swept).rowcount

@@ -3,35 +3,33 @@
 from collections.abc import Sequence
 from uuid import uuid4
 
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
 from retrier.domain.failed_message import FailedImport
-from retrier.store.columns import short
-from retrier.store.database import Database
+from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import failed_imports
+from retrier.store.tables.texts import short
 
 
-def insert(
-    db: Database, conn: Connection, imports: Sequence[FailedImport]
-) -> Sequence[FailedImport]:
+def add(tx: Transaction, imports: Sequence[FailedImport]) -> Sequence[FailedImport]:
     """Keep them; return those that were new.
 
     A redelivered one whose bytes are kept is the same: a crash between commit and
     acknowledgement must not make two of it. Two that merely look alike are two.
     """
-    known = _known(db, conn, [item.fingerprint for item in imports if item.redelivered])
+    known = _known(tx, [item.fingerprint for item in imports if item.redelivered])
     fresh = [item for item in imports if not (item.redelivered and item.fingerprint in known)]
     if fresh:
-        conn.execute(failed_imports.insert(), [_row(item) for item in fresh])
+        tx.execute(failed_imports.insert(), [_row(item) for item in fresh])
     return fresh
 
 
-def _known(db: Database, conn: Connection, fingerprints: Sequence[str]) -> frozenset[str]:
+def _known(tx: Transaction, fingerprints: Sequence[str]) -> frozenset[str]:
     if not fingerprints:
         return frozenset()
     column = failed_imports.c.fingerprint
     return frozenset(
-        conn.execute(select(column).where(db.sql.member(column, fingerprints))).scalars()
+        tx.execute(select(column).where(tx.sql.member(column, fingerprints))).scalars()
     )
 
 

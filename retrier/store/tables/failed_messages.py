@@ -1,212 +1,221 @@
-"""Failed messages as ingestion changes them: new rows, new failures, confirmations."""
+"""Failed messages (`failed_messages`): the only module that writes them, and their moves."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, case, func, or_, select, update
+from sqlalchemy import Update, bindparam, case, func, update
+from sqlalchemy.sql.dml import ReturningUpdate
 
-from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
-from retrier.domain.judgement import Known
-from retrier.domain.receipt import Attempt, MessageChange, StoredMessage
-from retrier.store import claims
-from retrier.store.columns import long, short
-from retrier.store.database import Database
-from retrier.store.new_rows import add_new
-from retrier.store.schema import failed_messages
+from retrier.domain.decision import Decision
+from retrier.domain.failed_message import (
+    MOVES,
+    Disposition,
+    FailedMessageStatus,
+    Move,
+    Resolution,
+)
+from retrier.domain.receipt import MessageChange
+from retrier.store.engine.new_rows import add_new
+from retrier.store.engine.sql_dialect import Counter, SqlDialect
+from retrier.store.engine.transaction import Transaction
+from retrier.store.schema import failed_message_retries, failed_messages
 from retrier.store.schema.types import UtcTime
+from retrier.store.tables.message_columns import SHOWN, Newest, decided_columns, shown_columns
+from retrier.store.tables.message_locks import legal, sendable
 
 messages = failed_messages.c
+claims = failed_message_retries.c
 
-_first = bindparam("first", type_=UtcTime)
+_KEY = messages.number == bindparam("key")
+_NOW = bindparam("now", type_=UtcTime)
+_FIRST = bindparam("first", type_=UtcTime)
 _COUNTED = {
     "attempts": messages.attempts + bindparam("added"),
-    "first_failure": case((messages.first_failure > _first, _first), else_=messages.first_failure),
+    "first_failure": case((messages.first_failure > _FIRST, _FIRST), else_=messages.first_failure),
 }
 """What every attempt changes in the row of its message; see `_counted` for the parameters."""
+_UNDISPOSED = {"disposition": Disposition.MANUAL, "disposition_reason": None, "retry_at": None}
+"""What is not unresolved waits for nothing."""
 
 
-def lock(db: Database, conn: Connection, unique_ids: Sequence[str]) -> dict[str, StoredMessage]:
-    """Lock the rows of these messages, ordered by id, then their claims; return what they say."""
-    if not unique_ids:
-        return {}
-    query = (
-        select(
-            messages.unique_message_id,
-            messages.message_id,
-            messages.body_hash,
-            messages.last_retry_id,
-            messages.status,
-            messages.last_failure,
-            messages.last_failure_known,
-            messages.resolution,
-            messages.resolved_at,
-        )
-        .where(db.sql.member(messages.unique_message_id, unique_ids))
-        .order_by(messages.unique_message_id)
-        .with_for_update()
-    )
-    rows = [dict(row) for row in conn.execute(query).mappings()]
-    held = claims.lock(db, conn, unique_ids) if rows else {}
-    return {row["unique_message_id"]: _stored(row, held) for row in rows}
+def add(tx: Transaction, numbers: Sequence[int], new: Sequence[Newest]) -> None:
+    """Add messages under these numbers; each takes a failure number, too.
 
-
-def apply(db: Database, conn: Connection, changes: Sequence[MessageChange]) -> None:
-    """Write all changes; each message that becomes unresolved takes a new failure number."""
-    unresolved = [change for change in changes if change.details is not None]
-    seqs = db.sql.next_failure_seqs(conn, len(unresolved)) if unresolved else []
-    numbers = dict(zip((c.unique_message_id for c in unresolved), seqs, strict=True))
-    _insert(db, conn, [c for c in unresolved if c.is_new], numbers)
-    _replace(conn, [c for c in unresolved if not c.is_new], numbers)
-    _add_attempts(conn, [c for c in changes if c.details is None and c.attempts_added])
-    _resolve(conn, [change for change in changes if change.confirmation is not None])
-
-
-def _stored(values: Mapping[str, Any], held: Mapping[str, str]) -> StoredMessage:
-    unique_id = str(values["unique_message_id"])
-    resolution = values["resolution"]
-    confirmed = resolution == Resolution.CONFIRMED
-    return StoredMessage(
-        unique_message_id=unique_id,
-        message_id=values["message_id"],
-        body_hash=str(values["body_hash"]),
-        last_retry_id=values["last_retry_id"],
-        known=Known(
-            status=FailedMessageStatus(str(values["status"])),
-            claim=held.get(unique_id),
-            last_failure=values["last_failure"] if values["last_failure_known"] else None,
-            resolution=Resolution(str(resolution)) if resolution else None,
-            confirmed_at=values["resolved_at"] if confirmed else None,
-        ),
-    )
-
-
-def _insert(
-    db: Database, conn: Connection, changes: Sequence[MessageChange], numbers: Mapping[str, int]
-) -> None:
-    # In id order, like every lock: two instances that insert the same messages must not deadlock.
+    Laid down in the order of their unique ids: two processes that add the same must not deadlock.
+    Raises ConcurrentChange if another one has added one of them meanwhile.
+    """
+    seqs = tx.sql.take_numbers(tx.conn, Counter.FAILURE_SEQ, len(new)) if new else []
     rows = [
         {
-            "unique_message_id": change.unique_message_id,
-            "attempts": change.attempts_added,
-            "first_failure": change.first_failure,
-            "failure_seq": numbers[change.unique_message_id],
-            **_details(change.details),
+            "number": number,
+            "failure_seq": seq,
+            "unique_message_id": each.change.unique_message_id,
+            "attempts": each.change.attempts_added,
+            "failure_count": 1,
+            "first_failure": each.change.first_failure,
+            "status": FailedMessageStatus.UNRESOLVED,
+            **shown_columns(each),
         }
-        for change in sorted(changes, key=lambda change: change.unique_message_id)
-        if change.details is not None
+        for number, seq, each in zip(numbers, seqs, new, strict=True)
     ]
-    add_new(db, conn, failed_messages, rows)
+    add_new(tx, failed_messages, sorted(rows, key=lambda row: str(row["unique_message_id"])))
 
 
-def _replace(
-    conn: Connection, changes: Sequence[MessageChange], numbers: Mapping[str, int]
+def become_unresolved(
+    tx: Transaction,
+    move: Move,
+    decisions: Mapping[int, Decision],
+    newest: Mapping[int, Newest] | None = None,
 ) -> None:
-    new = [
-        {"failure_seq": numbers[change.unique_message_id], **_details(change.details)}
-        for change in changes
-    ]
+    """Make messages unresolved, each under a new failure number and with a decision.
+
+    The number puts them above every cut-off taken so far: no operation that was asked for before
+    picks them up again. `newest` gives what they show from now on. Whoever calls this has shared
+    the cut-off first, then locked the messages. One that may not move so is left alone.
+    """
+    if not decisions:
+        return
+    seqs = tx.sql.take_numbers(tx.conn, Counter.FAILURE_SEQ, len(decisions))
     rows = [
         {
-            **_counted(change),
-            **{f"new_{name}": value for name, value in values.items()},
+            "key": number,
+            "seq": seq,
+            **decided_columns(decisions[number]),
+            **(_replacing(newest[number]) if newest else {"modified": tx.now}),
         }
-        for change, values in zip(changes, new, strict=True)
+        for number, seq in zip(sorted(decisions), seqs, strict=True)
     ]
-    if rows:
-        conn.execute(
-            update(failed_messages)
-            .where(messages.unique_message_id == bindparam("key"))
-            .values(**_COUNTED, **{name: bindparam(f"new_{name}") for name in new[0]}),
-            rows,
-        )
+    tx.execute(_fail_anew() if newest else _become_unresolved(move), rows)
 
 
-def _add_attempts(conn: Connection, changes: Sequence[MessageChange]) -> None:
-    rows = [{**_counted(change), "latest": change.last_failure} for change in changes]
+def count_attempts(tx: Transaction, changes: Mapping[int, MessageChange]) -> None:
+    """Count attempts that change nothing else of their messages."""
+    rows = [
+        {"key": number, "latest": change.last_failure, **_counted(change)}
+        for number, change in sorted(changes.items())
+    ]
     if rows:
         latest = func.coalesce(bindparam("latest", type_=UtcTime), messages.last_failure)
-        conn.execute(
-            update(failed_messages)
-            .where(messages.unique_message_id == bindparam("key"))
-            .values(**_COUNTED, last_failure=latest),
-            rows,
+        tx.execute(
+            update(failed_messages).where(_KEY).values(**_COUNTED, last_failure=latest), rows
         )
 
 
-def _resolve(conn: Connection, changes: Sequence[MessageChange]) -> None:
+def confirm(tx: Transaction, changes: Mapping[int, MessageChange]) -> None:
+    """Resolve messages by the word of their consumers."""
     rows = [
         {
-            "key": change.unique_message_id,
+            "key": number,
             # Left empty without a time: later failures are compared with it.
             "at": change.confirmation.succeeded_at,
-            "modified": change.confirmation.received_at,
+            "now": change.confirmation.received_at,
         }
-        for change in changes
+        for number, change in sorted(changes.items())
         if change.confirmation is not None
     ]
     if rows:
-        conn.execute(
-            update(failed_messages)
-            .where(
-                messages.unique_message_id == bindparam("key"),
-                # Not IN: a list of values cannot be part of a statement for many rows.
-                or_(
-                    messages.status == FailedMessageStatus.UNRESOLVED,
-                    messages.status == FailedMessageStatus.RETRY_ISSUED,
-                ),
-            )
-            .values(
-                status=FailedMessageStatus.RESOLVED,
-                resolution=Resolution.CONFIRMED,
-                resolved_at=bindparam("at"),
-                last_modified=bindparam("modified"),
-            ),
-            rows,
+        tx.execute(_confirm(), rows)
+
+
+def settle(tx: Transaction, numbers: Sequence[int], resolution: Resolution) -> None:
+    """Resolve messages on other evidence than a consumer's word."""
+    evidence = {"resolution": resolution, "resolved_at": tx.now}
+    tx.execute(_put(tx, Move.SETTLED, numbers).values(**evidence))
+
+
+def archive(tx: Transaction, numbers: Sequence[int]) -> None:
+    """Set messages aside."""
+    tx.execute(_put(tx, Move.ARCHIVED, numbers))
+
+
+def issue(tx: Transaction, batch_id: str, numbers: Sequence[int]) -> Sequence[int]:
+    """Make staged messages *retry issued* that may be sent by this batch; return which these are."""
+    if not numbers:
+        return []
+    known = {"batch": batch_id, "numbers": numbers, "now": tx.now}
+    return tx.execute(_issue(tx.sql), known).scalars().all()
+
+
+@cache
+def _issue(sql: SqlDialect) -> ReturningUpdate[Any]:
+    return (
+        update(failed_messages)
+        .where(
+            claims.number == messages.number,
+            claims.batch_id == bindparam("batch"),
+            sql.listed(claims.number, "numbers"),
+            sendable(),
         )
+        .values(
+            status=MOVES[Move.ISSUED][1],
+            last_retry_id=claims.retry_id,
+            last_modified=_NOW,
+            **_UNDISPOSED,
+        )
+        .returning(messages.number)
+    )
+
+
+@cache
+def _become_unresolved(move: Move) -> Update:
+    return _moved_anew(move).values(last_modified=bindparam("modified", type_=UtcTime))
+
+
+@cache
+def _fail_anew() -> Update:
+    columns = {name: bindparam(f"new_{name}", type_=messages[name].type) for name in SHOWN}
+    # A retry that a person asked for begins the count anew.
+    retried = messages.status == FailedMessageStatus.RETRY_ISSUED
+    count = case((retried, 1), else_=messages.failure_count + 1)
+    return _moved_anew(Move.FAILED).values(**_COUNTED, **columns, failure_count=count)
+
+
+def _moved_anew(move: Move) -> Update:
+    return (
+        update(failed_messages)
+        .where(_KEY, legal(move))
+        .values(
+            status=MOVES[move][1],
+            failure_seq=bindparam("seq"),
+            resolution=None,
+            resolved_at=None,
+            archive_operation_id=None,
+            disposition=bindparam("decided"),
+            disposition_reason=bindparam("why"),
+            retry_at=bindparam("due", type_=UtcTime),
+            policy=bindparam("by"),
+        )
+    )
+
+
+@cache
+def _confirm() -> Update:
+    return (
+        update(failed_messages)
+        .where(_KEY, legal(Move.CONFIRMED))
+        .values(
+            status=MOVES[Move.CONFIRMED][1],
+            resolution=Resolution.CONFIRMED,
+            resolved_at=bindparam("at", type_=UtcTime),
+            last_modified=_NOW,
+            **_UNDISPOSED,
+        )
+    )
+
+
+def _put(tx: Transaction, move: Move, numbers: Sequence[int]) -> Update:
+    return (
+        update(failed_messages)
+        .where(tx.sql.member(messages.number, numbers), legal(move))
+        .values(status=MOVES[move][1], last_modified=tx.now, **_UNDISPOSED)
+    )
 
 
 def _counted(change: MessageChange) -> dict[str, object]:
-    return {
-        "key": change.unique_message_id,
-        "added": change.attempts_added,
-        "first": change.first_failure,
-    }
+    return {"added": change.attempts_added, "first": change.first_failure}
 
 
-def _details(attempt: Attempt | None) -> dict[str, object]:
-    if attempt is None:
-        return {}
-    failure = attempt.failure
-    details = failure.details
-    return {
-        "message_id": short(failure.message_id),
-        "status": FailedMessageStatus.UNRESOLVED,
-        "queue": short(details.queue),
-        "destination": short(details.destination),
-        "endpoint": short(details.endpoint),
-        "message_type": short(details.message_type),
-        "exception_type": short(details.exception_type),
-        "exception_message": long(details.exception_message),
-        "stack_trace": long(details.stack_trace),
-        "failure_reason": short(details.failure_reason),
-        "time_sent": details.time_sent,
-        # A missing time is filled in for display only; last_failure_known says so.
-        "last_failure": attempt.shown_time,
-        "last_failure_known": details.time_of_failure is not None,
-        "completed_steps": long(details.completed_steps),
-        "stream_id": short(details.stream_id),
-        "disposition": Disposition.MANUAL,
-        "disposition_reason": None,
-        "retry_at": None,
-        "resolution": None,
-        "resolved_at": None,
-        "last_modified": failure.received_at,
-        "dialect": failure.dialect,
-        "error_queue": failure.error_queue,
-        "content_type": short(failure.content_type),
-        "raw_properties": failure.raw,
-        "headers": failure.headers,
-        "body_hash": failure.body_hash,
-        "body_size": len(failure.body),
-        "maybe_copy_of": attempt.maybe_copy_of,
-    }
+def _replacing(newest: Newest) -> dict[str, object]:
+    shown = {f"new_{name}": value for name, value in shown_columns(newest).items()}
+    return {**_counted(newest.change), **shown}

@@ -1,37 +1,27 @@
-"""The installation: a random id by which two Retriers on one broker tell their copies apart."""
+"""The installation (`installation`): a random id by which two Retriers on one broker differ."""
 
-from functools import partial
 from uuid import uuid4
 
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
-from retrier.store.database import Database
+from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import installation
 
 
-def get_installation_id(db: Database) -> str:
+def get(tx: Transaction) -> str:
     """Return this database's installation id, making it at the first call."""
-    return db.transact(partial(_get, db))
-
-
-def probe_write(db: Database) -> None:
-    """Prove that the database takes writes. Raises DatabaseUnavailable."""
-    db.transact(partial(_get, db))
-
-
-def _get(db: Database, conn: Connection) -> str:
-    insert = db.sql.insert(installation).values(
-        id=1, installation_id=str(uuid4()), created_at=db.sql.now(conn)
+    insert = tx.sql.insert(installation).values(
+        id=1, installation_id=str(uuid4()), created_at=tx.now
     )
     # An update, also of an existing row: only a write proves that writes work.
-    conn.execute(
+    tx.execute(
         insert.on_conflict_do_update(
             index_elements=["id"], set_={"installation_id": installation.c.installation_id}
         )
     )
-    return str(conn.execute(select(installation.c.installation_id)).scalar_one())
+    return str(find(tx))
 
 
-def probe_read(db: Database) -> None:
-    """Prove that the database answers. Raises DatabaseUnavailable."""
-    db.read(lambda conn: conn.execute(select(1)))
+def find(tx: Transaction) -> str | None:
+    """Return it; None before it was made."""
+    return tx.execute(select(installation.c.installation_id)).scalar_one_or_none()

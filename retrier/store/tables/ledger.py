@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping
 
-from sqlalchemy import Connection
-
-from retrier.store.database import Database
+from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import ledger
 
 
-def count(db: Database, conn: Connection, instance: str, counts: Mapping[str, int]) -> None:
+def count(tx: Transaction, instance: str, counts: Mapping[str, int]) -> None:
     """Add to this instance's entries; a row per instance, so that instances do not wait."""
     rows = [
         {"instance": instance, "entry": entry, "count": number}
@@ -17,8 +15,8 @@ def count(db: Database, conn: Connection, instance: str, counts: Mapping[str, in
     ]
     if not rows:
         return
-    statement = db.sql.insert(ledger)
-    conn.execute(
+    statement = tx.sql.insert(ledger)
+    tx.execute(
         statement.on_conflict_do_update(
             index_elements=["instance", "entry"],
             set_={"count": ledger.c.count + statement.excluded["count"]},

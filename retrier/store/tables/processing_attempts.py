@@ -1,71 +1,107 @@
-"""Processing attempts and bodies: every failure ever seen of a message, never overwritten."""
+"""Processing attempts (`processing_attempts`): every failure ever seen of a message, written once."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from typing import NamedTuple
 
-from sqlalchemy import Connection, select
+from sqlalchemy import func, select
 
 from retrier.domain.receipt import Attempt
-from retrier.store.columns import identifier, long, short
-from retrier.store.database import Database
-from retrier.store.new_rows import add_new
-from retrier.store.schema import message_bodies, processing_attempts
+from retrier.store.engine.sql_dialect import Counter
+from retrier.store.engine.transaction import Transaction
+from retrier.store.schema import failed_messages, processing_attempts
+from retrier.store.tables.texts import identifier, long
+
+attempts = processing_attempts.c
 
 
-def seen(
-    db: Database, conn: Connection, fingerprints: Sequence[str]
-) -> dict[str, AbstractSet[str]]:
+class StoredBody(NamedTuple):
+    """The hash of a body, and the attempt that has it."""
+
+    body_hash: str
+    held_by: int
+
+
+BodyHolders = dict[tuple[int, str], int]
+"""Which attempt has the body of a message (by number) with a hash."""
+
+
+def seen(tx: Transaction, fingerprints: Sequence[str]) -> dict[str, AbstractSet[str]]:
     """Return, for each fingerprint that has attempts, the messages they belong to."""
     found: dict[str, set[str]] = {}
     if fingerprints:
-        attempts = processing_attempts.c
-        query = select(attempts.fingerprint, attempts.unique_message_id).where(
-            db.sql.member(attempts.fingerprint, fingerprints)
+        query = (
+            select(attempts.fingerprint, failed_messages.c.unique_message_id)
+            .join_from(
+                processing_attempts, failed_messages, failed_messages.c.number == attempts.number
+            )
+            .where(tx.sql.member(attempts.fingerprint, fingerprints))
         )
-        for fingerprint, unique_id in conn.execute(query):
+        for fingerprint, unique_id in tx.execute(query):
             found.setdefault(fingerprint, set()).add(unique_id)
     return dict(found)
 
 
-def insert_bodies(db: Database, conn: Connection, attempts: Iterable[Attempt]) -> None:
-    """Store each body once under its hash; one that is there already stays."""
-    bodies = {attempt.failure.body_hash: attempt.failure.body for attempt in attempts}
-    known = _known_bodies(db, conn, list(bodies))
-    rows = [
-        {"body_hash": key, "body": bodies[key], "size": len(bodies[key])}
-        for key in sorted(bodies.keys() - known)
-    ]
-    add_new(db, conn, message_bodies, rows)
+def find_bodies(tx: Transaction, attempt_ids: Sequence[int]) -> dict[int, StoredBody]:
+    """Return what is known of the bodies of these attempts, by attempt."""
+    if not attempt_ids:
+        return {}
+    query = select(
+        attempts.attempt_id,
+        attempts.body_hash,
+        func.coalesce(attempts.same_body_as, attempts.attempt_id),
+    ).where(tx.sql.member(attempts.attempt_id, attempt_ids))
+    return {row[0]: StoredBody(row[1], row[2]) for row in tx.execute(query)}
 
 
-def insert(db: Database, conn: Connection, attempts: Sequence[Attempt]) -> None:
-    """Add the attempts; the messages must have rows already."""
-    if attempts:
-        db.sql.add_rows(conn, processing_attempts, [_row(attempt) for attempt in attempts])
+def take_ids(tx: Transaction, count: int) -> Sequence[int]:
+    """Take the ids of so many attempts, ascending."""
+    return tx.sql.take_numbers(tx.conn, Counter.ATTEMPT, count) if count else []
 
 
-def _known_bodies(db: Database, conn: Connection, hashes: Sequence[str]) -> frozenset[str]:
-    if not hashes:
-        return frozenset()
-    column = message_bodies.c.body_hash
-    return frozenset(conn.execute(select(column).where(db.sql.member(column, hashes))).scalars())
+def add(
+    tx: Transaction,
+    ids: Sequence[int],
+    new: Sequence[Attempt],
+    numbers: Mapping[str, int],
+    cause_ids: Mapping[str, int],
+    holders: BodyHolders,
+) -> None:
+    """Add attempts under these ids; the messages must have rows already.
+
+    `numbers` and `cause_ids` are those of the messages, by unique id, and of the causes, by
+    fingerprint. A body that its message has already, by `holders`, is not stored once more.
+    """
+    if new:
+        rows = list(_rows(ids, new, numbers, cause_ids, holders))
+        tx.sql.add_rows(tx.conn, processing_attempts, rows)
 
 
-def _row(attempt: Attempt) -> dict[str, object]:
-    failure = attempt.failure
-    details = failure.details
-    return {
-        "unique_message_id": attempt.unique_message_id,
-        "fingerprint": failure.fingerprint,
-        "retry_id": identifier(failure.retry_id),
-        "time_of_failure": details.time_of_failure,
-        "received_at": failure.received_at,
-        "queue": short(details.queue),
-        "endpoint": short(details.endpoint),
-        "exception_type": short(details.exception_type),
-        "exception_message": long(details.exception_message),
-        "stack_trace": long(details.stack_trace),
-        "raw_properties": failure.raw,
-        "body_hash": failure.body_hash,
-        "redelivered": failure.redelivered,
-    }
+def _rows(
+    ids: Sequence[int],
+    new: Sequence[Attempt],
+    numbers: Mapping[str, int],
+    cause_ids: Mapping[str, int],
+    holders: BodyHolders,
+) -> Iterator[dict[str, object]]:
+    for attempt_id, attempt in zip(ids, new, strict=True):
+        failure = attempt.failure
+        number = numbers[attempt.unique_message_id]
+        held_by = holders.setdefault((number, failure.body_hash), attempt_id)
+        yield {
+            "attempt_id": attempt_id,
+            "number": number,
+            "cause_id": cause_ids[failure.cause.fingerprint],
+            "received_at": failure.received_at,
+            "fingerprint": failure.fingerprint,
+            "body_hash": failure.body_hash,
+            "redelivered": failure.redelivered,
+            "dialect": failure.dialect,
+            "error_queue": failure.error_queue,
+            "time_of_failure": failure.details.time_of_failure,
+            "retry_id": identifier(failure.retry_id),
+            "completed_steps": long(failure.details.completed_steps),
+            "same_body_as": None if held_by == attempt_id else held_by,
+            "raw_properties": failure.raw,
+            "body": failure.body if held_by == attempt_id else None,
+        }

@@ -1,66 +1,26 @@
-"""Marking: the next batch is opened, takes its claims off an operation, and moves to Staging.
+"""Marking: the next messages of the operation whose turn it is become the claims of a batch.
 
-Each verb commits by itself. A crash between them leaves a batch in Marking, which is adopted.
+Where the database can, all of it is one transaction, and the batch appears in Staging. For named
+ids, and on SQLite, each verb commits by itself: a crash between them leaves a batch in Marking,
+which is adopted.
 """
 
 from dataclasses import dataclass
-from datetime import timedelta
-from functools import cache, partial
-from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, Select, bindparam, exists, func, or_, select, update
-
 from retrier.domain.retry_batch import RetryBatchStatus
-from retrier.domain.retry_operation import OPEN_STATES, RetryOperation, RetryOperationState
-from retrier.store import batches, cuts, operations
-from retrier.store.claimed_cuts import take_next
-from retrier.store.database import Database
-from retrier.store.lease import Fence, hold
-from retrier.store.schema import (
-    failed_message_retries,
-    retry_batches,
-    retry_operations,
-)
-from retrier.store.schema.types import UtcTime
-from retrier.store.sql_dialect import SqlDialect
-
-ops = retry_operations.c
-claims = failed_message_retries.c
-
-# Made once: SQLAlchemy takes longer to make a statement than to carry it out.
-_NOW = bindparam("now", type_=UtcTime)
-_BEGIN_CUT = (
-    update(retry_operations)
-    .where(ops.operation_id == bindparam("operation"), ops.state == bindparam("before"))
-    .values(
-        state=bindparam("after"),
-        last_cut=_NOW,
-        started_at=func.coalesce(ops.started_at, _NOW),
-        modified_at=_NOW,
-    )
-)
-_OPEN_BATCH = retry_batches.insert()
-_SIZE_BATCH = (
-    update(retry_batches)
-    .where(retry_batches.c.batch_id == bindparam("batch"))
-    .values(initial_size=bindparam("size"), modified_at=_NOW)
-)
-_NOTE_CUT = (
-    update(retry_operations)
-    .where(ops.operation_id == bindparam("operation"))
-    .values(
-        floor=bindparam("to"),
-        skipped=ops.skipped + bindparam("more_skipped"),
-        batches=ops.batches + bindparam("more_batches"),
-        modified_at=_NOW,
-    )
-)
-_COUNT_CLAIMS = (
-    select(func.count())
-    .select_from(failed_message_retries)
-    .where(claims.batch_id == bindparam("batch"))
-)
+from retrier.domain.retry_operation import RetryOperation
+from retrier.store.engine.database import Database
+from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.verb import reading
+from retrier.store.queries import cuts
+from retrier.store.queries.cuts import Cut
+from retrier.store.queries.next_operation import find_next
+from retrier.store.tables import claims, event_log, retry_batches, retry_operations
+from retrier.store.tables import retry_operation_messages as named
+from retrier.store.tables.event_log import Event
+from retrier.store.verbs.ending import end_batch
+from retrier.store.verbs.fencing import Fence, fenced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,124 +35,137 @@ class OpenedBatch:
 class MarkedBatch:
     """What a cut came to; `completed` says that it found nothing and closed the operation."""
 
+    batch_id: str
+    operation_id: str
     claimed: int
     skipped: int
     completed: bool
 
 
-def open_batch(db: Database, fence: Fence, session_id: str) -> OpenedBatch | None:
+def open_batch(db: Database, fence: Fence, session_id: str) -> OpenedBatch | MarkedBatch | None:
     """Open a batch for the operation whose turn it is; None when nothing may be cut.
 
     By priority, and among equals the operation cut longest ago: a bulk of a million starves
-    nobody. Nothing is cut while a batch waits in Staging. Raises LeaseLost, DatabaseUnavailable.
+    nobody. Nothing is cut while a batch waits in Staging. One that has all its claims already is
+    in Staging. Raises LeaseLost, DatabaseUnavailable.
     """
     # A look without any lock first: a processor with nothing to do writes nothing.
-    if not db.read(partial(_is_any_open, db)):
-        return None
-    return db.transact(partial(_open, db, fence, session_id))
+    return _open_batch(db, fence, session_id) if _is_any_open(db) else None
 
 
-def claim_messages(db: Database, fence: Fence, opened: OpenedBatch) -> MarkedBatch:
+@fenced
+def claim_messages(tx: Transaction, opened: OpenedBatch) -> MarkedBatch:
     """Take the batch's claims, move the operation's floor, and count what was skipped.
 
     One transaction: the floor never passes a message that was neither claimed nor left to
     somebody else. Raises LeaseLost, DatabaseUnavailable.
     """
-    return db.transact(partial(_claim, db, fence, opened))
+    operation = opened.operation
+    cut, claimed = _take(tx, opened.batch_id, operation)
+    retry_batches.resize(tx, opened.batch_id, claimed)
+    _note(tx, operation, cut, claimed)
+    if cut.is_empty:
+        end_batch(tx, opened.batch_id)
+        retry_operations.complete(tx, operation.operation_id)
+    return _marked(opened.batch_id, operation, cut, claimed)
 
 
-def move_to_staging(db: Database, fence: Fence, batch_id: str) -> int:
+@fenced
+def move_to_staging(tx: Transaction, batch_id: str) -> int:
     """Move a batch from Marking to Staging with the claims it has; delete it if it has none.
 
     The same step ends marking and adopts an orphan. Returns how many claims it has. Raises
     LeaseLost, DatabaseUnavailable.
     """
-    return db.transact(partial(_move_to_staging, db, fence, batch_id))
+    size = claims.count(tx, batch_id)
+    if size:
+        retry_batches.move(tx, batch_id, RetryBatchStatus.STAGING, initial_size=size)
+    else:
+        end_batch(tx, batch_id)
+    return size
 
 
-def _is_any_open(db: Database, conn: Connection) -> bool:
-    return conn.execute(_next(db.sql), db.sql.tell(conn, timedelta(0))).first() is not None
+@reading
+def _is_any_open(tx: Transaction) -> bool:
+    return find_next(tx) is not None
 
 
-def _open(db: Database, fence: Fence, session_id: str, conn: Connection) -> OpenedBatch | None:
-    now = hold(db, conn, fence)
-    row = conn.execute(_next(db.sql), db.sql.tell(conn, timedelta(0))).mappings().first()
-    if row is None:
+@fenced
+def _open_batch(tx: Transaction, session_id: str) -> OpenedBatch | MarkedBatch | None:
+    operation = find_next(tx)
+    if operation is None:
         return None
-    operation = operations.from_row(dict(row))
-    waiting = operation.state is RetryOperationState.WAITING
-    conn.execute(
-        _BEGIN_CUT,
-        {
-            "operation": operation.operation_id,
-            "before": operation.state,
-            "after": RetryOperationState.PREPARING if waiting else operation.state,
-            "now": now,
-        },
-    )
     batch_id = str(uuid4())
-    conn.execute(
-        _OPEN_BATCH,
-        {
-            "batch_id": batch_id,
-            "operation_id": operation.operation_id,
-            "session_id": session_id,
-            "status": RetryBatchStatus.MARKING,
-            "initial_size": 0,
-            "stage_attempts": 0,
-            "created_at": now,
-            "modified_at": now,
-        },
-    )
+    row = {
+        "batch_id": batch_id,
+        "operation_id": operation.operation_id,
+        "session_id": session_id,
+    }
+    if operation.selection.ids is None and tx.sql.marks_at_once:
+        return _mark_at_once(tx, operation, row)
+    retry_operations.begin_cut(tx, operation)
+    retry_batches.add(tx, row)
     return OpenedBatch(batch_id=batch_id, operation=operation)
 
 
-@cache
-def _next(sql: SqlDialect) -> Select[Any]:
-    now, _ = sql.moments
-    waiting = retry_batches.alias()
-    return (
-        select(retry_operations)
-        .where(
-            ops.state.in_(sorted(OPEN_STATES)),
-            or_(ops.not_before.is_(None), ops.not_before <= now),
-            ~exists().where(retry_batches.c.operation_id == ops.operation_id),
-            # With the broker down, claiming on would only take priority, cancel and canary away
-            # from the operations.
-            ~exists().where(waiting.c.status == RetryBatchStatus.STAGING),
-        )
-        .order_by(ops.priority, func.coalesce(ops.last_cut, ops.created_at), ops.operation_id)
-        .limit(1)
-    )
+def _mark_at_once(
+    tx: Transaction, operation: RetryOperation, row: dict[str, object]
+) -> MarkedBatch:
+    """Cut in this one transaction: claims first, then the batch, then the operation.
 
-
-def _claim(db: Database, fence: Fence, opened: OpenedBatch, conn: Connection) -> MarkedBatch:
-    now = hold(db, conn, fence)
-    operation = opened.operation
-    cut = take_next(db, conn, opened.batch_id, operation)
-    conn.execute(_SIZE_BATCH, {"batch": opened.batch_id, "size": cut.claimed, "now": now})
-    conn.execute(
-        _NOTE_CUT,
-        {
-            "operation": operation.operation_id,
-            "to": cut.floor,
-            "more_skipped": len(cut.skipped),
-            "more_batches": 1 if cut.claimed else 0,
-            "now": now,
-        },
-    )
-    cuts.note_skipped(conn, operation, cut.skipped, now)
+    In this order because ingestion counts at the operation while it holds claims.
+    """
+    batch_id = str(row["batch_id"])
+    cut, claimed = _take(tx, batch_id, operation)
+    if claimed:
+        staging = {"status": RetryBatchStatus.STAGING, "initial_size": claimed}
+        retry_batches.add(tx, {**row, **staging})
+    retry_operations.begin_cut(tx, operation)
+    _note(tx, operation, cut, claimed)
     if cut.is_empty:
-        batches.delete_batch(conn, opened.batch_id)
-        operations.complete(conn, operation.operation_id, now)
-    return MarkedBatch(claimed=cut.claimed, skipped=len(cut.skipped), completed=cut.is_empty)
+        retry_operations.complete(tx, operation.operation_id)
+    return _marked(batch_id, operation, cut, claimed)
 
 
-def _move_to_staging(db: Database, fence: Fence, batch_id: str, conn: Connection) -> int:
-    now = hold(db, conn, fence)
-    size = conn.execute(_COUNT_CLAIMS, {"batch": batch_id}).scalar_one()
-    if size:
-        batches.move(conn, batch_id, RetryBatchStatus.STAGING, now, initial_size=size)
-    else:
-        batches.delete_batch(conn, batch_id)
-    return size
+def _take(tx: Transaction, batch_id: str, operation: RetryOperation) -> tuple[Cut, int]:
+    """Claim the next messages; what somebody else has claimed meanwhile is not claimed."""
+    tx.sql.go_by_index(tx.conn)
+    cut = cuts.look(tx, operation)
+    claimed = claims.take(tx, batch_id, operation.operation_id, cut.eligible)
+    return cuts.look_again(tx, operation, cut, claimed), len(claimed)
+
+
+def _note(tx: Transaction, operation: RetryOperation, cut: Cut, claimed: int) -> None:
+    """Move the floor, and keep why each named id was skipped, with the id and as events."""
+    operation_id = operation.operation_id
+    retry_operations.note_cut(
+        tx,
+        operation_id,
+        floor=cut.floor,
+        skipped=len(cut.skipped),
+        batches=1 if claimed else 0,
+    )
+    for reason in sorted(set(cut.skipped.values())):
+        ids = [unique_id for unique_id, why in cut.skipped.items() if why == reason]
+        named.note_skipped(tx, operation_id, ids, reason)
+    skipped = [
+        Event(
+            kind="retry_skipped",
+            text=f"{unique_id}: not retried: {reason}",
+            who=operation.requested_by,
+            unique_message_id=unique_id[:36],
+            operation_id=operation_id,
+        )
+        for unique_id, reason in cut.skipped.items()
+    ]
+    event_log.append(tx, skipped)
+
+
+def _marked(batch_id: str, operation: RetryOperation, cut: Cut, claimed: int) -> MarkedBatch:
+    return MarkedBatch(
+        batch_id=batch_id,
+        operation_id=operation.operation_id,
+        claimed=claimed,
+        skipped=len(cut.skipped),
+        completed=cut.is_empty,
+    )

@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-
-from sqlalchemy import Connection
 
 from retrier.domain.retry_operation import RetryRequest
-from retrier.domain.selection import Selection
+from retrier.domain.selection import Selection, Sought
 from retrier.domain.ways_out import Act
-from retrier.store import operations, ways_out
-from retrier.store.database import Database
-from retrier.store.operations import CreatedOperation
-from retrier.store.sought import Sought
+from retrier.store.engine.sql_dialect import Counter
+from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.verb import writing
+from retrier.store.verbs import asking, ways_out
+from retrier.store.verbs.asking import CreatedOperation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +21,12 @@ class RetriedAgain:
     released: int
 
 
+@writing
 def retry_pending(
-    db: Database, request: RetryRequest, unique_ids: Sequence[str], sought: Sought | None = None
+    tx: Transaction,
+    request: RetryRequest,
+    unique_ids: Sequence[str],
+    sought: Sought | None = None,
 ) -> RetriedAgain:
     """Release the pending retries among these messages and create an operation for them.
 
@@ -32,26 +34,17 @@ def retry_pending(
     or skipped with its reason. Of messages that were `sought` those that left meanwhile are not.
     Raises KeyReused, DatabaseUnavailable.
     """
-    return db.transact(partial(_retry, db, request, unique_ids, sought))
-
-
-def _retry(
-    db: Database,
-    request: RetryRequest,
-    unique_ids: Sequence[str],
-    sought: Sought | None,
-    conn: Connection,
-) -> RetriedAgain:
     selection = Selection(ids=tuple(unique_ids)) if sought is None else None
-    known = operations.find_repeated(conn, request, selection)
+    known = asking.find_repeated(tx, request, selection)
     if known is not None:
         return RetriedAgain(created=known, released=0)
     asked = ways_out.Asked(act=Act.RELEASE, who=request.requested_by, sought=sought)
-    released = ways_out.change(db, conn, asked, unique_ids).done
+    released = ways_out.change(tx, asked, unique_ids).done
     named = tuple(unique_ids) if sought is None else released
     if sought is not None and not named:
         return RetriedAgain(created=None, released=0)
     # All these messages are locked, so their numbers are known and the cut-off is exact for them;
     # the cut-off lock, taken after row locks, would wait for those who wait for the rows.
-    created = operations.freeze(db, conn, replace(request, selection=Selection(ids=named)))
+    cut_off = tx.sql.last_number(tx.conn, Counter.FAILURE_SEQ)
+    created = asking.freeze(tx, replace(request, selection=Selection(ids=named)), cut_off)
     return RetriedAgain(created=created, released=len(released))

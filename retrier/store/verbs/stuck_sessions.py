@@ -1,11 +1,12 @@
 """Sessions of ours whose client has stopped in the middle of a statement, with all their locks."""
 
 from datetime import timedelta
-from functools import partial
 
-from sqlalchemy import Connection, text
+from sqlalchemy import text
 
-from retrier.store.database import Database
+from retrier.store.engine.database import Database
+from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.verb import writing
 
 # Several statements are sent at once (a pipeline): where the client stops in between, the server
 # waits for it, "active" or "idle in transaction", with neither statement_timeout nor
@@ -26,8 +27,9 @@ def end_stuck_sessions(db: Database, *, older_than: timedelta) -> int:
     its locks until it is back: nobody could take its lease over. SQLite has no such sessions.
     Raises DatabaseUnavailable.
     """
-    return 0 if db.is_sqlite else db.transact(partial(_end, older_than))
+    return 0 if db.is_sqlite else _end(db, older_than)
 
 
-def _end(older_than: timedelta, conn: Connection) -> int:
-    return int(conn.execute(_END, {"limit": older_than}).scalar_one())
+@writing
+def _end(tx: Transaction, older_than: timedelta) -> int:
+    return int(tx.execute(_END, {"limit": older_than}).scalar_one())

@@ -8,13 +8,20 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection, text
 
-from retrier.errors import DatabaseUnavailable
-from retrier.store.database import Database
+from retrier.errors import ConfigurationError, DatabaseUnavailable
+from retrier.store import schema
+from retrier.store.engine.database import Database
+from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.verb import bind, reading
+from retrier.store.verbs.restructuring import put_views_back, refuse_strays, take_views_away
 
 _UPGRADE_LOCK = "7263, 2"
 """Two numbers that name the lock under which one instance upgrades and the others wait."""
+
+_BEFORE_THE_FIRST_RELEASE = frozenset({"0001", "0002", "0003", "0004", "0005", "0006"})
+
+MIGRATIONS = Path(schema.__file__).parent / "migrations"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,51 +37,69 @@ class SchemaRevision:
         return self.current == self.wanted
 
 
-def upgrade_schema(db: Database) -> SchemaRevision:
+def upgrade_schema(db: Database, migrations: Path = MIGRATIONS) -> SchemaRevision:
     """Apply all missing revisions in one transaction; return where it stood before.
 
-    Safe when several instances start at once. Raises DatabaseUnavailable.
+    Safe when several instances start at once. Raises DatabaseUnavailable, and ConfigurationError
+    for a database that was made before the first release.
     """
     # A look first: only what is to be changed has to be waited for without limit.
-    found = find_revision(db)
-    return found if found.is_current else db.transact(lambda conn: _upgrade(db, conn))
+    found = find_revision(db, migrations)
+    if found.is_current:
+        return found
+    return db.restructure(bind(_upgrade, db.place, migrations))
 
 
-def find_revision(db: Database) -> SchemaRevision:
-    """Return where the database stands. Raises DatabaseUnavailable."""
-    return db.read(_find)
+def find_revision(db: Database, migrations: Path = MIGRATIONS) -> SchemaRevision:
+    """Return where the database stands. Raises DatabaseUnavailable, and ConfigurationError."""
+    found = _find_revision(db, migrations)
+    if found.current in _BEFORE_THE_FIRST_RELEASE:
+        raise ConfigurationError(
+            [
+                f"database.url: the database at {db.place} was made by a version before the first "
+                "release, of which nothing can be carried over; name a new one"
+            ]
+        )
+    return found
 
 
-def _upgrade(db: Database, conn: Connection) -> SchemaRevision:
-    if not db.is_sqlite:
-        db.sql.take_time(conn)
-        conn.execute(text(f"SELECT pg_advisory_xact_lock({_UPGRADE_LOCK})"))
-    before = _find(conn)
-    if not before.is_current:
-        _apply_missing(db, conn, before)
+@reading
+def _find_revision(tx: Transaction, migrations: Path) -> SchemaRevision:
+    return _find(tx, migrations)
+
+
+def _upgrade(tx: Transaction, place: str, migrations: Path) -> SchemaRevision:
+    tx.sql.take_time(tx.conn, _UPGRADE_LOCK)
+    before = _find(tx, migrations)
+    if before.is_current:
+        return before
+    take_views_away(tx)
+    _apply_missing(tx, place, migrations, before)
+    put_views_back(tx)
+    refuse_strays(tx)
     return before
 
 
-def _apply_missing(db: Database, conn: Connection, before: SchemaRevision) -> None:
-    config = _config()
-    config.attributes["connection"] = conn
+def _apply_missing(tx: Transaction, place: str, migrations: Path, before: SchemaRevision) -> None:
+    config = _config(migrations)
+    config.attributes["connection"] = tx.conn
     try:
         command.upgrade(config, "head")
     except CommandError as error:
         # A revision that this version has not heard of: a newer one has been at work here.
         raise DatabaseUnavailable(
-            f"the database at {db.place} is at revision {before.current}, and this version "
+            f"the database at {place} is at revision {before.current}, and this version "
             f"knows them up to {before.wanted} only"
         ) from error
 
 
-def _find(conn: Connection) -> SchemaRevision:
-    wanted = ScriptDirectory.from_config(_config()).get_current_head()
-    current = MigrationContext.configure(conn).get_current_revision()
+def _find(tx: Transaction, migrations: Path) -> SchemaRevision:
+    wanted = ScriptDirectory.from_config(_config(migrations)).get_current_head()
+    current = MigrationContext.configure(tx.conn).get_current_revision()
     return SchemaRevision(current=current, wanted=wanted or "")
 
 
-def _config() -> Config:
+def _config(migrations: Path) -> Config:
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.set_main_option("script_location", str(migrations))
     return config

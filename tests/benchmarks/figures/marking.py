@@ -18,7 +18,7 @@ from retrier.processor.marking import Marking
 from retrier.processor.progress import Progress
 from retrier.processor.surroundings import RetryParameters, Surroundings
 from retrier.settings import Settings
-from retrier.store.database import Database
+from retrier.store.engine.database import Database
 from tests.benchmarks.filling import Filling, fill
 from tests.benchmarks.options import Options
 from tests.benchmarks.place import Place

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from retrier.store.database import Database
+from retrier.store.engine.database import Database
 
 QUERY = """
 SELECT m.unique_message_id, m.status, m.disposition_reason, c.retry_id, c.batch_id,

@@ -10,7 +10,7 @@ from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.domain.ways_out import Act
 from retrier.errors import DatabaseUnavailable
-from retrier.store.sought import Sought
+from retrier.store.queries.sought import Sought
 from tests.properties.model.account import UNRESOLVED, Account
 from tests.properties.model.world import World
 

@@ -12,9 +12,9 @@ from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.queue_mapping import QueueMapping
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
-from retrier.store.database import Database
-from retrier.store.installation import probe_write
-from retrier.store.received import record_received
+from retrier.store.engine.database import Database
+from retrier.store.verbs.installing import probe_write
+from retrier.store.verbs.recording import record_received
 from tests.properties.model.account import Account
 from tests.properties.model.following import Following
 from tests.properties.model.look import completed, look

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from retrier.store.database import Database
+from retrier.store.engine.database import Database
 from tests.support.api import Api
 
 

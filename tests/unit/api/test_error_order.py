@@ -8,11 +8,11 @@ import pytest
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Selection
-from retrier.store.database import Database
-from retrier.store.reading.filters import MessageFilter
-from retrier.store.reading.messages import list_messages
-from retrier.store.reading.ordering import FEW, Order, Sort, find_ids
-from retrier.store.reading.pages import PageRequest
+from retrier.store.engine.database import Database
+from retrier.store.queries.filters import MessageFilter
+from retrier.store.queries.messages import list_messages
+from retrier.store.queries.ordering import FEW, Order, Sort, find_ids
+from retrier.store.queries.pages import PageRequest
 from tests.support.api import Api
 from tests.support.factories import FAILED_AT, failure
 

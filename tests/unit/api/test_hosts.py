@@ -7,7 +7,7 @@ import pytest
 
 from retrier.app.building import make_hosts
 from retrier.settings import Api as ApiSettings
-from retrier.store.database import Database, DatabaseOptions
+from retrier.store.engine.database import Database, DatabaseOptions
 from tests.support.api import Api
 from tests.support.bare_requests import ask_bare
 

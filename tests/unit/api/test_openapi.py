@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from retrier.store.database import Database, DatabaseOptions
+from retrier.store.engine.database import Database, DatabaseOptions
 from tests.support.api import Api
 from tests.support.project import ROOT
 

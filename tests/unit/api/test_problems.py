@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from retrier.api.doorway import LARGEST_BODY
-from retrier.store.database import Database, DatabaseOptions
+from retrier.store.engine.database import Database, DatabaseOptions
 from tests.support.api import Api
 
 SILENT = "postgresql+psycopg://postgres:secret@127.0.0.1:1/none"

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from retrier.domain.retry_batch import Ejected, RetryBatch, StagedCopies, WindowResult
-from retrier.store.batches import find_most_advanced
-from retrier.store.forwarding import complete_batch
-from retrier.store.lease import Fence, release_lease
-from retrier.store.marking import OpenedBatch, claim_messages, move_to_staging, open_batch
-from retrier.store.staging import begin_forwarding
-from retrier.store.windows import open_window
+from retrier.store.queries.batch_order import find_most_advanced
+from retrier.store.verbs.forwarding import complete_batch
+from retrier.store.verbs.leases import Fence, release_lease
+from retrier.store.verbs.marking import OpenedBatch, claim_messages, move_to_staging, open_batch
+from retrier.store.verbs.staging import begin_forwarding
+from retrier.store.verbs.windows import open_window
 from tests.support.api import HOLDER, Api
 from tests.support.factories import failure
 

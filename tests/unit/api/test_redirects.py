@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from retrier.store.database import Database
+from retrier.store.engine.database import Database
 from tests.contract.store_retries import CLAIMED, SENT, bring_to
 from tests.support.api import Api
 from tests.support.bench import QUEUE, STAGING, Bench

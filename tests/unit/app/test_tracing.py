@@ -18,7 +18,7 @@ from retrier.domain import headers
 from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.domain.wire import Confirmed, Edit, Outgoing, Refused, Returned
 from retrier.processor.watcher import Nobody
-from retrier.store.database import Database
+from retrier.store.engine.database import Database
 from tests.support.bench import QUEUE, Bench
 from tests.support.collector import collecting
 from tests.support.databases import open_upgraded, sqlite_url

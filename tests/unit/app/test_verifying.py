@@ -11,8 +11,8 @@ from retrier.app.verifying import STAGING_RULE, verify
 from retrier.domain.wire import Outgoing
 from retrier.processor.crash_points import CrashPoint
 from retrier.settings import Settings
-from retrier.store.database import Database
-from retrier.store.lease import acquire_lease, release_lease
+from retrier.store.engine.database import Database
+from retrier.store.verbs.leases import acquire_lease, release_lease
 from retrier.transport.embedded import EmbeddedTransport
 from tests.support.bench import STAGING, Bench, Killed
 from tests.support.databases import open_upgraded, sqlite_url

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from retrier.store.database import Database, DatabaseOptions
+from retrier.store.engine.database import Database, DatabaseOptions
 from tests.support.command_line import CommandLine
 from tests.support.databases import open_upgraded
 

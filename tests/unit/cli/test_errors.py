@@ -9,7 +9,7 @@ import pytest
 
 from retrier.cli.commands.errors import Sort, Status
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.store.reading.ordering import Sort as ApiSort
+from retrier.store.queries.ordering import Sort as ApiSort
 from tests.support.command_line import CommandLine
 from tests.support.factories import FAILED_AT, failure
 

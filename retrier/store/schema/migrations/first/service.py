@@ -1,17 +1,12 @@
-"""The tables about the service itself."""
+"""The first tables about the service itself."""
 
 import sqlalchemy as sa
 from alembic import op
 
-from retrier.store.schema.types import Json, Number, UtcTime
-
-revision = "0003"
-down_revision = "0002"
-branch_labels = None
-depends_on = None
+from retrier.store.schema.types import Digest, Id, Json, Number, UtcTime
 
 
-def upgrade() -> None:
+def create() -> None:
     """Create them."""
     _create_processor_lease()
     _create_failed_imports()
@@ -20,7 +15,7 @@ def upgrade() -> None:
     _create_installation()
 
 
-def downgrade() -> None:
+def drop() -> None:
     """Drop them."""
     op.drop_table("installation")
     op.drop_table("ledger")
@@ -34,7 +29,7 @@ def _create_processor_lease() -> None:
         "processor_lease",
         sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("epoch", Number, nullable=False),
-        sa.Column("session_id", sa.String(length=36), nullable=True),
+        sa.Column("session_id", Id(), nullable=True),
         sa.Column("host", sa.Text(), nullable=True),
         sa.Column("pid", sa.Integer(), nullable=True),
         sa.Column("process_started", sa.Text(), nullable=True),
@@ -49,12 +44,12 @@ def _create_processor_lease() -> None:
 def _create_failed_imports() -> None:
     op.create_table(
         "failed_imports",
-        sa.Column("import_id", sa.String(length=36), nullable=False),
+        sa.Column("import_id", Id(), nullable=False),
         sa.Column("error_queue", sa.Text(), nullable=False),
         sa.Column("reason", sa.Text(), nullable=False),
         sa.Column("raw_properties", sa.LargeBinary(), nullable=False),
         sa.Column("body", sa.LargeBinary(), nullable=False),
-        sa.Column("fingerprint", sa.String(length=64), nullable=False),
+        sa.Column("fingerprint", Digest(), nullable=False),
         sa.Column("received_at", UtcTime(), nullable=False),
         sa.PrimaryKeyConstraint("import_id", name="pk_failed_imports"),
     )
@@ -70,8 +65,8 @@ def _create_event_log() -> None:
         sa.Column("who", sa.Text(), nullable=False),
         sa.Column("text", sa.Text(), nullable=False),
         sa.Column("unique_message_id", sa.String(length=36), nullable=True),
-        sa.Column("operation_id", sa.String(length=36), nullable=True),
-        sa.Column("batch_id", sa.String(length=36), nullable=True),
+        sa.Column("operation_id", Id(), nullable=True),
+        sa.Column("batch_id", Id(), nullable=True),
         sa.Column("details", Json, nullable=True),
         sa.PrimaryKeyConstraint("event_id", name="pk_event_log"),
     )
@@ -94,7 +89,7 @@ def _create_installation() -> None:
     op.create_table(
         "installation",
         sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("installation_id", sa.String(length=36), nullable=False),
+        sa.Column("installation_id", Id(), nullable=False),
         sa.Column("created_at", UtcTime(), nullable=False),
         sa.CheckConstraint("id = 1", name=op.f("ck_installation_one_installation")),
         sa.PrimaryKeyConstraint("id", name="pk_installation"),

@@ -1,31 +1,30 @@
-"""The tables about retries."""
+"""The first tables about retries."""
 
 import sqlalchemy as sa
 from alembic import op
 
-from retrier.store.schema.types import Json, Number, UtcTime
-
-revision = "0002"
-down_revision = "0001"
-branch_labels = None
-depends_on = None
+from retrier.store.schema.types import Id, Json, Number, UtcTime
 
 
-def upgrade() -> None:
+def create() -> None:
     """Create them."""
     _create_retry_operations()
     _create_retry_operation_messages()
     _create_retry_batches()
+    _create_staging_ids()
     _create_retry_batch_now_forwarding()
     _create_failed_message_retries()
+    _create_ended_retries()
     _create_message_redirects()
 
 
-def downgrade() -> None:
+def drop() -> None:
     """Drop them."""
     op.drop_table("message_redirects")
+    op.drop_table("ended_retries")
     op.drop_table("failed_message_retries")
     op.drop_table("retry_batch_now_forwarding")
+    op.drop_table("staging_ids")
     op.drop_table("retry_batches")
     op.drop_table("retry_operation_messages")
     op.drop_table("retry_operations")
@@ -34,7 +33,7 @@ def downgrade() -> None:
 def _create_retry_operations() -> None:
     op.create_table(
         "retry_operations",
-        sa.Column("operation_id", sa.String(length=36), nullable=False),
+        sa.Column("operation_id", Id(), nullable=False),
         sa.Column("retry_type", sa.String(length=32), nullable=False),
         sa.Column("selection", Json, nullable=False),
         sa.Column("cut_off", Number, nullable=False),
@@ -49,6 +48,12 @@ def _create_retry_operations() -> None:
         sa.Column("skipped", sa.Integer(), nullable=False),
         sa.Column("failed", sa.Integer(), nullable=False),
         sa.Column("batches", sa.Integer(), nullable=False),
+        sa.Column("left_out", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("message_limit", sa.Integer(), nullable=True),
+        sa.Column("destination", sa.Text(), nullable=True),
+        sa.Column("rate", sa.Integer(), nullable=True),
+        sa.Column("cancel_asked", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("acknowledged_at", UtcTime(), nullable=True),
         sa.Column("reason", sa.Text(), nullable=True),
         sa.Column("not_before", UtcTime(), nullable=True),
         sa.Column("last_cut", UtcTime(), nullable=True),
@@ -62,7 +67,7 @@ def _create_retry_operations() -> None:
             name=op.f("ck_retry_operations_completed_has_its_time"),
         ),
         sa.CheckConstraint(
-            "retry_type IN ('single_message', 'multiple_messages', 'failure_group', 'all_for_endpoint', 'by_queue_address', 'all')",
+            "retry_type IN ('single_message', 'multiple_messages', 'failure_group', 'all_for_endpoint', 'by_queue_address', 'all', 'by_policy', 'edit')",
             name=op.f("ck_retry_operations_retry_type_known"),
         ),
         sa.CheckConstraint(
@@ -83,9 +88,10 @@ def _create_retry_operations() -> None:
 def _create_retry_operation_messages() -> None:
     op.create_table(
         "retry_operation_messages",
-        sa.Column("operation_id", sa.String(length=36), nullable=False),
+        sa.Column("operation_id", Id(), nullable=False),
         sa.Column("position", sa.Integer(), nullable=False),
         sa.Column("unique_message_id", sa.Text(), nullable=False),
+        sa.Column("number", Number, nullable=True),
         sa.Column("skipped_because", sa.Text(), nullable=True),
         sa.ForeignKeyConstraint(
             ["operation_id"],
@@ -100,11 +106,11 @@ def _create_retry_operation_messages() -> None:
 def _create_retry_batches() -> None:
     op.create_table(
         "retry_batches",
-        sa.Column("batch_id", sa.String(length=36), nullable=False),
-        sa.Column("operation_id", sa.String(length=36), nullable=False),
-        sa.Column("session_id", sa.String(length=36), nullable=False),
+        sa.Column("batch_id", Id(), nullable=False),
+        sa.Column("operation_id", Id(), nullable=False),
+        sa.Column("session_id", Id(), nullable=False),
         sa.Column("status", sa.String(length=16), nullable=False),
-        sa.Column("staging_id", sa.String(length=36), nullable=True),
+        sa.Column("staging_id", Id(), nullable=True),
         sa.Column("initial_size", sa.Integer(), nullable=False),
         sa.Column("message_count", sa.Integer(), nullable=True),
         sa.Column("stage_attempts", sa.Integer(), nullable=False),
@@ -135,11 +141,21 @@ def _create_retry_batches() -> None:
     op.create_index("ix_retry_batches_operation", "retry_batches", ["operation_id"], unique=True)
 
 
+def _create_staging_ids() -> None:
+    op.create_table(
+        "staging_ids",
+        sa.Column("staging_id", Id(), nullable=False),
+        sa.Column("made_at", UtcTime(), nullable=False),
+        sa.PrimaryKeyConstraint("staging_id", name="pk_staging_ids"),
+    )
+    op.create_index("ix_staging_ids_sweep", "staging_ids", ["made_at"], unique=False)
+
+
 def _create_retry_batch_now_forwarding() -> None:
     op.create_table(
         "retry_batch_now_forwarding",
         sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("batch_id", sa.String(length=36), nullable=False),
+        sa.Column("batch_id", Id(), nullable=False),
         sa.CheckConstraint("id = 1", name=op.f("ck_retry_batch_now_forwarding_at_most_one")),
         sa.ForeignKeyConstraint(
             ["batch_id"], ["retry_batches.batch_id"], name="fk_retry_batch_now_forwarding_batch_id"
@@ -151,26 +167,40 @@ def _create_retry_batch_now_forwarding() -> None:
 def _create_failed_message_retries() -> None:
     op.create_table(
         "failed_message_retries",
-        sa.Column("unique_message_id", sa.String(length=36), nullable=False),
-        sa.Column("batch_id", sa.String(length=36), nullable=False),
-        sa.Column("operation_id", sa.String(length=36), nullable=False),
-        sa.Column("retry_id", sa.String(length=36), nullable=False),
+        sa.Column("number", Number, autoincrement=False, nullable=False),
+        sa.Column("failure_seq", Number, nullable=False),
+        sa.Column("retry_id", Id(), nullable=False),
+        sa.Column("batch_id", Id(), nullable=False),
+        sa.Column("operation_id", Id(), nullable=False),
         sa.Column("sending_since", UtcTime(), nullable=True),
         sa.Column("forwarded_at", UtcTime(), nullable=True),
         sa.CheckConstraint(
             "forwarded_at IS NULL OR sending_since IS NOT NULL",
             name=op.f("ck_failed_message_retries_stamped_before_recorded"),
         ),
-        sa.ForeignKeyConstraint(
-            ["unique_message_id"],
-            ["failed_messages.unique_message_id"],
-            name="fk_failed_message_retries_unique_message_id",
-            ondelete="CASCADE",
-        ),
-        sa.PrimaryKeyConstraint("unique_message_id", name="pk_failed_message_retries"),
+        sa.PrimaryKeyConstraint("number", name="pk_failed_message_retries"),
+        postgresql_with={"fillfactor": 50},
     )
     op.create_index(
         "ix_failed_message_retries_batch", "failed_message_retries", ["batch_id"], unique=False
+    )
+
+
+def _create_ended_retries() -> None:
+    op.create_table(
+        "ended_retries",
+        sa.Column("number", Number, autoincrement=False, nullable=False),
+        sa.Column("retry_id", Id(), nullable=False),
+        sa.Column("operation_id", Id(), nullable=False),
+        sa.Column("sending_since", UtcTime(), nullable=False),
+        sa.Column("forwarded_at", UtcTime(), nullable=True),
+        sa.Column("ended_at", UtcTime(), nullable=False),
+        sa.Column("outcome", sa.String(length=16), nullable=False),
+        sa.CheckConstraint(
+            "outcome IN ('failed', 'confirmed', 'resolved', 'archived', 'released', 'reverted')",
+            name=op.f("ck_ended_retries_outcome_known"),
+        ),
+        sa.PrimaryKeyConstraint("number", "retry_id", name="pk_ended_retries"),
     )
 
 

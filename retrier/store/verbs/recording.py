@@ -2,10 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from uuid import uuid4
-
-from sqlalchemy import Connection
 
 from retrier.domain.failed_message import (
     Confirmation,
@@ -15,21 +12,15 @@ from retrier.domain.failed_message import (
     OwnCopy,
     Received,
 )
-from retrier.domain.folding import candidate_ids, fold
-from retrier.domain.receipt import Before, Receipt
-from retrier.store import (
-    attempts,
-    claims,
-    event_log,
-    failed_imports,
-    failures,
-    groups,
-    ledger,
-    stamped,
-)
-from retrier.store.database import Database
-from retrier.store.event_log import Event
-from retrier.store.patience import Meanwhile
+from retrier.domain.folding import fold
+from retrier.domain.receipt import Receipt
+from retrier.store.engine.patience import Meanwhile
+from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.verb import writing
+from retrier.store.tables import event_log, failed_imports, ledger
+from retrier.store.tables.event_log import Event
+from retrier.store.verbs.receiving import apply, look_before
+from retrier.store.verbs.stamped import tell_apart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +38,9 @@ class Recorded:
     noteworthy: Sequence[Noteworthy] = ()
 
 
+@writing
 def record_received(
-    db: Database,
+    tx: Transaction,
     received: Sequence[Received],
     *,
     instance: str,
@@ -61,45 +53,27 @@ def record_received(
     Replaying a batch after a crash stores nothing twice: redelivered attempts are recognised by
     their fingerprint. Raises DatabaseUnavailable, or DataRefused when a row's data is at fault.
     """
-    return db.transact(partial(_record, db, received, instance, meanwhile))
+    with tx.sql.using_waits(tx.conn, meanwhile):
+        return _record(tx, received, instance)
 
 
-def _record(
-    db: Database,
-    received: Sequence[Received],
-    instance: str,
-    meanwhile: Meanwhile | None,
-    conn: Connection,
-) -> Recorded:
-    with db.sql.using_waits(conn, meanwhile):
-        return _write(db, received, instance, conn)
-
-
-def _write(db: Database, received: Sequence[Received], instance: str, conn: Connection) -> Recorded:
-    told = stamped.tell_apart(db, conn, received)
+def _record(tx: Transaction, received: Sequence[Received], instance: str) -> Recorded:
+    told = tell_apart(tx, received)
     failed = [item for item in told if isinstance(item, Failure)]
     confirmed = [item for item in told if isinstance(item, Confirmation)]
     copies = [item for item in told if isinstance(item, OwnCopy)]
     imports = [item for item in told if isinstance(item, FailedImport)]
 
-    db.sql.go_by_index(conn)
-    db.sql.share_cut_off(conn)
-    receipt = fold(failed, confirmed, _before(db, conn, failed, confirmed), lambda: str(uuid4()))
-    came_back = _apply(db, conn, receipt)
+    tx.sql.go_by_index(tx.conn)
+    tx.sql.share_cut_off(tx.conn)
+    before = look_before(tx, failed, confirmed)
+    receipt = fold(failed, confirmed, before, lambda: str(uuid4()))
+    came_back = apply(tx, receipt, before)
     imports += receipt.imports
-    imported = failed_imports.insert(db, conn, imports)
-    if events := _events(copies, imported):
-        event_log.append(conn, db.sql.now(conn), events)
-    counts = {
-        "taken_off": len(received),
-        "new": receipt.new,
-        "repeated": receipt.repeated,
-        "redelivered": receipt.redelivered + len(imports) - len(imported),
-        "confirmations": receipt.confirmations,
-        "own_copies": len(copies),
-        "failed_imports": len(imported),
-    }
-    ledger.count(db, conn, instance, counts)
+    imported = failed_imports.add(tx, imports)
+    event_log.append(tx, _events(copies, imported))
+    counts = _count(receipt, len(received), len(copies), len(imports), len(imported))
+    ledger.count(tx, instance, counts)
     resolved = {item.unique_message_id for item in receipt.changes if item.confirmation}
     return Recorded(
         receipt=receipt,
@@ -110,27 +84,18 @@ def _write(db: Database, received: Sequence[Received], instance: str, conn: Conn
     )
 
 
-def _before(
-    db: Database, conn: Connection, failed: Iterable[Failure], confirmed: Iterable[Confirmation]
-) -> Before:
-    # A confirmation that confirms nothing may turn out to be a failure.
-    perhaps = [item.if_idle for item in confirmed if isinstance(item.if_idle, Failure)]
-    failed = [*failed, *perhaps]
-    ids = {unique_id for failure in failed for unique_id in candidate_ids(failure)}
-    ids |= {confirmation.unique_message_id for confirmation in confirmed}
-    stored = failures.lock(db, conn, sorted(ids))
-    redelivered = [failure.fingerprint for failure in failed if failure.redelivered]
-    return Before(stored=stored, seen=attempts.seen(db, conn, redelivered))
-
-
-def _apply(db: Database, conn: Connection, receipt: Receipt) -> frozenset[str]:
-    """Write all of it; return the messages whose retry has its outcome now."""
-    attempts.insert_bodies(db, conn, receipt.attempts)
-    failures.apply(db, conn, receipt.changes)
-    attempts.insert(db, conn, receipt.attempts)
-    groups.replace(db, conn, receipt.changes)
-    ended = [change.unique_message_id for change in receipt.changes if change.claim_ends]
-    return claims.end_with_outcome(db, conn, ended)
+def _count(
+    receipt: Receipt, received: int, copies: int, imports: int, imported: int
+) -> Mapping[str, int]:
+    return {
+        "taken_off": received,
+        "new": receipt.new,
+        "repeated": receipt.repeated,
+        "redelivered": receipt.redelivered + imports - imported,
+        "confirmations": receipt.confirmations,
+        "own_copies": copies,
+        "failed_imports": imported,
+    }
 
 
 def _events(copies: Iterable[OwnCopy], imports: Iterable[FailedImport]) -> list[Event]:

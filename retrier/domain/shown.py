@@ -1,0 +1,57 @@
+"""What people see of one failure, derived from the bytes in which it is kept."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from retrier.domain import dialects
+from retrier.domain.dialects import dialect as dialect_of
+from retrier.domain.failed_message import FailureDetails
+from retrier.domain.limits import out_of_limits
+from retrier.domain.text import clean, jsonable
+from retrier.domain.wire import Properties, PropertyCodec, UnreadableProperties
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """Headers and texts of a failure, as JSON and every database can hold them."""
+
+    headers: Mapping[str, object] = field(default_factory=dict)
+    content_type: str | None = None
+    endpoint: str | None = None
+    exception_message: str | None = None
+    stack_trace: str | None = None
+
+
+NOTHING = Shown()
+
+
+def derive(
+    codec: PropertyCodec, raw: bytes, *, dialect: str, otherwise: str | None = None
+) -> Shown:
+    """Return what the raw properties of a failure say, cut and cleaned. Never raises.
+
+    `otherwise` is the queue it failed on, for headers that do not say. Nothing is shown of bytes
+    that cannot be read: they came over the other kind of broker.
+    """
+    try:
+        properties = codec.read(raw)
+    except UnreadableProperties:
+        return NOTHING
+    details = _details(properties, dialect, otherwise)
+    content_type = dialect_of.field(properties, "content_type")
+    return Shown(
+        headers=jsonable(properties.headers),
+        content_type=clean(content_type) if content_type else None,
+        endpoint=details.endpoint if details else None,
+        exception_message=details.exception_message if details else None,
+        stack_trace=details.stack_trace if details else None,
+    )
+
+
+def _details(properties: Properties, dialect: str, otherwise: str | None) -> FailureDetails | None:
+    """Return what the headers say, as ingestion understood it."""
+    known = dialects.by_name(dialect)
+    details = known.read(properties, otherwise=otherwise) if known else None
+    if not isinstance(details, FailureDetails):
+        return None
+    return replace(details, **out_of_limits(details))

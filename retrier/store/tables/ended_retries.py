@@ -1,0 +1,29 @@
+"""What is kept of retries that were sent, or may have been, when they end (`ended_retries`)."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Row
+
+from retrier.domain.failed_message import RetryEnd
+from retrier.store.engine.transaction import Transaction
+from retrier.store.schema import ended_retries
+
+
+def keep(tx: Transaction, claims: Sequence[Row[Any]], outcome: RetryEnd) -> None:
+    """Keep what claims said that were stamped; nothing was ever sent under the others."""
+    rows = [
+        {
+            "number": claim.number,
+            "retry_id": claim.retry_id,
+            "operation_id": claim.operation_id,
+            "sending_since": claim.sending_since,
+            "forwarded_at": claim.forwarded_at,
+            "ended_at": tx.now,
+            "outcome": outcome,
+        }
+        for claim in claims
+        if claim.sending_since is not None
+    ]
+    if rows:
+        tx.sql.add_rows(tx.conn, ended_retries, rows)

@@ -1,0 +1,66 @@
+"""What the columns of a failed message say: of its newest failure, and of a decision."""
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from retrier.domain.decision import Dead, Decision, Manual, RetryAt
+from retrier.domain.failed_message import Disposition
+from retrier.domain.receipt import Attempt, MessageChange
+from retrier.store.tables.texts import short
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Newest:
+    """What a message shows from now on: the change, its attempt's number and its cause's."""
+
+    change: MessageChange
+    attempt: Attempt
+    attempt_id: int
+    cause_id: int
+
+
+def decided_columns(decision: Decision) -> dict[str, object]:
+    match decision:
+        case Manual(why=why):
+            decided, due, by = Disposition.MANUAL, None, None
+        case RetryAt(at=due, why=why, policy=by):
+            decided = Disposition.SCHEDULED
+        case Dead(why=why, policy=by):
+            decided, due = Disposition.DEAD, None
+        case _ as never:
+            assert_never(never)
+    return {"decided": decided, "why": short(why), "due": due, "by": by}
+
+
+def shown_columns(newest: Newest) -> dict[str, object]:
+    failure = newest.attempt.failure
+    details = failure.details
+    return {
+        "attempt_id": newest.attempt_id,
+        "cause_id": newest.cause_id,
+        "message_id": short(failure.message_id),
+        "time_sent": details.time_sent,
+        # A missing time is filled in for display only; last_failure_known says so.
+        "last_failure": newest.attempt.shown_time,
+        "last_failure_known": details.time_of_failure is not None,
+        "last_modified": failure.received_at,
+        "body_size": len(failure.body),
+        "properties_size": len(failure.raw),
+        "stream_id": short(details.stream_id),
+        "maybe_copy_of": newest.attempt.maybe_copy_of,
+    }
+
+
+SHOWN = [
+    "attempt_id",
+    "cause_id",
+    "message_id",
+    "time_sent",
+    "last_failure",
+    "last_failure_known",
+    "last_modified",
+    "body_size",
+    "properties_size",
+    "stream_id",
+    "maybe_copy_of",
+]

@@ -1,0 +1,87 @@
+"""Locks on failed messages, always in the order of their numbers, and what holds of a locked one."""
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+
+from sqlalchemy import ColumnElement, Row, Select, or_, select
+
+from retrier.domain.failed_message import MOVES, FailedMessageStatus, Move
+from retrier.store.engine.sql_dialect import SqlDialect
+from retrier.store.engine.transaction import Transaction
+from retrier.store.schema import failed_message_retries, failed_messages
+
+messages = failed_messages.c
+claims = failed_message_retries.c
+
+
+def lock_by_id(tx: Transaction, unique_ids: Sequence[str]) -> Sequence[Row[Any]]:
+    """Lock the messages that have these ids, in the order of their numbers; return their rows."""
+    if not unique_ids:
+        return []
+    query = (
+        select(failed_messages)
+        .where(tx.sql.member(messages.unique_message_id, unique_ids))
+        .order_by(messages.number)
+        .with_for_update()
+    )
+    return tx.execute(query).all()
+
+
+def lock(tx: Transaction, numbers: Sequence[int]) -> None:
+    """Lock these messages in the order of their numbers, before anything else is locked."""
+    if numbers:
+        tx.execute(_lock(tx.sql), {"numbers": numbers})
+
+
+def lock_sought(
+    tx: Transaction, unique_ids: Sequence[str], conditions: Iterable[ColumnElement[bool]]
+) -> Sequence[Row[Any]]:
+    """Lock those of these messages that meet conditions, in the order of their numbers."""
+    query = (
+        select(messages.number, messages.unique_message_id, messages.status)
+        .where(tx.sql.member(messages.unique_message_id, unique_ids), *conditions)
+        .order_by(messages.number)
+        .with_for_update()
+    )
+    return tx.execute(query).all()
+
+
+def sendable() -> ColumnElement[bool]:
+    """Say of a message and its claim whether the claim still holds.
+
+    The message is unresolved by the failure at which it was claimed: marking locks no message, so
+    it may have failed again, or been archived, just then. Or it is on its way by this very claim:
+    a batch that forwarding handed back.
+    """
+    return or_(
+        (messages.status == FailedMessageStatus.UNRESOLVED)
+        & (messages.failure_seq == claims.failure_seq),
+        (messages.status == FailedMessageStatus.RETRY_ISSUED)
+        & (messages.last_retry_id == claims.retry_id),
+    )
+
+
+def legal(move: Move) -> ColumnElement[bool]:
+    """Return the condition that a message may make this move."""
+    sources, _ = MOVES[move]
+    # Written out: a list of values cannot be part of a statement for many rows.
+    return or_(*(messages.status == status for status in sorted(sources)))
+
+
+@cache
+def _lock(sql: SqlDialect) -> Select[Any]:
+    return (
+        select(messages.number)
+        .where(sql.listed(messages.number, "numbers"))
+        .order_by(messages.number)
+        .with_for_update()
+    )
+
+
+def find_existing(tx: Transaction, unique_ids: Sequence[str]) -> frozenset[str]:
+    """Return those of these ids that messages have; locks nothing."""
+    if not unique_ids:
+        return frozenset()
+    column = messages.unique_message_id
+    return frozenset(tx.execute(select(column).where(tx.sql.member(column, unique_ids))).scalars())

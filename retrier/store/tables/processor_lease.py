@@ -1,0 +1,65 @@
+"""The processor's lease (`processor_lease`): one row, an epoch that fences commits."""
+
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Executable, Row, bindparam, select, update
+
+from retrier.store.engine.sql_dialect import SqlDialect
+from retrier.store.engine.transaction import Transaction
+from retrier.store.schema import processor_lease
+
+lease = processor_lease.c
+
+
+def lock(tx: Transaction) -> Row[Any]:
+    """Lock the one row, which is made at the first call, and return it."""
+    tx.execute(tx.sql.insert(processor_lease).values(id=1, epoch=0).on_conflict_do_nothing())
+    return tx.execute(select(processor_lease).with_for_update()).one()
+
+
+def renew(tx: Transaction, epoch: int, duration: timedelta) -> datetime | None:
+    """Extend the lease of this epoch; return the database's time, None if the epoch is over.
+
+    Fenced by the epoch alone: a lease that ran out but was not taken is still ours. The row
+    lock keeps a successor waiting until this transaction has ended.
+    """
+    known = {"fenced": epoch, **tx.sql.tell(tx.conn, duration)}
+    moment: datetime | None = tx.execute(_renew(tx.sql), known).scalar_one_or_none()
+    return moment
+
+
+def take(tx: Transaction, epoch: int, duration: timedelta, holder: dict[str, object]) -> None:
+    """Give the lease to somebody, under a new epoch; the row is locked."""
+    tx.execute(
+        update(processor_lease).values(
+            epoch=epoch,
+            acquired_at=tx.now,
+            renewed_at=tx.now,
+            expires_at=tx.now + duration,
+            **holder,
+        )
+    )
+
+
+def release(tx: Transaction, epoch: int) -> None:
+    """Let the next processor in at once; nothing happens if the epoch is over already."""
+    tx.execute(
+        update(processor_lease).where(lease.epoch == epoch).values(session_id=None, expires_at=None)
+    )
+
+
+@cache
+def _renew(sql: SqlDialect) -> Executable:
+    now, later = sql.moments
+    return (
+        update(processor_lease)
+        .where(
+            lease.id == 1,
+            lease.epoch == bindparam("fenced"),
+            lease.session_id.is_not(None),
+        )
+        .values(renewed_at=now, expires_at=later)
+        .returning(lease.renewed_at)
+    )

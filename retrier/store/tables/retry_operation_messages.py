@@ -1,0 +1,41 @@
+"""Messages that somebody named one by one (`retry_operation_messages`), and why some were skipped."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from sqlalchemy import update
+
+from retrier.store.engine.transaction import Transaction
+from retrier.store.schema import retry_operation_messages
+
+named = retry_operation_messages.c
+
+
+def add(
+    tx: Transaction, operation_id: str, unique_ids: Iterable[str], numbers: Mapping[str, int]
+) -> None:
+    """Add the ids in the order in which they were named, each once; `numbers` knows some of them."""
+    rows = [
+        {
+            "operation_id": operation_id,
+            "position": position,
+            "unique_message_id": unique_id,
+            "number": numbers.get(unique_id),
+        }
+        for position, unique_id in enumerate(dict.fromkeys(unique_ids), start=1)
+    ]
+    if rows:
+        tx.execute(retry_operation_messages.insert(), rows)
+
+
+def note_skipped(
+    tx: Transaction, operation_id: str, unique_ids: Sequence[str], reason: str
+) -> None:
+    """Say why these were skipped."""
+    tx.execute(
+        update(retry_operation_messages)
+        .where(
+            named.operation_id == operation_id,
+            tx.sql.member(named.unique_message_id, unique_ids),
+        )
+        .values(skipped_because=reason)
+    )

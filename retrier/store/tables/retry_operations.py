@@ -1,0 +1,140 @@
+"""Retry operations (`retry_operations`): written down, cut off, counted, completed."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from sqlalchemy import Update, bindparam, case, func, update
+
+from retrier.domain.retry_operation import OPEN_STATES, RetryOperation, RetryOperationState
+from retrier.store.engine.transaction import ConcurrentChange, Rows, Transaction
+from retrier.store.schema import retry_operations
+from retrier.store.schema.types import UtcTime
+
+operations = retry_operations.c
+
+_NOTHING = "nothing to retry: no unresolved message matched when it was asked for"
+_KEY = operations.operation_id == bindparam("operation")
+_NOW = bindparam("now", type_=UtcTime)
+# Made once: SQLAlchemy takes longer to make a statement than to carry it out.
+_BEGIN_CUT = (
+    update(retry_operations)
+    .where(_KEY, operations.state == bindparam("before"), operations.floor == bindparam("from"))
+    .values(
+        state=bindparam("after"),
+        last_cut=_NOW,
+        started_at=func.coalesce(operations.started_at, _NOW),
+        modified_at=_NOW,
+    )
+)
+_NOTE_CUT = (
+    update(retry_operations)
+    .where(_KEY)
+    .values(
+        floor=bindparam("to"),
+        skipped=operations.skipped + bindparam("more_skipped"),
+        batches=operations.batches + bindparam("more_batches"),
+        modified_at=_NOW,
+    )
+)
+_COMPLETE = (
+    update(retry_operations)
+    .where(
+        _KEY,
+        operations.state.in_([RetryOperationState.PREPARING, RetryOperationState.FORWARDING]),
+    )
+    .values(
+        state=RetryOperationState.COMPLETED,
+        skipped=operations.total - operations.forwarded - operations.failed,
+        reason=case((operations.total == 0, _NOTHING), else_=None),
+        completed_at=_NOW,
+        modified_at=_NOW,
+    )
+)
+_ON_ITS_WAY = (
+    update(retry_operations)
+    .where(_KEY, operations.state == RetryOperationState.PREPARING)
+    .values(state=RetryOperationState.FORWARDING, modified_at=_NOW)
+)
+_COUNT_FORWARDED = (
+    update(retry_operations)
+    .where(_KEY)
+    .values(forwarded=operations.forwarded + bindparam("number"))
+)
+
+
+def add(tx: Transaction, row: dict[str, object]) -> bool:
+    """Add an operation; false if another one has its idempotency key."""
+    inserted = tx.execute(
+        tx.sql.insert(retry_operations)
+        .values(created_at=tx.now, modified_at=tx.now, **row)
+        .on_conflict_do_nothing(index_elements=["idempotency_key"])
+        .returning(operations.operation_id)
+    )
+    return inserted.first() is not None
+
+
+def begin_cut(tx: Transaction, operation: RetryOperation) -> None:
+    """Begin a cut, if the operation is as it was when it was looked at.
+
+    Raises ConcurrentChange: it was paused or cancelled between the look and the cut, and nothing
+    may be cut off it.
+    """
+    waiting = operation.state is RetryOperationState.WAITING
+    begun = tx.execute(
+        _BEGIN_CUT,
+        {
+            "operation": operation.operation_id,
+            "before": operation.state,
+            "after": RetryOperationState.PREPARING if waiting else operation.state,
+            "from": operation.floor,
+            "now": tx.now,
+        },
+    )
+    if operation.state not in OPEN_STATES or begun.rowcount != 1:
+        raise ConcurrentChange
+
+
+def note_cut(tx: Transaction, operation_id: str, *, floor: int, skipped: int, batches: int) -> None:
+    """Move the floor, and count what was skipped, and a batch if one came of it."""
+    known = {"operation": operation_id, "to": floor, "now": tx.now}
+    tx.execute(_NOTE_CUT, {**known, "more_skipped": skipped, "more_batches": batches})
+
+
+def complete(tx: Transaction, operation_id: str) -> None:
+    """Close an operation off which an empty cut came and of which no batch is alive.
+
+    What is neither forwarded nor failed was skipped: archived, resolved, claimed by another
+    operation or failed again before its turn.
+    """
+    tx.execute(_COMPLETE, {"operation": operation_id, "now": tx.now})
+
+
+def go_on_its_way(tx: Transaction, operation_id: str) -> None:
+    """Say that messages of it are on their way, from the first batch on."""
+    tx.execute(_ON_ITS_WAY, {"operation": operation_id, "now": tx.now})
+
+
+def count_forwarded(tx: Transaction, operation_ids: Iterable[str]) -> None:
+    """Count one forwarded message for each operation named, as often as it is named."""
+    rows: Rows = [
+        {"operation": operation_id, "number": number}
+        for operation_id, number in sorted(Counter(operation_ids).items())
+    ]
+    for row in rows:
+        tx.execute(_COUNT_FORWARDED, row)
+
+
+def count_failed(tx: Transaction, operation_id: str, number: int) -> None:
+    """Count messages that could not be sent."""
+    more = {"failed": operations.failed + number, "modified_at": tx.now}
+    tx.execute(_of(operation_id).values(more))
+
+
+def count_skipped(tx: Transaction, operation_id: str, number: int) -> None:
+    """Count messages that were taken out of the operation."""
+    more = {"skipped": operations.skipped + number, "modified_at": tx.now}
+    tx.execute(_of(operation_id).values(more))
+
+
+def _of(operation_id: str) -> Update:
+    return update(retry_operations).where(operations.operation_id == operation_id)

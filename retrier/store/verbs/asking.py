@@ -1,0 +1,160 @@
+"""Retry operations are asked for: frozen with their cut-off, durable when the answer is given."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import Row, func, select
+
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.identity import is_guid
+from retrier.domain.retry_operation import RetryOperationState, RetryRequest
+from retrier.domain.selection import Selection
+from retrier.errors import KeyReused
+from retrier.store.engine.database import Database
+from retrier.store.engine.sql_dialect import Counter
+from retrier.store.engine.transaction import ConcurrentChange, Transaction
+from retrier.store.engine.verb import writing
+from retrier.store.queries.selections import of_selection, to_json
+from retrier.store.schema import failed_messages, retry_operation_messages, retry_operations
+from retrier.store.tables import event_log
+from retrier.store.tables import retry_operation_messages as named
+from retrier.store.tables import retry_operations as operations
+from retrier.store.tables.event_log import Event
+
+messages = failed_messages.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedOperation:
+    """The answer to a request; `repeated` when its idempotency key was known already."""
+
+    operation_id: str
+    total: int
+    repeated: bool
+
+
+def create_operation(db: Database, request: RetryRequest) -> CreatedOperation:
+    """Freeze the request: its selection, cut-off and total, durable when this returns.
+
+    A message that fails after this has a higher failure number and is not part of it. The cut-off
+    is taken by itself, and what is up to it counted afterwards: whoever stores failures waits for
+    the first, and to count a million takes a while. Raises KeyReused, DatabaseUnavailable.
+    """
+    return _create_operation(db, request, _take_cut_off(db))
+
+
+@writing
+def _take_cut_off(tx: Transaction) -> int:
+    tx.sql.take_cut_off(tx.conn)
+    return tx.sql.last_number(tx.conn, Counter.FAILURE_SEQ)
+
+
+@writing
+def _create_operation(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOperation:
+    return find_repeated(tx, request, request.selection) or freeze(tx, request, cut_off)
+
+
+def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOperation:
+    """Write the operation down; all failure numbers up to the cut-off are committed, or ours."""
+    total = _count(tx, request, cut_off)
+    operation_id = str(uuid4())
+    added = operations.add(
+        tx,
+        {
+            "operation_id": operation_id,
+            "retry_type": request.retry_type,
+            "selection": to_json(request.selection),
+            "cut_off": cut_off,
+            "floor": 0,
+            "originator": request.originator,
+            "requested_by": request.requested_by,
+            "why": request.why,
+            "priority": int(request.priority),
+            "state": RetryOperationState.WAITING,
+            "total": total,
+            "forwarded": 0,
+            "skipped": 0,
+            "failed": 0,
+            "batches": 0,
+            "idempotency_key": request.idempotency_key,
+        },
+    )
+    if not added:
+        # The same request was sent twice at once: the other one's operation answers both.
+        raise ConcurrentChange
+    _name_messages(tx, operation_id, request.selection.ids or ())
+    asked = Event(
+        kind="retry_asked",
+        text=f"{request.originator}: a retry of {total} messages was asked for",
+        who=request.requested_by,
+        operation_id=operation_id,
+    )
+    event_log.append(tx, [asked])
+    tx.sql.announce_request(tx.conn)
+    return CreatedOperation(operation_id=operation_id, total=total, repeated=False)
+
+
+def find_repeated(
+    tx: Transaction, request: RetryRequest, selection: Selection | None
+) -> CreatedOperation | None:
+    """Return the operation that this same request created under its idempotency key.
+
+    A `selection` that is None was looked up, and is not compared. Raises KeyReused if another
+    request had the key: to answer with that one's operation would drop this one without a word.
+    """
+    if request.idempotency_key is None:
+        return None
+    key = retry_operations.c.idempotency_key == request.idempotency_key
+    row = tx.execute(select(retry_operations).where(key)).first()
+    if row is None:
+        return None
+    if row.retry_type != request.retry_type or not _is_same(tx, row, request, selection):
+        raise KeyReused(f"This Idempotency-Key was used for another request: {row.originator}.")
+    return CreatedOperation(operation_id=row.operation_id, total=row.total, repeated=True)
+
+
+def _count(tx: Transaction, request: RetryRequest, cut_off: int) -> int:
+    if request.selection.ids is not None:
+        return len(set(request.selection.ids))
+    query = (
+        select(func.count())
+        .select_from(failed_messages)
+        .where(
+            messages.status == FailedMessageStatus.UNRESOLVED,
+            messages.failure_seq <= cut_off,
+            *of_selection(request.selection),
+        )
+    )
+    return tx.execute(query).scalar_one()
+
+
+def _name_messages(tx: Transaction, operation_id: str, ids: Sequence[str]) -> None:
+    """Write down the ids, with the numbers of the messages that have them now."""
+    if ids:
+        named.add(tx, operation_id, ids, _find_numbers(tx, ids))
+
+
+def _find_numbers(tx: Transaction, ids: Sequence[str]) -> Mapping[str, int]:
+    wanted = sorted({unique_id for unique_id in ids if is_guid(unique_id)})
+    query = select(messages.unique_message_id, messages.number).where(
+        tx.sql.member(messages.unique_message_id, wanted)
+    )
+    return {row[0]: row[1] for row in tx.execute(query)} if wanted else {}
+
+
+def _is_same(
+    tx: Transaction, row: Row[Any], request: RetryRequest, selection: Selection | None
+) -> bool:
+    if selection is None:
+        return bool(row.originator == request.originator)
+    if row.selection != to_json(selection):
+        return False
+    if selection.ids is None:
+        return True
+    ids = retry_operation_messages.c
+    query = select(ids.unique_message_id).where(ids.operation_id == row.operation_id)
+    # The words tell a retry from one that is retried again.
+    known = set(tx.execute(query).scalars())
+    return bool(row.originator == request.originator) and known == set(selection.ids)

@@ -1,0 +1,80 @@
+"""The processor's lease: taken, renewed and released by the database's clock."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Row
+
+from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.verb import writing
+from retrier.store.queries.holders import Holder, holder_of
+from retrier.store.tables import processor_lease
+from retrier.store.verbs.fencing import Fence, fenced
+
+__all__ = [
+    "Fence",
+    "HeldByAnother",
+    "Holder",
+    "acquire_lease",
+    "release_lease",
+    "renew_lease",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldByAnother:
+    """Somebody else is the processor."""
+
+    host: str
+    pid: int
+    renewed_at: datetime
+    expires_at: datetime
+
+
+@writing
+def acquire_lease(
+    tx: Transaction,
+    holder: Holder,
+    duration: timedelta,
+    is_dead: Callable[[Holder], bool],
+    silent_since: datetime | None = None,
+) -> Fence | HeldByAnother:
+    """Take the lease if it is free, expired, ours, or held by a process known to be dead.
+
+    Also if it was not renewed since `silent_since`: the caller has seen that for as long as the
+    lease lasts. Raises DatabaseUnavailable.
+    """
+    row = processor_lease.lock(tx)
+    is_silent = row.renewed_at is not None and row.renewed_at == silent_since
+    if not is_silent and _is_taken(row, holder, tx.now, is_dead):
+        return HeldByAnother(
+            host=row.host,
+            pid=row.pid,
+            renewed_at=row.renewed_at,
+            expires_at=row.expires_at,
+        )
+    epoch = row.epoch + 1
+    processor_lease.take(tx, epoch, duration, asdict(holder))
+    return Fence(epoch=epoch, duration=duration)
+
+
+@fenced
+def renew_lease(tx: Transaction) -> None:
+    """Extend the lease. Raises LeaseLost when another epoch began, or DatabaseUnavailable."""
+    # A fenced transaction does so of itself.
+
+
+@writing
+def release_lease(tx: Transaction, fence: Fence) -> None:
+    """Let the next processor in at once; nothing happens if the lease is lost already."""
+    processor_lease.release(tx, fence.epoch)
+
+
+def _is_taken(
+    row: Row[Any], holder: Holder, now: datetime, is_dead: Callable[[Holder], bool]
+) -> bool:
+    if row.session_id is None or row.session_id == holder.session_id or row.expires_at <= now:
+        return False
+    return not is_dead(holder_of(row))
