@@ -133,7 +133,12 @@ def decode_table(table: bytes, depth: int = 0) -> dict[str, object]:
 
 def decode_entries(found: Sequence[bytes], depth: int = 0) -> dict[str, object]:
     """Decode entries, of one name the last. Raises UnreadableProperties."""
-    values = [decode(entry[entry[0] + 1 :], depth) for entry in found]
+    values = [
+        entry[entry[0] + 1 + HEAD_SIZE :].decode("utf-8", "backslashreplace")
+        if entry[entry[0] + 1] == LONG_STRING
+        else _decode(entry[entry[0] + 1 :], depth)
+        for entry in found
+    ]
     return dict(zip(names(found), values, strict=True))
 
 
@@ -149,11 +154,8 @@ def text(content: bytes) -> str:
     return content.decode("utf-8", "backslashreplace")
 
 
-def decode(value: bytes, depth: int = 0) -> object:
-    """Decode a value that goes behind its letter. Raises UnreadableProperties."""
+def _decode(value: bytes, depth: int) -> object:
     letter = value[0]
-    if letter == LONG_STRING:
-        return text(value[1 + LENGTH :])
     content = value[1 + LENGTH :] if letter in WITH_LENGTH else value[1:]
     if letter not in (TABLE, ARRAY):
         return DECODERS[letter](content)
@@ -168,7 +170,7 @@ def _decode_array(array: bytes, depth: int) -> list[object]:
     start = 0
     while start < len(array):
         end = end_of_value(array, start)
-        values.append(decode(array[start:end], depth))
+        values.append(_decode(array[start:end], depth))
         start = end
     return values
 

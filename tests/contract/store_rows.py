@@ -10,8 +10,9 @@ from retrier.domain.failed_message import Failure, Received
 from retrier.domain.receipt import Receipt
 from retrier.store.engine.database import Database
 from retrier.store.verbs.recording import record_received
-from retrier.store.schema import failed_message_retries, failed_messages, ledger, metadata
+from retrier.store.schema import failed_messages, ledger, metadata
 from tests.support.factories import failure
+from tests.support.stored import select_claims, select_messages
 
 INSTANCE = "here"
 
@@ -35,12 +36,17 @@ def redelivered(delivery: Failure) -> Failure:
 def rows(db: Database, table: Table) -> list[dict[str, Any]]:
     """Return all rows of a table, in the order of its key."""
     query = select(table).order_by(*table.primary_key.columns)
-    return db.read(lambda conn: [dict(row) for row in conn.execute(query).mappings()])
+    return select_rows(db, query)
+
+
+def select_rows(db: Database, query: Any) -> list[dict[str, Any]]:
+    """Return rows as dictionaries."""
+    return db.read(lambda tx: [dict(row) for row in tx.execute(query).mappings()])
 
 
 def messages(db: Database) -> dict[str, dict[str, Any]]:
     """Return all failed messages by their unique ids."""
-    return {row["unique_message_id"]: row for row in rows(db, failed_messages)}
+    return {row["unique_message_id"]: row for row in select_rows(db, select_messages())}
 
 
 def message(db: Database, unique_message_id: str) -> dict[str, Any]:
@@ -50,13 +56,13 @@ def message(db: Database, unique_message_id: str) -> dict[str, Any]:
 
 def only_message(db: Database) -> dict[str, Any]:
     """Return the one failed message there is."""
-    (found,) = rows(db, failed_messages)
+    (found,) = select_rows(db, select_messages())
     return found
 
 
 def claims(db: Database) -> dict[str, dict[str, Any]]:
     """Return all claims by the messages they are of."""
-    return {row["unique_message_id"]: row for row in rows(db, failed_message_retries)}
+    return {row["unique_message_id"]: row for row in select_rows(db, select_claims())}
 
 
 def ledger_entries(db: Database) -> dict[str, int]:

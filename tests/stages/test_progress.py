@@ -71,7 +71,7 @@ def take_turns_until_it_backs_off(bench: Bench) -> None:
     bench.take_turn()
 
 
-@pytest.mark.parametrize("verb", ["read", "open_window", "claim", "begin"])
+@pytest.mark.parametrize("verb", ["read", "open_window", "claim_messages", "begin_forwarding"])
 def test_a_database_that_does_not_answer_is_named(
     bench: Bench, flaky: FlakyDatabase, verb: str
 ) -> None:

@@ -110,7 +110,7 @@ def test_a_lease_renewed_slowly_leaves_no_copy_of_a_window_behind(
     def renew_slowly(verb: str) -> None:
         if verb == "hold":
             flaky.after = lambda _verb: None
-            flaky.refuse("hold")
+            flaky.refuse("renew_lease")
             bench.clock.advance(6)
 
     flaky.after = renew_slowly
@@ -127,7 +127,7 @@ def test_a_completion_that_was_committed_unheard_closes_the_consumer(
     bench.fail(3)
     bench.ask_all()
 
-    bench.at("forwarding.acked", lambda: flaky.silence("complete"))
+    bench.at("forwarding.acked", lambda: flaky.silence("complete_batch"))
     bench.work()
 
     assert bench.batches() == []
@@ -153,7 +153,7 @@ def test_a_stop_with_the_database_away_still_ends(bench: Bench, flaky: FlakyData
     def stop() -> None:
         bench.around.stop.set()
         flaky.refuse("open_window")
-        flaky.refuse("release")
+        flaky.refuse("release_lease")
 
     bench.at("forwarding.published", stop)
     bench.processor.run()

@@ -295,7 +295,7 @@ def test_a_commit_that_nobody_heard_of_is_forwarded_all_the_same(database: Datab
     ids = bench.fail(3)
     bench.ask_all()
 
-    flaky.silence("begin")
+    flaky.silence("begin_forwarding")
     bench.work()
 
     assert bench.sent() == ids

@@ -34,7 +34,6 @@ from retrier.store.verbs.leases import Holder
 from retrier.store.verbs.asking import CreatedOperation, create_operation
 from retrier.store.verbs.recording import record_received
 from retrier.store.schema import (
-    failed_message_retries,
     failed_messages,
     retry_batch_now_forwarding,
     retry_batches,
@@ -43,6 +42,7 @@ from retrier.store.schema import (
 from tests.support.factories import ERROR_QUEUE, confirmation, failure, unique_id
 from tests.support.frozen_clock import FrozenClock
 from tests.support.scripted_transport import ScriptedTransport
+from tests.support.stored import select_claims, select_messages
 from tests.support.told import Told
 
 STAGING = "retrier.staging"
@@ -216,7 +216,7 @@ class Bench:
     def message(self, unique_message_id: str) -> dict[str, Any]:
         """Return the row of a failed message."""
         key = failed_messages.c.unique_message_id == unique_message_id
-        return self.rows(select(failed_messages).where(key))[0]
+        return self.rows(select_messages().where(key))[0]
 
     def statuses(self) -> dict[str, str]:
         """Return the status of every message."""
@@ -240,7 +240,7 @@ class Bench:
 
     def claims(self) -> dict[str, dict[str, Any]]:
         """Return the rows of all claims by message."""
-        rows = self.rows(select(failed_message_retries))
+        rows = self.rows(select_claims())
         return {row["unique_message_id"]: row for row in rows}
 
     def in_doubt(self) -> set[str]:

@@ -4,19 +4,18 @@
     flaky.before = effects.meet        # called with the verb's name; may raise
     flaky.after = effects.meet         # the transaction is committed, and nobody hears of it
     flaky.refuse("open_window")        # the next transaction of that name fails before it begins
-    flaky.silence("complete")          # the next one commits, and its answer is lost
+    flaky.silence("complete_batch")         # the next one commits, and its answer is lost
 
-A verb's name is that of the store's function: "open_window", "begin", "complete"; a read is
+A verb's name is that of the store's function: "open_window", "begin_forwarding"; a read is
 called "read".
 """
 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection
-
 from retrier.errors import DatabaseUnavailable
 from retrier.store.engine.database import Database
+from retrier.store.engine.transaction import Transaction
 
 T = TypeVar("T")
 
@@ -46,7 +45,7 @@ class FlakyDatabase(Database):
         self._refused.clear()
         self._silenced.clear()
 
-    def transact(self, verb: Callable[[Connection], T]) -> T:
+    def transact(self, verb: Callable[[Transaction], T]) -> T:
         name = name_of(verb)
         self.before(name)
         _meet(self._refused, name)
@@ -55,7 +54,7 @@ class FlakyDatabase(Database):
         _meet(self._silenced, name)
         return result
 
-    def read(self, verb: Callable[[Connection], T]) -> T:
+    def read(self, verb: Callable[[Transaction], T]) -> T:
         self.before("read")
         _meet(self._refused, "read")
         return super().read(verb)

@@ -152,7 +152,15 @@ class Deeds:
 
     def database_away(self, which: int) -> bool:
         """Let the next two tries to write something fail."""
-        verbs = ("open_window", "complete", "begin", "record", "move_rest", "back_off", "claim")
+        verbs = (
+            "open_window",
+            "complete_batch",
+            "begin_forwarding",
+            "record_received",
+            "move_rest",
+            "back_off_batch",
+            "claim_messages",
+        )
         self._world.flaky.refuse(verbs[which % len(verbs)], times=2)
         return True
 
