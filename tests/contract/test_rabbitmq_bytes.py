@@ -65,7 +65,7 @@ def take(transport: RabbitMQTransport) -> Take:
 def headers_of(raw: bytes) -> list[bytes]:
     """Return the bytes of each header, whatever their order in the table."""
     table = CODEC.edit(raw, Edit(drop_fields=frozenset(FIELDS) - {"headers"}))[6:]
-    return sorted(table[start:end] for _, start, _, end in entries(table))
+    return sorted(entries(table))
 
 
 def copy_of(raw: bytes) -> bytes:

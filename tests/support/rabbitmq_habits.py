@@ -46,7 +46,7 @@ class RabbitMQHabits:
             return raw
         table = raw[start:end]
         found: dict[bytes, bytes] = {}
-        for _, at, value, to in entries(table):
-            found.setdefault(table[at + 1 : value], table[at:to])
+        for entry in entries(table):
+            found.setdefault(entry[1 : entry[0] + 1], entry)
         ordered = with_length(b"".join(found[name] for name in sorted(found)))
         return raw[: start - 4] + ordered + raw[end:]

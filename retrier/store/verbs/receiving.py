@@ -96,8 +96,8 @@ def _candidates(
     ids = {unique_id for failure in failed for unique_id in named_ids(failure)}
     ids |= {confirmation.unique_message_id for confirmation in confirmed}
     found = message_locks.find_existing(tx, sorted(ids))
-    often = Counter(failure.computed_id for failure in failed)
-    taken = [each for each in failed if each.computed_id in found or often[each.computed_id] > 1]
+    often = Counter(unique_id for failure in failed for unique_id in set(named_ids(failure)))
+    taken = [each for each in failed if each.computed_id in found or often[each.computed_id or ""] > 1]
     others = {id_with_body(failure) for failure in taken}
     return sorted({*found, *(each for each in others if each is not None)})
 

@@ -120,6 +120,8 @@ def test_a_message_keeps_the_trace_it_came_with(traced: Traced) -> None:
     assert carried["traceparent"] == TRACEPARENT
     assert set(carried) == {
         "traceparent",
+        headers.MESSAGE_TYPE,
+        headers.ENDPOINT,
         headers.UNIQUE_MESSAGE_ID,
         headers.ACKNOWLEDGEMENT_QUEUE,
         headers.RETRY_ID,
