@@ -29,11 +29,11 @@ from retrier.processor.surroundings import RetryParameters, Surroundings
 from retrier.processor.watcher import Watcher
 from retrier.settings import Api, ErrorQueue, Settings
 from retrier.store.engine.database import Database, DatabaseOptions
-from retrier.store.verbs.installing import probe_write
 from retrier.store.engine.patience import Meanwhile
-from retrier.store.queries.standing import read_standing
-from retrier.store.verbs.recording import record_received
 from retrier.store.engine.shared_time import DatabaseClock
+from retrier.store.queries.standing import read_standing
+from retrier.store.verbs.installing import probe_write
+from retrier.store.verbs.recording import record_received
 from retrier.transport.embedded import EmbeddedTransport
 from retrier.transport.rabbitmq import RabbitMQTransport
 from retrier.transport.seam import Transport

@@ -171,6 +171,7 @@ class Service:
         api_parts = ApiParts(
             db=parts.db.apart(AT_WORK, ANSWER_LIMIT),
             gateway=gateway,
+            codec=parts.transport.codec,
             health=self._board.read,
             metrics=parts.metrics.expose,
             version=__version__,

@@ -14,9 +14,8 @@ from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError
 from retrier.logs import Say
 from retrier.processor.lease import Lease
 from retrier.store.queries.due import is_work_due
-from retrier.store.verbs.sweeping import sweep_events
-from retrier.store.verbs.sweeping import sweep_staging_ids
 from retrier.store.verbs.stuck_sessions import end_stuck_sessions
+from retrier.store.verbs.sweeping import sweep_events, sweep_staging_ids
 
 _LEASE_LOOK = 1
 _REQUESTS = 1

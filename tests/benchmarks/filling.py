@@ -25,9 +25,8 @@ from tests.support.databases import open_database
 CHUNK = 50_000
 STARTS = 900_000
 SAME = (
-    "status, queue, destination, endpoint, message_type, exception_type, exception_message, "
-    "stack_trace, time_sent, first_failure, last_failure, last_failure_known, attempts, "
-    "disposition, last_modified, dialect, error_queue, content_type"
+    "cause_id, status, time_sent, first_failure, last_failure, last_failure_known, attempts, "
+    "failure_count, disposition, last_modified, properties_size"
 )
 """The columns that all messages of one cause have in common."""
 PATTERNS = """
@@ -35,49 +34,48 @@ CREATE TEMPORARY TABLE patterns (cause integer, pattern_id text, message_id text
 """
 MADE = """
 CREATE TEMPORARY TABLE made AS
-SELECT n, cause, message_id, body, encode(sha256(body), 'hex') AS body_hash,
-       substr(h,7,2)||substr(h,5,2)||substr(h,3,2)||substr(h,1,2)||'-'||substr(h,11,2)
+SELECT n, cause, message_id, body, sha256(body) AS body_hash,
+       nextval('message_number') AS number, nextval('attempt_number') AS attempt_id,
+       (substr(h,7,2)||substr(h,5,2)||substr(h,3,2)||substr(h,1,2)||'-'||substr(h,11,2)
        ||substr(h,9,2)||'-'||substr(h,15,2)||substr(h,13,2)||'-'||substr(h,17,4)||'-'
-       ||substr(h,21,12) AS unique_id
+       ||substr(h,21,12))::uuid AS unique_id
 FROM (
     SELECT n, n % %(causes)s AS cause, message_id, md5(message_id || %(endpoint)s) AS h,
            convert_to('{"order":"' || message_id || '","text":"', 'UTF8')
                || substr(%(pool)s::bytea, 1 + n % %(starts)s, %(text)s) || '"}' AS body
     FROM (SELECT n, gen_random_uuid()::text AS message_id
-          FROM generate_series(%(first)s::int, %(last)s::int) AS n) AS numbered
+          FROM generate_series(%(first)s::int, %(last)s::int) AS n ORDER BY n) AS numbered
 ) AS hashed
 """.replace(" % ", " %% ")
-BODIES = "INSERT INTO message_bodies SELECT body_hash, body, length(body) FROM made"
 MESSAGES = f"""
-INSERT INTO failed_messages (unique_message_id, failure_seq, message_id, raw_properties, headers,
-                             body_hash, body_size, {SAME})
-SELECT made.unique_id, nextval('failure_seq'), made.message_id, {{raw}},
-       replace(pattern.headers::text, patterns.message_id, made.message_id)::jsonb,
-       made.body_hash, length(made.body), {SAME}
+INSERT INTO failed_messages (number, unique_message_id, failure_seq, message_id, attempt_id,
+                             body_size, {SAME})
+SELECT made.number, made.unique_id, nextval('failure_seq'), made.message_id, made.attempt_id,
+       length(made.body), {SAME}
 FROM made JOIN patterns USING (cause)
-     JOIN (SELECT headers, unique_message_id, {SAME} FROM failed_messages) AS pattern
-          ON pattern.unique_message_id = patterns.pattern_id
+     JOIN (SELECT unique_message_id, {SAME} FROM failed_messages) AS pattern
+          ON pattern.unique_message_id = patterns.pattern_id::uuid
 ORDER BY made.n
 """  # noqa: S608 - names of columns, written above
 ATTEMPTS = """
-INSERT INTO processing_attempts (unique_message_id, fingerprint, time_of_failure, received_at,
-    queue, endpoint, exception_type, exception_message, stack_trace, raw_properties, body_hash,
-    redelivered)
-SELECT unique_message_id, encode(sha256(raw_properties || body), 'hex'), last_failure,
-       last_modified, queue, endpoint, exception_type, exception_message, stack_trace,
-       raw_properties, failed_messages.body_hash, false
-FROM failed_messages JOIN made ON unique_id = unique_message_id
-"""
-GROUPS = """
-INSERT INTO failed_message_groups (unique_message_id, group_id)
-SELECT made.unique_id, group_id
-FROM made JOIN patterns USING (cause)
-     JOIN failed_message_groups ON unique_message_id = patterns.pattern_id
+INSERT INTO processing_attempts (attempt_id, number, cause_id, fingerprint, body_hash,
+    time_of_failure, received_at, dialect, error_queue, redelivered, raw_properties, body)
+SELECT attempt_id, number, cause_id, substr(sha256(raw || body), 1, 16), body_hash,
+       time_of_failure, received_at, dialect, error_queue, false, raw, body
+FROM (
+    SELECT made.attempt_id, made.number, made.n, made.body, made.body_hash, {raw} AS raw,
+           pattern.cause_id, pattern.time_of_failure, pattern.received_at, pattern.dialect,
+           pattern.error_queue
+    FROM made JOIN patterns USING (cause)
+         JOIN failed_messages AS first ON first.unique_message_id = patterns.pattern_id::uuid
+         JOIN processing_attempts AS pattern ON pattern.attempt_id = first.attempt_id
+) AS joined
+ORDER BY n
 """
 INDEXES = """
 SELECT indexname, indexdef FROM pg_indexes
 WHERE schemaname = 'public' AND indexname LIKE 'ix\\_%' AND tablename IN
-      ('failed_messages', 'processing_attempts', 'failed_message_groups')
+      ('failed_messages', 'processing_attempts')
 """
 LEDGER = "UPDATE ledger SET count = count + %(made)s WHERE entry IN ('taken_off', 'new')"
 
@@ -147,7 +145,7 @@ def _fill_chunk(
     raw = _join_pieces(templates[0].count(ID.encode()) + 1)
     with conn.transaction():
         conn.execute(MADE, numbers)
-        for statement in (BODIES, MESSAGES.format(raw=raw), ATTEMPTS, GROUPS):
+        for statement in (MESSAGES, ATTEMPTS.replace("{raw}", raw)):
             conn.execute(statement)
         conn.execute(LEDGER, numbers)
         conn.execute("DROP TABLE made")

@@ -7,9 +7,11 @@ from threading import Event, current_thread
 import pytest
 from sqlalchemy import event, text
 
-from retrier.domain.retry_batch import Ejected
+from retrier.domain.retry_batch import Ejected, WindowResult
+from retrier.domain.ways_out import Act
+from retrier.store.verbs.ways_out import Asked, take_way_out
 from retrier.store.queries.batch_order import find_most_advanced
-from retrier.store.returned import lock_messages, take_back
+from retrier.store.verbs.windows import open_window
 from tests.contract.store_retries import STAGED, bring_to
 from tests.contract.store_rows import message, messages, record
 from tests.support.bench import Bench
@@ -21,6 +23,9 @@ pytestmark = pytest.mark.postgres
 
 DEADLINE = 15.0
 SLOW = "slow"
+NUMBERS_TAKEN = "nextval('failure_seq')"
+CUT_OFF_TAKEN = "FROM failure_seq"
+COUNTED = "count(*) AS"
 WAITING = text(
     "SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = database "
     "WHERE datname = current_database() AND locktype = 'advisory' AND NOT granted"
@@ -64,7 +69,7 @@ def other():
 
 
 def is_any_waiting(db):
-    return db.read(lambda conn: conn.execute(WAITING).scalar_one()) > 0
+    return db.read(lambda tx: tx.execute(WAITING).scalar_one()) > 0
 
 
 def failures(count):
@@ -72,7 +77,8 @@ def failures(count):
 
 
 def test_numbers_that_were_taken_before_the_click_are_before_the_cut_off(bench, slow, other):
-    with halted(bench.db, "nextval") as (reached, go_on):
+    record(bench.db, failure())
+    with halted(bench.db, NUMBERS_TAKEN) as (reached, go_on):
         ingested = slow.submit(record, bench.db, *failures(5))
         assert reached.wait(DEADLINE)
         record(bench.db, *failures(5))
@@ -83,13 +89,13 @@ def test_numbers_that_were_taken_before_the_click_are_before_the_cut_off(bench, 
 
         ingested.result(DEADLINE)
         created = clicked.result(DEADLINE)
-    assert (created.total, bench.operation(created)["cut_off"]) == (10, 10)
+    assert (created.total, bench.operation(created)["cut_off"]) == (11, 11)
 
 
 def test_numbers_that_are_taken_after_the_click_are_above_the_cut_off(bench, slow, other):
     record(bench.db, *failures(3))
     later = failures(4)
-    with halted(bench.db, "INSERT INTO retry_operations") as (reached, go_on):
+    with halted(bench.db, CUT_OFF_TAKEN) as (reached, go_on):
         clicked = slow.submit(bench.ask_all)
         assert reached.wait(DEADLINE)
 
@@ -104,14 +110,46 @@ def test_numbers_that_are_taken_after_the_click_are_above_the_cut_off(bench, slo
     assert all(message(bench.db, unique_id(each))["failure_seq"] > cut_off for each in later)
 
 
-def test_ingesters_do_not_wait_for_each_other(bench, slow):
-    with halted(bench.db, "nextval") as (reached, go_on):
+def test_who_stores_failures_goes_on_while_a_click_counts_its_messages(bench, slow):
+    record(bench.db, *failures(3))
+    with halted(bench.db, COUNTED) as (reached, go_on):
+        clicked = slow.submit(bench.ask_all)
+        assert reached.wait(DEADLINE)
+
+        record(bench.db, *failures(4))
+
+        assert len(messages(bench.db)) == 7
+        go_on.set()
+        created = clicked.result(DEADLINE)
+    assert (created.total, bench.operation(created)["cut_off"]) == (3, 3)
+
+
+def test_what_leaves_a_selection_while_a_click_counts_it_is_counted_or_not(bench, slow):
+    """What is counted already stays in the total, and is skipped when its turn comes."""
+    (first,) = bench.fail()
+    bench.fail()
+    with halted(bench.db, COUNTED) as (reached, go_on):
+        clicked = slow.submit(bench.ask_all)
+        assert reached.wait(DEADLINE)
+        take_way_out(bench.db, Asked(act=Act.ARCHIVE, who="ada"), [first])
+        go_on.set()
+        created = clicked.result(DEADLINE)
+
+    bench.work()
+
+    row = bench.operation(created)
+    assert (row["total"], row["forwarded"], row["skipped"]) == (2, 1, 1)
+
+
+def test_ingesters_of_known_causes_do_not_wait_for_each_other(bench, slow):
+    record(bench.db, failure())
+    with halted(bench.db, NUMBERS_TAKEN) as (reached, go_on):
         ingested = slow.submit(record, bench.db, *failures(2))
         assert reached.wait(DEADLINE)
 
         record(bench.db, *failures(3))
 
-        assert len(messages(bench.db)) == 3
+        assert len(messages(bench.db)) == 4
         go_on.set()
         ingested.result(DEADLINE)
 
@@ -121,18 +159,14 @@ class TestAMessageThatIsTakenBackOutOfItsRetry:
 
     def take_back(self, bench, retry):
         batch = find_most_advanced(bench.db)
-        ejected = [Ejected(unique_message_id=retry.key, reason="refused")]
-
-        def verb(conn):
-            lock_messages(bench.db, conn, [retry.key])
-            now = bench.db.sql.now(conn)
-            return take_back(bench.db, conn, batch, ejected, now)
-
-        return bench.db.transact(verb)
+        number = retry.message["number"]
+        refused = Ejected(number=number, unique_message_id=retry.key, reason="refused")
+        window = WindowResult(reverted=(refused,))
+        open_window(bench.db, bench.around.lease.fence, batch, finished=window, numbers=[])
 
     def test_is_before_the_cut_off_if_it_took_its_number_before_the_click(self, bench, slow, other):
         retry = bring_to(bench, STAGED)
-        with halted(bench.db, "nextval") as (reached, go_on):
+        with halted(bench.db, NUMBERS_TAKEN) as (reached, go_on):
             taken_back = slow.submit(self.take_back, bench, retry)
             assert reached.wait(DEADLINE)
 
@@ -140,7 +174,7 @@ class TestAMessageThatIsTakenBackOutOfItsRetry:
             wait_until(lambda: is_any_waiting(bench.db) or clicked.done(), DEADLINE)
             go_on.set()
 
-            assert taken_back.result(DEADLINE) == 1
+            taken_back.result(DEADLINE)
             created = clicked.result(DEADLINE)
         cut_off = bench.operation(created)["cut_off"]
         assert bench.message(retry.key)["failure_seq"] <= cut_off
@@ -160,7 +194,7 @@ class TestAMessageThatIsTakenBackOutOfItsRetry:
             wait_until(lambda: is_any_waiting(bench.db), DEADLINE)
             go_on.set()
 
-            assert taken_back.result(DEADLINE) == 1
+            taken_back.result(DEADLINE)
             ingested.result(DEADLINE)
             assert clicked.result(DEADLINE).total == 1
 
@@ -170,4 +204,4 @@ def is_row_waited_for(db):
         "SELECT count(*) FROM pg_stat_activity "
         "WHERE datname = current_database() AND wait_event_type = 'Lock'"
     )
-    return db.read(lambda conn: conn.execute(query).scalar_one()) > 0
+    return db.read(lambda tx: tx.execute(query).scalar_one()) > 0

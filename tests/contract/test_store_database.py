@@ -53,19 +53,19 @@ def no_tables(postgres_url):
         yield url
 
 
-def count_rows(conn):
-    return conn.execute(select(func.count()).select_from(counters)).scalar_one()
+def count_rows(tx):
+    return tx.execute(select(func.count()).select_from(counters)).scalar_one()
 
 
 def failing_at_first(raise_first, times=1):
     """Return a verb that writes and then fails so many times, and the list of its tries."""
     tries = []
 
-    def verb(conn):
-        conn.execute(insert(counters), [ONE])
+    def verb(tx):
+        tx.execute(insert(counters), [ONE])
         tries.append(1)
         if len(tries) <= times:
-            raise_first(conn)
+            raise_first(tx)
         return "done"
 
     return verb, tries
@@ -80,13 +80,13 @@ def doing(act):
     return listen
 
 
-def raise_state(conn, state):
-    conn.execute(text(f"DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{state}'; END $$"))
+def raise_state(tx, state):
+    tx.execute(text(f"DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{state}'; END $$"))
 
 
 class TestATransactionThatCollides:
     def test_with_another_change_is_done_again_from_the_start(self, database):
-        def collide(_conn):
+        def collide(_tx):
             raise ConcurrentChange
 
         verb, tries = failing_at_first(collide, times=3)
@@ -101,16 +101,16 @@ class TestATransactionThatCollides:
         with opened(url) as db:
             event.listen(db.engine, "connect", lambda dbapi, _: dbapi.execute(NO_PATIENCE))
             event.listen(db.engine, "handle_error", doing(lambda: other.execute("ROLLBACK")))
-            db.read(lambda conn: conn.execute(text("SELECT 1")))
+            db.read(lambda tx: tx.execute(text("SELECT 1")))
             other.execute("BEGIN IMMEDIATE")
 
-            assert db.transact(lambda conn: conn.execute(text("SELECT 7")).scalar_one()) == 7
+            assert db.transact(lambda tx: tx.execute(text("SELECT 7")).scalar_one()) == 7
         other.close()
 
     @pytest.mark.postgres
     @pytest.mark.parametrize("state", ["40P01", "40001", "55P03"])
     def test_on_the_server_is_done_again(self, postgres, state):
-        verb, tries = failing_at_first(lambda conn: raise_state(conn, state))
+        verb, tries = failing_at_first(lambda tx: raise_state(tx, state))
 
         assert postgres.transact(verb) == "done"
         assert len(tries) == 2
@@ -118,7 +118,7 @@ class TestATransactionThatCollides:
 
     @pytest.mark.postgres
     def test_every_time_gives_up_with_words(self, postgres):
-        verb, tries = failing_at_first(lambda conn: raise_state(conn, "40001"), times=100)
+        verb, tries = failing_at_first(lambda tx: raise_state(tx, "40001"), times=100)
 
         with pytest.raises(DatabaseUnavailable, match="stayed busy for 10 tries"):
             postgres.transact(verb)
@@ -129,7 +129,7 @@ class TestATransactionThatCollides:
     def test_in_a_deadlock_is_done_again(self, postgres):
         names = ["one", "two"]
         postgres.transact(
-            lambda conn: conn.execute(
+            lambda tx: tx.execute(
                 insert(counters), [{"name": name, "value": 0} for name in names]
             )
         )
@@ -138,12 +138,12 @@ class TestATransactionThatCollides:
         def count_up(order):
             waits = [lambda: None, both_hold_one.wait]
 
-            def verb(conn):
+            def verb(tx):
                 for name in order:
                     if waits:
                         waits.pop(0)()
                     row = update(counters).where(counters.c.name == name)
-                    conn.execute(row.values(value=counters.c.value + 1))
+                    tx.execute(row.values(value=counters.c.value + 1))
 
             postgres.transact(verb)
 
@@ -157,14 +157,14 @@ class TestATransactionThatCollides:
 
     @pytest.mark.postgres
     def test_with_a_lock_that_is_held_too_long_is_done_again(self, postgres):
-        postgres.transact(lambda conn: conn.execute(insert(counters), [ONE]))
+        postgres.transact(lambda tx: tx.execute(insert(counters), [ONE]))
         change = update(counters).values(value=2)
         url = postgres.engine.url.render_as_string(hide_password=False)
         with opened(url, lease=timedelta(seconds=0.3)) as db, postgres.engine.connect() as other:
             event.listen(db.engine, "handle_error", doing(other.rollback))
             other.execute(change)
 
-            db.transact(lambda conn: conn.execute(change))
+            db.transact(lambda tx: tx.execute(change))
 
         assert rows(postgres, counters) == [{"name": "one", "value": 2}]
 
@@ -175,14 +175,14 @@ class TestAStatementOfOursThatIsWrong:
         statement = update(counters).where(counters.c.name.in_(["a", "b"])).values(value=1)
 
         with pytest.raises(StatementError) as raised:
-            database.transact(lambda conn: conn.execute(statement, [{}, {}]))
+            database.transact(lambda tx: tx.execute(statement, [{}, {}]))
 
         assert isinstance(raised.value.orig, InvalidRequestError)
 
     @pytest.mark.postgres
     def test_is_not_blamed_on_the_connection(self, postgres):
         with pytest.raises(ProgrammingError):
-            postgres.transact(lambda conn: conn.execute(text("SELECT FROM WHERE")))
+            postgres.transact(lambda tx: tx.execute(text("SELECT FROM WHERE")))
 
 
 @pytest.mark.parametrize("verb", ["transact", "read"])
@@ -291,15 +291,15 @@ class TestAServerThatTakesNoWrites:
             opened(f"{no_tables}?options=-c%20default_transaction_read_only%3Don") as db,
             pytest.raises(DatabaseUnavailable, match="read-only"),
         ):
-            db.transact(lambda conn: conn.execute(insert(counters), [ONE]))
+            db.transact(lambda tx: tx.execute(insert(counters), [ONE]))
 
 
 @pytest.mark.postgres
 class TestAConnectionThatBreaks:
     def test_inside_a_transaction_is_told_and_then_replaced(self, postgres):
-        def verb(conn):
-            terminate(postgres, conn.execute(text("SELECT pg_backend_pid()")).scalar_one())
-            conn.execute(text("SELECT 1"))
+        def verb(tx):
+            terminate(postgres, tx.execute(text("SELECT pg_backend_pid()")).scalar_one())
+            tx.execute(text("SELECT 1"))
 
         with pytest.raises(DatabaseUnavailable):
             postgres.transact(verb)
@@ -308,7 +308,7 @@ class TestAConnectionThatBreaks:
 
     def test_while_idle_is_not_noticed_at_all(self, postgres):
         pid = postgres.transact(
-            lambda conn: conn.execute(text("SELECT pg_backend_pid()")).scalar_one()
+            lambda tx: tx.execute(text("SELECT pg_backend_pid()")).scalar_one()
         )
         terminate(postgres, pid)
 
@@ -318,10 +318,10 @@ class TestAConnectionThatBreaks:
         url = postgres.engine.url.render_as_string(hide_password=False)
         with TcpProxy(url) as proxy, opened(proxy.url) as db:
 
-            def verb(conn):
-                conn.execute(text("SELECT 1"))
+            def verb(tx):
+                tx.execute(text("SELECT 1"))
                 proxy.cut()
-                conn.execute(text("SELECT 1"))
+                tx.execute(text("SELECT 1"))
 
             with pytest.raises(DatabaseUnavailable, match=r"127\.0\.0\.1"):
                 db.transact(verb)
@@ -332,10 +332,10 @@ class TestAConnectionThatBreaks:
         url = postgres.engine.url.render_as_string(hide_password=False)
         with opened(url, lease=timedelta(seconds=0.3)) as db:
 
-            def verb(conn):
-                pid = conn.execute(text("SELECT pg_backend_pid()")).scalar_one()
+            def verb(tx):
+                pid = tx.execute(text("SELECT pg_backend_pid()")).scalar_one()
                 wait_until(lambda: not is_alive(postgres, pid), DEADLINE)
-                conn.execute(text("SELECT 1"))
+                tx.execute(text("SELECT 1"))
 
             with pytest.raises(DatabaseUnavailable):
                 db.transact(verb)
@@ -347,10 +347,10 @@ class TestAConnectionThatBreaks:
         url = postgres.engine.url.render_as_string(hide_password=False)
         with TcpProxy(url) as proxy, opened(proxy.url, lease=timedelta(seconds=1)) as db:
 
-            def verb(conn):
-                conn.execute(text("SELECT 1"))
+            def verb(tx):
+                tx.execute(text("SELECT 1"))
                 proxy.freeze()
-                conn.execute(text("SELECT 1"))
+                tx.execute(text("SELECT 1"))
 
             began = time.monotonic()
             with pytest.raises(DatabaseUnavailable, match="no answer within 1 s"):
@@ -366,21 +366,21 @@ class TestAConnectionThatBreaks:
             opened(url, lease=timedelta(seconds=0.3)) as db,
             pytest.raises(DatabaseUnavailable, match="statement timeout"),
         ):
-            db.transact(lambda conn: conn.execute(text("SELECT pg_sleep(10)")))
+            db.transact(lambda tx: tx.execute(text("SELECT pg_sleep(10)")))
 
 
 def terminate(db, pid):
     killed = text("SELECT pg_terminate_backend(:pid, 5000)")
-    db.transact(lambda conn: conn.execute(killed, {"pid": pid}))
+    db.transact(lambda tx: tx.execute(killed, {"pid": pid}))
 
 
 def is_alive(db, pid):
     query = text("SELECT count(*) FROM pg_stat_activity WHERE pid = :pid")
-    return db.read(lambda conn: conn.execute(query, {"pid": pid}).scalar_one()) == 1
+    return db.read(lambda tx: tx.execute(query, {"pid": pid}).scalar_one()) == 1
 
 
 def show(db, name):
-    return db.transact(lambda conn: conn.execute(text(f"SHOW {name}")).scalar_one())
+    return db.transact(lambda tx: tx.execute(text(f"SHOW {name}")).scalar_one())
 
 
 @pytest.mark.postgres
@@ -437,8 +437,8 @@ class TestASessionOnPostgres:
             assert show(db, "synchronous_commit") == "on"
 
     def test_gives_a_lost_network_no_longer_than_the_lease(self, postgres):
-        def given_to_driver(conn):
-            return conn.connection.driver_connection.info.get_parameters()
+        def given_to_driver(tx):
+            return tx.conn.connection.driver_connection.info.get_parameters()
 
         given = postgres.transact(given_to_driver)
 
@@ -457,20 +457,20 @@ class TestASessionOnSqlite:
         [("journal_mode", "wal"), ("synchronous", 2), ("foreign_keys", 1), ("busy_timeout", 30000)],
     )
     def test_sets_what_keeps_the_data(self, sqlite, name, value):
-        shown = sqlite.transact(lambda conn: conn.execute(text(f"PRAGMA {name}")).scalar_one())
+        shown = sqlite.transact(lambda tx: tx.execute(text(f"PRAGMA {name}")).scalar_one())
 
         assert shown == value
 
     def test_makes_the_folder_of_its_file(self, sqlite):
-        sqlite.transact(lambda conn: conn.execute(text("SELECT 1")))
+        sqlite.transact(lambda tx: tx.execute(text("SELECT 1")))
 
         assert sqlite.place.endswith("not/there/yet/retrier.db")
 
     def test_holds_the_write_lock_from_the_start_of_a_transaction(self, sqlite):
-        sqlite.transact(lambda conn: conn.execute(text("SELECT 1")))
+        sqlite.transact(lambda tx: tx.execute(text("SELECT 1")))
         other = sqlite3.connect(sqlite.place, timeout=0)
 
-        def verb(_conn):
+        def verb(_tx):
             with pytest.raises(sqlite3.OperationalError, match="locked"):
                 other.execute("BEGIN IMMEDIATE")
 
@@ -498,8 +498,8 @@ class TestConnectionsApart:
     def test_give_up_a_lock_once_and_soon(self, postgres):
         apart = postgres.apart(1, timedelta(seconds=0.2))
 
-        def verb(conn):
-            conn.execute(text("LOCK TABLE counters IN ACCESS EXCLUSIVE MODE"))
+        def verb(tx):
+            tx.execute(text("LOCK TABLE counters IN ACCESS EXCLUSIVE MODE"))
             began = time.monotonic()
             with pytest.raises(AnswerTooSlow, match=r"no answer from .* within 0.2 s"):
                 apart.read(count_rows)
@@ -528,17 +528,17 @@ class TestAFullDisk:
 
 class TestReading:
     def test_is_one_view_though_others_write_meanwhile(self, database):
-        def look_twice(conn):
-            before = count_rows(conn)
+        def look_twice(tx):
+            before = count_rows(tx)
             database.transact(lambda other: other.execute(insert(counters), [ONE]))
-            return before, count_rows(conn)
+            return before, count_rows(tx)
 
         assert database.read(look_twice) == (0, 0)
         assert len(rows(database, counters)) == 1
 
     def test_waits_for_nobody_who_writes(self, database):
-        def write(conn):
-            conn.execute(insert(counters), [ONE])
+        def write(tx):
+            tx.execute(insert(counters), [ONE])
             return database.read(count_rows)
 
         assert database.transact(write) == 0
@@ -546,7 +546,7 @@ class TestReading:
     def test_leaves_the_connection_fit_for_writing(self, database):
         for _ in range(3):
             database.read(count_rows)
-            database.transact(lambda conn: conn.execute(update(counters).values(value=2)))
+            database.transact(lambda tx: tx.execute(update(counters).values(value=2)))
 
 
 @pytest.mark.parametrize(
@@ -581,10 +581,10 @@ def test_the_place_shows_neither_user_nor_password():
 
 @pytest.mark.postgres
 def test_a_value_too_large_for_an_index_is_the_fault_of_the_data(postgres):
-    def insert_name(conn):
-        conn.execute(text("CREATE TEMPORARY TABLE wide (name text PRIMARY KEY) ON COMMIT DROP"))
+    def insert_name(tx):
+        tx.execute(text("CREATE TEMPORARY TABLE wide (name text PRIMARY KEY) ON COMMIT DROP"))
         name = "".join(uuid4().hex for _ in range(400))
-        conn.execute(text("INSERT INTO wide VALUES (:name)"), {"name": name})
+        tx.execute(text("INSERT INTO wide VALUES (:name)"), {"name": name})
 
     with pytest.raises(DataRefused, match="maximum size"):
         postgres.transact(insert_name)
@@ -594,12 +594,12 @@ def test_a_set_of_ids_may_be_larger_than_the_parameters_of_a_statement(database)
     """Ingestion may have 65,535 messages in hand; SQLite takes 32,766 parameters by default."""
     if database.is_sqlite:
         event.listen(database.engine, "checkout", limit_parameters)
-    database.transact(lambda conn: conn.execute(insert(counters), [ONE]))
+    database.transact(lambda tx: tx.execute(insert(counters), [ONE]))
     names = ["one", *map(str, range(40_000))]
 
     found = database.read(
-        lambda conn: (
-            conn.execute(select(counters.c.name).where(database.sql.member(counters.c.name, names)))
+        lambda tx: (
+            tx.execute(select(counters.c.name).where(database.sql.member(counters.c.name, names)))
             .scalars()
             .all()
         )
@@ -611,11 +611,11 @@ def test_a_set_of_ids_may_be_larger_than_the_parameters_of_a_statement(database)
 def test_a_set_of_ids_may_hold_any_text(database):
     odd = ["a,b", 'say "no"', "back\\slash", "NULL", "", "{}", "line\nbreak"]
     rows = [{"name": name, "value": 1} for name in odd]
-    database.transact(lambda conn: conn.execute(insert(counters), rows))
+    database.transact(lambda tx: tx.execute(insert(counters), rows))
 
     found = database.read(
-        lambda conn: set(
-            conn.execute(
+        lambda tx: set(
+            tx.execute(
                 select(counters.c.name).where(database.sql.member(counters.c.name, odd))
             ).scalars()
         )
@@ -627,9 +627,9 @@ def test_a_set_of_ids_may_hold_any_text(database):
 class TestWhileTheDatabaseIsAtWork:
     @staticmethod
     def sleep(db, meanwhile):
-        def verb(conn):
-            with db.sql.using_waits(conn, meanwhile):
-                return conn.execute(text("SELECT 7 FROM pg_sleep(0.05)")).scalar_one()
+        def verb(tx):
+            with tx.sql.using_waits(tx.conn, meanwhile):
+                return tx.execute(text("SELECT 7 FROM pg_sleep(0.05)")).scalar_one()
 
         return db.transact(verb)
 
@@ -653,17 +653,17 @@ class TestWhileTheDatabaseIsAtWork:
         self.sleep(postgres, lambda: done.append(1) or True)
         before = len(done)
 
-        postgres.transact(lambda conn: conn.execute(text("SELECT pg_sleep(0.02)")))
+        postgres.transact(lambda tx: tx.execute(text("SELECT pg_sleep(0.02)")))
 
         assert len(done) == before
 
 
 def test_who_looks_for_keys_does_not_read_a_whole_table_that_is_small_yet(postgres):
-    query = text("EXPLAIN SELECT body FROM message_bodies WHERE body_hash = ANY('{a,b}')")
+    query = text("EXPLAIN SELECT body FROM processing_attempts WHERE attempt_id = ANY('{1,2}')")
 
-    def explain(conn):
-        postgres.sql.go_by_index(conn)
-        return "\n".join(conn.execute(query).scalars())
+    def explain(tx):
+        tx.sql.go_by_index(tx.conn)
+        return "\n".join(tx.execute(query).scalars())
 
     assert "Seq Scan" not in postgres.transact(explain)
 
@@ -676,12 +676,12 @@ def test_who_looks_for_keys_does_not_read_a_whole_table_that_is_small_yet(postgr
 def test_a_set_of_ids_holds_just_these_whatever_they_are(database, names):
     stored = ["", "a", "b", "c", "b\x1fc", "\x1f", '"', "{d}", "d", "e", "e,f", "\\"]
     database.transact(
-        lambda conn: conn.execute(insert(counters), [{"name": n, "value": 0} for n in stored])
+        lambda tx: tx.execute(insert(counters), [{"name": n, "value": 0} for n in stored])
     )
 
     name = counters.c.name
     query = select(name).where(database.sql.member(name, names))
-    found = database.read(lambda conn: conn.execute(query).scalars().all())
+    found = database.read(lambda tx: tx.execute(query).scalars().all())
 
     assert sorted(found) == sorted(names)
 

@@ -3,18 +3,28 @@
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, update
 
-from retrier.store.event_log import Event, append, sweep_events
 from retrier.store.schema import event_log
+from retrier.store.tables.event_log import Event, append
+from retrier.store.verbs.sweeping import sweep_events
 from tests.contract.store_rows import rows
 
 DAY = timedelta(days=1)
+OPERATION = "0de7a710-0000-4000-8000-000000000001"
+BATCH = "ba7c4000-0000-4000-8000-000000000001"
 
 
 def log(db, *events, age=timedelta(0)):
     """Log events as if so long ago."""
-    db.transact(lambda conn: append(conn, db.sql.now(conn) - age, events))
+
+
+    def verb(tx):
+        append(tx, events)
+        just_logged = update(event_log).where(event_log.c.at == tx.now)
+        tx.execute(just_logged.values(at=tx.now - age))
+
+    db.transact(verb)
 
 
 def an_event(**changes):
@@ -27,8 +37,8 @@ def test_an_event_is_kept_with_all_it_says(database):
         "text": "It happened.",
         "who": "ada",
         "unique_message_id": "m",
-        "operation_id": "o",
-        "batch_id": "b",
+        "operation_id": OPERATION,
+        "batch_id": BATCH,
         "details": {"from": ["a", 1, None]},
     }
 

@@ -4,13 +4,15 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from threading import Event
+from uuid import uuid4
 
 import pytest
-from sqlalchemy import Connection
 
 from retrier.errors import DatabaseUnavailable, LeaseLost
 from retrier.store.engine.database import Database, DatabaseOptions
-from retrier.store.verbs.leases import Fence, HeldByAnother, Holder, acquire_lease, hold, renew_lease
+from retrier.store.engine.transaction import Transaction
+from retrier.store.verbs.fencing import hold
+from retrier.store.verbs.leases import Fence, HeldByAnother, Holder, acquire_lease, renew_lease
 from tests.support.databases import empty
 from tests.support.waiting import wait_until
 
@@ -31,7 +33,7 @@ def db(shared_postgres: Database) -> Iterator[Database]:
 
 
 def acquire(db: Database, name: str) -> Fence | HeldByAnother:
-    holder = Holder(session_id=name, host=name, pid=1, process_started=name)
+    holder = Holder(session_id=str(uuid4()), host=name, pid=1, process_started=name)
     return acquire_lease(db, holder, LEASE, lambda _holder: False)
 
 
@@ -42,8 +44,8 @@ def test_a_holder_frozen_inside_a_transaction_is_succeeded_and_commits_nothing(
     assert isinstance(fence, Fence)
     go_on = Event()
 
-    def freeze(conn: Connection) -> None:
-        hold(db, conn, fence)
+    def freeze(tx: Transaction) -> None:
+        hold(tx, fence)
         assert go_on.wait(DEADLINE)
 
     with ThreadPoolExecutor(1) as pool:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from threading import Event, Thread
 
 import pytest
-from sqlalchemy import Connection, text, update
+from sqlalchemy import text, update
 
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
@@ -15,6 +15,7 @@ from retrier.store.engine.database import Database
 from retrier.store.queries.due import time_until_due
 from retrier.store.verbs.asking import create_operation
 from retrier.store.engine.requests import listen_for_requests
+from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import retry_operations
 from tests.support.databases import empty
 from tests.support.waiting import wait_until
@@ -92,8 +93,8 @@ def test_a_request_is_heard_by_every_process_that_listens(postgres: Database) ->
 @pytest.mark.postgres
 def test_a_request_is_not_heard_before_it_is_committed(postgres: Database) -> None:
     # Given a request that is rolled back, and one after it
-    def announce_in_vain(conn: Connection) -> None:
-        postgres.sql.announce_request(conn)
+    def announce_in_vain(tx: Transaction) -> None:
+        tx.sql.announce_request(tx.conn)
         raise RolledBack
 
     with listening(postgres) as listener:

@@ -11,14 +11,17 @@ from retrier.store.engine.database import Database, DatabaseOptions
 from retrier.store.schema import failed_messages
 
 BODY = "card-4711"
+MESSAGE = "00000000-0000-4000-8000-000000000001"
 
 
 def refuse_a_row(db: Database) -> DataRefused:
     """Return the error for a row that lacks nearly everything but holds a message's text."""
     with pytest.raises(DataRefused) as caught:
         db.transact(
-            lambda conn: conn.execute(
-                insert(failed_messages).values(unique_message_id="1", message_id=BODY)
+            lambda tx: tx.execute(
+                insert(failed_messages).values(
+                    number=1, unique_message_id=MESSAGE, message_id=BODY
+                )
             )
         )
     return caught.value
@@ -27,7 +30,7 @@ def refuse_a_row(db: Database) -> DataRefused:
 def test_an_error_does_not_quote_the_values_of_its_statement(database: Database) -> None:
     with pytest.raises(DatabaseUnavailable) as caught:
         database.transact(
-            lambda conn: conn.execute(text("INSERT INTO nowhere VALUES (:body)"), {"body": BODY})
+            lambda tx: tx.execute(text("INSERT INTO nowhere VALUES (:body)"), {"body": BODY})
         )
 
     assert "nowhere" in str(caught.value.__cause__)

@@ -8,13 +8,18 @@ from sqlalchemy import event, update
 
 from retrier.errors import LeaseLost
 from retrier.store.schema import staging_ids
-from retrier.store.staging_ids import find_known, record_staging_ids, sweep_staging_ids
+from retrier.store.tables.staging_ids import find_known
+from retrier.store.verbs.installing import record_staging_ids
+from retrier.store.verbs.sweeping import sweep_staging_ids
 from tests.contract.store_retries import STAGED, bring_to
 from tests.contract.store_rows import rows
 from tests.support.bench import Bench
 from tests.support.factories import FAILED_AT
 
 DAY = timedelta(days=1)
+ONE = "57a61000-0000-4000-8000-000000000001"
+OTHER = "57a61000-0000-4000-8000-000000000002"
+UNKNOWN = "57a61000-0000-4000-8000-000000000003"
 
 
 @pytest.fixture
@@ -32,22 +37,22 @@ def make(bench, *ids, age=timedelta(0)):
 
 
 def known(db, *ids):
-    return db.read(lambda conn: find_known(db, conn, ids))
+    return db.read(lambda tx: find_known(tx, ids))
 
 
 def test_an_id_is_known_once_it_is_written(bench):
-    make(bench, "made")
+    make(bench, ONE)
 
-    assert known(bench.db, "made", "unknown", "") == {"made"}
+    assert known(bench.db, ONE, UNKNOWN) == {ONE}
 
 
 def test_an_id_may_be_written_again_and_is_young_again(bench):
-    make(bench, "probe", age=100 * DAY)
+    make(bench, ONE, age=100 * DAY)
 
-    record_staging_ids(bench.db, bench.around.lease.fence, ["probe", "attempt"])
+    record_staging_ids(bench.db, bench.around.lease.fence, [ONE, OTHER])
 
     assert sweep_staging_ids(bench.db, older_than=90 * DAY) == 0
-    assert known(bench.db, "probe", "attempt") == {"probe", "attempt"}
+    assert known(bench.db, ONE, OTHER) == {ONE, OTHER}
 
 
 def test_a_process_that_is_the_processor_no_more_writes_none(bench):
@@ -55,18 +60,18 @@ def test_a_process_that_is_the_processor_no_more_writes_none(bench):
     bench.lose_lease()
 
     with pytest.raises(LeaseLost):
-        record_staging_ids(bench.db, fence, ["late"])
+        record_staging_ids(bench.db, fence, [ONE])
 
     assert rows(bench.db, staging_ids) == []
 
 
 class TestASweep:
     def test_deletes_what_is_older_and_leaves_the_rest(self, bench):
-        make(bench, "old", age=91 * DAY)
-        make(bench, "young", age=89 * DAY)
+        make(bench, ONE, age=91 * DAY)
+        make(bench, OTHER, age=89 * DAY)
 
         assert sweep_staging_ids(bench.db, older_than=90 * DAY) == 1
-        assert known(bench.db, "old", "young") == {"young"}
+        assert known(bench.db, ONE, OTHER) == {OTHER}
 
     def test_leaves_the_id_of_a_batch_in_forwarding(self, bench):
         bring_to(bench, STAGED)

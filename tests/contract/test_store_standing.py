@@ -18,7 +18,7 @@ def received(db: Database, *items: object) -> Recorded:
 
 def unreadable() -> FailedImport:
     return FailedImport(
-        error_queue="error", reason="?", raw=b"", body=b"", fingerprint="f", received_at=FAILED_AT
+        error_queue="error", reason="?", raw=b"", body=b"", fingerprint="f0", received_at=FAILED_AT
     )
 
 

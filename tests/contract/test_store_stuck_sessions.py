@@ -55,7 +55,7 @@ def stopped_in(
     conn.pgconn.flush()
     query = text(WAITS)
     wait_until(
-        lambda: db.read(lambda c: c.execute(query, {"pid": pid}).scalar()), DEADLINE, "it waits"
+        lambda: db.read(lambda tx: tx.execute(query, {"pid": pid}).scalar()), DEADLINE, "it waits"
     )
     try:
         yield pid
@@ -88,7 +88,7 @@ def test_one_that_stopped_between_two_statements_is_ended_although_it_began_the_
 ) -> None:
     with stopped_in(postgres, LOCK, then=b"close") as pid:
         state = text("SELECT state FROM pg_stat_activity WHERE pid = :pid")
-        shown = postgres.read(lambda conn: conn.execute(state, {"pid": pid}).scalar_one())
+        shown = postgres.read(lambda tx: tx.execute(state, {"pid": pid}).scalar_one())
         assert shown == "idle in transaction"
 
         wait_until(lambda: end_stuck_sessions(postgres, older_than=NO_TIME), DEADLINE)

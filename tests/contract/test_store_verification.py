@@ -11,9 +11,11 @@ from retrier.domain.wire import Refused
 from retrier.processor.crash_points import CrashPoint
 from retrier.store.engine.database import Database
 from retrier.store.schema import (
+    ended_retries,
     failed_message_retries,
     failed_messages,
     ledger,
+    processing_attempts,
     retry_batch_now_forwarding,
     retry_batches,
     retry_operations,
@@ -36,6 +38,11 @@ COMMON = (
     CrashPoint.FORWARDING_COMPLETED,
 )
 
+STEPS_OF_MARKING = (CrashPoint.MARKING_OPENED, CrashPoint.MARKING_CLAIMED)
+NOBODY = "00000000-0000-4000-8000-000000000000"
+NONE = 1_000
+"""A number that nothing has."""
+
 
 def broken(db: Database) -> dict[str, VerifiedRule]:
     return {each.rule: each for each in verify_store(db).rules if each.broken}
@@ -50,7 +57,11 @@ def bench(database: Database) -> Bench:
 
 
 def stop_at(bench: Bench, point: str) -> None:
-    bench.ask_all()
+    """Let the processor die there. What is named is marked step by step on every database."""
+    if point in STEPS_OF_MARKING:
+        bench.ask(list(bench.statuses()))
+    else:
+        bench.ask_all()
     bench.kill_at(point)
     with pytest.raises(Killed):
         bench.work()
@@ -104,14 +115,26 @@ def first_message(bench: Bench) -> Any:
     return failed_messages.c.unique_message_id == min(bench.statuses())
 
 
+def ended(bench: Bench) -> dict[str, Any]:
+    """Return what is kept of a retry that ended, made of a claim in force."""
+    claim, *_ = bench.claims().values()
+    kept = {key: claim[key] for key in ("number", "retry_id", "operation_id")}
+    now = bench.clock.now()
+    return {**kept, "sending_since": now, "ended_at": now, "outcome": "failed"}
+
+
 BENT: dict[str, tuple[str, Callable[[Bench], Any]]] = {
     "a message whose retry was issued has the claim of that retry": (
         CrashPoint.STAGING_COMMITTED,
-        lambda bench: update(failed_messages).where(first_message(bench)).values(last_retry_id="x"),
+        lambda bench: update(failed_messages).where(first_message(bench)).values(last_retry_id=NOBODY),
     ),
-    "a message that is resolved or archived has no claim": (
-        CrashPoint.MARKING_MOVED,
+    "a message that is resolved or archived has no claim that could still be sent": (
+        CrashPoint.STAGING_COMMITTED,
         lambda bench: update(failed_messages).where(first_message(bench)).values(status="archived"),
+    ),
+    "a claim was taken at the newest failure of its message, or at an earlier one": (
+        CrashPoint.MARKING_MOVED,
+        lambda _bench: update(failed_message_retries).values(failure_seq=NONE),
     ),
     "the claim of an unresolved message is of a batch in Marking or Staging": (
         CrashPoint.STAGING_COMMITTED,
@@ -125,7 +148,7 @@ BENT: dict[str, tuple[str, Callable[[Bench], Any]]] = {
     ),
     "a claim names the operation of its batch": (
         CrashPoint.MARKING_MOVED,
-        lambda _bench: update(failed_message_retries).values(operation_id="x"),
+        lambda _bench: update(failed_message_retries).values(operation_id=NOBODY),
     ),
     "the batch in Forwarding, and no other, is the one now forwarding": (
         CrashPoint.STAGING_COMMITTED,
@@ -154,6 +177,22 @@ BENT: dict[str, tuple[str, Callable[[Bench], Any]]] = {
     "the attempts that messages count are the attempts stored": (
         CrashPoint.MARKING_MOVED,
         lambda bench: update(failed_messages).where(first_message(bench)).values(attempts=2),
+    ),
+    "a message shows one of its own attempts, with the same cause": (
+        CrashPoint.MARKING_MOVED,
+        lambda bench: update(failed_messages).where(first_message(bench)).values(attempt_id=NONE),
+    ),
+    "an attempt without a body names one of its message's that has it": (
+        CrashPoint.MARKING_MOVED,
+        lambda _bench: update(processing_attempts).values(same_body_as=NONE, body=None),
+    ),
+    "every ended retry is of a message that is there": (
+        CrashPoint.MARKING_MOVED,
+        lambda bench: insert(ended_retries).values({**ended(bench), "number": NONE}),
+    ),
+    "a retry that has ended has no claim": (
+        CrashPoint.FORWARDING_PUBLISHED,
+        lambda bench: insert(ended_retries).values(ended(bench)),
     ),
 }
 
@@ -216,6 +255,27 @@ def test_a_second_forwarding_batch_is_found(bench: Bench) -> None:
     assert "the batch in Forwarding, and no other, is the one now forwarding" in broken(bench.db)
 
 
+def test_an_attempt_whose_cause_vanished_is_found(bench: Bench) -> None:
+    # Given a message that failed twice
+    first = failure(queue=QUEUE)
+    bench.receive(first)
+    bench.receive(again(first, queue=QUEUE))
+    earlier = processing_attempts.c.fingerprint == first.fingerprint
+
+    change(bench.db, update(processing_attempts).where(earlier).values(cause_id=NONE))
+
+    assert list(broken(bench.db)) == ["the cause of every attempt is there"]
+
+
+def test_a_claim_that_marking_took_too_late_breaks_no_rule(bench: Bench) -> None:
+    """No message is locked then: one that was archived just now is dropped at staging."""
+    stop_at(bench, CrashPoint.MARKING_MOVED)
+
+    change(bench.db, update(failed_messages).where(first_message(bench)).values(status="archived"))
+
+    assert broken(bench.db) == {}
+
+
 def test_a_finding_counts_all_and_names_some(bench: Bench) -> None:
     bench.fail(20)
     stop_at(bench, CrashPoint.STAGING_COMMITTED)
@@ -234,6 +294,7 @@ def test_every_rule_can_be_broken(database: Database) -> None:
         "the ledger has as many new messages as there are failed messages",
         "the counts of a completed operation add up to its total",
         "every claim is of a message that is there",
+        "the cause of every attempt is there",
     }
 
     assert {each.rule for each in verify_store(database).rules} == bent

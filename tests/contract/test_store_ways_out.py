@@ -1,6 +1,7 @@
 """Archive, unarchive, resolve and retrying pending retries again: every state and every act."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Thread
 from typing import Any
@@ -10,12 +11,13 @@ from sqlalchemy import update
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import RetryRequest, RetryType
-from retrier.domain.selection import Selection
+from retrier.domain.selection import Selection, Sought
 from retrier.domain.ways_out import Act, Refusal
 from retrier.gateway import AskedAgain, Gateway, Outcome
 from retrier.store.engine.database import Database
+from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import event_log, failed_message_retries, retry_operation_messages
-from retrier.store.queries.sought import CHUNK, Sought, last_number
+from retrier.store.queries.sought import CHUNK, last_number
 from retrier.store.queries.verification import verify_store
 from retrier.store.verbs.ways_out import Asked, change, take_way_out
 from tests.contract.store_retries import BEING_SENT, CLAIMED, SENT, STAGED, bring_to
@@ -77,7 +79,10 @@ REFUSED = [cell for cell in CELLS if isinstance(cell.values[2], Refusal)]
 ALWAYS = (datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
 LONG_ENOUGH = 0.3
 """Seconds an act needs at most when nothing holds it up."""
-PENDING = Sought(status=FailedMessageStatus.RETRY_ISSUED, modified=ALWAYS)
+OPEN = frozenset({FailedMessageStatus.UNRESOLVED})
+ISSUED = frozenset({FailedMessageStatus.RETRY_ISSUED})
+SET_ASIDE = frozenset({FailedMessageStatus.ARCHIVED})
+PENDING = Sought(statuses=ISSUED, modified=ALWAYS, pending=True)
 
 
 @pytest.fixture
@@ -257,11 +262,11 @@ class TestBulks:
         resolved, left = bench.fail(2, message_type="A")
         (other,) = bench.fail(message_type="B")
         act(bench, Act.RESOLVE, resolved)
-        group = failure(message_type="A").groups
+        group = failure(message_type="A").cause.groups
         (wanted,) = [each.group_id for each in group if each.title == "A"]
 
         outcome = gateway.act_on(
-            Act.ARCHIVE, Sought(status=FailedMessageStatus.UNRESOLVED, group=wanted), "ada"
+            Act.ARCHIVE, Sought(statuses=OPEN, selection=Selection(group=wanted)), "ada"
         )
 
         assert outcome == Outcome(done=1, refused={})
@@ -269,7 +274,7 @@ class TestBulks:
 
     def test_a_group_leaves_alone_what_was_issued_since_it_was_selected(self, bench: Bench) -> None:
         retry = bring_to(bench, STAGED)
-        unresolved = Sought(status=FailedMessageStatus.UNRESOLVED)
+        unresolved = Sought(statuses=OPEN)
 
         refused = act(bench, Act.ARCHIVE, retry.key, sought=unresolved)
 
@@ -280,8 +285,8 @@ class TestBulks:
         self, bench: Bench, gateway: Gateway
     ) -> None:
         retry = bring_to(bench, BEING_SENT)
-        (group, *_) = (each.group_id for each in retry.first.groups)
-        of_group = Sought(status=FailedMessageStatus.UNRESOLVED, group=group)
+        (group, *_) = (each.group_id for each in retry.first.cause.groups)
+        of_group = Sought(statuses=OPEN, selection=Selection(group=group))
 
         outcome = gateway.act_on(Act.ARCHIVE, of_group, "ada")
         retry.finish()
@@ -295,7 +300,7 @@ class TestBulks:
     def test_the_archive_of_an_empty_group_leaves_nothing_behind(
         self, bench: Bench, gateway: Gateway
     ) -> None:
-        of_none = Sought(status=FailedMessageStatus.UNRESOLVED, group="nobody's")
+        of_none = Sought(statuses=OPEN, selection=Selection(group="nobody's"))
 
         outcome = gateway.act_on(Act.ARCHIVE, of_none, "ada")
 
@@ -325,9 +330,9 @@ class TestBulks:
     def test_goes_on_after_a_thousand(self, bench: Bench, gateway: Gateway) -> None:
         bench.receive(*(failure(queue=QUEUE) for _ in range(CHUNK + 2)))
 
-        archived = gateway.act_on(Act.ARCHIVE, Sought(status=FailedMessageStatus.UNRESOLVED), "ada")
+        archived = gateway.act_on(Act.ARCHIVE, Sought(statuses=OPEN), "ada")
         back = gateway.act_on(
-            Act.UNARCHIVE, Sought(status=FailedMessageStatus.ARCHIVED, modified=ALWAYS), "ada"
+            Act.UNARCHIVE, Sought(statuses=SET_ASIDE, modified=ALWAYS), "ada"
         )
 
         assert (archived.done, back.done) == (CHUNK + 2, CHUNK + 2)
@@ -370,7 +375,7 @@ class TestBulks:
         )
 
         outcome = gateway.act_on(
-            Act.RESOLVE, Sought(status=PENDING.status, queue=QUEUE, modified=modified), "ada"
+            Act.RESOLVE, replace(PENDING, selection=Selection(queue=QUEUE), modified=modified), "ada"
         )
 
         assert outcome.done == done
@@ -415,8 +420,8 @@ class TestPendingRetriesRetriedAgain:
 
     def test_of_a_queue_are_those_that_failed_on_it(self, bench: Bench, gateway: Gateway) -> None:
         retry = bring_to(bench, SENT)
-        of_other = Sought(status=PENDING.status, queue="other", modified=ALWAYS)
-        of_queue = Sought(status=PENDING.status, queue=QUEUE, modified=ALWAYS)
+        of_other = replace(PENDING, selection=Selection(queue="other"))
+        of_queue = replace(PENDING, selection=Selection(queue=QUEUE))
 
         nothing = retry_again(gateway, sought=of_other)
         again = retry_again(gateway, sought=of_queue)
@@ -460,7 +465,8 @@ class TestTwoAtOnce:
         working = Thread(target=bench.work)
 
         with bench.db.engine.begin() as conn:
-            change(bench.db, conn, Asked(act=Act.ARCHIVE, who="ada"), [retry.key])
+            tx = Transaction(conn, bench.db.sql)
+            change(tx, Asked(act=Act.ARCHIVE, who="ada"), [retry.key])
             working.start()
             working.join(LONG_ENOUGH)
             waited = working.is_alive()

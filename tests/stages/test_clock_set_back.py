@@ -1,6 +1,7 @@
 """The database's clock is set back by an hour: times it gave before lie in the future now."""
 
 from datetime import timedelta
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import select, update
@@ -29,16 +30,13 @@ def shift_batches(bench: Bench) -> None:
 
 
 def shift_claims(bench: Bench) -> None:
-    stamp = failed_message_retries.c.sending_since
+    claims = failed_message_retries.c
+    stamped = select(claims.number, claims.sending_since).where(claims.sending_since.is_not(None))
     with bench.db.engine.begin() as conn:
-        for key, since in conn.execute(
-            select(failed_message_retries.c.unique_message_id, stamp).where(stamp.is_not(None))
-        ).all():
-            conn.execute(
-                update(failed_message_retries)
-                .where(failed_message_retries.c.unique_message_id == key)
-                .values(sending_since=since + HOUR)
-            )
+        for number, since in conn.execute(stamped).all():
+            key = claims.number == number
+            later = since + HOUR
+            conn.execute(update(failed_message_retries).where(key).values(sending_since=later))
 
 
 def shift_lease(bench: Bench) -> None:
@@ -51,7 +49,7 @@ def shift_lease(bench: Bench) -> None:
 def other_lease(bench: Bench) -> Lease:
     """Let a process on another host hold the lease."""
     bench.around.lease.release()
-    holder = Holder(session_id="other", host="there", pid=2, process_started="then")
+    holder = Holder(session_id=str(uuid4()), host="there", pid=2, process_started="then")
     other = Lease(bench.db, holder, timedelta(seconds=LEASE), bench.clock, lambda _holder: False)
     other.acquire()
     return other

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from threading import Thread
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import select, update
@@ -402,7 +403,7 @@ def test_a_lease_that_the_tick_loses_in_between_is_not_fresh(bench: Bench) -> No
             self.lose()
             super().renew_if_due()
 
-    holder = Holder(session_id="raced", host="here", pid=1, process_started="now")
+    holder = Holder(session_id=str(uuid4()), host="here", pid=1, process_started="now")
     lease = Raced(bench.db, holder, timedelta(seconds=15), bench.clock, lambda _holder: True)
     lease.acquire()
 

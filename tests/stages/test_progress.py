@@ -71,13 +71,14 @@ def take_turns_until_it_backs_off(bench: Bench) -> None:
     bench.take_turn()
 
 
-@pytest.mark.parametrize("verb", ["read", "open_window", "claim_messages", "begin_forwarding"])
+@pytest.mark.parametrize(
+    "verb", ["read", "open_batch", "claim_messages", "open_window", "begin_forwarding"]
+)
 def test_a_database_that_does_not_answer_is_named(
     bench: Bench, flaky: FlakyDatabase, verb: str
 ) -> None:
     flaky.before, heard = listen(bench, lambda name: name == verb)
-    bench.fail(3)
-    bench.ask_all()
+    bench.ask(bench.fail(3))
 
     bench.work()
 

@@ -36,8 +36,7 @@ COUNTED_UP = frozenset({"ledger", "counters"})
 @pytest.fixture
 def bench(database: Database) -> Bench:
     bench = Bench(database, window=2)
-    bench.fail(5)
-    bench.ask_all()
+    bench.ask(bench.fail(5))
     return bench
 
 

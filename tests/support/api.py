@@ -7,19 +7,22 @@ from sqlalchemy import update
 
 from retrier.api.application import ApiParts, create_api
 from retrier.api.remembered import Remembered
+from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.domain.failed_message import FailedMessageStatus, Failure, Received, Resolution
 from retrier.domain.hosts import Hosts
 from retrier.gateway import Gateway
 from retrier.store.engine.database import Database
+from retrier.store.schema import failed_messages
 from retrier.store.verbs.leases import Fence, Holder, acquire_lease
 from retrier.store.verbs.recording import record_received
-from retrier.store.schema import failed_messages
 from tests.support.bench import STAGING
 from tests.support.factories import ERROR_QUEUE, unique_id
 from tests.support.frozen_clock import FrozenClock
 from tests.support.http_client import client_of
 
-HOLDER = Holder(session_id="session", host="host", pid=7, process_started="then")
+HOLDER = Holder(
+    session_id="5e551011-0000-4000-8000-000000000001", host="host", pid=7, process_started="then"
+)
 
 
 class Api:
@@ -36,6 +39,7 @@ class Api:
         self.health: dict[str, tuple[bool, str]] = {"database": (True, "reached")}
         parts = ApiParts(
             db=db,
+            codec=AmqpPropertyCodec(),
             gateway=Gateway(
                 db, self._wake, frozenset({ERROR_QUEUE, STAGING}), count_asked=self.asked.append
             ),

@@ -36,7 +36,7 @@ _TAKE = {
     for counter in Counter
 }
 _LAST = {
-    counter: text(f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {counter}")
+    counter: text(f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {counter}")  # noqa: S608 - a name of ours
     for counter in Counter
 }
 _BY_INDEX = select(

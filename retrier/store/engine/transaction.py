@@ -4,11 +4,15 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, Executable
+from sqlalchemy import Connection, CursorResult, Executable, Row
 
 from retrier.store.engine.sql_dialect import SqlDialect
 
 Rows = Sequence[Mapping[str, Any]]
+"""Rows on their way into a table."""
+
+StoredRow = Row[*tuple[Any, ...]]
+"""A row out of one; what its columns are the statement says."""
 
 
 class ConcurrentChange(Exception):
@@ -44,6 +48,6 @@ class Transaction:
 
     def execute(
         self, statement: Executable, known: Mapping[str, Any] | Rows | None = None
-    ) -> CursorResult[Any]:
+    ) -> CursorResult[*tuple[Any, ...]]:
         """Carry out a statement, for each of these rows if there are many."""
-        return self.conn.execute(statement, known)  # type: ignore[return-value]  # all of ours are
+        return self.conn.execute(statement, known)

@@ -18,7 +18,7 @@ def writing(body: InTransaction[P, T]) -> Verb[P, T]:
     """Make one transaction of it, that is tried again after a conflict."""
 
     @wraps(body)
-    def verb(db: Database, *args: P.args, **kwargs: P.kwargs) -> T:
+    def verb(db: Database, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return db.transact(bind(body, *args, **kwargs))
 
     return verb
@@ -28,7 +28,7 @@ def reading(body: InTransaction[P, T]) -> Verb[P, T]:
     """Have it look at one consistent view, without any lock."""
 
     @wraps(body)
-    def verb(db: Database, *args: P.args, **kwargs: P.kwargs) -> T:
+    def verb(db: Database, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return db.read(bind(body, *args, **kwargs))
 
     return verb

@@ -28,6 +28,11 @@ def _showing_no_attempt() -> Select[str]:
     return select(messages.unique_message_id).where(~own)
 
 
+def _of_no_message() -> Select[int]:
+    known = exists().where(messages.number == attempts.number)
+    return select(attempts.attempt_id).where(~known)
+
+
 def _without_body() -> Select[int]:
     holder = processing_attempts.alias().c
     held = exists().where(
@@ -59,6 +64,7 @@ def _ended_though_claimed() -> Select[str]:
 CONTENT_RULES: Mapping[str, Select[Any]] = MappingProxyType(
     {
         "a message shows one of its own attempts, with the same cause": _showing_no_attempt(),
+        "every attempt is of a message that is there": _of_no_message(),
         "an attempt without a body names one of its message's that has it": _without_body(),
         "the cause of every attempt is there": _without_cause(),
         "every ended retry is of a message that is there": _ended_of_none(),

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Row, Select, bindparam, exists, select
+from sqlalchemy import Select, bindparam, exists, select
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import BATCH_BYTES, BATCH_SIZE
 from retrier.domain.retry_operation import RetryOperation
 from retrier.domain.selection import Selection
-from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.queries.selections import of_selection
 from retrier.store.schema import (
     failed_message_retries,
@@ -115,7 +115,7 @@ def _look_at_named(tx: Transaction, operation: RetryOperation) -> Cut:
     )
 
 
-def _why_not(row: Row[Any], cut_off: int) -> str | None:
+def _why_not(row: StoredRow, cut_off: int) -> str | None:
     if row.status is None:
         return "no failed message has this id"
     if row.status == FailedMessageStatus.RETRY_ISSUED:
@@ -129,7 +129,7 @@ def _why_not(row: Row[Any], cut_off: int) -> str | None:
     return None
 
 
-def _within_bytes(rows: Sequence[Row[Any]]) -> Sequence[Row[Any]]:
+def _within_bytes(rows: Sequence[StoredRow]) -> Sequence[StoredRow]:
     total = 0
     for place, row in enumerate(rows):
         total += row.body_size or 0

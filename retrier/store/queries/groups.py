@@ -16,7 +16,7 @@ from retrier.domain.short_ids import IdRange
 from retrier.store.engine.transaction import Transaction
 from retrier.store.engine.verb import reading
 from retrier.store.queries import operations
-from retrier.store.queries.selections import Condition, conditions
+from retrier.store.queries.selections import Condition, conditions, conditions_looked_up
 from retrier.store.schema import (
     cause_groups,
     failed_messages,
@@ -150,7 +150,8 @@ def _find(tx: Transaction, group_id: str, wanted: Sought) -> GroupCount | None:
     row = tx.execute(group).mappings().one_or_none()
     if row is None:
         return None
-    counts = tx.execute(select(*_NUMBERS).where(*conditions(wanted))).mappings().one()
+    found = conditions_looked_up(tx, wanted)
+    counts = tx.execute(select(*_NUMBERS).where(*found)).mappings().one()
     return _group_count({**row, **counts})
 
 

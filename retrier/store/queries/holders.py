@@ -1,11 +1,10 @@
 """Who is the processor."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import Row, select
+from sqlalchemy import select
 
-from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.schema import processor_lease
 
 
@@ -27,7 +26,7 @@ def find_holder(tx: Transaction) -> Holder | None:
     return holder_of(row)
 
 
-def holder_of(row: Row[Any]) -> Holder:
+def holder_of(row: StoredRow) -> Holder:
     """Return whom the row of the lease names."""
     return Holder(
         session_id=row.session_id, host=row.host, pid=row.pid, process_started=row.process_started

@@ -15,7 +15,7 @@ from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Sought
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.pages import Page, PageRequest
-from retrier.store.queries.selections import Condition, conditions
+from retrier.store.queries.selections import Condition, conditions, conditions_looked_up
 from retrier.store.schema import causes, failed_messages
 
 messages = failed_messages.c
@@ -68,34 +68,35 @@ def find_numbers(
     """Return the numbers of the messages on a page, in order, and how many the list has."""
     if wanted != Sought(statuses=wanted.statuses):
         return _find_narrowed(tx, wanted, order, page)
-    total = _count(tx, wanted)
+    total = _count(tx, conditions(wanted))
     if page.offset >= total:
         return Page(items=(), total=total)
     near = order.sort in _INDEXED and page.offset < deep
-    query = _merged(wanted, order, page) if near else _scanned(wanted, order)
+    query = _merged(wanted, order, page) if near else _scanned(conditions(wanted), order)
     rows = tx.execute(query.limit(page.size).offset(page.offset))
     return Page(items=tuple(rows.scalars()), total=total)
 
 
 def _find_narrowed(tx: Transaction, wanted: Sought, order: Order, page: PageRequest) -> Page[int]:
     """Count what matches and sort it in one look: to find it takes longer than either."""
-    query = _scanned(wanted, order).add_columns(func.count().over())
+    found = conditions_looked_up(tx, wanted)
+    query = _scanned(found, order).add_columns(func.count().over())
     rows = tx.execute(query.limit(page.size).offset(page.offset)).all()
     if not rows:
-        return Page(items=(), total=_count(tx, wanted) if page.offset else 0)
+        return Page(items=(), total=_count(tx, found) if page.offset else 0)
     return Page(items=tuple(row[0] for row in rows), total=rows[0][1])
 
 
-def _scanned(wanted: Sought, order: Order) -> Select[Any]:
+def _scanned(found: Sequence[Condition], order: Order) -> Select[Any]:
     keys = _KEYS[order.sort]
     hidden = map(_hidden, keys) if order.sort in _INDEXED else keys
-    return _numbers(wanted, order).order_by(*_directed([*hidden, messages.number], order))
+    return _numbers(found, order).order_by(*_directed([*hidden, messages.number], order))
 
 
 def _merged(wanted: Sought, order: Order, page: PageRequest) -> Select[Any]:
     """Merge the beginnings of the parts of the list."""
     keys = [key.label(f"key_{place}") for place, key in enumerate(_KEYS[order.sort])]
-    numbers = _numbers(wanted, order).add_columns(*keys).limit(page.offset + page.size)
+    numbers = _numbers(conditions(wanted), order).add_columns(*keys).limit(page.offset + page.size)
     beginnings = [
         numbers.where(condition).order_by(*(_turned(key, order) for key in along)).subquery()
         for condition, along in _parts(wanted, order.sort)
@@ -119,8 +120,8 @@ def _parts(wanted: Sought, sort: Sort) -> Iterator[Part]:
             yield true(), keys
 
 
-def _numbers(wanted: Sought, order: Order) -> Select[Any]:
-    query = select(messages.number).where(*conditions(wanted))
+def _numbers(found: Sequence[Condition], order: Order) -> Select[Any]:
+    query = select(messages.number).where(*found)
     if order.sort is Sort.MESSAGE_TYPE:
         query = query.join_from(failed_messages, causes, causes.c.cause_id == messages.cause_id)
     return query
@@ -139,6 +140,6 @@ def _hidden(key: ColumnElement[Any]) -> ColumnElement[Any]:
     return func.coalesce(key, key)
 
 
-def _count(tx: Transaction, wanted: Sought) -> int:
-    query = select(func.count()).select_from(failed_messages).where(*conditions(wanted))
+def _count(tx: Transaction, found: Sequence[Condition]) -> int:
+    query = select(func.count()).select_from(failed_messages).where(*found)
     return int(tx.execute(query).scalar_one())

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Column, Select, func, select
+from sqlalchemy import Column, FromClause, Select, false, func, select, true, union_all
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.store.engine.transaction import Transaction
@@ -32,41 +32,41 @@ class Summary:
 
 
 _BY_CAUSE = select(messages.cause_id, func.count().label("number")).group_by(messages.cause_id)
+_UNRESOLVED_BY_CAUSE = _BY_CAUSE.where(messages.status == FailedMessageStatus.UNRESOLVED)
 
 
 @reading
 def list_queues(tx: Transaction, page: PageRequest) -> Page[QueueCount]:
     """Return one page of the queues on which messages failed, by name."""
-    counts = _count_by(causes.c.queue, _BY_CAUSE)
-    total = select(func.count()).select_from(counts.subquery())
-    rows = tx.execute(counts.limit(page.size).offset(page.offset))
+    rows = tx.execute(_count_by(causes.c.queue, _BY_CAUSE.subquery()).order_by("value")).all()
+    shown = rows[page.offset : page.offset + page.size]
     return Page(
-        items=tuple(QueueCount(queue=row.value, count=int(row.number)) for row in rows),
-        total=tx.execute(total).scalar_one(),
+        items=tuple(QueueCount(queue=row.value, count=int(row.number)) for row in shown),
+        total=len(rows),
     )
 
 
 @reading
 def summarise(tx: Transaction) -> Summary:
     """Count all unresolved messages. Raises DatabaseUnavailable."""
-    unresolved = _BY_CAUSE.where(messages.status == FailedMessageStatus.UNRESOLVED)
+    # Both add up the same counts, for which the table is read once.
+    unresolved = _UNRESOLVED_BY_CAUSE.cte("unresolved")
+    both = union_all(
+        _count_by(causes.c.endpoint, unresolved).add_columns(true().label("is_endpoint")),
+        _count_by(causes.c.message_type, unresolved).add_columns(false()),
+    )
+    rows = tx.execute(both.order_by("value")).all()
     return Summary(
-        endpoints=_counted(tx, _count_by(causes.c.endpoint, unresolved)),
-        message_types=_counted(tx, _count_by(causes.c.message_type, unresolved)),
+        endpoints={row.value: int(row.number) for row in rows if row.is_endpoint},
+        message_types={row.value: int(row.number) for row in rows if not row.is_endpoint},
     )
 
 
-def _count_by(column: Column[Any], by_cause: Select[Any]) -> Select[Any]:
-    """Add up the causes that have the same value, of which there are few."""
-    counted = by_cause.subquery()
+def _count_by(column: Column[Any], by_cause: FromClause) -> Select[Any]:
+    """Add up the causes that have the same value."""
     return (
-        select(column.label("value"), func.sum(counted.c.number).label("number"))
-        .join_from(counted, causes, causes.c.cause_id == counted.c.cause_id)
+        select(column.label("value"), func.sum(by_cause.c.number).label("number"))
+        .join_from(by_cause, causes, causes.c.cause_id == by_cause.c.cause_id)
         .where(column.is_not(None))
         .group_by(column)
-        .order_by(column)
     )
-
-
-def _counted(tx: Transaction, query: Select[Any]) -> dict[str, int]:
-    return {row.value: int(row.number) for row in tx.execute(query)}

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Select, exists, false, select
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.selection import Selection, Sought
+from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import cause_groups, causes, failed_message_retries, failed_messages
 
 messages = failed_messages.c
@@ -16,22 +17,34 @@ members = cause_groups.c
 
 Condition = ColumnElement[bool]
 
+MOST_CAUSES = 1000
+"""So many causes at most are looked up first."""
+
 
 def conditions(sought: Sought) -> list[Condition]:
     """Return the conditions, to be joined by *and*; named ids are none of them."""
     return [*_of_row(sought), *of_selection(sought.selection)]
 
 
-def of_selection(selection: Selection) -> list[Condition]:
-    """Return the conditions of everything but named ids.
+def conditions_looked_up(tx: Transaction, sought: Sought) -> list[Condition]:
+    """Return the same, with the causes looked up first.
 
-    A cause determines all of it, so the causes are found first, of which there are few.
+    How many messages each cause has is in the statistics: PostgreSQL reads few by their index
+    then, and many by a scan. It cannot know that of causes which are still to be found.
     """
-    return [
-        messages.cause_id.in_(found)
-        for found in (_causes_like(selection), _causes_in(selection.group))
-        if found is not None
-    ]
+    wanted = _causes_of(sought.selection)
+    if wanted is None:
+        return conditions(sought)
+    found = tx.execute(wanted.limit(MOST_CAUSES + 1)).scalars().all()
+    if len(found) > MOST_CAUSES:
+        return conditions(sought)
+    return [*_of_row(sought), tx.sql.member(messages.cause_id, found)]
+
+
+def of_selection(selection: Selection) -> list[Condition]:
+    """Return the conditions of everything but named ids: a cause determines all of it."""
+    wanted = _causes_of(selection)
+    return [] if wanted is None else [messages.cause_id.in_(wanted)]
 
 
 def to_json(selection: Selection) -> dict[str, object]:
@@ -67,7 +80,7 @@ def _has_status(statuses: frozenset[FailedMessageStatus]) -> Condition:
     return messages.status.in_(sorted(statuses))
 
 
-def _causes_like(selection: Selection) -> Select[tuple[int]] | None:
+def _causes_of(selection: Selection) -> Select[tuple[int]] | None:
     parts = (
         (causes.c.queue, selection.queue),
         (causes.c.endpoint, selection.endpoint),
@@ -75,12 +88,12 @@ def _causes_like(selection: Selection) -> Select[tuple[int]] | None:
         (causes.c.message_type, selection.message_type),
     )
     alike = [column == value for column, value in parts if value is not None]
+    if selection.group is not None:
+        alike.append(causes.c.cause_id.in_(_causes_in(selection.group)))
     return select(causes.c.cause_id).where(*alike) if alike else None
 
 
-def _causes_in(group: str | None) -> Select[tuple[int]] | None:
-    if group is None:
-        return None
+def _causes_in(group: str) -> Select[tuple[int]]:
     # No id of a group is anything else, and PostgreSQL would not even compare it.
     in_group = members.group_id == canonical(group) if is_guid(group) else false()
     return select(members.cause_id).where(in_group)

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Row, bindparam, case, delete, func, or_, select, update
+from sqlalchemy import bindparam, case, delete, func, or_, select, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.store.engine.new_ids import make_ids
 from retrier.store.engine.sql_dialect import SqlDialect
-from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.schema import failed_message_retries, failed_messages
 from retrier.store.schema.types import UtcTime
 
@@ -61,7 +61,7 @@ def take(
     return tx.execute(_OF_BATCH, {"batch": batch_id}).scalars().all()
 
 
-def lock(tx: Transaction, numbers: Sequence[int]) -> Sequence[Row[Any]]:
+def lock(tx: Transaction, numbers: Sequence[int]) -> Sequence[StoredRow]:
     """Lock the claims of these messages, in the order of their numbers; return their rows."""
     if not numbers:
         return []
@@ -79,12 +79,12 @@ def lock_batch(tx: Transaction, batch_id: str) -> None:
     tx.execute(_LOCK_BATCH, {"batch": batch_id})
 
 
-def end(tx: Transaction, numbers: Sequence[int]) -> Sequence[Row[Any]]:
+def end(tx: Transaction, numbers: Sequence[int]) -> Sequence[StoredRow]:
     """Delete the claims of these messages; return their rows."""
     return _delete(tx, tx.sql.member(claims.number, numbers))
 
 
-def end_unrecorded(tx: Transaction, batch_id: str, numbers: Sequence[int]) -> Sequence[Row[Any]]:
+def end_unrecorded(tx: Transaction, batch_id: str, numbers: Sequence[int]) -> Sequence[StoredRow]:
     """Delete those of these claims that are of this batch and not recorded; return their rows."""
     return _delete(
         tx,
@@ -108,12 +108,12 @@ def keep_only(tx: Transaction, batch_id: str, numbers: Sequence[int]) -> None:
 
 def count(tx: Transaction, batch_id: str) -> int:
     """Count the claims of a batch."""
-    return tx.execute(_COUNT, {"batch": batch_id}).scalar_one()
+    return int(tx.execute(_COUNT, {"batch": batch_id}).scalar_one())
 
 
 def count_unrecorded(tx: Transaction, batch_id: str) -> int:
     """Count the claims of a batch that are not recorded as forwarded."""
-    return tx.execute(_COUNT_UNRECORDED, {"batch": batch_id}).scalar_one()
+    return int(tx.execute(_COUNT_UNRECORDED, {"batch": batch_id}).scalar_one())
 
 
 def move_rest(tx: Transaction, batch_id: str, rest_id: str) -> None:
@@ -139,7 +139,7 @@ def record_and_stamp(
     return {row[0]: row[1] for row in tx.execute(_record_and_stamp(tx.sql), known).all()}
 
 
-def _delete(tx: Transaction, *conditions: Any) -> Sequence[Row[Any]]:
+def _delete(tx: Transaction, *conditions: Any) -> Sequence[StoredRow]:
     ended = delete(failed_message_retries).where(*conditions).returning(failed_message_retries)
     return sorted(tx.execute(ended).all(), key=lambda row: row.number)
 

@@ -1,16 +1,13 @@
 """What is kept of retries that were sent, or may have been, when they end (`ended_retries`)."""
 
 from collections.abc import Sequence
-from typing import Any
-
-from sqlalchemy import Row
 
 from retrier.domain.failed_message import RetryEnd
-from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.schema import ended_retries
 
 
-def keep(tx: Transaction, claims: Sequence[Row[Any]], outcome: RetryEnd) -> None:
+def keep(tx: Transaction, claims: Sequence[StoredRow], outcome: RetryEnd) -> None:
     """Keep what claims said that were stamped; nothing was ever sent under the others."""
     rows = [
         {

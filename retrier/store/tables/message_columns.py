@@ -20,19 +20,21 @@ class Newest:
 
 
 def decided_columns(decision: Decision) -> dict[str, object]:
+    """Return the parameters that say what was decided of an unresolved message."""
+    undecided: dict[str, object] = {"why": short(decision.why), "due": None, "by": None}
     match decision:
-        case Manual(why=why):
-            decided, due, by = Disposition.MANUAL, None, None
-        case RetryAt(at=due, why=why, policy=by):
-            decided = Disposition.SCHEDULED
-        case Dead(why=why, policy=by):
-            decided, due = Disposition.DEAD, None
+        case Manual():
+            return {**undecided, "decided": Disposition.MANUAL}
+        case RetryAt(at=at, policy=policy):
+            return {**undecided, "decided": Disposition.SCHEDULED, "due": at, "by": policy}
+        case Dead(policy=policy):
+            return {**undecided, "decided": Disposition.DEAD, "by": policy}
         case _ as never:
             assert_never(never)
-    return {"decided": decided, "why": short(why), "due": due, "by": by}
 
 
 def shown_columns(newest: Newest) -> dict[str, object]:
+    """Return the columns that say what a message shows of its newest failure."""
     failure = newest.attempt.failure
     details = failure.details
     return {

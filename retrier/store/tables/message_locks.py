@@ -4,18 +4,18 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, or_, select
+from sqlalchemy import ColumnElement, Select, or_, select
 
 from retrier.domain.failed_message import MOVES, FailedMessageStatus, Move
 from retrier.store.engine.sql_dialect import SqlDialect
-from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.schema import failed_message_retries, failed_messages
 
 messages = failed_messages.c
 claims = failed_message_retries.c
 
 
-def lock_by_id(tx: Transaction, unique_ids: Sequence[str]) -> Sequence[Row[Any]]:
+def lock_by_id(tx: Transaction, unique_ids: Sequence[str]) -> Sequence[StoredRow]:
     """Lock the messages that have these ids, in the order of their numbers; return their rows."""
     if not unique_ids:
         return []
@@ -36,7 +36,7 @@ def lock(tx: Transaction, numbers: Sequence[int]) -> None:
 
 def lock_sought(
     tx: Transaction, unique_ids: Sequence[str], conditions: Iterable[ColumnElement[bool]]
-) -> Sequence[Row[Any]]:
+) -> Sequence[StoredRow]:
     """Lock those of these messages that meet conditions, in the order of their numbers."""
     query = (
         select(messages.number, messages.unique_message_id, messages.status)

@@ -2,18 +2,17 @@
 
 from datetime import datetime, timedelta
 from functools import cache
-from typing import Any
 
-from sqlalchemy import Executable, Row, bindparam, select, update
+from sqlalchemy import Executable, bindparam, select, update
 
 from retrier.store.engine.sql_dialect import SqlDialect
-from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.schema import processor_lease
 
 lease = processor_lease.c
 
 
-def lock(tx: Transaction) -> Row[Any]:
+def lock(tx: Transaction) -> StoredRow:
     """Lock the one row, which is made at the first call, and return it."""
     tx.execute(tx.sql.insert(processor_lease).values(id=1, epoch=0).on_conflict_do_nothing())
     return tx.execute(select(processor_lease).with_for_update()).one()

@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Row, func, select
+from sqlalchemy import func, select
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.identity import is_guid
@@ -14,7 +13,7 @@ from retrier.domain.selection import Selection
 from retrier.errors import KeyReused
 from retrier.store.engine.database import Database
 from retrier.store.engine.sql_dialect import Counter
-from retrier.store.engine.transaction import ConcurrentChange, Transaction
+from retrier.store.engine.transaction import ConcurrentChange, StoredRow, Transaction
 from retrier.store.engine.verb import writing
 from retrier.store.queries.selections import of_selection, to_json
 from retrier.store.schema import failed_messages, retry_operation_messages, retry_operations
@@ -127,7 +126,7 @@ def _count(tx: Transaction, request: RetryRequest, cut_off: int) -> int:
             *of_selection(request.selection),
         )
     )
-    return tx.execute(query).scalar_one()
+    return int(tx.execute(query).scalar_one())
 
 
 def _name_messages(tx: Transaction, operation_id: str, ids: Sequence[str]) -> None:
@@ -145,7 +144,7 @@ def _find_numbers(tx: Transaction, ids: Sequence[str]) -> Mapping[str, int]:
 
 
 def _is_same(
-    tx: Transaction, row: Row[Any], request: RetryRequest, selection: Selection | None
+    tx: Transaction, row: StoredRow, request: RetryRequest, selection: Selection | None
 ) -> bool:
     if selection is None:
         return bool(row.originator == request.originator)

@@ -1,16 +1,13 @@
 """Ends of retries and batches: what is deleted, and what is kept and counted of it."""
 
 from collections.abc import Sequence
-from typing import Any
-
-from sqlalchemy import Row
 
 from retrier.domain.failed_message import RetryEnd
-from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.tables import claims, ended_retries, now_forwarding, retry_batches
 
 
-def end_claims(tx: Transaction, numbers: Sequence[int], how: RetryEnd) -> Sequence[Row[Any]]:
+def end_claims(tx: Transaction, numbers: Sequence[int], how: RetryEnd) -> Sequence[StoredRow]:
     """End the claims of these messages; return their rows, and keep what was sent."""
     if not numbers:
         return []
@@ -21,7 +18,7 @@ def end_claims(tx: Transaction, numbers: Sequence[int], how: RetryEnd) -> Sequen
 
 def end_unrecorded_claims(
     tx: Transaction, batch_id: str, numbers: Sequence[int], how: RetryEnd
-) -> Sequence[Row[Any]]:
+) -> Sequence[StoredRow]:
     """End those of these claims that are of this batch and not recorded; return their rows."""
     if not numbers:
         return []

@@ -31,7 +31,7 @@ def fenced(body: InTransaction[P, T]) -> Callable[Concatenate[Database, Fence, P
     """
 
     @wraps(body)
-    def verb(db: Database, fence: Fence, *args: P.args, **kwargs: P.kwargs) -> T:
+    def verb(db: Database, fence: Fence, /, *args: P.args, **kwargs: P.kwargs) -> T:
         @wraps(body)
         def run(tx: Transaction) -> T:
             hold(tx, fence)

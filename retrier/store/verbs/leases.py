@@ -3,11 +3,8 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
-from sqlalchemy import Row
-
-from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.engine.verb import writing
 from retrier.store.queries.holders import Holder, holder_of
 from retrier.store.tables import processor_lease
@@ -73,7 +70,7 @@ def release_lease(tx: Transaction, fence: Fence) -> None:
 
 
 def _is_taken(
-    row: Row[Any], holder: Holder, now: datetime, is_dead: Callable[[Holder], bool]
+    row: StoredRow, holder: Holder, now: datetime, is_dead: Callable[[Holder], bool]
 ) -> bool:
     if row.session_id is None or row.session_id == holder.session_id or row.expires_at <= now:
         return False

@@ -96,7 +96,7 @@ def _open_batch(tx: Transaction, session_id: str) -> OpenedBatch | MarkedBatch |
     if operation is None:
         return None
     batch_id = str(uuid4())
-    row = {
+    row: dict[str, object] = {
         "batch_id": batch_id,
         "operation_id": operation.operation_id,
         "session_id": session_id,

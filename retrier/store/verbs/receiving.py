@@ -2,9 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
-
-from sqlalchemy import Row
 
 from retrier.domain.decision import Manual
 from retrier.domain.failed_message import (
@@ -19,7 +16,7 @@ from retrier.domain.folding import id_with_body, named_ids
 from retrier.domain.judgement import Known
 from retrier.domain.receipt import Before, MessageChange, Receipt, StoredMessage
 from retrier.store.engine import sql_dialect
-from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.tables import (
     causes,
     claims,
@@ -97,7 +94,9 @@ def _candidates(
     ids |= {confirmation.unique_message_id for confirmation in confirmed}
     found = message_locks.find_existing(tx, sorted(ids))
     often = Counter(unique_id for failure in failed for unique_id in set(named_ids(failure)))
-    taken = [each for each in failed if each.computed_id in found or often[each.computed_id or ""] > 1]
+    taken = [
+        each for each in failed if each.computed_id in found or often[each.computed_id or ""] > 1
+    ]
     others = {id_with_body(failure) for failure in taken}
     return sorted({*found, *(each for each in others if each is not None)})
 
@@ -146,7 +145,7 @@ def _holders(before: Before) -> BodyHolders:
     }
 
 
-def _stored(row: Row[Any], claim: Row[Any] | None, body: StoredBody) -> StoredMessage:
+def _stored(row: StoredRow, claim: StoredRow | None, body: StoredBody) -> StoredMessage:
     resolution = Resolution(row.resolution) if row.resolution else None
     confirmed = resolution is Resolution.CONFIRMED
     return StoredMessage(
@@ -166,7 +165,7 @@ def _stored(row: Row[Any], claim: Row[Any] | None, body: StoredBody) -> StoredMe
     )
 
 
-def _claim_in_force(row: Row[Any], claim: Row[Any] | None) -> str | None:
+def _claim_in_force(row: StoredRow, claim: StoredRow | None) -> str | None:
     """Return the retry id of the claim, if it holds.
 
     Marking locks no message. A claim taken while the message failed again, or was put aside, is

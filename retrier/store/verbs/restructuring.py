@@ -19,7 +19,7 @@ class StrayRows(RetrierError):
 
 def take_views_away(tx: Transaction) -> None:
     """Drop our views, which are made anew afterwards."""
-    for name in reversed(VIEWS):
+    for name in reversed(list(VIEWS)):
         tx.execute(text(f"DROP VIEW IF EXISTS {name}"))
 
 

@@ -21,6 +21,11 @@ _UPGRADE_LOCK = "7263, 2"
 
 _BEFORE_THE_FIRST_RELEASE = frozenset({"0001", "0002", "0003", "0004", "0005", "0006"})
 
+_NOTHING_CARRIED_OVER = (
+    "was made by a version before the first release, of which nothing can be carried over; name a "
+    "new one"
+)
+
 MIGRATIONS = Path(schema.__file__).parent / "migrations"
 
 
@@ -55,10 +60,7 @@ def find_revision(db: Database, migrations: Path = MIGRATIONS) -> SchemaRevision
     found = _find_revision(db, migrations)
     if found.current in _BEFORE_THE_FIRST_RELEASE:
         raise ConfigurationError(
-            [
-                f"database.url: the database at {db.place} was made by a version before the first "
-                "release, of which nothing can be carried over; name a new one"
-            ]
+            [f"database.url: the database at {db.place} {_NOTHING_CARRIED_OVER}"]
         )
     return found
 

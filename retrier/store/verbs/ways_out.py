@@ -5,16 +5,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any
-
-from sqlalchemy import Row
 
 from retrier.domain.decision import Manual
 from retrier.domain.failed_message import FailedMessageStatus, Move, Resolution, RetryEnd
 from retrier.domain.identity import is_guid
 from retrier.domain.selection import Sought
 from retrier.domain.ways_out import Act, ClaimStage, Refusal, why_not
-from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.engine.verb import writing
 from retrier.store.queries.selections import conditions
 from retrier.store.tables import claims, event_log, failed_messages, retry_operations
@@ -90,19 +87,19 @@ def change(tx: Transaction, asked: Asked, unique_ids: Sequence[str]) -> Acted:
     return Acted(done=done, refused={key: why for key, why in judged.items() if why is not None})
 
 
-def _lock(tx: Transaction, asked: Asked, unique_ids: Sequence[str]) -> dict[str, Row[Any]]:
+def _lock(tx: Transaction, asked: Asked, unique_ids: Sequence[str]) -> dict[str, StoredRow]:
     """Lock the messages, looking again at what they were selected by."""
     ids = [unique_id for unique_id in unique_ids if is_guid(unique_id)]
     again = conditions(asked.sought) if asked.sought else ()
     return {row.unique_message_id: row for row in lock_sought(tx, ids, again)}
 
 
-def _judge(act: Act, row: Row[Any], stages: Mapping[int, ClaimStage]) -> Refusal | None:
+def _judge(act: Act, row: StoredRow, stages: Mapping[int, ClaimStage]) -> Refusal | None:
     stage = stages.get(row.number, ClaimStage.NONE)
     return why_not(act, FailedMessageStatus(row.status), stage)
 
 
-def _stage(claim: Row[Any]) -> ClaimStage:
+def _stage(claim: StoredRow) -> ClaimStage:
     if claim.forwarded_at is not None:
         return ClaimStage.SENT
     return ClaimStage.CLAIMED if claim.sending_since is None else ClaimStage.BEING_SENT

@@ -7,12 +7,12 @@ from itertools import chain
 import pytest
 
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.selection import Selection
+from retrier.domain.selection import Selection, Sought
 from retrier.store.engine.database import Database
-from retrier.store.queries.filters import MessageFilter
-from retrier.store.queries.messages import list_messages
-from retrier.store.queries.ordering import FEW, Order, Sort, find_ids
+from retrier.store.engine.transaction import Transaction
+from retrier.store.queries.ordering import DEEP, Order, Sort, find_numbers
 from retrier.store.queries.pages import PageRequest
+from retrier.store.queries.selections import MOST_CAUSES
 from tests.support.api import Api
 from tests.support.factories import FAILED_AT, failure
 
@@ -22,21 +22,24 @@ BOTH = pytest.mark.parametrize("descending", [True, False], ids=["descending", "
 UNRESOLVED = frozenset({FailedMessageStatus.UNRESOLVED})
 OPEN = frozenset({FailedMessageStatus.UNRESOLVED, FailedMessageStatus.RETRY_ISSUED})
 FILTERS = {
-    "all": MessageFilter(),
-    "one status": MessageFilter(statuses=UNRESOLVED),
-    "two statuses": MessageFilter(statuses=OPEN),
-    "queue": MessageFilter(statuses=OPEN, selection=Selection(queue="orders", endpoint="Sales")),
-    "type": MessageFilter(selection=Selection(message_type="Shop.PlaceOrder")),
-    "modified": MessageFilter(modified=(FAILED_AT, FAILED_AT + 6 * MINUTE)),
+    "all": Sought(),
+    "one status": Sought(statuses=UNRESOLVED),
+    "two statuses": Sought(statuses=OPEN),
+    "queue": Sought(statuses=OPEN, selection=Selection(queue="orders", endpoint="Sales")),
+    "type": Sought(selection=Selection(message_type="Shop.PlaceOrder")),
+    "modified": Sought(modified=(FAILED_AT, FAILED_AT + 6 * MINUTE)),
 }
 
 
-def ids_of(
-    db: Database, wanted: MessageFilter, order: Order, page: PageRequest, few: int
-) -> list[str]:
-    """Find a page as if more than `few` messages were many."""
-    total = list_messages(db, wanted, Order(), EVERYTHING).total
-    return db.read(lambda conn: find_ids(conn, wanted, order, page, total=total, few=few))
+def numbers_of(
+    db: Database, wanted: Sought, order: Order, page: PageRequest, deep: int
+) -> list[int]:
+    """Find a page as if the place `deep` in a list were far from its beginning."""
+
+    def find(tx: Transaction) -> tuple[int, ...]:
+        return find_numbers(tx, wanted, order, page, deep=deep).items
+
+    return list(db.read(find))
 
 
 def fill(api: Api) -> None:
@@ -100,38 +103,55 @@ def test_newest_first_is_the_default(api: Api) -> None:
 
 @pytest.mark.parametrize("wanted", FILTERS.values(), ids=FILTERS)
 @BOTH
-def test_a_list_of_many_has_the_order_of_a_list_of_few(
+def test_a_list_has_the_same_order_far_from_its_beginning(
     api: Api,
-    wanted: MessageFilter,
+    wanted: Sought,
     descending: bool,  # noqa: FBT001 - parametrised
 ) -> None:
     fill(api)
     orders = [Order(sort=sort, descending=descending) for sort in Sort]
 
-    few = [ids_of(api.db, wanted, order, EVERYTHING, FEW) for order in orders]
-    many = [ids_of(api.db, wanted, order, EVERYTHING, 0) for order in orders]
+    near = [numbers_of(api.db, wanted, order, EVERYTHING, DEEP) for order in orders]
+    far = [numbers_of(api.db, wanted, order, EVERYTHING, 0) for order in orders]
 
-    assert many == few
-    assert len({frozenset(ids) for ids in few}) == 1
+    assert far == near
+    assert len({frozenset(numbers) for numbers in near}) == 1
 
 
-@pytest.mark.parametrize("few", [FEW, 0])
+@pytest.mark.parametrize("deep", [DEEP, 10, 0])
 @pytest.mark.parametrize("size", [1, 5, 7, 24])
-def test_pages_of_any_size_make_up_the_whole(api: Api, few: int, size: int) -> None:
+def test_pages_of_any_size_make_up_the_whole(api: Api, deep: int, size: int) -> None:
     fill(api)
 
     for sort in Sort:
-        find = partial(ids_of, api.db, MessageFilter(), Order(sort=sort), few=few)
+        find = partial(numbers_of, api.db, Sought(), Order(sort=sort), deep=deep)
         pages = [find(PageRequest(number=n, size=size)) for n in range(1, 24 // size + 3)]
         assert list(chain(*pages)) == find(EVERYTHING)
 
 
-def test_a_group_of_many_has_the_order_of_a_group_of_few(api: Api) -> None:
+def test_pages_of_a_group_make_up_the_group(api: Api) -> None:
     fill(api)
     groups = {each["title"]: each for each in api.get("recoverability/groups/Endpoint Address")}
-    wanted = MessageFilter(selection=Selection(group=groups["payments"]["id"]))
+    path = f"recoverability/groups/{groups['payments']['id']}/errors"
 
-    few, many = (ids_of(api.db, wanted, Order(), EVERYTHING, limit) for limit in (FEW, 0))
+    pages = [api.ids(path, page=number, per_page=5) for number in (1, 2, 3, 4)]
 
-    assert many == few
-    assert len(few) == 12
+    assert [len(page) for page in pages] == [5, 5, 2, 0]
+    assert list(chain(*pages)) == api.ids(path)
+
+
+def test_a_page_behind_the_last_of_a_filter_tells_how_many_there_are(api: Api) -> None:
+    fill(api)
+
+    answer = api.http.get("/api/errors", params={"queue": "payments", "page": 9})
+
+    assert (answer.json(), answer.headers["Total-Count"]) == ([], "12")
+
+
+def test_causes_that_are_too_many_to_be_looked_up_change_nothing(api: Api) -> None:
+    api.receive(*(failure(exception_type=f"Shop.Error{n}") for n in range(MOST_CAUSES + 1)))
+    api.receive(failure(queue="payments"))
+
+    found = api.http.head("/api/errors", params={"queue": "orders"})
+
+    assert found.headers["Total-Count"] == str(MOST_CAUSES + 1)

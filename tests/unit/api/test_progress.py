@@ -1,5 +1,6 @@
 """Operations, batches, claims and the processor, while a retry is under way."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -8,11 +9,19 @@ from retrier.domain.retry_batch import Ejected, RetryBatch, StagedCopies, Window
 from retrier.store.queries.batch_order import find_most_advanced
 from retrier.store.verbs.forwarding import complete_batch
 from retrier.store.verbs.leases import Fence, release_lease
-from retrier.store.verbs.marking import OpenedBatch, claim_messages, move_to_staging, open_batch
+from retrier.store.verbs.marking import (
+    MarkedBatch,
+    OpenedBatch,
+    claim_messages,
+    move_to_staging,
+    open_batch,
+)
 from retrier.store.verbs.staging import begin_forwarding
-from retrier.store.verbs.windows import open_window
+from retrier.store.verbs.windows import load_members, open_window
 from tests.support.api import HOLDER, Api
 from tests.support.factories import failure
+
+STAGING_ID = "57a91790-0000-4000-8000-000000000001"
 
 
 class Retry:
@@ -34,26 +43,34 @@ class Retry:
         assert batch is not None
         return batch
 
-    def open(self) -> OpenedBatch:
+    def open(self) -> OpenedBatch | MarkedBatch:
         opened = open_batch(self.api.db, self.fence, HOLDER.session_id)
         assert opened is not None
         return opened
 
     def mark(self) -> None:
-        opened = self.open()
-        if not claim_messages(self.api.db, self.fence, opened).completed:
-            move_to_staging(self.api.db, self.fence, opened.batch_id)
+        match self.open():
+            case OpenedBatch() as opened:
+                if not claim_messages(self.api.db, self.fence, opened).completed:
+                    move_to_staging(self.api.db, self.fence, opened.batch_id)
+            case MarkedBatch():
+                pass  # PostgreSQL marks in the transaction that opens the batch.
 
     def stage(self, *unique_ids: str) -> None:
-        copies = StagedCopies(staging_id="staged", unique_ids=unique_ids, ejected=())
+        numbers = self.numbers(unique_ids)
+        copies = StagedCopies(staging_id=STAGING_ID, numbers=numbers, ejected=())
         begin_forwarding(self.api.db, self.fence, self.batch, copies)
 
     def send(self, *unique_ids: str, finished: WindowResult | None = None) -> None:
-        known = finished or WindowResult()
-        open_window(self.api.db, self.fence, self.batch, finished=known, unique_ids=unique_ids)
+        known, numbers = finished or WindowResult(), self.numbers(unique_ids)
+        open_window(self.api.db, self.fence, self.batch, finished=known, numbers=numbers)
 
     def record(self, *unique_ids: str) -> None:
-        self.send(finished=WindowResult(forwarded=unique_ids))
+        self.send(finished=WindowResult(forwarded=self.numbers(unique_ids)))
+
+    def numbers(self, unique_ids: Sequence[str]) -> tuple[int, ...]:
+        members = load_members(self.api.db, self.batch.batch_id)
+        return tuple(members[unique_id] for unique_id in unique_ids)
 
 
 def test_an_operation_waits_until_it_is_its_turn(api: Api) -> None:
@@ -83,8 +100,9 @@ def test_an_operation_counts_what_is_forwarded_and_what_failed(api: Api) -> None
     retry.stage(first, second, third)
     retry.send(first, second)
 
-    reverted = (Ejected(unique_message_id=second, reason="no such queue"),)
-    retry.send(finished=WindowResult(forwarded=(first,), reverted=reverted))
+    sent, returned = retry.numbers([first, second])
+    reverted = (Ejected(number=returned, unique_message_id=second, reason="no such queue"),)
+    retry.send(finished=WindowResult(forwarded=(sent,), reverted=reverted))
 
     counts = {name: retry.operation[name] for name in ("forwarded", "failed", "remaining")}
     assert counts == {"forwarded": 1, "failed": 1, "remaining": 1}
@@ -142,7 +160,7 @@ def test_no_batch_alive_is_an_empty_list(api: Api) -> None:
 
 
 def test_a_batch_in_marking_is_shown_with_its_session(api: Api) -> None:
-    retry = Retry(api)
+    retry = Retry(api, ids=api.receive(failure()))
 
     opened = retry.open()
 
@@ -170,12 +188,12 @@ def test_a_batch_forwarding_tells_what_is_forwarded_and_what_is_in_doubt(api: Ap
     retry.stage(first, second, third)
     retry.send(first)
 
-    retry.send(second, finished=WindowResult(forwarded=(first,)))
+    retry.send(second, finished=WindowResult(forwarded=retry.numbers([first])))
 
     (batch,) = api.get("batches")
     assert (batch["status"], batch["staging_id"], batch["message_count"]) == (
         "forwarding",
-        "staged",
+        STAGING_ID,
         3,
     )
     assert (batch["claims"], batch["forwarded"], batch["in_doubt"]) == (3, 1, 1)

@@ -228,12 +228,6 @@ def _create_processing_attempts() -> None:
             "(body IS NULL) = (same_body_as IS NOT NULL)",
             name=op.f("ck_processing_attempts_one_body"),
         ),
-        sa.ForeignKeyConstraint(
-            ["number"],
-            ["failed_messages.number"],
-            name="fk_processing_attempts_number",
-            ondelete="CASCADE",
-        ),
         sa.PrimaryKeyConstraint("attempt_id", name="pk_processing_attempts"),
     )
     op.create_index(
