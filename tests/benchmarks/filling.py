@@ -82,18 +82,21 @@ LEDGER = "UPDATE ledger SET count = count + %(made)s WHERE entry IN ('taken_off'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filling:
-    """So many messages that failed on a queue and were taken off an error queue."""
+    """So many messages that failed on a queue, and on others, and were taken off an error queue."""
 
     count: int
     queue: str
     error_queue: str
     body_size: int
     depth: int = FRAMES
+    others: tuple[str, ...] = ()
 
 
 def fill(url: str, conn: psycopg.Connection, filling: Filling) -> None:
     """Add the messages to the database of this URL, to which there is an open connection."""
-    templates = make_templates(filling.queue, filling.depth)[: filling.count]
+    queues = (filling.queue, *filling.others)
+    made = [each for queue in queues for each in make_templates(queue, filling.depth)]
+    templates = made[: filling.count]
     patterns = _ingest_patterns(url, filling, templates)
     conn.execute(PATTERNS)
     for cause, (pattern, template) in enumerate(zip(patterns, templates, strict=True)):

@@ -14,12 +14,16 @@ TARGET_BODY = "2KiB"
 END_TO_END = {ONE_BY_ONE: Target(at_least=4), TWO_PASSES: Target(at_least=0.6)}
 END_TO_END_SHOVEL = {"classic": Target(at_least=1 / 2), "quorum": Target(at_least=1 / 3)}
 FORWARDING = Target(at_least=0.9)
-INGESTION = {ONE_BY_ONE: Target(at_least=4), RAW_STORING: Target(at_least=0.6)}
-TWO_INGESTING = Target(at_least=1)
-MARKING_SECONDS = Target(at_most=30)
-MARKING_GROWTH = Target(at_most=2)
-SINGLE_IDLE_P50 = Target(at_most=50)
-SINGLE_IDLE_P99 = Target(at_most=250)
+INGESTION = {ONE_BY_ONE: Target(at_least=4), RAW_STORING: Target(at_least=0.75)}
+TWO_INGESTING = Target(at_least=1.3)
+MARKING_SECONDS = Target(at_most=18)
+MARKING_GROWTH = Target(at_most=1.4)
+SINGLE_IDLE_P50 = Target(at_most=25)
+SINGLE_IDLE_P99 = Target(at_most=100)
+LIST_P95 = Target(at_most=100)
+GROUPS = Target(at_most=500)
+DEEP_PAGE_P95 = Target(at_most=1000)
+BYTES_A_MESSAGE = Target(at_most=6)
 SINGLE_BUSY_P99 = Target(at_most=2000)
 MEMORY_GROWTH = Target(at_most=50)
 MEMORY_LARGE_BODIES = Target(at_most=300)

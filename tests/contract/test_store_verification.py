@@ -208,11 +208,19 @@ def test_what_is_bent_breaks_its_rule_and_no_other(bench: Bench, rule: str) -> N
 
 
 def test_a_message_that_vanished_is_missed_by_the_ledger(bench: Bench) -> None:
-    change(bench.db, delete(failed_messages).where(first_message(bench)))
+    number = bench.message(min(bench.statuses()))["number"]
+    for table in (processing_attempts, failed_messages):
+        change(bench.db, delete(table).where(table.c.number == number))
 
     assert list(broken(bench.db)) == [
         "the ledger has as many new messages as there are failed messages"
     ]
+
+
+def test_an_attempt_of_a_message_that_vanished_is_found(bench: Bench) -> None:
+    change(bench.db, delete(failed_messages).where(first_message(bench)))
+
+    assert "every attempt is of a message that is there" in broken(bench.db)
 
 
 def test_a_claim_of_a_message_that_vanished_is_found(bench: Bench) -> None:
@@ -294,6 +302,7 @@ def test_every_rule_can_be_broken(database: Database) -> None:
         "the ledger has as many new messages as there are failed messages",
         "the counts of a completed operation add up to its total",
         "every claim is of a message that is there",
+        "every attempt is of a message that is there",
         "the cause of every attempt is there",
     }
 

@@ -16,7 +16,6 @@ from tests.conftest import opened_empty
 from tests.support.bench import Bench, Killed
 from tests.support.flaky_database import FlakyDatabase
 
-
 Ask = Callable[[Bench, Sequence[str]], CreatedOperation]
 
 
@@ -78,7 +77,9 @@ def test_an_orphan_with_claims_is_adopted(bench: Bench, ask: Ask) -> None:
     assert bench.operation(operation)["batches"] == 1
 
 
-def test_an_orphan_without_claims_is_deleted_and_its_operation_cut_again(bench: Bench, ask: Ask) -> None:
+def test_an_orphan_without_claims_is_deleted_and_its_operation_cut_again(
+    bench: Bench, ask: Ask
+) -> None:
     ids = bench.fail(3)
     operation = ask(bench, ids)
     die_at(bench, "marking.opened")

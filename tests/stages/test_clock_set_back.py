@@ -9,8 +9,8 @@ from sqlalchemy import select, update
 from retrier.processor.lease import Lease
 from retrier.store.engine.database import Database
 from retrier.store.queries.due import is_work_due
-from retrier.store.verbs.leases import Holder
 from retrier.store.schema import failed_message_retries, processor_lease, retry_batches
+from retrier.store.verbs.leases import Holder
 from tests.support.bench import STAGING, Bench, Killed
 
 HOUR = timedelta(hours=1)

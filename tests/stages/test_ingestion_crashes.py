@@ -11,10 +11,10 @@ from retrier.domain.failed_message import Noteworthy, Received
 from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.queue_mapping import QueueMapping
 from retrier.store.engine.database import Database
-from retrier.store.verbs.installing import probe_write
 from retrier.store.engine.patience import Meanwhile
-from retrier.store.verbs.recording import record_received
 from retrier.store.schema import failed_messages, processing_attempts
+from retrier.store.verbs.installing import probe_write
+from retrier.store.verbs.recording import record_received
 from tests.support.frozen_clock import FrozenClock
 from tests.support.raw_messages import raw_properties, retrier_headers
 from tests.support.scripted_transport import ScriptedTransport

@@ -10,13 +10,13 @@ from retrier.domain.retry_batch import BATCH_BYTES
 from retrier.domain.ways_out import Act
 from retrier.domain.wire import Refused
 from retrier.store.engine.database import Database
-from retrier.store.verbs.asking import CreatedOperation
 from retrier.store.schema import (
     failed_messages,
     retry_batches,
     retry_operation_messages,
     retry_operations,
 )
+from retrier.store.verbs.asking import CreatedOperation
 from retrier.store.verbs.ways_out import Asked, take_way_out
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import failure
@@ -207,7 +207,7 @@ def test_the_same_id_twice_in_one_request_is_one_message(bench: Bench) -> None:
 
 def test_a_message_put_aside_after_its_batch_was_opened_is_left_out(bench: Bench) -> None:
     ids = bench.fail(2)
-    operation = bench.ask_all()
+    operation = bench.ask(ids)
 
     bench.at("marking.opened", lambda: bench.set_status(ids[0], "archived"))
     bench.work()

@@ -12,10 +12,10 @@ from retrier.processor.marking import Adoption, Marking
 from retrier.processor.staging import Staging
 from retrier.processor.staging_queue import StagingQueue
 from retrier.processor.surroundings import Surroundings
-from retrier.store.queries.batch_order import find_most_advanced
 from retrier.store.engine.database import Database
-from retrier.store.verbs.recording import record_received
+from retrier.store.queries.batch_order import find_most_advanced
 from retrier.store.schema import metadata
+from retrier.store.verbs.recording import record_received
 from tests.support.bench import Bench, Killed
 from tests.support.factories import failure
 

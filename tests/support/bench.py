@@ -29,16 +29,16 @@ from retrier.processor.progress import Progress
 from retrier.processor.surroundings import RetryParameters, Surroundings
 from retrier.processor.watcher import Nobody, Watcher
 from retrier.store.engine.database import Database
-from retrier.store.verbs.installing import get_installation_id
-from retrier.store.verbs.leases import Holder
-from retrier.store.verbs.asking import CreatedOperation, create_operation
-from retrier.store.verbs.recording import record_received
 from retrier.store.schema import (
     failed_messages,
     retry_batch_now_forwarding,
     retry_batches,
     retry_operations,
 )
+from retrier.store.verbs.asking import CreatedOperation, create_operation
+from retrier.store.verbs.installing import get_installation_id
+from retrier.store.verbs.leases import Holder
+from retrier.store.verbs.recording import record_received
 from tests.support.factories import ERROR_QUEUE, confirmation, failure, unique_id
 from tests.support.frozen_clock import FrozenClock
 from tests.support.scripted_transport import ScriptedTransport

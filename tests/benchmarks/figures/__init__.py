@@ -6,6 +6,7 @@ from tests.benchmarks.figures import (
     idle,
     journey,
     latency,
+    lists,
     marking,
     memory,
     restart,
@@ -25,6 +26,7 @@ MEASURES = (
     (frozenset("h"), idle.measure_idle),
     (frozenset("i"), restart.measure_restart),
     (frozenset("j"), roles.measure_roles),
+    (frozenset("k"), lists.measure_lists),
 )
 
 

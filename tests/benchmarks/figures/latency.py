@@ -35,9 +35,9 @@ def _measure(options: Options, site: Site, kind: str) -> Iterator[Row]:
         filling = Filling(count=count, queue=queue, error_queue=site.error, body_size=BODY)
         fill(site.database_url, site.conn, filling)
     found = site.conn.execute(
-        "SELECT unique_message_id FROM failed_messages WHERE queue = %s", (singles,)
+        "SELECT unique_message_id FROM v_failed_messages WHERE queue = %s", (singles,)
     )
-    ids = [row[0] for row in found.fetchall()]
+    ids = [str(row[0]) for row in found.fetchall()]
     service = site.start()
     service.wait_ready()
     line = RawLine(site.queues.url)

@@ -7,6 +7,7 @@ forwarded, as it would be, which is not counted.
 from collections.abc import Iterator
 from statistics import median
 from time import perf_counter
+from uuid import uuid4
 
 import psycopg
 
@@ -37,7 +38,7 @@ FORWARDED = (
     """
     UPDATE failed_messages SET status = 'retry_issued', last_retry_id = retry_id
     FROM failed_message_retries AS claims
-    WHERE claims.unique_message_id = failed_messages.unique_message_id
+    WHERE claims.number = failed_messages.number
           AND claims.batch_id = %(batch)s
     """,
     """
@@ -113,7 +114,7 @@ def make_surroundings(db: Database) -> Surroundings:
         lease=lease,
         clock=SystemClock(),
         retries=RetryParameters(
-            staging_queue="unused", error_queues=(), installation_id="-", session_id="benchmark"
+            staging_queue="unused", error_queues=(), installation_id="-", session_id=str(uuid4())
         ),
         say=parts.say,
         crash_point=parts.crash_point,
