@@ -43,11 +43,8 @@ class _Attempt:
     ejected: list[Ejected] = field(default_factory=list)
 
     def eject(self, message: ClaimedMessage, reason: str) -> None:
-        self.ejected.append(
-            Ejected(
-                number=message.number, unique_message_id=message.unique_message_id, reason=reason
-            )
-        )
+        number, unique_id = message.number, message.unique_message_id
+        self.ejected.append(Ejected(number=number, unique_message_id=unique_id, reason=reason))
 
 
 class Staging:

@@ -11,13 +11,14 @@ from sqlalchemy import Table, event, insert, text
 from retrier.domain.failed_message import Failure
 from retrier.domain.retry_batch import WindowResult
 from retrier.store.queries.batch_order import find_most_advanced
+from retrier.store.queries.verification import verify_store
 from retrier.store.engine.database import Database
 from retrier.store.schema import (
-    failed_message_groups,
+    cause_groups,
+    causes,
     failed_message_retries,
     failed_messages,
     failure_groups,
-    message_bodies,
     processing_attempts,
 )
 from retrier.store.verbs.windows import open_window
@@ -26,7 +27,6 @@ from tests.contract.store_rows import (
     claims,
     ledger_entries,
     messages,
-    only_message,
     record,
     redelivered,
     rows,
@@ -34,13 +34,14 @@ from tests.contract.store_rows import (
 )
 from tests.support.bench import QUEUE, Bench, Killed
 from tests.support.databases import empty
-from tests.support.factories import confirmation, failure, unique_id
+from tests.support.factories import FAILED_AT, confirmation, failure, unique_id
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.postgres
 
 DEADLINE = 30.0
 DEADLOCK = "40P01"
+THEIRS = "7e125000-0000-4000-8000-000000000001"
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ def count_waiting(db: Database) -> int:
         "SELECT count(*) FROM pg_stat_activity "
         "WHERE datname = current_database() AND wait_event_type = 'Lock'"
     )
-    return db.read(lambda conn: conn.execute(query).scalar_one())
+    return db.read(lambda tx: tx.execute(query).scalar_one())
 
 
 def batches_of(items: Sequence, size: int):
@@ -110,51 +111,52 @@ def record_all(db, batches):
 
 
 def put_last_first(db: Database) -> None:
-    """Lay the claims down in the order that is the reverse of their ids."""
+    """Lay the claims down in the order that is the reverse of their numbers."""
     with db.engine.begin() as conn:
         conn.execute(text("CREATE TEMPORARY TABLE kept AS SELECT * FROM failed_message_retries"))
         conn.execute(text("DELETE FROM failed_message_retries"))
-        backwards = "SELECT * FROM kept ORDER BY unique_message_id DESC"
+        backwards = "SELECT * FROM kept ORDER BY number DESC"
         conn.execute(text(f"INSERT INTO failed_message_retries {backwards}"))
         conn.execute(text("DROP TABLE kept"))
 
 
-def stage(bench: Bench, count: int) -> tuple[list[str], Callable[[], list[str]]]:
-    """Bring messages into Forwarding; return them, and what stamps them and says which."""
+def stage(bench: Bench, count: int) -> tuple[list[int], Callable[[], list[int]]]:
+    """Bring messages into Forwarding; return their numbers, and what stamps them and says which."""
     ids = bench.fail(count)
     bench.ask_all()
     bench.kill_at("staging.committed")
     with pytest.raises(Killed):
         bench.work()
     batch, fence = find_most_advanced(bench.db), bench.around.lease.fence
+    numbers = [bench.message(each)["number"] for each in ids]
 
-    def stamp() -> list[str]:
+    def stamp() -> list[int]:
         nothing = WindowResult()
-        stamped = open_window(bench.db, fence, batch, finished=nothing, unique_ids=ids)
-        return [each.unique_message_id for each in stamped]
+        stamped = open_window(bench.db, fence, batch, finished=nothing, numbers=numbers[::-1])
+        return [each.number for each in stamped]
 
-    return ids, stamp
+    return numbers, stamp
 
 
 class TestTheClaimsOfAWindow:
-    def test_are_come_by_in_the_order_of_their_ids_wherever_they_lie(self, postgres):
-        ids, stamp = stage(Bench(postgres), 40)
+    def test_are_come_by_in_the_order_of_their_numbers_wherever_they_lie(self, postgres):
+        numbers, stamp = stage(Bench(postgres), 40)
         put_last_first(postgres)
 
-        assert stamp() == sorted(ids)
+        assert stamp() == sorted(numbers)
 
     def test_are_those_of_its_batch_alone(self, postgres):
-        ids, stamp = stage(Bench(postgres), 2)
-        first = failed_message_retries.c.unique_message_id == ids[0]
+        numbers, stamp = stage(Bench(postgres), 2)
+        first = failed_message_retries.c.number == numbers[0]
         theirs = failed_message_retries.update().where(first)
         with postgres.engine.begin() as conn:
-            conn.execute(theirs.values(batch_id="theirs"))
+            conn.execute(theirs.values(batch_id=THEIRS))
 
-        assert stamp() == [ids[1]]
+        assert stamp() == [numbers[1]]
 
     def test_are_not_stamped_if_they_end_while_the_window_waits_for_them(self, postgres):
-        ids, stamp = stage(Bench(postgres), 2)
-        claim = failed_message_retries.c.unique_message_id == ids[0]
+        numbers, stamp = stage(Bench(postgres), 2)
+        claim = failed_message_retries.c.number == numbers[0]
 
         with postgres.engine.connect() as other, ThreadPoolExecutor(1) as pool:
             other.execute(failed_message_retries.delete().where(claim))
@@ -162,7 +164,7 @@ class TestTheClaimsOfAWindow:
             wait_until(lambda: count_waiting(postgres) == 1, DEADLINE)
             other.commit()
 
-            assert stamping.result(DEADLINE) == [ids[1]]
+            assert stamping.result(DEADLINE) == [numbers[1]]
 
 
 class TestSeveralIngestersOfTheSameMessages:
@@ -183,24 +185,44 @@ class TestSeveralIngestersOfTheSameMessages:
         record(postgres, model)
         some = [failure(message_id=str(number), body=b"some %d" % number) for number in range(20)]
         others = [again(each, body=b"other" + each.body) for each in some[::-1]]
-        held = only_message(postgres) | {"unique_message_id": unique_id(some[10]), "failure_seq": 0}
+        (row,) = rows(postgres, failed_messages)
+        other = {"number": 0, "failure_seq": 0, "unique_message_id": unique_id(some[10])}
+        held = row | other
 
         run_into(postgres, failed_messages, held, *(recording(postgres, b) for b in (some, others)))
 
         assert len(messages(postgres)) == 41
         assert deadlocks == []
 
-    def test_insert_groups_in_one_order_whatever_order_they_came_in(self, postgres, deadlocks):
+    def test_insert_causes_in_one_order_whatever_order_they_came_in(self, postgres, deadlocks):
         some = [failure(exception_type=f"Type{number}") for number in range(20)]
         others = [failure(exception_type=f"Type{number}") for number in reversed(range(20))]
-        group = asdict(some[10].groups[0])
+        held = {
+            "fingerprint": some[10].cause.fingerprint,
+            "queue": "orders",
+            "destination": "orders",
+            "created_at": FAILED_AT,
+        }
+
+        run_into(postgres, causes, held, *(recording(postgres, b) for b in (some, others)))
+
+        assert len(rows(postgres, causes)) == 20
+        assert len(rows(postgres, cause_groups)) == 80
+        assert deadlocks == []
+
+    def test_insert_groups_in_one_order_whatever_order_they_came_in(self, postgres, deadlocks):
+        """Of causes that are not the same, and have the same groups."""
+        types = [f"Type{number}" for number in range(20)]
+        some = [failure(exception_type=each, destination="here") for each in types]
+        others = [failure(exception_type=each, destination="there") for each in types[::-1]]
+        group = asdict(some[10].cause.groups[0])
 
         run_into(postgres, failure_groups, group, *(recording(postgres, b) for b in (some, others)))
 
         assert len(rows(postgres, failure_groups)) == 23
         assert deadlocks == []
 
-    def test_share_bodies_and_groups(self, postgres, deadlocks):
+    def test_share_causes_and_groups(self, postgres, deadlocks):
         made = [
             failure(body=bytes([number % 7]), exception_type=f"Type{number % 5}")
             for number in range(120)
@@ -213,12 +235,12 @@ class TestSeveralIngestersOfTheSameMessages:
             )
         )
 
-        assert len(rows(postgres, message_bodies)) == 7
+        assert len(rows(postgres, causes)) == 5
         assert len(rows(postgres, failure_groups)) == 8
-        assert len(rows(postgres, failed_message_groups)) == 480
+        assert len(rows(postgres, cause_groups)) == 20
         assert deadlocks == []
 
-    def test_keep_the_groups_of_the_newest_failure_only(self, postgres, deadlocks):
+    def test_keep_the_cause_of_the_newest_failure_only(self, postgres, deadlocks):
         first = [failure(exception_type="First") for _ in range(40)]
         record(postgres, *first)
         later = [
@@ -228,8 +250,10 @@ class TestSeveralIngestersOfTheSameMessages:
 
         at_once(*(lambda batch=batch: record(postgres, *batch) for batch in later))
 
-        assert len(rows(postgres, failed_message_groups)) == 160
+        shown = {row["exception_type"] for row in messages(postgres).values()}
+        assert shown <= {"Type0", "Type1", "Type2"}
         assert {row["attempts"] for row in messages(postgres).values()} == {4}
+        assert [rule.rule for rule in verify_store(postgres).rules if rule.broken] == []
         assert deadlocks == []
 
     def test_take_a_delivery_that_both_were_handed_for_one(self, postgres):

@@ -303,4 +303,3 @@ def test_there_is_one_row_only(bench, table):
     (row,) = rows(bench.db, table)
 
     assert refuses(bench.db, insert(table).values(row | {"id": 2}))
-

@@ -40,14 +40,21 @@ def bench(shared_postgres):
 
 
 @contextmanager
-def halted(db, after: str):
-    """Halt the slow thread once it has said such a statement; give what halts it and starts it."""
+def halted(db, after: str, time: int = 1):
+    """Halt the slow thread once it has said such a statement, the n-th time.
+
+    Gives what is set when it halts, and what lets it go on.
+    """
     reached, go_on = Event(), Event()
+    left = time
 
     def listen(_conn, _cursor, statement, *_rest):
-        if after in statement and current_thread().name.startswith(SLOW) and not reached.is_set():
-            reached.set()
-            assert go_on.wait(DEADLINE)
+        nonlocal left
+        if after in statement and current_thread().name.startswith(SLOW):
+            left -= 1
+            if left == 0:
+                reached.set()
+                assert go_on.wait(DEADLINE)
 
     event.listen(db.engine, "after_cursor_execute", listen)
     yield reached, go_on

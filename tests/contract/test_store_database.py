@@ -129,9 +129,7 @@ class TestATransactionThatCollides:
     def test_in_a_deadlock_is_done_again(self, postgres):
         names = ["one", "two"]
         postgres.transact(
-            lambda tx: tx.execute(
-                insert(counters), [{"name": name, "value": 0} for name in names]
-            )
+            lambda tx: tx.execute(insert(counters), [{"name": name, "value": 0} for name in names])
         )
         both_hold_one = Barrier(2, timeout=DEADLINE)
 
@@ -307,9 +305,7 @@ class TestAConnectionThatBreaks:
         assert record(postgres, failure()).new == 1
 
     def test_while_idle_is_not_noticed_at_all(self, postgres):
-        pid = postgres.transact(
-            lambda tx: tx.execute(text("SELECT pg_backend_pid()")).scalar_one()
-        )
+        pid = postgres.transact(lambda tx: tx.execute(text("SELECT pg_backend_pid()")).scalar_one())
         terminate(postgres, pid)
 
         assert record(postgres, failure()).new == 1

@@ -18,7 +18,6 @@ BATCH = "ba7c4000-0000-4000-8000-000000000001"
 def log(db, *events, age=timedelta(0)):
     """Log events as if so long ago."""
 
-
     def verb(tx):
         append(tx, events)
         just_logged = update(event_log).where(event_log.c.at == tx.now)

@@ -1,5 +1,6 @@
 """Whatever came over the wire: it is stored, or refused by itself; it never blocks the others."""
 
+import json
 from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta, timezone
@@ -7,14 +8,18 @@ from hashlib import sha512
 
 import pytest
 
+from retrier.domain.amqp_properties import AmqpPropertyCodec
+from retrier.domain.classifiers import cause_of
 from retrier.domain.failed_message import Failure, FailureDetails
 from retrier.domain.failure_group import FailureGroup
 from retrier.domain.identity import fingerprint
 from retrier.errors import DataRefused
-from retrier.store.schema import failed_imports, failure_groups, message_bodies, processing_attempts
+from retrier.store.queries.bodies import find_body
+from retrier.store.queries.details import find_message
+from retrier.store.schema import failed_imports, failure_groups, processing_attempts
 from tests.contract.store_rows import again, messages, only_message, record, rows, untold
-from tests.contract.test_store_ledger import failed_import
-from tests.support.factories import FAILED_AT, confirmation, failure
+from tests.support.factories import confirmation, failed_import, failure, unique_id
+from tests.support.raw_messages import raw_properties, retrier_headers
 
 NINE_KB = "".join(sha512(bytes([number])).hexdigest() for number in range(72))
 TEXTS = {
@@ -33,43 +38,16 @@ SHORT = (
     "exception_type",
     "failure_reason",
     "stream_id",
-    "content_type",
 )
 DETAILS = frozenset(field.name for field in fields(FailureDetails))
-LONG = ("exception_message", "stack_trace", "completed_steps")
+CODEC = AmqpPropertyCodec()
+GROUP = FailureGroup(
+    group_id="6e0c0000-0000-4000-8000-000000000001", classifier="Queue", title="orders"
+)
 
 
-def deep(levels):
-    nested = "bottom"
-    for _ in range(levels):
-        nested = {"down": nested}
-    return nested
-
-
-HEADERS = {
-    "NUL": {"a": "\0"},
-    "NUL in a name": {"\0": "a"},
-    "a lone surrogate": {"a": "\ud800"},
-    "a lone surrogate in a name": {"\udfff": "a"},
-    "an integer above 64 bits": {"n": 2**64},
-    "an integer of 400 digits": {"n": 10**400},
-    "an integer of 5000 digits": {"n": 10**5000},
-    "an integer above PostgreSQL's numbers": {"n": 1 << 450_000},
-    "NaN": {"n": float("nan")},
-    "infinity": {"n": float("-inf")},
-    "bytes": {"a": b"\xff"},
-    "an object": {"a": object()},
-    "a name that is no text": {(1, 2): "a"},
-    "a time": {"a": FAILED_AT},
-    "100 levels": deep(100),
-    "100,000 levels": deep(100_000),
-    "9 kB": {"a": NINE_KB},
-    "itself": {},
-}
-HEADERS["itself"]["self"] = HEADERS["itself"]
 NO_MOMENT = datetime.max.replace(tzinfo=timezone(-timedelta(hours=14)))
 FAILURES = {
-    **{f"headers with {name}": {"headers": headers} for name, headers in HEADERS.items()},
     "a time after the end of time": {"time_sent": NO_MOMENT},
     "a failure in the first year": {"time_of_failure": datetime(1, 1, 1, tzinfo=UTC)},
     "a failure after the end of time": {"time_of_failure": NO_MOMENT},
@@ -83,24 +61,57 @@ FAILURES = {
     "an error queue with a lone surrogate": {"error_queue": "\ud800"},
     "a dialect of 9 kB": {"dialect": NINE_KB},
     "a fingerprint of 9 kB": {"fingerprint": NINE_KB},
-    "a group twice": {
-        "groups": (FailureGroup(group_id="g", classifier="c", title="t"),) * 2,
-    },
-    "a classifier of 9 kB": {
-        "groups": (FailureGroup(group_id="g", classifier=NINE_KB, title="t"),),
-    },
-    "a title with a NUL": {
-        "groups": (FailureGroup(group_id="g", classifier="c", title="a\0b"),),
-    },
+    "a fingerprint that is none": {"fingerprint": "\0"},
+    "a group twice": {"groups": (GROUP, GROUP)},
+    "a classifier of 9 kB": {"groups": (replace(GROUP, classifier=NINE_KB),)},
+    "a title with a NUL": {"groups": (replace(GROUP, title="a\0b"),)},
+    "a message type with a NUL": {"message_type": "a\0b"},
+    "an exception type of 9 kB": {"exception_type": NINE_KB},
+    "an endpoint with a lone surrogate": {"endpoint": "\ud800"},
+    "a queue with a lone surrogate": {"queue": "\ud800"},
 }
+
+
+def table_of(size):
+    """Return headers that take so many bytes, more or less."""
+    return {f"Header {number}": "x" * 100 for number in range(size // 110)}
+
+
+def deep(levels):
+    nested = "bottom"
+    for _ in range(levels):
+        nested = {"down": nested}
+    return nested
+
+
+RAW = {
+    "a NUL": raw_properties(retrier_headers(a="\0")),
+    "a NUL in a name": raw_properties(retrier_headers(**{"\0": "a"})),
+    "text that is no UTF-8": raw_properties(retrier_headers(a="abcd")).replace(
+        b"abcd", b"a\xff\xfe\xed"
+    ),
+    "bytes": raw_properties(retrier_headers(a=b"\xff")),
+    "a time": raw_properties(retrier_headers(a=datetime(9999, 12, 31, tzinfo=UTC))),
+    "100 levels": raw_properties(retrier_headers(a=deep(100))),
+    "as many headers as a frame holds": raw_properties(retrier_headers(**table_of(127 * 1024))),
+    "a trace of 100 kB": raw_properties(
+        retrier_headers(**{"Retrier.Exception.StackTrace": "\0" + "at\n" * 33_000})
+    ),
+    "no properties": b"",
+    "what cannot be read": b"\x20\x00\x00\x00\x00\x00\xff\x00\xed\xa0\x80",
+}
+"""Properties by what is hostile in them."""
 
 
 def made_of(changes):
     """Make a failure of which only this is hostile."""
     made = failure()
     details = {name: value for name, value in changes.items() if name in DETAILS}
-    others = {name: value for name, value in changes.items() if name not in DETAILS}
-    return replace(made, details=replace(made.details, **details), **others)
+    others = {name: value for name, value in changes.items() if name not in DETAILS | {"groups"}}
+    hostile = replace(made.details, **details)
+    cause = cause_of(hostile)
+    cause = replace(cause, groups=changes.get("groups", cause.groups))
+    return replace(made, details=hostile, cause=cause, **others)
 
 
 def take_in(db, *batch):
@@ -148,17 +159,16 @@ class TestTextThatNoColumnTakes:
     @pytest.mark.parametrize(
         "given", ["a\0b" * 1000, "a\ud800b" * 1000, NINE_KB], ids=["NUL", "surrogate", "9 kB"]
     )
-    def test_keeps_its_length_where_people_read_it(self, database, given):
-        record(database, made_of(dict.fromkeys(LONG, given)))
+    def test_keeps_its_length_where_it_is_sent_on(self, database, given):
+        record(database, made_of({"completed_steps": given}))
 
-        row, kept = only_message(database), given.replace("\0", "").replace("\ud800", "")
-        assert {name: row[name] for name in LONG} == dict.fromkeys(LONG, kept)
+        kept = given.replace("\0", "").replace("\ud800", "")
+        assert only_message(database)["completed_steps"] == kept
 
-    def test_is_cut_to_64_kb_where_people_read_it(self, database):
-        record(database, made_of(dict.fromkeys(LONG, "€" * 100_000)))
+    def test_is_cut_to_64_kb_where_it_is_sent_on(self, database):
+        record(database, made_of({"completed_steps": "€" * 100_000}))
 
-        row = only_message(database)
-        assert {len(row[name].encode()) for name in LONG} == {64 * 1024 - 1}
+        assert len(only_message(database)["completed_steps"].encode()) == 64 * 1024 - 1
 
     def test_stays_as_it_was_in_the_raw_properties(self, database):
         raw = b"\x20\x00\x00\x00\x00\x00\xff\x00\xed\xa0\x80"
@@ -166,7 +176,7 @@ class TestTextThatNoColumnTakes:
         record(database, failure(raw=raw))
 
         (attempt,) = rows(database, processing_attempts)
-        assert only_message(database)["raw_properties"] == attempt["raw_properties"] == raw
+        assert attempt["raw_properties"] == raw
 
     @HOSTILE
     def test_gives_one_message_for_one_message_id(self, database, given, kept):
@@ -203,19 +213,40 @@ def test_a_refusal_says_why_and_does_not_quote(database):
     assert unfit == {}
 
 
+@pytest.mark.parametrize("raw", RAW.values(), ids=RAW.keys())
+def test_whatever_the_properties_hold_the_message_is_stored_as_it_came_and_shown(database, raw):
+    made = failure(raw=raw)
+
+    record(database, made)
+
+    shown = find_message(database, unique_id(made), CODEC)
+    assert only_message(database)["raw_properties"] == raw
+    assert shown.message.unique_message_id == unique_id(made)
+    json.dumps(shown.headers, allow_nan=False)
+
+
+def test_properties_that_cannot_be_read_show_nothing_but_what_was_stored(database):
+    made = failure(raw=RAW["what cannot be read"])
+
+    record(database, made)
+
+    shown = find_message(database, unique_id(made), CODEC)
+    assert (shown.headers, shown.content_type, shown.message.stack_trace) == ({}, None, None)
+    assert shown.message.queue == "orders"
+
+
 def test_a_body_of_5_mb_is_stored_byte_for_byte(database):
     body = NINE_KB.encode() * 569 + b"\0\xff"
+    made = failure(body=body)
 
-    record(database, failure(body=body))
+    record(database, made)
 
     assert len(body) > 5_000_000
-    assert [row["body"] for row in rows(database, message_bodies)] == [body]
+    assert find_body(database, unique_id(made), CODEC).body == body
 
 
 def test_a_title_is_cut_like_all_that_is_indexed(database):
-    group = FailureGroup(group_id="g", classifier="c", title=NINE_KB)
-
-    record(database, failure(groups=(group,)))
+    record(database, made_of({"groups": (replace(GROUP, title=NINE_KB),)}))
 
     assert [row["title"] for row in rows(database, failure_groups)] == [NINE_KB[:1024]]
 

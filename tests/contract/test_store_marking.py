@@ -1,4 +1,4 @@
-"""Marking on PostgreSQL: what changes between the look at a selection and its locks is not claimed."""
+"""Marking on PostgreSQL: no message is locked, and what changes meanwhile is dropped at staging."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,15 +11,18 @@ from sqlalchemy import select, update
 from retrier.domain.failed_message import Failure
 from retrier.domain.ways_out import Act
 from retrier.store.engine.database import Database
-from retrier.store.verbs.asking import CreatedOperation
+from retrier.store.queries.verification import verify_store
 from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
     retry_batches,
     retry_operation_messages,
+    retry_operations,
 )
+from retrier.store.verbs.asking import CreatedOperation
+from retrier.store.verbs.staging import load_claimed
 from retrier.store.verbs.ways_out import Asked, take_way_out
-from tests.contract.store_rows import again, rows
+from tests.contract.store_rows import again
 from tests.contract.test_store_concurrency import count_waiting
 from tests.contract.test_store_cut_off import DEADLINE, SLOW, halted
 from tests.support.bench import QUEUE, Bench
@@ -30,28 +33,42 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.postgres
 
 LATER = FAILED_AT + timedelta(minutes=5)
+THEIRS = "7e125000-0000-4000-8000-000000000001"
 
 CHANGES: dict[str, dict[str, object]] = {
     "archived": {"status": "archived"},
+    "resolved": {"status": "resolved", "resolution": "by_hand"},
     "failed again": {"failure_seq": 1_000},
 }
-"""What a transaction that marking waits for may do to a message."""
+"""What a transaction that is not committed yet may do to a message."""
 
 Meanwhile = Callable[[Bench, Failure], object]
 
-CLAIMED = "another retry has claimed it already"
-REASONS = {"archived": "it is archived", "failed again": "it failed again"}
 MEANWHILE: dict[str, Meanwhile] = {
     "archived": lambda bench, first: take_way_out(
         bench.db, Asked(act=Act.ARCHIVE, who="ada"), [unique_id(first)]
+    ),
+    "resolved": lambda bench, first: take_way_out(
+        bench.db, Asked(act=Act.RESOLVE, who="ada"), [unique_id(first)]
     ),
     "failed again": lambda bench, first: bench.receive(
         again(first, queue=QUEUE, time_of_failure=LATER)
     ),
 }
-LOOK = "ORDER BY retry_operation_messages.position"
-"""By this the look at the messages that somebody named is known. Of all others there is no look
-before the locks: one statement does both."""
+
+ASK: dict[str, Callable[[Bench], CreatedOperation]] = {
+    "all": lambda bench: bench.ask_all(),
+    "by id": lambda bench: bench.ask(sorted(bench.statuses())),
+}
+LOOKS = {
+    "all": "ORDER BY failed_messages.failure_seq",
+    "by id": "ORDER BY retry_operation_messages.position",
+}
+"""By this the look at what was asked for is known."""
+OPERATION_FOUND = "ORDER BY retry_operations.priority"
+CLAIMED = "INSERT INTO failed_message_retries"
+
+asked_either_way = pytest.mark.parametrize("asked", ASK)
 
 
 @pytest.fixture
@@ -81,26 +98,83 @@ def counted(bench: Bench, operation: CreatedOperation) -> tuple[Any, ...]:
     return row["state"], row["forwarded"], row["skipped"], row["failed"]
 
 
-def ask_by_id(bench: Bench) -> CreatedOperation:
-    return bench.ask(sorted(bench.statuses()))
+def their_claim(bench: Bench, first: Failure) -> dict[str, Any]:
+    message = bench.message(unique_id(first))
+    names = ("batch_id", "operation_id", "retry_id")
+    return {"number": message["number"], "failure_seq": 1, **dict.fromkeys(names, THEIRS)}
 
 
+def to_be_staged(bench: Bench) -> list[str]:
+    """Return the messages that staging makes copies of."""
+    (batch,) = bench.batches()
+    return [each.unique_message_id for each in load_claimed(bench.db, batch["batch_id"])]
+
+
+def broken_rules(bench: Bench) -> list[str]:
+    return [rule.rule for rule in verify_store(bench.db).rules if rule.broken]
+
+
+@asked_either_way
 @pytest.mark.parametrize("meanwhile", MEANWHILE)
-def test_a_message_that_changes_after_it_was_selected_is_not_claimed(
-    bench: Bench, slow: ThreadPoolExecutor, meanwhile: str
+def test_a_message_that_changes_between_look_and_claim_is_never_sent(
+    bench: Bench, slow: ThreadPoolExecutor, meanwhile: str, asked: str
 ) -> None:
     first, kept = two_failed(bench)
-    operation = ask_by_id(bench)
+    operation = ASK[asked](bench)
 
-    with halted(bench.db, LOOK) as (reached, go_on):
+    with halted(bench.db, LOOKS[asked]) as (reached, go_on):
         working = slow.submit(bench.turn)
         assert reached.wait(DEADLINE)
         MEANWHILE[meanwhile](bench, first)
         go_on.set()
         working.result(DEADLINE)
 
-    assert set(bench.claims()) == {kept}
+    assert to_be_staged(bench) == [kept]
+    assert broken_rules(bench) == []
     bench.work()
+    assert bench.sent() == [kept]
+    assert set(bench.claims()) == {kept}
+    assert counted(bench, operation) == ("completed", 1, 1, 0)
+
+
+@asked_either_way
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_message_that_somebody_has_locked_is_not_waited_for(
+    bench: Bench, slow: ThreadPoolExecutor, change: str, asked: str
+) -> None:
+    first, kept = two_failed(bench)
+    operation = ASK[asked](bench)
+    row = failed_messages.c.unique_message_id == unique_id(first)
+
+    with bench.db.engine.begin() as conn:
+        conn.execute(update(failed_messages).where(row).values(CHANGES[change]))
+        slow.submit(bench.turn).result(DEADLINE)
+
+    assert set(bench.claims()) == {unique_id(first), kept}
+    assert to_be_staged(bench) == [kept]
+    bench.work()
+    assert bench.sent() == [kept]
+    assert set(bench.claims()) == {kept}
+    assert counted(bench, operation) == ("completed", 1, 1, 0)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_message_that_changes_while_its_copy_is_made_is_dropped_before_it_is_forwarded(
+    bench: Bench, change: str
+) -> None:
+    first, kept = two_failed(bench)
+    operation = bench.ask_all()
+    row = failed_messages.c.unique_message_id == unique_id(first)
+
+    def act() -> None:
+        with bench.db.engine.begin() as conn:
+            conn.execute(update(failed_messages).where(row).values(CHANGES[change]))
+
+    bench.at("staging.published", act)
+    bench.work()
+
+    assert bench.sent() == [kept]
+    assert set(bench.claims()) == {kept}
     assert counted(bench, operation) == ("completed", 1, 1, 0)
 
 
@@ -108,80 +182,83 @@ def test_a_message_that_another_batch_claims_after_it_was_selected_is_left_to_it
     bench: Bench, slow: ThreadPoolExecutor
 ) -> None:
     first, kept = two_failed(bench)
-    ask_by_id(bench)
-    theirs = {"unique_message_id": unique_id(first), "batch_id": "theirs"}
+    ASK["by id"](bench)
 
-    with halted(bench.db, LOOK) as (reached, go_on):
+    with halted(bench.db, LOOKS["by id"]) as (reached, go_on):
         working = slow.submit(bench.turn)
         assert reached.wait(DEADLINE)
+        theirs = their_claim(bench, first)
         with bench.db.engine.begin() as conn:
-            values = {**theirs, "operation_id": "theirs", "retry_id": "theirs"}
-            conn.execute(failed_message_retries.insert().values(values))
+            conn.execute(failed_message_retries.insert().values(theirs))
         go_on.set()
         working.result(DEADLINE)
 
     (batch,) = bench.rows(select(retry_batches))
     claimed_by = {key: row["batch_id"] for key, row in bench.claims().items()}
-    assert claimed_by == {unique_id(first): "theirs", kept: batch["batch_id"]}
+    assert claimed_by == {unique_id(first): THEIRS, kept: batch["batch_id"]}
     reasons = bench.rows(select(retry_operation_messages.c.skipped_because))
-    assert {row["skipped_because"] for row in reasons} == {None, CLAIMED}
+    assert {row["skipped_because"] for row in reasons} == {
+        None,
+        "another retry has claimed it already",
+    }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_message_whose_change_is_not_committed_yet_is_waited_for(
-    bench: Bench, slow: ThreadPoolExecutor, change: str
-) -> None:
-    first, kept = two_failed(bench)
-    operation = bench.ask_all()
-    row = failed_messages.c.unique_message_id == unique_id(first)
-
-    with bench.db.engine.begin() as conn:
-        conn.execute(update(failed_messages).where(row).values(CHANGES[change]))
-        working = slow.submit(bench.turn)
-        wait_until(lambda: count_waiting(bench.db) == 1, DEADLINE)
-    working.result(DEADLINE)
-
-    assert set(bench.claims()) == {kept}
-    bench.work()
-    assert counted(bench, operation) == ("completed", 1, 1, 0)
-
-
+@asked_either_way
 def test_a_claim_that_is_not_committed_yet_is_waited_for_and_wins(
-    bench: Bench, slow: ThreadPoolExecutor
+    bench: Bench, slow: ThreadPoolExecutor, asked: str
 ) -> None:
     first, kept = two_failed(bench)
-    bench.ask_all()
-    theirs = dict.fromkeys(("batch_id", "operation_id", "retry_id"), "theirs")
+    ASK[asked](bench)
+    theirs = their_claim(bench, first)
 
     with bench.db.engine.begin() as conn:
-        claim = {"unique_message_id": unique_id(first), **theirs}
-        conn.execute(failed_message_retries.insert().values(claim))
+        conn.execute(failed_message_retries.insert().values(theirs))
         working = slow.submit(bench.turn)
         wait_until(lambda: count_waiting(bench.db) == 1, DEADLINE)
     working.result(DEADLINE)
 
     (batch,) = bench.rows(select(retry_batches))
     claimed_by = {key: row["batch_id"] for key, row in bench.claims().items()}
-    assert claimed_by == {unique_id(first): "theirs", kept: batch["batch_id"]}
+    assert claimed_by == {unique_id(first): THEIRS, kept: batch["batch_id"]}
     assert batch["initial_size"] == 1
 
 
-@pytest.mark.parametrize("meanwhile", MEANWHILE)
-def test_a_named_message_that_changes_after_it_was_looked_at_says_why_it_was_skipped(
-    bench: Bench, slow: ThreadPoolExecutor, meanwhile: str
-) -> None:
-    first, _ = two_failed(bench)
-    ask_by_id(bench)
+def test_a_bulk_is_marked_in_one_transaction(bench: Bench, slow: ThreadPoolExecutor) -> None:
+    two_failed(bench)
+    created = bench.ask_all()
 
-    with halted(bench.db, LOOK) as (reached, go_on):
+    with halted(bench.db, CLAIMED) as (reached, go_on):
         working = slow.submit(bench.turn)
         assert reached.wait(DEADLINE)
-        MEANWHILE[meanwhile](bench, first)
+        meanwhile = bench.batches(), bench.claims(), bench.operation(created)["floor"]
         go_on.set()
         working.result(DEADLINE)
 
-    reasons = {
-        each["unique_message_id"]: each["skipped_because"]
-        for each in rows(bench.db, retry_operation_messages)
-    }
-    assert REASONS[meanwhile] in str(reasons[unique_id(first)])
+    (batch,) = bench.batches()
+    assert meanwhile == ([], {}, 0)
+    assert (batch["status"], batch["initial_size"], len(bench.claims())) == ("staging", 2, 2)
+    assert bench.operation(created)["floor"] == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "looked", "time"),
+    [("all", OPERATION_FOUND, 2), ("all", CLAIMED, 1), ("by id", OPERATION_FOUND, 2)],
+    ids=["all, before the claims", "all, after the claims", "by id"],
+)
+def test_an_operation_that_is_paused_between_look_and_cut_is_not_cut(
+    bench: Bench, slow: ThreadPoolExecutor, asked: str, looked: str, time: int
+) -> None:
+    two_failed(bench)
+    created = ASK[asked](bench)
+
+    with halted(bench.db, looked, time=time) as (reached, go_on):
+        working = slow.submit(bench.turn)
+        assert reached.wait(DEADLINE)
+        with bench.db.engine.begin() as conn:
+            conn.execute(update(retry_operations).values(state="paused"))
+        go_on.set()
+        working.result(DEADLINE)
+
+    assert (bench.batches(), bench.claims()) == ([], {})
+    operation = bench.operation(created)
+    assert (operation["state"], operation["floor"], operation["batches"]) == ("paused", 0, 0)

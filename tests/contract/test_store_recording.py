@@ -5,11 +5,15 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from sqlalchemy import select
 
+from retrier.domain.amqp_properties import AmqpPropertyCodec
+from retrier.domain.text import jsonable
+from retrier.store.queries.details import find_message
 from retrier.store.schema import (
-    failed_message_groups,
+    cause_groups,
+    causes,
+    failed_messages,
     failure_groups,
     ledger,
-    message_bodies,
     processing_attempts,
 )
 from tests.contract.store_rows import (
@@ -33,31 +37,45 @@ FULL = {
     "endpoint": "Sales",
     "message_type": "Shop.PlaceOrder",
     "exception_type": "Shop.OutOfStock",
-    "exception_message": "nothing left",
-    "stack_trace": "Shop.OutOfStock: nothing left\n   at Shop.Stock.Take(String item)",
     "failure_reason": "rejected",
     "time_sent": datetime(2026, 5, 4, 11, 59, 30, 123456, tzinfo=UTC),
     "completed_steps": '["reserve"]',
     "stream_id": "customer 7",
 }
+TEXTS = {
+    "exception_message": "nothing left",
+    "stack_trace": "Shop.OutOfStock: nothing left\n   at Shop.Stock.Take(String item)",
+}
+"""What is stored only within the raw properties."""
+RETRY = "6a4cf3a1-5f0c-4f1b-9d0e-6f5d7b0f0a01"
+CODEC = AmqpPropertyCodec()
 
 
 def groups_of(db, unique_message_id):
     query = (
         select(failure_groups.c.classifier, failure_groups.c.title)
-        .join(failed_message_groups, failed_message_groups.c.group_id == failure_groups.c.group_id)
-        .where(failed_message_groups.c.unique_message_id == unique_message_id)
+        .join(cause_groups, cause_groups.c.group_id == failure_groups.c.group_id)
+        .join(failed_messages, failed_messages.c.cause_id == cause_groups.c.cause_id)
+        .where(failed_messages.c.unique_message_id == unique_message_id)
     )
-    return dict(db.read(lambda conn: [tuple(row) for row in conn.execute(query)]))
+    return dict(db.read(lambda tx: [tuple(row) for row in tx.execute(query)]))
+
+
+def bodies(db):
+    """Return the bodies that are stored, in the order of arrival."""
+    stored = [row["body"] for row in rows(db, processing_attempts)]
+    return [body for body in stored if body is not None]
 
 
 class TestANewFailure:
     def test_becomes_a_row_with_every_column(self, database):
-        new = failure(**FULL, time_of_failure=FAILED_AT)
+        new = failure(**FULL, **TEXTS, time_of_failure=FAILED_AT)
 
         record(database, new)
 
-        assert only_message(database) == {
+        stored = only_message(database)
+        assert {stored.pop(key) > 0 for key in ("number", "attempt_id", "cause_id")} == {True}
+        assert stored == {
             **FULL,
             "unique_message_id": new.computed_id,
             "failure_seq": 1,
@@ -67,8 +85,16 @@ class TestANewFailure:
             "last_failure": FAILED_AT,
             "last_failure_known": True,
             "attempts": 1,
+            "failure_count": 1,
             "disposition": "manual",
             "disposition_reason": None,
+            "reason": None,
+            "policy": None,
+            "stream_rule": None,
+            "released": False,
+            "edited": False,
+            "edit_of": None,
+            "archive_operation_id": None,
             "retry_at": None,
             "resolution": None,
             "resolved_at": None,
@@ -76,34 +102,51 @@ class TestANewFailure:
             "last_modified": new.received_at,
             "dialect": "retrier",
             "error_queue": "error",
-            "content_type": "application/json",
             "raw_properties": new.raw,
-            "headers": dict(new.headers),
+            "body": new.body,
             "body_hash": new.body_hash,
             "body_size": len(new.body),
+            "properties_size": len(new.raw),
             "maybe_copy_of": None,
         }
 
+    def test_shows_what_its_raw_properties_say(self, database):
+        new = failure(**FULL, **TEXTS, time_of_failure=FAILED_AT)
+
+        record(database, new)
+
+        shown = find_message(database, unique_id(new), CODEC)
+        assert shown.headers == jsonable(CODEC.read(new.raw).headers)
+        assert shown.content_type == "application/json"
+        assert {name: getattr(shown.message, name) for name in TEXTS} == TEXTS
+
     def test_becomes_an_attempt_with_every_column(self, database):
-        new = failure(**FULL, time_of_failure=FAILED_AT, retry_id="r1")
+        new = failure(**FULL, **TEXTS, time_of_failure=FAILED_AT, retry_id="r1")
 
         record(database, new)
 
         (attempt,) = rows(database, processing_attempts)
-        assert attempt.pop("attempt_id") > 0
+        stored = only_message(database)
         assert attempt == {
-            "unique_message_id": new.computed_id,
+            "attempt_id": stored["attempt_id"],
+            "number": stored["number"],
+            "cause_id": stored["cause_id"],
             "fingerprint": new.fingerprint,
             "retry_id": "r1",
             "time_of_failure": FAILED_AT,
             "received_at": new.received_at,
-            "queue": "orders",
-            "endpoint": "Sales",
-            "exception_type": FULL["exception_type"],
-            "exception_message": FULL["exception_message"],
-            "stack_trace": FULL["stack_trace"],
+            "dialect": "retrier",
+            "error_queue": "error",
+            "completed_steps": FULL["completed_steps"],
+            "disposition": None,
+            "disposition_reason": None,
+            "policy": None,
+            "exception_message": None,
+            "stack_trace": None,
             "raw_properties": new.raw,
+            "body": new.body,
             "body_hash": new.body_hash,
+            "same_body_as": None,
             "redelivered": False,
         }
 
@@ -112,23 +155,22 @@ class TestANewFailure:
 
         record(database, new)
 
-        assert rows(database, message_bodies) == [
-            {"body_hash": new.body_hash, "body": new.body, "size": 256}
-        ]
+        assert bodies(database) == [new.body]
 
     def test_belongs_to_its_groups(self, database):
         new = failure()
 
         record(database, new)
 
-        expected = {group.classifier: group.title for group in new.groups}
+        expected = {group.classifier: group.title for group in new.cause.groups}
         assert groups_of(database, unique_id(new)) == expected
 
-    def test_shares_body_and_groups_with_others(self, database):
+    def test_shares_its_cause_and_groups_with_others_and_not_its_body(self, database):
         record(database, failure(body=b"same"), failure(body=b"same"))
         record(database, failure(body=b"same"))
 
-        assert len(rows(database, message_bodies)) == 1
+        assert bodies(database) == [b"same"] * 3
+        assert len(rows(database, causes)) == 1
         assert len(rows(database, failure_groups)) == 4
         assert len(messages(database)) == 3
 
@@ -186,8 +228,8 @@ class TestARedelivery:
         """The first failure comes again after a retry failed with another body."""
         first = failure(retry_id="r0")
         record(database, first)
-        set_columns(database, unique_id(first), last_retry_id="r1")
-        record(database, again(first, body=b"changed by the consumer", retry_id="r1"))
+        set_columns(database, unique_id(first), last_retry_id=RETRY)
+        record(database, again(first, body=b"changed by the consumer", retry_id=RETRY))
 
         receipt = record(database, redelivered(first))
 
@@ -241,7 +283,7 @@ class TestAnotherFailureOfTheSameMessage:
     def test_that_is_newer_replaces_the_details(self, database):
         first = failure()
         record(database, first)
-        second = again(first, **FULL, time_of_failure=LATER)
+        second = again(first, **FULL, **TEXTS, time_of_failure=LATER)
 
         record(database, second)
 
@@ -258,7 +300,7 @@ class TestAnotherFailureOfTheSameMessage:
 
         record(database, second)
 
-        expected = {group.classifier: group.title for group in second.groups}
+        expected = {group.classifier: group.title for group in second.cause.groups}
         assert groups_of(database, unique_id(first)) == expected
 
     def test_that_is_newer_takes_a_new_number(self, database):
@@ -328,11 +370,11 @@ class TestAnotherFailureOfTheSameMessage:
     def test_keeps_every_body_ever_seen(self, database):
         first = failure(body=b"first")
         record(database, first)
-        set_columns(database, unique_id(first), last_retry_id="r1")
+        set_columns(database, unique_id(first), last_retry_id=RETRY)
 
-        record(database, again(first, body=b"second", retry_id="r1"))
+        record(database, again(first, body=b"second", retry_id=RETRY))
 
-        assert {row["body"] for row in rows(database, message_bodies)} == {b"first", b"second"}
+        assert bodies(database) == [b"first", b"second"]
 
 
 def test_a_batch_may_hold_failures_of_many_known_messages(database):
@@ -399,7 +441,7 @@ class TestTwoFailuresOfOneMessageInOneBatch:
 
         record(database, first, second)
 
-        expected = {group.classifier: group.title for group in second.groups}
+        expected = {group.classifier: group.title for group in second.cause.groups}
         assert groups_of(database, unique_id(first)) == expected
 
 
@@ -448,4 +490,4 @@ def test_a_thousand_failures_of_one_message_are_one_row_with_one_body(database):
         record(database, *(again(first, time_of_failure=time) for time in times))
 
     assert only_message(database)["attempts"] == 1001
-    assert len(rows(database, message_bodies)) == 1
+    assert bodies(database) == [first.body]

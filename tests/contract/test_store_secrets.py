@@ -19,9 +19,7 @@ def refuse_a_row(db: Database) -> DataRefused:
     with pytest.raises(DataRefused) as caught:
         db.transact(
             lambda tx: tx.execute(
-                insert(failed_messages).values(
-                    number=1, unique_message_id=MESSAGE, message_id=BODY
-                )
+                insert(failed_messages).values(number=1, unique_message_id=MESSAGE, message_id=BODY)
             )
         )
     return caught.value

@@ -126,7 +126,9 @@ def ended(bench: Bench) -> dict[str, Any]:
 BENT: dict[str, tuple[str, Callable[[Bench], Any]]] = {
     "a message whose retry was issued has the claim of that retry": (
         CrashPoint.STAGING_COMMITTED,
-        lambda bench: update(failed_messages).where(first_message(bench)).values(last_retry_id=NOBODY),
+        lambda bench: (
+            update(failed_messages).where(first_message(bench)).values(last_retry_id=NOBODY)
+        ),
     ),
     "a message that is resolved or archived has no claim that could still be sent": (
         CrashPoint.STAGING_COMMITTED,

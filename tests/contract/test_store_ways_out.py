@@ -331,9 +331,7 @@ class TestBulks:
         bench.receive(*(failure(queue=QUEUE) for _ in range(CHUNK + 2)))
 
         archived = gateway.act_on(Act.ARCHIVE, Sought(statuses=OPEN), "ada")
-        back = gateway.act_on(
-            Act.UNARCHIVE, Sought(statuses=SET_ASIDE, modified=ALWAYS), "ada"
-        )
+        back = gateway.act_on(Act.UNARCHIVE, Sought(statuses=SET_ASIDE, modified=ALWAYS), "ada")
 
         assert (archived.done, back.done) == (CHUNK + 2, CHUNK + 2)
         assert set(bench.statuses().values()) == {"unresolved"}
@@ -375,7 +373,9 @@ class TestBulks:
         )
 
         outcome = gateway.act_on(
-            Act.RESOLVE, replace(PENDING, selection=Selection(queue=QUEUE), modified=modified), "ada"
+            Act.RESOLVE,
+            replace(PENDING, selection=Selection(queue=QUEUE), modified=modified),
+            "ada",
         )
 
         assert outcome.done == done

@@ -46,10 +46,10 @@ SETTLED = 5
 """Seconds without anything new after which nobody has anything in hand that no queue shows."""
 TELL_EVERY = 20
 IN_DOUBT = (
-    "SELECT retry_id FROM failed_message_retries "
+    "SELECT CAST(retry_id AS text) FROM failed_message_retries "
     "WHERE sending_since IS NOT NULL AND forwarded_at IS NULL"
 )
-ROWS = "SELECT message_id, attempts, last_retry_id FROM failed_messages"
+ROWS = "SELECT message_id, attempts, CAST(last_retry_id AS text) FROM failed_messages"
 STORED = "SELECT count(*) FROM failed_messages"
 ATTEMPTS = "SELECT count(*) FROM processing_attempts"
 UNRESOLVED = "SELECT count(*) FROM failed_messages WHERE status = 'unresolved'"
@@ -57,7 +57,7 @@ ALIVE = "SELECT count(*) FROM retry_operations WHERE state <> 'completed'"
 MOST_AGAIN = 20
 """Pending retries retried again at a time: the more, the longer the run, for ever more of them."""
 PENDING = f"""
-    SELECT unique_message_id FROM failed_messages WHERE status = 'retry_issued'
+    SELECT CAST(unique_message_id AS text) FROM failed_messages WHERE status = 'retry_issued'
     ORDER BY random() LIMIT {MOST_AGAIN}
 """  # noqa: S608 - a number of ours
 LATELY = "SELECT clock_timestamp() - interval '50 milliseconds', clock_timestamp()"

@@ -12,6 +12,10 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.journey
 
+BODIES = """
+SELECT body FROM processing_attempts WHERE same_body_as IS NULL UNION ALL
+SELECT body FROM failed_imports
+"""
 STAGED = {"ServiceControl.Retry.StagingId": "somebody's"}
 
 
@@ -27,8 +31,7 @@ def kept_bodies(site: Site) -> Sequence[bytes]:
     with site.host.start_ready().http:
         wait_until(lambda: site.shop.depth(site.shop.error) == 0, 30)
         wait_until(lambda: site.count("SELECT COUNT(*) FROM ledger") > 0, 30)
-    found = site.query("SELECT body FROM message_bodies UNION ALL SELECT body FROM failed_imports")
-    return [bytes(body) for (body,) in found]
+    return [bytes(body) for (body,) in site.query(BODIES)]
 
 
 def test_a_failure_with_somebodys_staging_id_is_a_failure(site: Site) -> None:

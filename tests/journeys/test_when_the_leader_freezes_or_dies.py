@@ -25,7 +25,8 @@ TAKEN_OVER = 40
 COMPLETED = "SELECT count(*) FROM retry_operations WHERE state = 'completed'"
 COUNTS = "SELECT forwarded, skipped, failed FROM retry_operations"
 DOUBT = """
-SELECT retry_id FROM failed_message_retries WHERE sending_since IS NOT NULL AND forwarded_at IS NULL
+SELECT CAST(retry_id AS text) FROM failed_message_retries
+WHERE sending_since IS NOT NULL AND forwarded_at IS NULL
 """
 WRITTEN = """
 SELECT retry_id, batch_id, sending_since, forwarded_at FROM failed_message_retries ORDER BY retry_id

@@ -99,7 +99,9 @@ class Scene:
 
     Without `first`, the process that is asked for the retry dies at the point. `stopped`: it is
     told to stop in the middle of its work. `refused`: so many messages more have properties that
-    the broker cannot take. `without_broker`: it is out of reach from the request on.
+    the broker cannot take. `without_broker`: it is out of reach from the request on. `in_steps`:
+    it has to be marked in several transactions, so it is asked for by name where one for all takes
+    one.
     """
 
     point: str
@@ -109,6 +111,7 @@ class Scene:
     stopped: bool = False
     refused: int = 0
     without_broker: bool = False
+    in_steps: bool = False
 
     def __str__(self) -> str:
         return self.point
@@ -122,10 +125,10 @@ class Scene:
 SCENES = [
     Scene(point=LeasePoint.ACQUIRED, first=CrashPoint.FORWARDING_STAMPED),
     Scene(point=LeasePoint.RELEASED, first=CrashPoint.STAGING_COMMITTED, stopped=True),
-    Scene(point=CrashPoint.MARKING_OPENED),
-    Scene(point=CrashPoint.MARKING_CLAIMED),
+    Scene(point=CrashPoint.MARKING_OPENED, in_steps=True),
+    Scene(point=CrashPoint.MARKING_CLAIMED, in_steps=True),
     Scene(point=CrashPoint.MARKING_MOVED),
-    Scene(point=CrashPoint.ADOPTION_MOVED, first=CrashPoint.MARKING_CLAIMED),
+    Scene(point=CrashPoint.ADOPTION_MOVED, first=CrashPoint.MARKING_CLAIMED, in_steps=True),
     Scene(point=CrashPoint.STAGING_ID_RECORDED, time=2),
     Scene(point=CrashPoint.STAGING_CONNECTED),
     Scene(point=CrashPoint.STAGING_PURGED),

@@ -22,10 +22,11 @@ COUNT = 30
 WINDOW = 10
 
 IN_DOUBT = (
-    "SELECT unique_message_id FROM failed_message_retries "
+    "SELECT unique_message_id FROM v_failed_message_retries "
     "WHERE sending_since IS NOT NULL AND forwarded_at IS NULL"
 )
 STORED = "SELECT count(*) FROM failed_messages"
+IDS = "SELECT unique_message_id FROM failed_messages ORDER BY failure_seq"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,10 @@ class Place(Site):
         assert self.database is not None
         with self.database.engine.connect() as conn:
             return [tuple(row) for row in conn.execute(text(sql))]
+
+    def ids(self) -> list[str]:
+        """Return the unique ids of all failed messages, in the order in which they failed."""
+        return [str(row[0]) for row in self.query(IDS)]
 
     def execute(self, *statements: str) -> None:
         """Change the database behind the service's back."""

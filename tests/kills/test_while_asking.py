@@ -47,10 +47,6 @@ def asked(**fields: Any) -> list[Asked]:
     return [Asked(point=point, **{"headers": {}, **fields}) for point in RequestPoint]
 
 
-def all_ids(place: Place) -> list[str]:
-    return [row[0] for row in place.query("SELECT unique_message_id FROM failed_messages")]
-
-
 REQUESTS = [
     *asked(
         name="retry",
@@ -64,7 +60,7 @@ REQUESTS = [
         name="archive",
         method="POST",
         path="/api/errors/archive",
-        body=all_ids,
+        body=Place.ids,
         done="SELECT count(*) FROM failed_messages WHERE status = 'archived'",
         expected=COUNT,
     ),

@@ -41,7 +41,7 @@ def die_at(place: Place, scene: Scene) -> set[str]:
     if scene.first is not None:
         with scene.trouble(place):
             die_again(place, scene)
-    return {row[0] for row in place.query(IN_DOUBT)}
+    return {str(row[0]) for row in place.query(IN_DOUBT)}
 
 
 def die_again(place: Place, scene: Scene) -> None:
@@ -68,7 +68,15 @@ def ask_for_all(
             store_unsendable(place)
         before()
         with suppress(httpx.TransportError):  # it may die before it has answered
-            http.post("/api/errors/retry/all")
+            ask(http, place, scene)
+
+
+def ask(http: httpx.Client, place: Place, scene: Scene) -> None:
+    assert place.database is not None
+    if scene.in_steps and place.database.sql.marks_at_once:
+        http.post("/api/errors/retry", json=place.ids())
+    else:
+        http.post("/api/errors/retry/all")
 
 
 def store_unsendable(place: Place) -> None:

@@ -2,10 +2,9 @@
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import RetryRequest, RetryType
-from retrier.domain.selection import Selection
+from retrier.domain.selection import Selection, Sought
 from retrier.gateway import Gateway
 from retrier.store.engine.database import Database
-from retrier.store.queries.sought import Sought
 from tests.support.bench import QUEUE, Bench
 
 
@@ -25,7 +24,9 @@ def test_pending_retries_of_a_queue_asked_for_again_under_one_key_give_one_answe
         requested_by="ada",
         idempotency_key="the same",
     )
-    sought = Sought(status=FailedMessageStatus.RETRY_ISSUED, queue=QUEUE)
+    sought = Sought(
+        selection=Selection(queue=QUEUE), statuses=frozenset({FailedMessageStatus.RETRY_ISSUED})
+    )
     first = gateway.retry_again(request, sought)
 
     # When it is asked for once more under the same key

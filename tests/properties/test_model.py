@@ -3,14 +3,24 @@
 The long form is `python -m tests.endurance.model`.
 """
 
-from hypothesis import HealthCheck, settings
+from functools import partial
 
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.properties.model.databases import databases
 from tests.properties.model.machine import Model
 
-TestModel = Model.TestCase
-TestModel.settings = settings(
+SHORT = settings(
     max_examples=20,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def test_the_engine_does_what_the_account_says_whatever_happens(kind: str) -> None:
+    with databases(kind) as opened:
+        run_state_machine_as_test(partial(Model, opened), settings=SHORT)

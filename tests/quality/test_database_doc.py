@@ -7,11 +7,12 @@ from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import CheckConstraint, Connection, Row, Table
+from sqlalchemy import CheckConstraint, Row, Table, text
 
 from retrier.domain.failed_message import FailedImport, OwnCopy
 from retrier.store.engine.database import Database
-from retrier.store.schema import metadata
+from retrier.store.engine.transaction import Transaction
+from retrier.store.schema import VIEWS, metadata
 from tests.support.bench import QUEUE, Bench, Killed
 from tests.support.factories import FAILED_AT, confirmation, failure, unique_id
 from tests.support.project import ROOT
@@ -88,6 +89,9 @@ class TestThePage:
 
         assert explained == states | {("ledger", "entry")}
 
+    def test_lists_every_view_and_nothing_else(self) -> None:
+        assert set(rows_under(PAGE, "view")) == set(VIEWS)
+
     def test_has_ten_queries(self) -> None:
         assert len(QUERIES) == 10
 
@@ -121,7 +125,7 @@ def unreadable() -> FailedImport:
         reason="its properties cannot be read",
         raw=b"\xff",
         body=b"",
-        fingerprint="f",
+        fingerprint="f0" * 16,
         received_at=FAILED_AT,
     )
 
@@ -133,13 +137,13 @@ def leave_in_doubt(bench: Bench) -> None:
         bench.work()
 
 
-def answers(query: str, conn: Connection) -> Sequence[Row[Any]]:
-    return conn.exec_driver_sql(query).all()
+def answers(query: str, tx: Transaction) -> Sequence[Row[Any]]:
+    return tx.conn.exec_driver_sql(query).all()
 
 
 def ledger_entries(db: Database) -> set[str]:
     query = metadata.tables["ledger"].select()
-    return {row.entry for row in db.read(lambda conn: conn.execute(query).all())}
+    return {row.entry for row in db.read(lambda tx: tx.execute(query).all())}
 
 
 def test_the_page_knows_every_entry_of_the_ledger_and_no_other(lived_in: Database) -> None:
@@ -152,6 +156,17 @@ def test_every_query_runs_and_shows_what_happened(lived_in: Database) -> None:
     shown = [lived_in.read(partial(answers, query)) for query in QUERIES]
 
     assert [query for query, rows in zip(QUERIES, shown, strict=True) if not rows] == []
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_the_page_names_every_column_of_a_view(lived_in: Database, view: str) -> None:
+    query = text(f"SELECT * FROM {view} LIMIT 1")  # noqa: S608 - a name of ours
+    columns = lived_in.read(lambda tx: list(tx.execute(query).keys()))
+
+    words = PAGE[PAGE.index("## Views") : PAGE.index("## Queries")]
+    same = [column.name for column in metadata.tables["failed_message_retries"].columns]
+    told = set(re.findall(r"`(\w+)`", words)) | set(same)
+    assert [name for name in columns if name not in told] == []
 
 
 def test_the_query_of_the_ledger_finds_it_in_order(lived_in: Database) -> None:

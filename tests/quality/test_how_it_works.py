@@ -8,7 +8,7 @@ from enum import StrEnum
 import pytest
 from sqlalchemy import text
 
-from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.failed_message import MOVES, FailedMessageStatus
 from retrier.domain.retry_batch import NEXT, RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperationState
 from retrier.store.engine.database import Database
@@ -95,6 +95,14 @@ def test_every_move_of_a_batch_is_in_the_table() -> None:
     assert legal - moves("A retry batch") == set()
 
 
+def test_the_table_has_every_move_of_a_message_and_no_other() -> None:
+    legal = {
+        (str(source), str(target)) for sources, target in MOVES.values() for source in sources
+    }
+
+    assert moves("A failed message") - {("", "unresolved")} == legal
+
+
 @pytest.mark.parametrize("heading", HEADINGS)
 def test_a_table_of_moves_names_no_other_state(heading: str) -> None:
     named = {each for move in moves(heading) for each in move}
@@ -113,4 +121,4 @@ def test_every_arrow_of_a_diagram_is_in_its_table(heading: str) -> None:
 
 @pytest.mark.parametrize("query", QUERY.findall(PAGE))
 def test_every_query_of_the_page_can_be_asked(database: Database, query: str) -> None:
-    assert database.read(lambda conn: conn.execute(text(query)).all()) == []
+    assert database.read(lambda tx: tx.execute(text(query)).all()) == []

@@ -122,16 +122,17 @@ def time(request: pytest.FixtureRequest) -> int:
     return int(request.param)
 
 
-@pytest.fixture(params=[False, True], ids=["of_all", "by_name"])
-def by_name(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
+@pytest.fixture(params=["of_all", "by_name"])
+def asked_for(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture(params=list(CrashPoint))
-def story(database: Database, request: pytest.FixtureRequest, time: int, by_name: bool) -> Story:
+def story(database: Database, request: pytest.FixtureRequest, time: int, asked_for: str) -> Story:
     bench = Bench(database, window=WINDOW)
     north = bench.fail(MESSAGES, endpoint="north")
     south = bench.fail(MESSAGES, endpoint="south")
+    by_name = asked_for == "by_name"
     if by_name:
         asked = [bench.ask(north), bench.ask(south)]
     else:

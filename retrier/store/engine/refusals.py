@@ -64,7 +64,8 @@ class Translator:
         if limit is not None and state_of(error) == _CANCELLED:
             return AnswerTooSlow(f"no answer from {self.place} within {limit.total_seconds():g} s")
         if _is_refusal(error):
-            return DataRefused(first)
+            # PostgreSQL quotes there what is no id, say.
+            return DataRefused(first.partition(': "')[0])
         if _is_unusable(error):
             return DatabaseUnavailable(f"cannot reach the database at {self.place}: {first}")
         return error

@@ -45,8 +45,6 @@ class Order:
 
 
 Keys = Sequence[Column[Any]]
-Part = tuple[Condition, Keys]
-"""Some messages of a list, and columns of which an index has the order of the list for them."""
 
 _KEYS: MappingProxyType[Sort, Keys] = MappingProxyType(
     {
@@ -71,10 +69,12 @@ def find_numbers(
     total = _count(tx, conditions(wanted))
     if page.offset >= total:
         return Page(items=(), total=total)
-    near = order.sort in _INDEXED and page.offset < deep
-    query = _merged(wanted, order, page) if near else _scanned(conditions(wanted), order)
-    rows = tx.execute(query.limit(page.size).offset(page.offset))
-    return Page(items=tuple(rows.scalars()), total=total)
+    found: Sequence[int] = ()
+    if order.sort in _INDEXED and page.offset < deep:
+        found = _cut(tx, _merged(wanted, order, page), page)
+    if len(found) < min(page.size, total - page.offset):
+        found = _cut(tx, _scanned(conditions(wanted), order), page)
+    return Page(items=tuple(found), total=total)
 
 
 def _find_narrowed(tx: Transaction, wanted: Sought, order: Order, page: PageRequest) -> Page[int]:
@@ -94,30 +94,28 @@ def _scanned(found: Sequence[Condition], order: Order) -> Select[Any]:
 
 
 def _merged(wanted: Sought, order: Order, page: PageRequest) -> Select[Any]:
-    """Merge the beginnings of the parts of the list."""
+    """Merge the beginnings of parts of the list: of the messages that have the value."""
     keys = [key.label(f"key_{place}") for place, key in enumerate(_KEYS[order.sort])]
-    numbers = _numbers(conditions(wanted), order).add_columns(*keys).limit(page.offset + page.size)
-    beginnings = [
-        numbers.where(condition).order_by(*(_turned(key, order) for key in along)).subquery()
-        for condition, along in _parts(wanted, order.sort)
-    ]
+    along = [_turned(key, order) for key in (*_KEYS[order.sort], messages.number)]
+    numbers = _numbers(conditions(wanted), order).add_columns(*keys).order_by(*along)
+    beginning = numbers.limit(page.offset + page.size)
+    beginnings = [beginning.where(part).subquery() for part in _parts(wanted, order.sort)]
     merged = union_all(*map(select, beginnings)).subquery().c
     merged_keys = [*(merged[key.name] for key in keys), merged.number]
     return select(merged.number).order_by(*_directed(merged_keys, order))
 
 
-def _parts(wanted: Sought, sort: Sort) -> Iterator[Part]:
-    keys = (*_KEYS[sort], messages.number)
+def _parts(wanted: Sought, sort: Sort) -> Iterator[Condition]:
+    """Return conditions for parts that an index has in the order of the list."""
     match sort:
         case Sort.TIME_OF_FAILURE:
             # The index of this order begins with the status.
             for status in sorted(wanted.statuses or FailedMessageStatus):
-                yield messages.status == status, keys
-        case Sort.MESSAGE_ID:
-            yield messages.message_id.is_not(None), keys
-            yield messages.message_id.is_(None), (messages.number,)
+                yield messages.status == status
+        case Sort.MESSAGE_ID | Sort.TIME_SENT:
+            yield _KEYS[sort][0].is_not(None)
         case _:
-            yield true(), keys
+            yield true()
 
 
 def _numbers(found: Sequence[Condition], order: Order) -> Select[Any]:
@@ -138,6 +136,10 @@ def _turned(key: ColumnElement[Any], order: Order) -> ColumnElement[Any]:
 def _hidden(key: ColumnElement[Any]) -> ColumnElement[Any]:
     """Return a key so that no index of it is used; the same on every database."""
     return func.coalesce(key, key)
+
+
+def _cut(tx: Transaction, query: Select[Any], page: PageRequest) -> Sequence[int]:
+    return tx.execute(query.limit(page.size).offset(page.offset)).scalars().all()
 
 
 def _count(tx: Transaction, found: Sequence[Condition]) -> int:

@@ -14,6 +14,7 @@ from tests.endurance.instances.misfortunes import Misfortune
 from tests.endurance.instances.traffic import Tally
 
 DELIVERED = ("resolved", "retry_issued")
+ROWS = "SELECT message_id, status, last_retry_id::text, attempts FROM failed_messages"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ def count_up(
     tally: Tally, misfortunes: Sequence[Misfortune], view: DatabaseView, node: Node, window: int
 ) -> Count:
     """Compare what was produced, what is stored and what arrived."""
-    rows = view.rows("SELECT message_id, status, last_retry_id, attempts FROM failed_messages")
+    rows = view.rows(ROWS)
     arrived = {each.retry_id for each in tally.arrived}
     lost_out = [row for row in rows if row[1] not in DELIVERED or row[2] not in arrived]
     twice = [row for row in rows if row[3] > 1 + tally.failures[row[0]]]

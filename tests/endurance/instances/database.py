@@ -8,7 +8,7 @@ import psycopg
 from tests.support.servers import psycopg_url
 
 DOUBT = """
-SELECT l.epoch, c.retry_id FROM processor_lease l CROSS JOIN failed_message_retries c
+SELECT l.epoch, c.retry_id::text FROM processor_lease l CROSS JOIN failed_message_retries c
 WHERE c.sending_since IS NOT NULL AND c.forwarded_at IS NULL
 """
 BATCHES = "SELECT count(*) FROM retry_batches"

@@ -151,7 +151,7 @@ def _make(failure: Failure, number: int) -> Message:
         status=UNRESOLVED,
         since=number,
         queue=failure.details.queue,
-        groups=frozenset(group.group_id for group in failure.groups),
+        groups=frozenset(group.group_id for group in failure.cause.groups),
         last_failure=failure.details.time_of_failure,
         body=failure.body,
     )

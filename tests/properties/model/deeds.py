@@ -37,6 +37,9 @@ class Deeds:
             "strange copies": self.strange_copies,
             "confirm newest": self.confirm_newest,
             "fail newest": self.fail_newest,
+            "confirm any": self.confirm_any,
+            "fail anew": self.fail_anew,
+            "take back": self.take_back,
             "archive": lambda which: self._people.act(Act.ARCHIVE, [self.key(which)]),
             "resolve": lambda which: self._people.act(Act.RESOLVE, [self.key(which)]),
             "retry again": lambda which: self._people.retry_again([self.key(which)]),
@@ -141,6 +144,24 @@ class Deeds:
             self._far_side.fail_again(sent, when="now", retry_id="this")
             self._world.ingest()
         return bool(arrived)
+
+    def confirm_any(self, which: int) -> bool:
+        """Let somebody confirm any message, and ingestion take that in."""
+        self._far_side.confirm(self.key(which), when="now")
+        self._world.ingest()
+        return True
+
+    def fail_anew(self, which: int) -> bool:
+        """Let a message fail once more without any retry, and ingestion take that in."""
+        failed = self._far_side.fail_anew(which, when="now")
+        self._world.ingest()
+        return failed
+
+    def take_back(self, which: int) -> bool:
+        """Put a message aside and take it back: it is unresolved as before, and newer."""
+        keys = [self.key(which)]
+        archived = self._people.act(Act.ARCHIVE, keys)
+        return self._people.act(Act.UNARCHIVE, keys) or archived
 
     def redirect(self, which: int) -> bool:
         """Create, change or delete a redirect."""

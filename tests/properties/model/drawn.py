@@ -8,26 +8,26 @@ from retrier.processor.crash_points import CrashPoint
 from tests.support.factories import ERROR_QUEUE
 
 VERBS = [
-    "open",
-    "claim",
+    "open_batch",
+    "claim_messages",
     "move_to_staging",
-    "begin",
+    "begin_forwarding",
     "open_window",
-    "complete",
+    "complete_batch",
     "move_rest",
-    "back_off",
-    "note_ids",
-    "record",
-    "take",
-    "retry",
+    "back_off_batch",
+    "record_staging_ids",
+    "record_received",
+    "take_way_out",
+    "retry_pending",
 ]
 CALLS = ["publisher.publish", "publisher.probe", "consumer.receive", "consumer.ack", "queues.purge"]
 INGESTION = [
     "ingestion.before_record",
     "ingestion.after_record",
     "ingestion.after_ack",
-    "before record",
-    "after record",
+    "before record_received",
+    "after record_received",
     "consumer.ack",
 ]
 MOMENTS = [
@@ -49,6 +49,19 @@ several = st.lists(which, min_size=1, max_size=4)
 whens = st.sampled_from(["now", "now", "now", "early", "none"])
 queues = st.sampled_from(["orders", "orders", "orders", "billing", "gone", ERROR_QUEUE])
 acts = st.sampled_from([Act.ARCHIVE, Act.UNARCHIVE, Act.RESOLVE])
+BETWEEN = [
+    "fail anew",
+    "fail newest",
+    "confirm any",
+    "confirm newest",
+    "archive",
+    "take back",
+    "resolve",
+    "retry again",
+    "retry",
+    "redirect",
+]
+"""Deeds of others, who may commit between the processor's look at messages and its claims."""
 deeds = st.sampled_from(
     [
         "die",
@@ -59,14 +72,8 @@ deeds = st.sampled_from(
         "delete staging",
         "double copies",
         "strange copies",
-        "confirm newest",
-        "fail newest",
-        "archive",
-        "resolve",
-        "retry again",
-        "retry",
-        "redirect",
         "database away",
+        *BETWEEN,
     ]
 )
 unrisky: st.SearchStrategy[Outcome] = st.sampled_from([Returned("NO_ROUTE"), Refused("full")])

@@ -2,11 +2,12 @@
 
 from hypothesis.stateful import RuleBasedStateMachine
 
+from tests.properties.model.databases import Databases
 from tests.properties.model.deeds import Deeds
 from tests.properties.model.far_side import FarSide
 from tests.properties.model.people import People
 from tests.properties.model.tally import EXAMPLES, note
-from tests.properties.model.world import Files, World
+from tests.properties.model.world import World
 
 MOST_TURNS = 12
 
@@ -14,12 +15,10 @@ MOST_TURNS = 12
 class Example(RuleBasedStateMachine):
     """Everything that the rules act upon."""
 
-    files = Files()
-
-    def __init__(self) -> None:
+    def __init__(self, databases: Databases) -> None:
         super().__init__()
         EXAMPLES["begun"] += 1
-        self.database = self.files.open()
+        self.database = databases.open()
         self.world = World(self.database)
         self.far_side = FarSide(self.world)
         self.people = People(self.world)

@@ -1,10 +1,11 @@
 """Rules about the processor and everything around it that fails."""
 
 from hypothesis import strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 
 from retrier.domain.wire import Outcome
 from tests.properties.model.drawn import (
+    BETWEEN,
     MOMENTS,
     SENDING,
     VERBS,
@@ -17,6 +18,7 @@ from tests.properties.model.drawn import (
 from tests.properties.model.example import Example
 from tests.properties.model.sends import STAGING
 from tests.properties.model.tally import counted
+from tests.properties.model.world import BETWEEN_LOOK_AND_CLAIMS, OF_OTHERS
 from tests.support.script import to_queue
 
 SPOILS = ["purge staging", "delete staging", "double copies", "strange copies"]
@@ -40,6 +42,12 @@ class Failing(Example):
     @counted
     def while_sending(self, moment: str, time: int, deed: str, number: int) -> bool:
         return self.during(moment, time, deed, number)
+
+    @precondition(lambda self: self.database.sql.marks_at_once)
+    @rule(time=st.integers(1, 2), deed=st.sampled_from(BETWEEN), number=which)
+    @counted
+    def between_look_and_claims(self, time: int, deed: str, number: int) -> bool:
+        return self.during(BETWEEN_LOOK_AND_CLAIMS, time, deed, number)
 
     @rule(moment=st.sampled_from([*MOMENTS, *SENDING]), time=st.integers(1, 2))
     @counted
@@ -103,7 +111,7 @@ class Failing(Example):
     @rule(verb=st.sampled_from(VERBS), unheard=st.sampled_from(["unheard", "refused"]))
     @counted
     def database_fails(self, verb: str, unheard: str) -> None:
-        if unheard == "unheard" or verb in ("take", "retry"):
+        if unheard == "unheard" or verb in OF_OTHERS[1:]:
             self.world.flaky.silence(verb)
         else:
             self.world.flaky.refuse(verb)

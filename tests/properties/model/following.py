@@ -1,12 +1,16 @@
 """Which changes each transaction of the processor may make; all others are findings."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from tests.properties.model.account import ISSUED, UNRESOLVED, Account, Message
 from tests.properties.model.look import Seen
 from tests.properties.model.requests import Requests
 from tests.properties.model.sends import Sends
 from tests.support.factories import ERROR_QUEUE
+
+MARKING = ("open_batch", "claim_messages")
+"""What claims messages: where marking takes one transaction, and where it takes several."""
 
 
 class Following:
@@ -16,6 +20,19 @@ class Following:
         self._account = account
         self._requests = requests
         self._sends = sends
+        self._looked: dict[str, Message] = {}
+        """What marking saw of the messages that changed before it claimed them."""
+
+    def get_between(self, act: Callable[[], None]) -> None:
+        """Let something happen between marking's look and its claims."""
+        seen = {key: replace(each) for key, each in self._account.messages.items()}
+        act()
+        now = self._account.messages
+        self._looked = {
+            key: each
+            for key, each in seen.items()
+            if (each.status, each.since) != (now[key].status, now[key].since)
+        }
 
     def follow(self, verb: str, seen: dict[str, Seen]) -> Iterator[str]:
         """Yield what this transaction may not have done; believe the rest of it."""
@@ -29,13 +46,16 @@ class Following:
             if not self._may(verb, key, before, now):
                 yield f"{verb} may not turn {key} from {before} into {now}"
             self._believe(key, before, now)
+        if verb in MARKING:
+            self._looked = {}
 
     def _may(self, verb: str, key: str, before: Message, now: Seen) -> bool:
         match verb:
-            case "claim":
+            case "open_batch" | "claim_messages":
                 return self._may_claim(key, before, now)
-            case "begin":
-                return _may_issue(before, now) or self._may_eject(before, now)
+            case "begin_forwarding":
+                left = self._may_eject(before, now) or self._may_drop(before, now)
+                return left or self._may_issue(before, now)
             case "open_window":
                 return self._may_settle(before, now)
             case "move_rest":
@@ -47,8 +67,23 @@ class Following:
         if before.claim is not None or now.claim is None:
             return False
         fresh = not now.claim.stamped and not now.claim.recorded
-        wanted = self._requests.may_claim(now.claim.operation_id, key, before.since)
-        return fresh and wanted and before.status == now.status == UNRESOLVED
+        looked = self._looked.get(key, before)
+        if looked is not before:
+            self._sends.stale.add(now.claim.retry_id)
+        wanted = self._requests.may_claim(now.claim.operation_id, key, looked.since)
+        kept = before.status == now.status and looked.status == UNRESOLVED
+        return fresh and wanted and kept and looked.claim is None
+
+    def _may_issue(self, before: Message, now: Seen) -> bool:
+        """Say whether it was staged, by the claim that it had and that held."""
+        if now.claim is None or now.claim.retry_id in self._sends.stale:
+            return False
+        return before.claim == now.claim and now.status == ISSUED
+
+    def _may_drop(self, before: Message, now: Seen) -> bool:
+        """Say whether a claim that never held is gone, and nothing else."""
+        stale = before.claim is not None and before.claim.retry_id in self._sends.stale
+        return stale and now.claim is None and before.status == now.status
 
     def _may_eject(self, before: Message, now: Seen) -> bool:
         if before.claim is None or not _was_given_up(before, now):
@@ -66,14 +101,11 @@ class Following:
         return same and now.claim.stamped and (arrived or not recorded)
 
     def _believe(self, key: str, before: Message, now: Seen) -> None:
-        if before.claim is not None and now.claim is None and now.status == UNRESOLVED:
+        gone = before.claim is not None and now.claim is None and before.claim
+        # A claim that never held ends without a word: its message keeps its failure number.
+        if gone and gone.retry_id not in self._sends.stale and now.status == UNRESOLVED:
             self._account.take_back(key)
         before.status, before.claim = now.status, now.claim
-
-
-def _may_issue(before: Message, now: Seen) -> bool:
-    """Say whether it was staged, by the claim that it had."""
-    return now.claim is not None and before.claim == now.claim and now.status == ISSUED
 
 
 def _was_given_up(before: Message, now: Seen) -> bool:

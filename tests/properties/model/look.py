@@ -2,17 +2,29 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection
+from sqlalchemy import select
 
+from retrier.domain.retry_operation import RetryOperationState
 from retrier.store.engine.database import Database
+from retrier.store.engine.transaction import Transaction
+from retrier.store.schema import failed_message_retries, failed_messages, retry_operations
 
-QUERY = """
-SELECT m.unique_message_id, m.status, m.disposition_reason, c.retry_id, c.batch_id,
-       c.operation_id, c.sending_since, c.forwarded_at
-FROM failed_messages m
-LEFT JOIN failed_message_retries c ON c.unique_message_id = m.unique_message_id
-"""
-COMPLETED = "SELECT operation_id FROM retry_operations WHERE state = 'completed'"
+messages = failed_messages.c
+claims = failed_message_retries.c
+
+QUERY = select(
+    messages.unique_message_id,
+    messages.status,
+    messages.disposition_reason,
+    claims.retry_id,
+    claims.batch_id,
+    claims.operation_id,
+    claims.sending_since,
+    claims.forwarded_at,
+).outerjoin_from(failed_messages, failed_message_retries, claims.number == messages.number)
+COMPLETED = select(retry_operations.c.operation_id).where(
+    retry_operations.c.state == RetryOperationState.COMPLETED
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +54,12 @@ def look(db: Database) -> dict[str, Seen]:
 
 def completed(db: Database) -> set[str]:
     """Return the operations that are completed."""
-    return Database.read(db, lambda conn: set(conn.exec_driver_sql(COMPLETED).scalars()))
+    return Database.read(db, lambda tx: set(tx.execute(COMPLETED).scalars()))
 
 
-def _look(conn: Connection) -> dict[str, Seen]:
+def _look(tx: Transaction) -> dict[str, Seen]:
     found = {}
-    for key, status, reason, retry, batch, operation, since, at in conn.exec_driver_sql(QUERY):
+    for key, status, reason, retry, batch, operation, since, at in tx.execute(QUERY):
         claim = retry and Claim(
             retry_id=retry,
             batch_id=batch,

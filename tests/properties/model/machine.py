@@ -38,7 +38,7 @@ class Model(Arriving, Asking, Failing):
         try:
             fail_with(ending.findings())
         finally:
-            self.database.dispose()
+            self.world.close()
 
 
 def fail_with(findings: Iterable[object]) -> None:

@@ -7,10 +7,9 @@ from uuid import uuid4
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.redirects import redirect_id
 from retrier.domain.retry_operation import RetryRequest, RetryType
-from retrier.domain.selection import Selection
+from retrier.domain.selection import Selection, Sought
 from retrier.domain.ways_out import Act
 from retrier.errors import DatabaseUnavailable
-from retrier.store.queries.sought import Sought
 from tests.properties.model.account import UNRESOLVED, Account
 from tests.properties.model.world import World
 
@@ -58,7 +57,7 @@ class People:
         """Ask for another retry of pending ones: those named, or those of a queue."""
         sought = None
         if queue is not None:
-            sought = Sought(status=FailedMessageStatus.RETRY_ISSUED, queue=queue)
+            sought = _pending_of(queue)
             ids = self._pending(queue)
         kind = RetryType.MULTIPLE_MESSAGES
         request = self._request(kind, Selection(ids=tuple(ids) if sought is None else ()))
@@ -84,13 +83,13 @@ class People:
         }
         source, group = sources[act], self._group(which)
         ids = [k for k, m in self._account.all() if m.status == source and group in m.groups]
-        sought = Sought(status=source, group=group)
+        sought = Sought(selection=Selection(group=group), statuses=frozenset({source}))
         return self._act(act, ids, lambda: self._world.gateway.act_on(act, sought, WHO).done)
 
     def resolve_pending(self, queue: str) -> bool:
         """Resolve the pending retries of a queue by hand."""
         ids = self._pending(queue)
-        sought = Sought(status=FailedMessageStatus.RETRY_ISSUED, queue=queue)
+        sought = _pending_of(queue)
         gateway = self._world.gateway
         return self._act(Act.RESOLVE, ids, lambda: gateway.act_on(Act.RESOLVE, sought, WHO).done)
 
@@ -159,3 +158,8 @@ class People:
             requested_by=WHO,
             idempotency_key=str(uuid4()),
         )
+
+
+def _pending_of(queue: str) -> Sought:
+    statuses = frozenset({FailedMessageStatus.RETRY_ISSUED})
+    return Sought(selection=Selection(queue=queue), statuses=statuses)

@@ -1,10 +1,7 @@
 """The world: a real database, processor, ingestion and gateway, a scripted broker, the account."""
 
-import tempfile
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from pathlib import Path
-from shutil import copyfile
 
 from retrier.domain.failed_message import Noteworthy, Received
 from retrier.gateway import Gateway
@@ -16,20 +13,30 @@ from retrier.store.engine.database import Database
 from retrier.store.verbs.installing import probe_write
 from retrier.store.verbs.recording import record_received
 from tests.properties.model.account import Account
-from tests.properties.model.following import Following
+from tests.properties.model.following import MARKING, Following
 from tests.properties.model.look import completed, look
 from tests.properties.model.requests import Requests
 from tests.properties.model.sends import STAGING, Sends
 from tests.properties.model.watched import WatchedTransport
 from tests.support.bench import Bench, Killed
-from tests.support.databases import open_database, open_upgraded, path_of, sqlite_url
+from tests.support.between import BetweenLookAndClaims
 from tests.support.factories import ERROR_QUEUE
 from tests.support.flaky_database import FlakyDatabase
 
 WINDOW = 2
 PATIENCE = timedelta(seconds=0.3)
 QUEUES = ("orders", "billing")
-QUIET = ("note_ids", "hold", "acquire", "release", "probe", "get")
+QUIET = (
+    "record_staging_ids",
+    "renew_lease",
+    "acquire_lease",
+    "release_lease",
+    "probe_write",
+    "get_installation_id",
+)
+OF_OTHERS = ("record_received", "take_way_out", "retry_pending")
+"""What ingestion and people do to messages: the account foretells all of it."""
+BETWEEN_LOOK_AND_CLAIMS = "between look and claims"
 
 
 class World:
@@ -66,7 +73,12 @@ class World:
         self.transport.before_call = self.reach
         self.transport.after_call = lambda call: self.reach(f"after {call}")
         self.gateway = Gateway(self.flaky, lambda: None, frozenset({ERROR_QUEUE, STAGING}))
+        self._between = BetweenLookAndClaims(db, self._get_between)
         self._start_ingestion()
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._between.close()
 
     def at(self, moment: str, time: int, deed: Callable[[], None]) -> None:
         """Let something happen the n-th time that the engine comes to this moment."""
@@ -162,18 +174,21 @@ class World:
         self.reach(f"after {verb}")
 
     def _follow(self, verb: str) -> None:
-        if verb == "record":
+        if verb == "record_received":
             self.account.record(self.recording)
-        elif verb in ("take", "retry"):
+        elif verb in OF_OTHERS:
             self.acting()
         seen = look(self.flaky)
-        if verb in ("record", "take", "retry"):
+        if verb in OF_OTHERS:
             self.findings += [f"{verb}: {each}" for each in self.account.differences(seen)]
         else:
             self._look_at_sends()
             self.findings += self.following.follow(verb, seen)
-        if verb == "claim":
+        if verb in MARKING:
             self.findings += self.requests.close(completed(self.flaky), self.account)
+
+    def _get_between(self) -> None:
+        self.following.get_between(lambda: self.reach(BETWEEN_LOOK_AND_CLAIMS))
 
     def _look_at_sends(self) -> None:
         self.findings += self.sends.look(self.transport.published, self.account)
@@ -197,21 +212,3 @@ class World:
         return record_received(
             self.flaky, received, instance="test", meanwhile=meanwhile
         ).noteworthy
-
-
-class Files:
-    """A new SQLite file for each example, copied from one that is upgraded."""
-
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory()
-        url = sqlite_url(Path(self._folder.name))
-        open_upgraded(url).dispose()
-        self._upgraded = path_of(url)
-        self._url = sqlite_url(Path(self._folder.name))
-
-    def open(self) -> Database:
-        """Open an empty database."""
-        for leftover in path_of(self._url).parent.glob(f"{path_of(self._url).name}*"):
-            leftover.unlink()
-        copyfile(self._upgraded, path_of(self._url))
-        return open_database(self._url)
