@@ -1,0 +1,37 @@
+"""The HTTP server: an answer goes out at once."""
+
+from collections.abc import Iterator
+from time import perf_counter
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from retrier.app.web_server import WebServer
+
+ACKNOWLEDGED_LATE = 0.04
+"""Seconds for which a system keeps an acknowledgement back, in the hope of more to send."""
+
+
+@pytest.fixture
+def server() -> Iterator[WebServer]:
+    api = FastAPI()
+    api.get("/")(lambda: {"answer": 42})
+    server = WebServer(api, "127.0.0.1", 0)
+    server.start()
+    yield server
+    server.stop(5)
+
+
+def test_no_part_of_an_answer_waits_for_an_acknowledgement(server: WebServer) -> None:
+    host, port = server.address
+    with httpx.Client(base_url=f"http://{host}:{port}") as http:
+        seconds = [time_one(http) for _ in range(20)]
+
+    assert min(seconds) < ACKNOWLEDGED_LATE / 2
+
+
+def time_one(http: httpx.Client) -> float:
+    begin = perf_counter()
+    http.get("/").raise_for_status()
+    return perf_counter() - begin
