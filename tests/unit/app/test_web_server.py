@@ -26,7 +26,8 @@ def server() -> Iterator[WebServer]:
 def test_no_part_of_an_answer_waits_for_an_acknowledgement(server: WebServer) -> None:
     host, port = server.address
     with httpx.Client(base_url=f"http://{host}:{port}") as http:
-        seconds = [time_one(http) for _ in range(20)]
+        # At first a system acknowledges everything at once.
+        seconds = [time_one(http) for _ in range(60)][40:]
 
     assert min(seconds) < ACKNOWLEDGED_LATE / 2
 
