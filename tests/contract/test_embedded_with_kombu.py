@@ -54,6 +54,7 @@ RETRY_HEADERS = (headers.UNIQUE_MESSAGE_ID, headers.RETRY_ID, headers.ACKNOWLEDG
 def staged_and_forwarded(delivery: Delivery) -> bytes:
     """Return the properties of a failed message after its way through the staging queue."""
     message = ClaimedMessage(
+        number=1,
         unique_message_id="u",
         retry_id="r",
         dialect="retrier",

@@ -71,6 +71,7 @@ def headers_of(raw: bytes) -> list[bytes]:
 def copy_of(raw: bytes) -> bytes:
     """Return the properties of a copy on its way through a staging queue."""
     message = ClaimedMessage(
+        number=1,
         unique_message_id="u",
         retry_id="r",
         dialect="nservicebus",

@@ -73,6 +73,7 @@ def take(transport: RabbitMQTransport, queue: str) -> Delivery:
 def retry(transport: RabbitMQTransport, failed: Delivery, dialect: str, to: str) -> None:
     """Send the message as a retry does."""
     message = ClaimedMessage(
+        number=1,
         unique_message_id="u",
         retry_id="r",
         dialect=dialect,

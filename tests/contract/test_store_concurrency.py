@@ -10,9 +10,9 @@ from sqlalchemy import Table, event, insert, text
 
 from retrier.domain.failed_message import Failure
 from retrier.domain.retry_batch import WindowResult
+from retrier.store.engine.database import Database
 from retrier.store.queries.batch_order import find_most_advanced
 from retrier.store.queries.verification import verify_store
-from retrier.store.engine.database import Database
 from retrier.store.schema import (
     cause_groups,
     causes,

@@ -9,8 +9,8 @@ from sqlalchemy import event, text
 
 from retrier.domain.retry_batch import Ejected, WindowResult
 from retrier.domain.ways_out import Act
-from retrier.store.verbs.ways_out import Asked, take_way_out
 from retrier.store.queries.batch_order import find_most_advanced
+from retrier.store.verbs.ways_out import Asked, take_way_out
 from retrier.store.verbs.windows import open_window
 from tests.contract.store_retries import STAGED, bring_to
 from tests.contract.store_rows import message, messages, record

@@ -12,11 +12,11 @@ from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.errors import DatabaseUnavailable
 from retrier.store.engine.database import Database
-from retrier.store.queries.due import time_until_due
-from retrier.store.verbs.asking import create_operation
 from retrier.store.engine.requests import listen_for_requests
 from retrier.store.engine.transaction import Transaction
+from retrier.store.queries.due import time_until_due
 from retrier.store.schema import retry_operations
+from retrier.store.verbs.asking import create_operation
 from tests.support.databases import empty
 from tests.support.waiting import wait_until
 

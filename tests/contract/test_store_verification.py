@@ -10,6 +10,7 @@ from sqlalchemy import delete, insert, update
 from retrier.domain.wire import Refused
 from retrier.processor.crash_points import CrashPoint
 from retrier.store.engine.database import Database
+from retrier.store.queries.verification import VerifiedRule, verify_store
 from retrier.store.schema import (
     ended_retries,
     failed_message_retries,
@@ -20,7 +21,6 @@ from retrier.store.schema import (
     retry_batches,
     retry_operations,
 )
-from retrier.store.queries.verification import VerifiedRule, verify_store
 from tests.contract.store_rows import again
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
 from tests.support.factories import failure

@@ -16,9 +16,9 @@ from retrier.domain.ways_out import Act, Refusal
 from retrier.gateway import AskedAgain, Gateway, Outcome
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
-from retrier.store.schema import event_log, failed_message_retries, retry_operation_messages
 from retrier.store.queries.sought import CHUNK, last_number
 from retrier.store.queries.verification import verify_store
+from retrier.store.schema import event_log, failed_message_retries, retry_operation_messages
 from retrier.store.verbs.ways_out import Asked, change, take_way_out
 from tests.contract.store_retries import BEING_SENT, CLAIMED, SENT, STAGED, bring_to
 from tests.contract.store_rows import claims, rows

@@ -23,6 +23,7 @@ STAMPS = Stamps(staging_id="s-1", installation_id="i-1", own_user="guest")
 
 def message(raw: bytes, completed_steps: str | None = None) -> ClaimedMessage:
     return ClaimedMessage(
+        number=1,
         unique_message_id="u-1",
         retry_id="r-1",
         dialect="nservicebus",

@@ -44,6 +44,7 @@ class Log:
             batch,
             [
                 Ejected(
+                    number=number,
                     unique_message_id=f"{name}.{number}",
                     reason=reason,
                     cause=RevertCause.REFUSED,

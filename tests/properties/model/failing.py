@@ -44,10 +44,14 @@ class Failing(Example):
         return self.during(moment, time, deed, number)
 
     @precondition(lambda self: self.database.sql.marks_at_once)
-    @rule(time=st.integers(1, 2), deed=st.sampled_from(BETWEEN), number=which)
+    @rule(deed=st.sampled_from(BETWEEN), number=which, named=st.booleans())
     @counted
-    def between_look_and_claims(self, time: int, deed: str, number: int) -> bool:
-        return self.during(BETWEEN_LOOK_AND_CLAIMS, time, deed, number)
+    def between_look_and_claims(self, deed: str, number: int, named: bool) -> bool:
+        self.far_side.fail("orders")
+        self.take_in(4)
+        if named:
+            self.people.retry_ids(list(self.world.account.messages))
+        return self.during(BETWEEN_LOOK_AND_CLAIMS, 1, deed, number)
 
     @rule(moment=st.sampled_from([*MOMENTS, *SENDING]), time=st.integers(1, 2))
     @counted

@@ -7,6 +7,7 @@ from tests.properties.model.account import ISSUED, UNRESOLVED, Account, Message
 from tests.properties.model.look import Seen
 from tests.properties.model.requests import Requests
 from tests.properties.model.sends import Sends
+from tests.properties.model.tally import note
 from tests.support.factories import ERROR_QUEUE
 
 MARKING = ("open_batch", "claim_messages")
@@ -70,6 +71,7 @@ class Following:
         looked = self._looked.get(key, before)
         if looked is not before:
             self._sends.stale.add(now.claim.retry_id)
+            note("  a claim that never held")
         wanted = self._requests.may_claim(now.claim.operation_id, key, looked.since)
         kept = before.status == now.status and looked.status == UNRESOLVED
         return fresh and wanted and kept and looked.claim is None

@@ -109,11 +109,11 @@ def test_of_a_broker_that_is_away_no_depth_is_known(metrics: Metrics) -> None:
 
 def test_a_window_is_counted_by_what_became_of_its_messages(metrics: Metrics) -> None:
     reverted = tuple(
-        Ejected(unique_message_id=str(cause), reason="no", cause=cause)
+        Ejected(number=1, unique_message_id=str(cause), reason="no", cause=cause)
         for cause in (RevertCause.RETURNED, RevertCause.REFUSED, RevertCause.RETURNED)
     )
 
-    metrics.retries.recorded(WindowResult(forwarded=("a", "b"), reverted=reverted))
+    metrics.retries.recorded(WindowResult(forwarded=(1, 2), reverted=reverted))
 
     scrape = Scrape.of(metrics)
     assert scrape.get("retrier_retries_forwarded_total") == 2

@@ -1,0 +1,215 @@
+"""Changing a table of a filled SQLite database: it is made anew, and no row may be lost with it."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from shutil import copy
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import inspect, text
+from sqlalchemy.exc import IntegrityError
+
+from retrier.domain.ways_out import Act
+from retrier.store.engine.database import Database
+from retrier.store.engine.transaction import Transaction
+from retrier.store.schema import (
+    VIEWS,
+    cause_groups,
+    causes,
+    failed_message_retries,
+    failed_messages,
+    metadata,
+    retry_operation_messages,
+    retry_operations,
+)
+from retrier.store.verbs.redirects import create_redirect
+from retrier.store.verbs.restructuring import StrayRows, take_views_away
+from retrier.store.verbs.upgrade import MIGRATIONS, find_revision, upgrade_schema
+from retrier.store.verbs.ways_out import Asked, take_way_out
+from tests.contract.store_retries import SENT, STAGED, bring_to
+from tests.contract.store_rows import everything_but, rows, select_rows
+from tests.support.bench import Bench
+from tests.support.databases import open_upgraded, sqlite_url
+from tests.support.factories import failed_import
+
+Changes = Callable[[str], Path]
+
+SECOND = """
+from alembic import op
+
+revision = "1002"
+down_revision = "1001"
+branch_labels = None
+depends_on = None
+
+
+def upgrade():
+    {changes}
+"""
+CHANGE_CHECK = """
+    with op.batch_alter_table("{table}") as table:
+        table.drop_constraint(op.f("ck_{table}_{check}"), type_="check")
+        table.create_check_constraint(op.f("ck_{table}_{check}"), "{condition}")
+"""
+ADD_COLUMN = """
+    import sqlalchemy as sa
+    with op.batch_alter_table("causes", recreate="always") as table:
+        table.add_column(sa.Column("seen", sa.Integer(), nullable=True))
+"""
+OTHER_CHECKS = {
+    "failed_messages": CHANGE_CHECK.format(
+        table="failed_messages", check="attempts_counted", condition="attempts >= 0"
+    ),
+    "retry_operations": CHANGE_CHECK.format(
+        table="retry_operations", check="state_known", condition="state <> 'none'"
+    ),
+    "retry_batches": CHANGE_CHECK.format(
+        table="retry_batches", check="at_most_1000", condition="initial_size <= 2000"
+    ),
+    "causes": ADD_COLUMN,
+}
+"""What a revision may do to a table; other tables refer to each of these, or it to them."""
+LEAVE_STRAYS = 'op.execute("DELETE FROM causes")'
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Iterator[Database]:
+    """Give an SQLite database in the middle of its work, with rows in nearly every table."""
+    db = open_upgraded(sqlite_url(tmp_path))
+    bench = Bench(db)
+    confirmed, sent = bring_to(bench, SENT), bring_to(bench, SENT)
+    confirmed.confirm()
+    bench.receive(failed_import())
+    bring_to(bench, STAGED)
+    bench.ask([*bench.fail(2), sent.key])
+    (archived,) = bench.fail(exception_type="Other")
+    take_way_out(db, Asked(act=Act.ARCHIVE, who="ada"), [archived])
+    create_redirect(db, "here", "there", own_queues=frozenset(), who="ada")
+    yield db
+    db.dispose()
+
+
+@pytest.fixture
+def with_second(tmp_path: Path) -> Changes:
+    """Give a function that makes a folder of migrations: the first revision, and a second."""
+
+    def make(changes: str) -> Path:
+        folder = tmp_path / "migrations"
+        (folder / "versions").mkdir(parents=True)
+        copy(MIGRATIONS / "env.py", folder)
+        copy(MIGRATIONS / "versions" / "1001_first.py", folder / "versions")
+        second = SECOND.format(changes=changes.strip())
+        (folder / "versions" / "1002_second.py").write_text(second)
+        return folder
+
+    return make
+
+
+def checks_of(db: Database, table: str) -> set[Any]:
+    return {each["name"] for each in inspect(db.engine).get_check_constraints(table)}
+
+
+def indexes_of(db: Database, table: str) -> list[dict[str, Any]]:
+    query = "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = :name"
+    return select_rows(db, text(query + " ORDER BY name").bindparams(name=table))
+
+
+def refuses(db: Database, statement: str) -> bool:
+    """Say whether a foreign key forbids it, on each of the connections that are open."""
+    with db.engine.connect() as one, db.engine.connect() as other:
+        refusals = []
+        for conn in (one, other):
+            with pytest.raises(IntegrityError, match="FOREIGN KEY") as refused:
+                conn.execute(text(statement))
+            refusals.append(refused.value)
+            conn.rollback()
+    return len(refusals) == 2
+
+
+def test_the_database_that_is_changed_here_has_rows_that_could_be_lost(filled: Database) -> None:
+    left = {table.name for table in metadata.sorted_tables if not rows(filled, table)}
+
+    assert left <= {"staging_ids"}
+
+
+@pytest.mark.parametrize("table", OTHER_CHECKS)
+def test_a_revision_that_makes_a_table_anew_loses_no_row_of_any(
+    filled: Database, with_second: Changes, table: str
+) -> None:
+    before = everything_but(filled)
+    checks, indexes = checks_of(filled, table), indexes_of(filled, table)
+
+    found = upgrade_schema(filled, migrations=with_second(OTHER_CHECKS[table]))
+
+    assert (found.current, found.wanted) == ("1001", "1002")
+    assert everything_but(filled) == before
+    assert (checks_of(filled, table), indexes_of(filled, table)) == (checks, indexes)
+
+
+def test_the_views_are_there_afterwards_and_show_every_row(
+    filled: Database, with_second: Changes
+) -> None:
+    upgrade_schema(filled, migrations=with_second(OTHER_CHECKS["failed_messages"]))
+
+    assert set(inspect(filled.engine).get_view_names()) == set(VIEWS)
+    shown = select_rows(filled, text("SELECT number FROM v_failed_messages ORDER BY number"))
+    claims = select_rows(filled, text("SELECT unique_message_id FROM v_failed_message_retries"))
+    assert [row["number"] for row in shown] == [r["number"] for r in rows(filled, failed_messages)]
+    assert len(claims) == len(rows(filled, failed_message_retries))
+
+
+def test_foreign_keys_are_looked_at_again_on_every_later_connection(
+    filled: Database, with_second: Changes
+) -> None:
+    upgrade_schema(filled, migrations=with_second(OTHER_CHECKS["causes"]))
+
+    assert refuses(filled, "DELETE FROM causes")
+    assert refuses(filled, "DELETE FROM retry_operations")
+
+
+def test_the_work_goes_on_after_it(filled: Database, with_second: Changes) -> None:
+    upgrade_schema(filled, migrations=with_second(OTHER_CHECKS["failed_messages"]))
+
+    bench = Bench(filled)
+    bench.restart()
+    bench.work()
+
+    assert bench.batches() == []
+    assert {row["state"] for row in rows(filled, retry_operations)} == {"completed"}
+
+
+def test_a_revision_that_leaves_strays_is_refused_and_undone(
+    filled: Database, with_second: Changes
+) -> None:
+    before = everything_but(filled)
+
+    with pytest.raises(StrayRows, match="cause_groups, failed_messages"):
+        upgrade_schema(filled, migrations=with_second(LEAVE_STRAYS))
+
+    assert everything_but(filled) == before
+    assert find_revision(filled).is_current
+    assert set(inspect(filled.engine).get_view_names()) == set(VIEWS)
+    assert refuses(filled, "DELETE FROM causes")
+
+
+def test_the_same_revision_would_lose_rows_without_any_error_if_foreign_keys_were_looked_at(
+    filled: Database, with_second: Changes
+) -> None:
+    """This is what the tests above are about; it holds for whatever nothing else refers to."""
+    config = Config()
+    config.set_main_option("script_location", str(with_second(OTHER_CHECKS["retry_operations"])))
+    with filled.engine.begin() as conn:
+        conn.execute(text("DELETE FROM retry_batch_now_forwarding"))
+        conn.execute(text("DELETE FROM retry_batches"))
+    assert rows(filled, retry_operation_messages) != []
+
+    with filled.engine.begin() as conn:
+        take_views_away(Transaction(conn, filled.sql))
+        config.attributes["connection"] = conn
+        command.upgrade(config, "head")
+
+    assert rows(filled, retry_operation_messages) == []
+    assert rows(filled, causes) != []
+    assert rows(filled, cause_groups) != []
