@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from retrier.domain.copies import make_forwarded
+from retrier.domain.retry_batch import Ejected
 from retrier.domain.wire import Outgoing
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable, StagingQueueUnusable
 from retrier.processor.forwarding_run import (
@@ -20,6 +21,7 @@ from retrier.processor.forwarding_run import (
 from retrier.processor.surroundings import Surroundings
 from retrier.store.verbs.windows import load_bodies
 
+_BODY_LOST = "its body is not in the database any more: somebody has deleted it"
 _GATHERING = 0.005
 """Seconds to wait for the next of the copies that are known to come."""
 
@@ -80,24 +82,34 @@ class Preparation:
             run.quiet_since = around.clock.monotonic()
 
     def _make(self, run: ForwardingRun, window: Sequence[WantedCopy]) -> list[ReadyCopy]:
-        """Make the messages; a copy of one that the batch does not claim is acked unsent."""
-        claimed = {copy.stamps.unique_message_id: copy for copy in window}
-        claimed = {key: copy for key, copy in claimed.items() if key in run.members}
+        """Make the messages that the batch claims; a copy of any other is acked unsent."""
+        claimed = [copy for copy in window if copy.stamps.unique_message_id in run.members]
         run.droppable += [
-            copy.delivery for copy in window if copy.stamps.unique_message_id not in claimed
+            copy.delivery for copy in window if copy.stamps.unique_message_id not in run.members
         ]
+        numbers = [run.members[copy.stamps.unique_message_id] for copy in claimed]
+        bodies = load_bodies(self.around.db, numbers)
+        made = [
+            self._make_one(run, copy, number, bodies.get(number, b""))
+            for copy, number in zip(claimed, numbers, strict=True)
+        ]
+        return [ready for ready in made if ready is not None]
+
+    def _make_one(
+        self, run: ForwardingRun, copy: WantedCopy, number: int, body: bytes | None
+    ) -> ReadyCopy | None:
+        """Make one message; it is reverted if somebody has deleted its body.
+
+        Where there is not even such a message any more the body is empty: it cannot be stamped,
+        and so it is not sent.
+        """
+        if body is None:
+            unique_id = copy.stamps.unique_message_id
+            lost = Ejected(number=number, unique_message_id=unique_id, reason=_BODY_LOST)
+            run.settle((), [lost])
+            run.unacked.append(copy.delivery)
+            return None
         codec = self.around.broker.transport.codec
-        bodies = load_bodies(self.around.db, [run.members[key] for key in claimed])
-        return [
-            ReadyCopy(
-                number=run.members[key],
-                copy=copy,
-                outgoing=Outgoing(
-                    queue=copy.stamps.target,
-                    raw=make_forwarded(codec, copy.delivery.raw, copy.stamps.noted),
-                    # Without a body there is no such message any more: it cannot be stamped.
-                    body=bodies.get(run.members[key], b""),
-                ),
-            )
-            for key, copy in claimed.items()
-        ]
+        raw = make_forwarded(codec, copy.delivery.raw, copy.stamps.noted)
+        outgoing = Outgoing(queue=copy.stamps.target, raw=raw, body=body)
+        return ReadyCopy(number=number, copy=copy, outgoing=outgoing)

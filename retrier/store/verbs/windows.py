@@ -62,8 +62,8 @@ def open_window(
 
 
 @reading
-def load_bodies(tx: Transaction, numbers: Sequence[int]) -> Mapping[int, bytes]:
-    """Return the bodies of these messages, before their claims are stamped.
+def load_bodies(tx: Transaction, numbers: Sequence[int]) -> Mapping[int, bytes | None]:
+    """Return the bodies of these messages, before their claims are stamped; None for a lost one.
 
     Nothing is promised of them: a message that fails once more has another body, and its claim
     is over, so that it cannot be stamped any more. Raises DatabaseUnavailable.
