@@ -17,7 +17,6 @@ from retrier.store.schema import (
     failed_messages,
     retry_batches,
     retry_operation_messages,
-    retry_operations,
 )
 from retrier.store.verbs.asking import CreatedOperation
 from retrier.store.verbs.staging import load_claimed
@@ -65,7 +64,6 @@ LOOKS = {
     "by id": "ORDER BY retry_operation_messages.position",
 }
 """By this the look at what was asked for is known."""
-OPERATION_FOUND = "ORDER BY retry_operations.priority"
 CLAIMED = "INSERT INTO failed_message_retries"
 
 asked_either_way = pytest.mark.parametrize("asked", ASK)
@@ -238,27 +236,3 @@ def test_a_bulk_is_marked_in_one_transaction(bench: Bench, slow: ThreadPoolExecu
     assert meanwhile == ([], {}, 0)
     assert (batch["status"], batch["initial_size"], len(bench.claims())) == ("staging", 2, 2)
     assert bench.operation(created)["floor"] == 2
-
-
-@pytest.mark.parametrize(
-    ("asked", "looked", "time"),
-    [("all", OPERATION_FOUND, 2), ("all", CLAIMED, 1), ("by id", OPERATION_FOUND, 2)],
-    ids=["all, before the claims", "all, after the claims", "by id"],
-)
-def test_an_operation_that_is_paused_between_look_and_cut_is_not_cut(
-    bench: Bench, slow: ThreadPoolExecutor, asked: str, looked: str, time: int
-) -> None:
-    two_failed(bench)
-    created = ASK[asked](bench)
-
-    with halted(bench.db, looked, time=time) as (reached, go_on):
-        working = slow.submit(bench.turn)
-        assert reached.wait(DEADLINE)
-        with bench.db.engine.begin() as conn:
-            conn.execute(update(retry_operations).values(state="paused"))
-        go_on.set()
-        working.result(DEADLINE)
-
-    assert (bench.batches(), bench.claims()) == ([], {})
-    operation = bench.operation(created)
-    assert (operation["state"], operation["floor"], operation["batches"]) == ("paused", 0, 0)

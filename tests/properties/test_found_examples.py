@@ -25,7 +25,9 @@ def test_pending_retries_of_a_queue_asked_for_again_under_one_key_give_one_answe
         idempotency_key="the same",
     )
     sought = Sought(
-        selection=Selection(queue=QUEUE), statuses=frozenset({FailedMessageStatus.RETRY_ISSUED})
+        selection=Selection(queue=QUEUE),
+        statuses=frozenset({FailedMessageStatus.RETRY_ISSUED}),
+        pending=True,
     )
     first = gateway.retry_again(request, sought)
 

@@ -38,6 +38,14 @@ _NUMBERS = (
     func.max(messages.last_failure).label("last"),
 )
 
+_BY_CAUSE = (
+    select(messages.cause_id, *_NUMBERS)
+    .where(*conditions(Sought(statuses=_UNRESOLVED)))
+    .group_by(messages.cause_id)
+    .subquery()
+)
+"""By cause first: there every message is one row, and not one for each classifier."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCount:
@@ -58,28 +66,27 @@ def count_groups(
 
     Reads every unresolved message once: costly where there are many. Raises DatabaseUnavailable.
     """
-    # By cause first: every message has one number there, and a group for each classifier.
-    by_cause = (
-        select(messages.cause_id, *_NUMBERS)
-        .where(*conditions(Sought(statuses=_UNRESOLVED)))
-        .group_by(messages.cause_id)
+    counts = (
+        select(
+            members.group_id,
+            func.sum(_BY_CAUSE.c["count"]).label("count"),
+            func.min(_BY_CAUSE.c.first).label("first"),
+            func.max(_BY_CAUSE.c.last).label("last"),
+        )
+        .join_from(_BY_CAUSE, cause_groups, members.cause_id == _BY_CAUSE.c.cause_id)
+        .where(
+            members.group_id.in_(select(groups.group_id).where(*_of_classifier(classifier, title)))
+        )
+        .group_by(members.group_id)
+        .order_by(func.max(_BY_CAUSE.c.last).desc(), members.group_id)
+        .limit(MOST_GROUPS)
         .subquery()
         .c
     )
-    last = func.max(by_cause.last).label("last")
     query = (
-        select(
-            failure_groups,
-            func.sum(by_cause["count"]).label("count"),
-            func.min(by_cause.first).label("first"),
-            last,
-        )
-        .join(cause_groups, members.group_id == groups.group_id)
-        .join(by_cause.cause_id.table, by_cause.cause_id == members.cause_id)
-        .where(*_of_classifier(classifier, title))
-        .group_by(groups.group_id)
-        .order_by(last.desc(), groups.group_id)
-        .limit(MOST_GROUPS)
+        select(failure_groups, counts["count"], counts.first, counts.last)
+        .join(counts.group_id.table, counts.group_id == groups.group_id)
+        .order_by(counts.last.desc(), groups.group_id)
     )
     return tuple(_group_count(dict(row)) for row in tx.execute(query).mappings())
 

@@ -88,9 +88,12 @@ def _causes_of(selection: Selection) -> Select[tuple[int]] | None:
         (causes.c.message_type, selection.message_type),
     )
     alike = [column == value for column, value in parts if value is not None]
-    if selection.group is not None:
-        alike.append(causes.c.cause_id.in_(_causes_in(selection.group)))
-    return select(causes.c.cause_id).where(*alike) if alike else None
+    if selection.group is None:
+        return select(causes.c.cause_id).where(*alike) if alike else None
+    in_group = _causes_in(selection.group)
+    if not alike:
+        return in_group
+    return in_group.join(causes, causes.c.cause_id == members.cause_id).where(*alike)
 
 
 def _causes_in(group: str) -> Select[tuple[int]]:

@@ -44,12 +44,12 @@ class Failing(Example):
         return self.during(moment, time, deed, number)
 
     @precondition(lambda self: self.database.sql.marks_at_once)
-    @rule(deed=st.sampled_from(BETWEEN), number=which, named=st.booleans())
+    @rule(deed=st.sampled_from(BETWEEN), number=which, asked=st.sampled_from(["all", "by name"]))
     @counted
-    def between_look_and_claims(self, deed: str, number: int, named: bool) -> bool:
+    def between_look_and_claims(self, deed: str, number: int, asked: str) -> bool:
         self.far_side.fail("orders")
         self.take_in(4)
-        if named:
+        if asked == "by name":
             self.people.retry_ids(list(self.world.account.messages))
         return self.during(BETWEEN_LOOK_AND_CLAIMS, 1, deed, number)
 

@@ -162,4 +162,4 @@ class People:
 
 def _pending_of(queue: str) -> Sought:
     statuses = frozenset({FailedMessageStatus.RETRY_ISSUED})
-    return Sought(selection=Selection(queue=queue), statuses=statuses)
+    return Sought(selection=Selection(queue=queue), statuses=statuses, pending=True)

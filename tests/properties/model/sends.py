@@ -48,12 +48,14 @@ class Sends:
             properties = self.codec.read(message.raw)
             retry_id = properties.text(headers.RETRY_ID)
             key = properties.text(headers.UNIQUE_MESSAGE_ID)
+            if message.queue == STAGING:
+                # Of a probe, too: it is no copy of anything, and has an id that is ours.
+                self.staging_ids.add(properties.text(headers.STAGING_ID) or "")
             if retry_id is None or key is None:
                 continue
             if retry_id in self.stale:
                 yield f"{key} went to {message.queue} by a claim that never held"
             if message.queue == STAGING:
-                self.staging_ids.add(properties.text(headers.STAGING_ID) or "")
                 target = properties.text(headers.TARGET_ADDRESS) or ""
                 self.targets.setdefault(retry_id, set()).add(target)
                 continue

@@ -148,6 +148,22 @@ def test_the_group_filter_lists_its_messages_only(api: Api) -> None:
     assert api.ids(f"recoverability/groups/{group}/errors") == [wanted]
 
 
+def test_other_filters_hold_within_a_group(api: Api) -> None:
+    wanted, *_others = api.receive(
+        failure(queue="a", message_type="A"), failure(queue="a"), failure(queue="b")
+    )
+    groups = api.get("recoverability/groups/Endpoint Address")
+    (group,) = (each["id"] for each in groups if each["title"] == "a")
+
+    assert api.ids(group=group, message_type="A") == [wanted]
+
+
+def test_a_group_that_cannot_be_has_no_messages(api: Api) -> None:
+    api.receive(failure())
+
+    assert api.ids(group="none") == []
+
+
 @pytest.mark.parametrize("name", ["Versand/Süd", "Sales", "a b", "x/errors"])
 def test_an_endpoint_has_a_list_of_its_own(api: Api, name: str) -> None:
     wanted, _other = api.receive(failure(endpoint=name), failure(endpoint="Other"))

@@ -106,6 +106,14 @@ def test_a_body_is_byte_for_byte_under_either_id(api: Api, key: str) -> None:
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
 
 
+def test_the_body_of_another_failure_of_the_message_is_shown_too(api: Api) -> None:
+    first = failure(body=b"the same")
+    (unique_id,) = api.receive(first)
+    api.receive(again(first))
+
+    assert api.http.get(f"/api/messages/{unique_id}/body").content == b"the same"
+
+
 def test_of_two_messages_with_one_message_id_the_newest_body_is_shown(api: Api) -> None:
     api.receive(failure(message_id="7", body=b"old"), failure(message_id="7", body=b"new"))
 

@@ -1,0 +1,164 @@
+"""A cut begins only if the operation is still as it was when it was looked at."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import update
+
+from retrier.domain.retry_operation import RetryOperation, RetryOperationState
+from retrier.store.engine.database import Database
+from retrier.store.engine.transaction import ConcurrentChange, Transaction
+from retrier.store.queries.operations import find_operation
+from retrier.store.schema import retry_operations
+from retrier.store.tables.retry_operations import begin_cut
+from retrier.store.verbs.asking import CreatedOperation
+from retrier.store.verbs.marking import open_batch
+from tests.contract.test_store_cut_off import DEADLINE, SLOW, halted
+from tests.support.bench import Bench
+from tests.support.databases import empty
+
+LOOKED = "ORDER BY retry_operations.priority"
+"""By this the look at the operations is known; there is one without any lock before it."""
+CLAIMED = "INSERT INTO failed_message_retries"
+
+ASK: dict[str, Callable[[Bench], CreatedOperation]] = {
+    "all": lambda bench: bench.ask_all(),
+    "by id": lambda bench: bench.ask(sorted(bench.statuses())),
+}
+HALTS = {
+    "all, before its claims": ("all", LOOKED, 2),
+    "all, after its claims": ("all", CLAIMED, 1),
+    "by id": ("by id", LOOKED, 2),
+}
+OVER = {"state": "cancelled", "completed_at": retry_operations.c.created_at}
+
+
+@pytest.fixture
+def bench(database: Database) -> Bench:
+    """Give a bench with two failed messages."""
+    made = Bench(database)
+    made.fail(2)
+    return made
+
+
+@pytest.fixture
+def on_postgres(shared_postgres: Database) -> Bench:
+    """Give such a bench on the PostgreSQL database of the run."""
+    empty(shared_postgres)
+    made = Bench(shared_postgres)
+    made.fail(2)
+    return made
+
+
+@pytest.fixture
+def slow() -> Iterator[ThreadPoolExecutor]:
+    """Give a pool whose thread can be halted."""
+    with ThreadPoolExecutor(1, thread_name_prefix=SLOW) as pool:
+        yield pool
+
+
+def looked_at(bench: Bench, created: CreatedOperation) -> RetryOperation:
+    found = find_operation(bench.db, created.operation_id)
+    assert found is not None
+    return found.operation
+
+
+def change(bench: Bench, **values: object) -> None:
+    with bench.db.engine.begin() as conn:
+        conn.execute(update(retry_operations).values(values))
+
+
+def begin(bench: Bench, operation: RetryOperation) -> None:
+    """Begin a cut, and say at once if somebody else was quicker."""
+    with bench.db.engine.begin() as conn:
+        begin_cut(Transaction(conn, bench.db.sql), operation)
+
+
+@pytest.mark.parametrize(
+    "values", [{"state": "paused"}, OVER, {"floor": 1}], ids=["paused", "cancelled", "cut"]
+)
+def test_a_cut_does_not_begin_if_the_operation_changed_since_it_was_looked_at(
+    bench: Bench, values: dict[str, object]
+) -> None:
+    created = bench.ask_all()
+    looked = looked_at(bench, created)
+    change(bench, **values)
+    before = bench.operation(created)
+
+    with pytest.raises(ConcurrentChange):
+        begin(bench, looked)
+
+    assert bench.operation(created) == before
+
+
+@pytest.mark.parametrize("state", ["paused", "cancelled", "completed"])
+def test_a_cut_does_not_begin_off_an_operation_that_is_not_open(bench: Bench, state: str) -> None:
+    created = bench.ask_all()
+    change(bench, **(OVER | {"state": state} if state != "paused" else {"state": state}))
+
+    with pytest.raises(ConcurrentChange):
+        begin(bench, looked_at(bench, created))
+
+
+def test_a_cut_begins_off_an_operation_that_is_as_it_was(bench: Bench) -> None:
+    created = bench.ask_all()
+    looked = looked_at(bench, created)
+
+    begin(bench, looked)
+    begin(bench, replace(looked, state=RetryOperationState.PREPARING))
+
+    row = bench.operation(created)
+    assert row["state"] == "preparing"
+    assert row["last_cut"] >= row["started_at"]
+
+
+@pytest.mark.parametrize("asked", ASK)
+def test_no_batch_is_opened_for_an_operation_that_is_paused(bench: Bench, asked: str) -> None:
+    ASK[asked](bench)
+    change(bench, state="paused")
+
+    lease = bench.around.lease
+    assert open_batch(bench.db, lease.fence, bench.around.retries.session_id) is None
+    assert (bench.batches(), bench.claims()) == ([], {})
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(("asked", "reached_by", "time"), HALTS.values(), ids=HALTS.keys())
+def test_an_operation_that_is_paused_between_look_and_cut_is_not_cut(
+    on_postgres: Bench, slow: ThreadPoolExecutor, asked: str, reached_by: str, time: int
+) -> None:
+    bench = on_postgres
+    created = ASK[asked](bench)
+
+    with halted(bench.db, reached_by, time=time) as (reached, go_on):
+        working = slow.submit(bench.turn)
+        assert reached.wait(DEADLINE)
+        change(bench, state="paused")
+        go_on.set()
+        working.result(DEADLINE)
+
+    assert (bench.batches(), bench.claims()) == ([], {})
+    operation = bench.operation(created)
+    assert (operation["state"], operation["floor"], operation["batches"]) == ("paused", 0, 0)
+
+
+@pytest.mark.postgres
+def test_an_operation_that_was_paused_in_between_goes_on_where_it_was(
+    on_postgres: Bench, slow: ThreadPoolExecutor
+) -> None:
+    bench = on_postgres
+    created = bench.ask_all()
+    with halted(bench.db, CLAIMED) as (reached, go_on):
+        working = slow.submit(bench.turn)
+        assert reached.wait(DEADLINE)
+        change(bench, state="paused")
+        go_on.set()
+        working.result(DEADLINE)
+
+    change(bench, state="waiting")
+    bench.work()
+
+    row = bench.operation(created)
+    assert (row["state"], row["forwarded"], row["batches"]) == ("completed", 2, 1)
