@@ -183,16 +183,18 @@ def test_a_database_from_before_the_first_release_is_refused_and_left_alone(
         find_revision(new)
 
 
-def test_two_upgrades_at_once_are_one(new: Database) -> None:
+def test_two_processes_that_upgrade_at_once_upgrade_once(new: Database) -> None:
+    other = open_database(new.engine.url.render_as_string(hide_password=False))
     ready = Barrier(2, timeout=10)
 
-    def start() -> str | None:
+    def start(db: Database) -> str | None:
         ready.wait()
-        return upgrade_schema(new).current
+        return upgrade_schema(db).current
 
     with ThreadPoolExecutor(2) as pool:
-        found = [each.result(30) for each in [pool.submit(start), pool.submit(start)]]
+        found = [each.result(30) for each in [pool.submit(start, db) for db in (new, other)]]
 
+    other.dispose()
     assert sorted(found, key=str) == ["1001", None]
     assert record(new, failure()).new == 1
 

@@ -57,7 +57,7 @@ _KEYS: MappingProxyType[Sort, Keys] = MappingProxyType(
         Sort.TIME_OF_FAILURE: (messages.last_failure,),
     }
 )
-_INDEXED = frozenset({Sort.ID, Sort.MESSAGE_ID, Sort.STATUS, Sort.TIME_OF_FAILURE})
+_INDEXED = frozenset(Sort) - {Sort.MESSAGE_TYPE}
 
 
 def find_numbers(

@@ -193,6 +193,10 @@ def _create_failed_messages() -> None:
         "ix_failed_messages_list", "failed_messages", ["status", "last_failure"], unique=False
     )
     op.create_index(
+        "ix_failed_messages_modified", "failed_messages", ["last_modified"], unique=False
+    )
+    op.create_index("ix_failed_messages_time_sent", "failed_messages", ["time_sent"], unique=False)
+    op.create_index(
         "ix_failed_messages_message_id", "failed_messages", ["message_id"], unique=False
     )
 
