@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import MetaData, inspect, select
+from sqlalchemy import MetaData, inspect, select, text
 
 from retrier.store.engine.database import Database
 
@@ -36,6 +36,22 @@ def by_name(constraint: Any) -> Any:
 def sequences_of(db: Database) -> list[str]:
     """Return the sequences; SQLite has none."""
     return [] if db.is_sqlite else sorted(inspect(db.engine).get_sequence_names())
+
+
+def particulars_of(db: Database) -> dict[str, str]:
+    """Return what makes a table special, of which no inspection tells.
+
+    SQLite: that its numbers are never given out again. PostgreSQL: its fillfactor and the like.
+    """
+    numbered = "SELECT name, 'AUTOINCREMENT' FROM sqlite_master WHERE sql LIKE '%AUTOINCREMENT%'"
+    stored = (
+        "SELECT relname, array_to_string(reloptions, ' ') "
+        "FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace "
+        "AND reloptions IS NOT NULL"
+    )
+    with db.engine.connect() as conn:
+        found = conn.execute(text(numbered if db.is_sqlite else stored)).all()
+        return {row[0]: row[1] for row in found}
 
 
 def all_rows(db: Database) -> dict[str, list[str]]:

@@ -21,7 +21,7 @@ from retrier.store.verbs.restructuring import take_views_away
 from retrier.store.verbs.upgrade import MIGRATIONS, find_revision, upgrade_schema
 from tests.contract.store_retries import STAGED, bring_to
 from tests.contract.store_rows import everything_but, message, record, select_rows
-from tests.contract.store_shape import all_rows, sequences_of, shape_of
+from tests.contract.store_shape import all_rows, particulars_of, sequences_of, shape_of
 from tests.support.bench import Bench
 from tests.support.databases import open_database, open_upgraded, sqlite_url, temporary_postgres
 from tests.support.factories import failure, unique_id
@@ -100,6 +100,7 @@ class TestAnUpgradedDatabase:
 
         assert shape_of(upgraded) == shape_of(made)
         assert sequences_of(upgraded) == sequences_of(made)
+        assert particulars_of(upgraded) == particulars_of(made)
 
     def test_is_at_the_one_revision_there_is(self, new: Database) -> None:
         upgrade_schema(new)

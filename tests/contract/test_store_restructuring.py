@@ -30,6 +30,7 @@ from retrier.store.verbs.upgrade import MIGRATIONS, find_revision, upgrade_schem
 from retrier.store.verbs.ways_out import Asked, take_way_out
 from tests.contract.store_retries import SENT, STAGED, bring_to
 from tests.contract.store_rows import everything_but, rows, select_rows
+from tests.contract.store_shape import particulars_of
 from tests.support.bench import Bench
 from tests.support.databases import open_upgraded, sqlite_url
 from tests.support.factories import failed_import
@@ -55,7 +56,9 @@ CHANGE_CHECK = """
 """
 ADD_COLUMN = """
     import sqlalchemy as sa
-    with op.batch_alter_table("causes", recreate="always") as table:
+    # Left out, an id of a cause that is gone would be given to another one.
+    numbered = {"sqlite_autoincrement": True}
+    with op.batch_alter_table("causes", recreate="always", table_kwargs=numbered) as table:
         table.add_column(sa.Column("seen", sa.Integer(), nullable=True))
 """
 OTHER_CHECKS = {
@@ -140,12 +143,14 @@ def test_a_revision_that_makes_a_table_anew_loses_no_row_of_any(
 ) -> None:
     before = everything_but(filled)
     checks, indexes = checks_of(filled, table), indexes_of(filled, table)
+    particulars = particulars_of(filled)
 
     found = upgrade_schema(filled, migrations=with_second(OTHER_CHECKS[table]))
 
     assert (found.current, found.wanted) == ("1001", "1002")
     assert everything_but(filled) == before
     assert (checks_of(filled, table), indexes_of(filled, table)) == (checks, indexes)
+    assert particulars_of(filled) == particulars
 
 
 def test_the_views_are_there_afterwards_and_show_every_row(
