@@ -57,10 +57,10 @@ def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-        # Connections inherit it. An answer is written in two pieces, head and content: without
-        # this the second one waits for the client to acknowledge the first, which takes 40 ms.
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return listening
     except OSError as error:
         problem = f"api.port: cannot listen on {host} port {port}: {error.strerror}"
         raise ConfigurationError([problem]) from error
+    # Connections inherit it. An answer is written in two pieces, head and content: without this
+    # the second one waits for the client to acknowledge the first, which takes 40 ms.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening

@@ -73,7 +73,6 @@ class RetryEnd(StrEnum):
     FAILED = "failed"
     CONFIRMED = "confirmed"
     RESOLVED = "resolved"
-    ARCHIVED = "archived"
     RELEASED = "released"
     REVERTED = "reverted"
 

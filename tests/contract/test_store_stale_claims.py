@@ -10,7 +10,7 @@ import pytest
 from retrier.domain.ways_out import Act
 from retrier.store.engine.database import Database
 from retrier.store.queries.verification import verify_store
-from retrier.store.schema import ended_retries
+from retrier.store.schema import ended_retries, retry_operation_messages
 from retrier.store.verbs.staging import load_claimed
 from retrier.store.verbs.ways_out import Asked, take_way_out
 from tests.contract.store_retries import STAGED, bring_to
@@ -125,3 +125,19 @@ def test_a_message_whose_retry_is_issued_is_loaded_only_for_that_retry(
     loaded = load_claimed(bench.db, batch["batch_id"])
 
     assert [each.unique_message_id for each in loaded] == ([retry.key] if own else [])
+
+
+@EITHER
+def test_one_that_was_named_says_why_it_was_skipped(bench: Bench, change: dict[str, Any]) -> None:
+    stale, kept = bench.fail(2)
+    created = bench.ask([stale, kept])
+    bench.at("marking.moved", lambda: set_columns(bench.db, stale, **change))
+
+    bench.work()
+
+    reasons = {
+        row["unique_message_id"]: row["skipped_because"]
+        for row in rows(bench.db, retry_operation_messages)
+        if row["operation_id"] == created.operation_id
+    }
+    assert reasons == {stale: "it changed after it was claimed", kept: None}

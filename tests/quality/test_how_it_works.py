@@ -96,9 +96,7 @@ def test_every_move_of_a_batch_is_in_the_table() -> None:
 
 
 def test_the_table_has_every_move_of_a_message_and_no_other() -> None:
-    legal = {
-        (str(source), str(target)) for sources, target in MOVES.values() for source in sources
-    }
+    legal = {(str(source), str(target)) for sources, target in MOVES.values() for source in sources}
 
     assert moves("A failed message") - {("", "unresolved")} == legal
 

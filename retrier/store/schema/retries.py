@@ -22,6 +22,9 @@ from retrier.store.schema.types import Id, Json, Number, UtcTime, metadata, one_
 RETRY_TYPES = (*RetryType, "by_policy", "edit")
 """Nothing makes the last two yet. A constraint of SQLite cannot be changed in its place."""
 
+OUTCOMES = (*RetryEnd, "presumed", "edited")
+"""Nothing writes the last two yet."""
+
 retry_operations = Table(
     "retry_operations",
     metadata,
@@ -160,7 +163,7 @@ ended_retries = Table(
     Column("forwarded_at", UtcTime),
     Column("ended_at", UtcTime, nullable=False),
     Column("outcome", String(16), nullable=False),
-    one_of("outcome", RetryEnd),
+    one_of("outcome", OUTCOMES),
 )
 """What is kept of a claim that was stamped, when it ends: the story of a message needs it."""
 

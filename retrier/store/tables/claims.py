@@ -94,16 +94,18 @@ def end_unrecorded(tx: Transaction, batch_id: str, numbers: Sequence[int]) -> Se
     )
 
 
-def keep_only(tx: Transaction, batch_id: str, numbers: Sequence[int]) -> None:
-    """Delete the unrecorded claims of this batch but for these: nothing of them is staged."""
+def keep_only(tx: Transaction, batch_id: str, numbers: Sequence[int]) -> Sequence[int]:
+    """Delete the unrecorded claims of this batch that are not of these messages; return of which.
+
+    Nothing of them is staged.
+    """
     kept = set(numbers)
-    left = [n for n in tx.execute(_UNRECORDED, {"batch": batch_id}).scalars() if n not in kept]
+    unrecorded = tx.execute(_UNRECORDED, {"batch": batch_id}).scalars()
+    left = sorted(number for number in unrecorded if number not in kept)
     if left:
-        tx.execute(
-            delete(failed_message_retries).where(
-                claims.batch_id == batch_id, tx.sql.member(claims.number, sorted(left))
-            )
-        )
+        mine = claims.batch_id == batch_id
+        tx.execute(delete(failed_message_retries).where(mine, tx.sql.member(claims.number, left)))
+    return left
 
 
 def count(tx: Transaction, batch_id: str) -> int:

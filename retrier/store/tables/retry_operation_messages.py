@@ -39,3 +39,17 @@ def note_skipped(
         )
         .values(skipped_because=reason)
     )
+
+
+def note_dropped(tx: Transaction, operation_id: str, numbers: Sequence[int], reason: str) -> None:
+    """Say why these messages were dropped after they were claimed, those that were named."""
+    if numbers:
+        tx.execute(
+            update(retry_operation_messages)
+            .where(
+                named.operation_id == operation_id,
+                tx.sql.member(named.number, numbers),
+                named.skipped_because.is_(None),
+            )
+            .values(skipped_because=reason)
+        )

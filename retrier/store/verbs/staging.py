@@ -23,6 +23,7 @@ from retrier.store.tables import (
     retry_batches,
     retry_operations,
 )
+from retrier.store.tables import retry_operation_messages as named
 from retrier.store.tables.event_log import Event
 from retrier.store.tables.failed_messages import issue
 from retrier.store.tables.message_locks import sendable
@@ -34,6 +35,8 @@ messages = failed_messages.c
 retries = failed_message_retries.c
 attempts = processing_attempts.c
 redirects = message_redirects.c
+
+_DROPPED = "it changed after it was claimed"
 
 # Made once: SQLAlchemy takes longer to make a statement than to carry it out.
 _LOAD_CLAIMED = (
@@ -87,7 +90,8 @@ def begin_forwarding(tx: Transaction, batch: RetryBatch, staged: StagedCopies) -
     claims.lock_batch(tx, batch.batch_id)
     take_back(tx, batch, staged.ejected)
     issued = issue(tx, batch.batch_id, staged.numbers)
-    claims.keep_only(tx, batch.batch_id, issued)
+    dropped = claims.keep_only(tx, batch.batch_id, issued)
+    named.note_dropped(tx, batch.operation_id, dropped, _DROPPED)
     if not issued:
         end_batch(tx, batch.batch_id)
         return 0

@@ -32,13 +32,13 @@ _DONE: Mapping[Act, tuple[str, str]] = MappingProxyType(
 
 _ENDS: Mapping[Act, RetryEnd] = MappingProxyType(
     {
-        Act.ARCHIVE: RetryEnd.ARCHIVED,
+        Act.ARCHIVE: RetryEnd.RELEASED,
         Act.UNARCHIVE: RetryEnd.RELEASED,
         Act.RESOLVE: RetryEnd.RESOLVED,
         Act.RELEASE: RetryEnd.RELEASED,
     }
 )
-"""How the retry ends that an act finds; one that is archived has none."""
+"""How the retry ends that an act finds. Archived is only what was not sent, which leaves nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -197,7 +197,7 @@ def _create_ended_retries() -> None:
         sa.Column("ended_at", UtcTime(), nullable=False),
         sa.Column("outcome", sa.String(length=16), nullable=False),
         sa.CheckConstraint(
-            "outcome IN ('failed', 'confirmed', 'resolved', 'archived', 'released', 'reverted')",
+            "outcome IN ('failed', 'confirmed', 'resolved', 'released', 'reverted', 'presumed', 'edited')",
             name=op.f("ck_ended_retries_outcome_known"),
         ),
         sa.PrimaryKeyConstraint("number", "retry_id", name="pk_ended_retries"),
