@@ -180,6 +180,7 @@ class Deeds:
             "record_received",
             "move_rest",
             "back_off_batch",
+            "open_batch",
             "claim_messages",
         )
         self._world.flaky.refuse(verbs[which % len(verbs)], times=2)
