@@ -35,6 +35,8 @@ class Account:
     messages: dict[str, Message] = field(default_factory=dict)
     now: int = 0
     counted: Counter[str] = field(default_factory=Counter)
+    stale: set[str] = field(default_factory=set)
+    """Retries of messages that changed as they were claimed: such a claim never held."""
     _stored: dict[str, set[str]] = field(default_factory=dict)
 
     def tick(self) -> int:
@@ -120,12 +122,23 @@ class Account:
             return
         message.attempts += 1
         at = failure.details.time_of_failure
-        if _is_news(message, failure.retry_id, at):
+        if self._is_news(message, failure.retry_id, at):
             fresh = _make(failure, self.tick())
             fresh.attempts = message.attempts
             self.messages[key] = fresh
         elif message.last_failure and at:
             message.last_failure = max(message.last_failure, at)
+
+    def _is_news(self, message: Message, retry_id: str | None, at: datetime | None) -> bool:
+        """Say whether a failure makes its message unresolved: the cause decides before the clock."""
+        claim = message.claim
+        if claim is not None and claim.retry_id not in self.stale and retry_id is not None:
+            return retry_id == claim.retry_id
+        by_hand = message.status == RESOLVED and not message.confirmed
+        if by_hand or message.status in (ISSUED, ARCHIVED):
+            return True
+        latest = message.confirmed_at or message.last_failure
+        return at is None or latest is None or at >= latest
 
     def _confirm(self, confirmation: Confirmation, before: dict[str, set[str]]) -> None:
         message = self.messages.get(confirmation.unique_message_id)
@@ -155,14 +168,3 @@ def _make(failure: Failure, number: int) -> Message:
         last_failure=failure.details.time_of_failure,
         body=failure.body,
     )
-
-
-def _is_news(message: Message, retry_id: str | None, at: datetime | None) -> bool:
-    """Say whether a failure makes its message unresolved: the cause decides before the clock."""
-    if message.claim is not None and retry_id is not None:
-        return retry_id == message.claim.retry_id
-    by_hand = message.status == RESOLVED and not message.confirmed
-    if by_hand or message.status in (ISSUED, ARCHIVED):
-        return True
-    latest = message.confirmed_at or message.last_failure
-    return at is None or latest is None or at >= latest

@@ -70,7 +70,7 @@ class Following:
         fresh = not now.claim.stamped and not now.claim.recorded
         looked = self._looked.get(key, before)
         if looked is not before:
-            self._sends.stale.add(now.claim.retry_id)
+            self._account.stale.add(now.claim.retry_id)
             note("  a claim that never held")
         wanted = self._requests.may_claim(now.claim.operation_id, key, looked.since)
         kept = before.status == now.status and looked.status == UNRESOLVED
@@ -78,13 +78,13 @@ class Following:
 
     def _may_issue(self, before: Message, now: Seen) -> bool:
         """Say whether it was staged, by the claim that it had and that held."""
-        if now.claim is None or now.claim.retry_id in self._sends.stale:
+        if now.claim is None or now.claim.retry_id in self._account.stale:
             return False
         return before.claim == now.claim and now.status == ISSUED
 
     def _may_drop(self, before: Message, now: Seen) -> bool:
         """Say whether a claim that never held is gone, and nothing else."""
-        stale = before.claim is not None and before.claim.retry_id in self._sends.stale
+        stale = before.claim is not None and before.claim.retry_id in self._account.stale
         return stale and now.claim is None and before.status == now.status
 
     def _may_eject(self, before: Message, now: Seen) -> bool:
@@ -105,7 +105,7 @@ class Following:
     def _believe(self, key: str, before: Message, now: Seen) -> None:
         gone = before.claim is not None and now.claim is None and before.claim
         # A claim that never held ends without a word: its message keeps its failure number.
-        if gone and gone.retry_id not in self._sends.stale and now.status == UNRESOLVED:
+        if gone and gone.retry_id not in self._account.stale and now.status == UNRESOLVED:
             self._account.take_back(key)
         before.status, before.claim = now.status, now.claim
 

@@ -37,8 +37,6 @@ class Sends:
     arrived: list[Sent] = field(default_factory=list)
     targets: dict[str, set[str]] = field(default_factory=dict)
     staging_ids: set[str] = field(default_factory=set)
-    stale: set[str] = field(default_factory=set)
-    """Retries of messages that changed as they were claimed: nothing may go out for them."""
     _looked: int = 0
 
     def look(self, published: list[Outgoing], account: Account) -> Iterator[str]:
@@ -53,7 +51,7 @@ class Sends:
                 self.staging_ids.add(properties.text(headers.STAGING_ID) or "")
             if retry_id is None or key is None:
                 continue
-            if retry_id in self.stale:
+            if retry_id in account.stale:
                 yield f"{key} went to {message.queue} by a claim that never held"
             if message.queue == STAGING:
                 target = properties.text(headers.TARGET_ADDRESS) or ""
