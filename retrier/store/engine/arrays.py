@@ -59,18 +59,17 @@ def array_like(column: ColumnElement[Any]) -> Array:
             return Array("TEXT")
 
 
-def write_array(texts: Sequence[str]) -> str:
+def write_array(texts: Sequence[str | None]) -> str:
     """Return the array literal of these texts (PostgreSQL, 8.15.6: array input)."""
-    if not texts:
-        return "{}"
-    quoted = '","'.join(map(_escape, texts))
-    return f'{{"{quoted}"}}'
+    return f"{{{','.join(map(_quote, texts))}}}"
 
 
-def _escape(text: str) -> str:
+def _quote(text: str | None) -> str:
+    if text is None:
+        return "NULL"
     if "\\" in text or '"' in text:
-        return text.replace("\\", "\\\\").replace('"', '\\"')
-    return text
+        text = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
 
 
 def _write_plain(values: Sequence[object]) -> str:

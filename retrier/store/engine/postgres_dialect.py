@@ -131,6 +131,16 @@ class PostgresDialect(SqlDialect):
         """Copy them in."""
         copy_in(conn, table, rows)
 
+    def add_missing(
+        self,
+        conn: Connection,
+        table: Table,
+        columns: Mapping[str, Sequence[Any]],
+        same: Mapping[str, Any],
+    ) -> None:
+        """Send one array for each column."""
+        conn.execute(self.insert_columns(table, columns, same).on_conflict_do_nothing())
+
     def insert_columns(
         self, table: Table, columns: Mapping[str, Sequence[Any]], same: Mapping[str, Any]
     ) -> postgresql.Insert:

@@ -118,6 +118,19 @@ class SqlDialect(ABC):
         """Add many rows that all have the same columns; one that is there already is an error."""
 
     @abstractmethod
+    def add_missing(
+        self,
+        conn: Connection,
+        table: Table,
+        columns: Mapping[str, Sequence[Any]],
+        same: Mapping[str, Any],
+    ) -> None:
+        """Add many rows that are given by column, but for those that are there already.
+
+        In the order given, which is that of their keys wherever others add the same.
+        """
+
+    @abstractmethod
     def insert_columns(
         self, table: Table, columns: Mapping[str, Sequence[Any]], same: Mapping[str, Any]
     ) -> Any:

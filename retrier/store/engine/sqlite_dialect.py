@@ -104,6 +104,20 @@ class SqliteDialect(SqlDialect):
         """Insert them one after the other, in one call of the driver."""
         conn.execute(table.insert(), rows)
 
+    def add_missing(
+        self,
+        conn: Connection,
+        table: Table,
+        columns: Mapping[str, Sequence[Any]],
+        same: Mapping[str, Any],
+    ) -> None:
+        """Insert them one after the other, in one call of the driver."""
+        rows = [
+            {**dict(zip(columns, row, strict=True)), **same}
+            for row in zip(*columns.values(), strict=True)
+        ]
+        conn.execute(sqlite.insert(table).on_conflict_do_nothing(), rows)
+
     def insert_columns(
         self, table: Table, columns: Mapping[str, Sequence[Any]], same: Mapping[str, Any]
     ) -> sqlite.Insert:

@@ -9,6 +9,16 @@ from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import cause_groups, causes, failure_groups
 from retrier.store.tables.texts import short
 
+_TEXTS = [
+    "queue",
+    "destination",
+    "endpoint",
+    "message_type",
+    "exception_type",
+    "failure_reason",
+    "exception_message",
+]
+
 Numbered = Mapping[str, int]
 """The numbers of causes by their fingerprints."""
 
@@ -31,21 +41,11 @@ def _find(tx: Transaction, fingerprints: Sequence[str]) -> dict[str, int]:
 
 def _add(tx: Transaction, new: Sequence[Cause]) -> dict[str, int]:
     """Add causes in one order everywhere: two instances that add the same must not deadlock."""
-    rows = [
-        {
-            "fingerprint": cause.fingerprint,
-            "queue": short(cause.queue),
-            "destination": short(cause.destination),
-            "endpoint": short(cause.endpoint),
-            "message_type": short(cause.message_type),
-            "exception_type": short(cause.exception_type),
-            "failure_reason": short(cause.failure_reason),
-            "exception_message": short(cause.exception_message),
-            "created_at": tx.now,
-        }
-        for cause in new
-    ]
-    tx.execute(tx.sql.insert(causes).on_conflict_do_nothing(), rows)
+    columns: dict[str, list[str | None]] = {
+        name: [short(getattr(cause, name)) for cause in new] for name in _TEXTS
+    }
+    columns["fingerprint"] = [cause.fingerprint for cause in new]
+    tx.sql.add_missing(tx.conn, causes, columns, {"created_at": tx.now})
     # Another process may have added some of them meanwhile: their numbers are as good.
     numbers = _find(tx, [cause.fingerprint for cause in new])
     _add_groups(tx, new)
@@ -53,22 +53,18 @@ def _add(tx: Transaction, new: Sequence[Cause]) -> dict[str, int]:
         (numbers[cause.fingerprint], group.group_id) for cause in new for group in cause.groups
     )
     if members:
-        tx.execute(
-            tx.sql.insert(cause_groups).on_conflict_do_nothing(),
-            [{"cause_id": number, "group_id": group_id} for number, group_id in members],
-        )
+        ids, group_ids = zip(*members, strict=True)
+        tx.sql.add_missing(tx.conn, cause_groups, {"cause_id": ids, "group_id": group_ids}, {})
     return numbers
 
 
 def _add_groups(tx: Transaction, new: Sequence[Cause]) -> None:
     groups = {group.group_id: group for cause in new for group in cause.groups}
-    rows = [
-        {
-            "group_id": key,
-            "classifier": groups[key].classifier,
-            "title": short(groups[key].title) or "",
-        }
-        for key in sorted(groups)
-    ]
-    if rows:
-        tx.execute(tx.sql.insert(failure_groups).on_conflict_do_nothing(), rows)
+    keys = sorted(groups)
+    columns = {
+        "group_id": keys,
+        "classifier": [groups[key].classifier for key in keys],
+        "title": [short(groups[key].title) or "" for key in keys],
+    }
+    if keys:
+        tx.sql.add_missing(tx.conn, failure_groups, columns, {})

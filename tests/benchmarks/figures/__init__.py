@@ -7,6 +7,7 @@ from tests.benchmarks.figures import (
     journey,
     latency,
     lists,
+    many_causes,
     marking,
     memory,
     restart,
@@ -20,6 +21,7 @@ from tests.benchmarks.results import Row
 MEASURES = (
     (journey.FIGURES, journey.measure_journeys),
     (frozenset("a"), two_ingesting.measure_two_ingesting),
+    (frozenset("a"), many_causes.measure_many_causes),
     (frozenset("b"), marking.measure_marking),
     (frozenset("f"), latency.measure_latency),
     (frozenset("g"), memory.measure_memory),
