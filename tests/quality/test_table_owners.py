@@ -8,7 +8,7 @@ from retrier.store.schema import metadata
 from tests.support.project import MODULES, ROOT
 
 TABLES = ROOT / "retrier" / "store" / "tables"
-WRITES = {"insert", "update", "delete", "add_rows", "add_new", "insert_columns"}
+WRITES = {"insert", "update", "delete", "add_rows", "add_new", "add_missing", "insert_columns"}
 """Calls, of functions or methods, by which rows are written: a table is among their arguments."""
 NUMBERED_BY_THE_DIALECT = {"counters"}
 
