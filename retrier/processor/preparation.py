@@ -84,11 +84,13 @@ class Preparation:
     def _make(self, run: ForwardingRun, window: Sequence[WantedCopy]) -> list[ReadyCopy]:
         """Make the messages that the batch claims; a copy of any other is acked unsent."""
         claimed = [copy for copy in window if copy.stamps.unique_message_id in run.members]
+        numbers = [run.members[copy.stamps.unique_message_id] for copy in claimed]
+        bodies = load_bodies(self.around.db, numbers)
+        # Only now: with the database away all of the window is put back, and taken once more. A
+        # copy that was noted before would be acked twice, for which the broker closes the channel.
         run.droppable += [
             copy.delivery for copy in window if copy.stamps.unique_message_id not in run.members
         ]
-        numbers = [run.members[copy.stamps.unique_message_id] for copy in claimed]
-        bodies = load_bodies(self.around.db, numbers)
         made = [
             self._make_one(run, copy, number, bodies.get(number, b""))
             for copy, number in zip(claimed, numbers, strict=True)

@@ -110,3 +110,24 @@ def test_a_message_that_is_settled_before_its_window_is_stamped_is_not_sent(benc
     bench.work()
 
     assert bench.sent() == ids[:3]
+
+
+def test_a_copy_that_nobody_claims_is_acked_once_though_the_database_was_away(
+    bench: Bench, flaky: FlakyDatabase
+) -> None:
+    """A second ack of it would be one too many, for which a broker closes the channel."""
+    ids = bench.fail(5)
+    bench.ask_all()
+    while_first_window_is_confirmed(bench, lambda: flaky.refuse("read"))
+    noticed = bench.crash_at
+
+    def reach(point: str) -> None:
+        noticed(point)
+        if point == "staging.committed":
+            bench.confirm(ids[3])
+
+    bench.crash_at = reach
+    bench.work()
+
+    assert bench.sent() == [each for each in ids if each != ids[3]]
+    assert bench.told.of("processor.recovered") == []
