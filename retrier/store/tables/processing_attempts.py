@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import and_, func, select
 
 from retrier.domain.receipt import Attempt
 from retrier.store.engine.sql_dialect import Counter
@@ -16,10 +16,10 @@ attempts = processing_attempts.c
 
 
 class StoredBody(NamedTuple):
-    """The hash of a body, and the attempt that has it."""
+    """The hash of a body, and the attempt that has it; None if somebody has deleted that one."""
 
     body_hash: str
-    held_by: int
+    held_by: int | None
 
 
 BodyHolders = dict[tuple[int, str], int]
@@ -43,14 +43,16 @@ def seen(tx: Transaction, fingerprints: Sequence[str]) -> dict[str, AbstractSet[
 
 
 def find_bodies(tx: Transaction, attempt_ids: Sequence[int]) -> dict[int, StoredBody]:
-    """Return what is known of the bodies of these attempts, by attempt."""
+    """Return what is known of the bodies of these attempts that are there, by attempt."""
     if not attempt_ids:
         return {}
-    query = select(
-        attempts.attempt_id,
-        attempts.body_hash,
-        func.coalesce(attempts.same_body_as, attempts.attempt_id),
-    ).where(tx.sql.member(attempts.attempt_id, attempt_ids))
+    holders = processing_attempts.alias("holders")
+    same = holders.c.attempt_id == func.coalesce(attempts.same_body_as, attempts.attempt_id)
+    query = (
+        select(attempts.attempt_id, attempts.body_hash, holders.c.attempt_id)
+        .outerjoin_from(processing_attempts, holders, and_(same, holders.c.body.is_not(None)))
+        .where(tx.sql.member(attempts.attempt_id, attempt_ids))
+    )
     return {row[0]: StoredBody(row[1], row[2]) for row in tx.execute(query)}
 
 

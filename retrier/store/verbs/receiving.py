@@ -47,7 +47,7 @@ def look_before(
     numbers = [row.number for row in rows]
     held = {claim.number: claim for claim in claims.lock(tx, numbers)}
     bodies = processing_attempts.find_bodies(tx, [row.attempt_id for row in rows])
-    stored = (_stored(row, held.get(row.number), bodies[row.attempt_id]) for row in rows)
+    stored = (_stored(row, held.get(row.number), bodies.get(row.attempt_id)) for row in rows)
     redelivered = [failure.fingerprint for failure in failed if failure.redelivered]
     return Before(
         stored={each.unique_message_id: each for each in stored},
@@ -145,15 +145,16 @@ def _holders(before: Before) -> BodyHolders:
     }
 
 
-def _stored(row: StoredRow, claim: StoredRow | None, body: StoredBody) -> StoredMessage:
+def _stored(row: StoredRow, claim: StoredRow | None, body: StoredBody | None) -> StoredMessage:
+    """Return what is known of a message; its body agrees with no other if it was deleted."""
     resolution = Resolution(row.resolution) if row.resolution else None
     confirmed = resolution is Resolution.CONFIRMED
     return StoredMessage(
         unique_message_id=row.unique_message_id,
         number=row.number,
-        body_of=body.held_by,
+        body_of=body.held_by if body else None,
         message_id=row.message_id,
-        body_hash=body.body_hash,
+        body_hash=body.body_hash if body else "",
         last_retry_id=row.last_retry_id,
         known=Known(
             status=FailedMessageStatus(row.status),
