@@ -7,7 +7,7 @@ from uuid import uuid4
 from sqlalchemy import func, select
 
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.identity import is_guid
+from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryOperationState, RetryRequest
 from retrier.domain.selection import Selection
 from retrier.errors import KeyReused
@@ -136,11 +136,12 @@ def _name_messages(tx: Transaction, operation_id: str, ids: Sequence[str]) -> No
 
 
 def _find_numbers(tx: Transaction, ids: Sequence[str]) -> Mapping[str, int]:
-    wanted = sorted({unique_id for unique_id in ids if is_guid(unique_id)})
+    wanted = {unique_id: canonical(unique_id) for unique_id in ids if is_guid(unique_id)}
     query = select(messages.unique_message_id, messages.number).where(
-        tx.sql.member(messages.unique_message_id, wanted)
+        tx.sql.member(messages.unique_message_id, sorted({*wanted.values()}))
     )
-    return {row[0]: row[1] for row in tx.execute(query)} if wanted else {}
+    found = {row[0]: row[1] for row in tx.execute(query)} if wanted else {}
+    return {unique_id: found[key] for unique_id, key in wanted.items() if key in found}
 
 
 def _is_same(

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from retrier.domain.decision import Manual
 from retrier.domain.failed_message import FailedMessageStatus, Move, Resolution, RetryEnd
-from retrier.domain.identity import is_guid
+from retrier.domain.identity import canonical, is_guid
 from retrier.domain.selection import Sought
 from retrier.domain.ways_out import Act, ClaimStage, Refusal, why_not
 from retrier.store.engine.transaction import StoredRow, Transaction
@@ -75,12 +75,13 @@ def change(tx: Transaction, asked: Asked, unique_ids: Sequence[str]) -> Acted:
     if asked.act in (Act.UNARCHIVE, Act.RELEASE):
         # Before any row, as ingestion does it: who waits for the numbers must hold no message.
         tx.sql.share_cut_off(tx.conn)
-    found = _lock(tx, asked, unique_ids)
+    wanted = [canonical(each) if is_guid(each) else each for each in unique_ids]
+    found = _lock(tx, asked, wanted)
     numbers = {key: row.number for key, row in found.items()}
     stages = {claim.number: _stage(claim) for claim in claims.lock(tx, sorted(numbers.values()))}
     gone = Refusal.UNKNOWN if asked.sought is None else Refusal.CHANGED
     judged = {
-        key: _judge(asked.act, found[key], stages) if key in found else gone for key in unique_ids
+        key: _judge(asked.act, found[key], stages) if key in found else gone for key in wanted
     }
     done = tuple(sorted(key for key, refusal in judged.items() if refusal is None))
     _apply(tx, asked, {numbers[key]: key for key in done})
@@ -134,10 +135,10 @@ def _end_claims(tx: Transaction, asked: Asked, done: Mapping[int, str]) -> Itera
     )
     reason = f"it was {_DONE[asked.act][1]} before it was sent"
     for operation_id, rows in groupby(unsent, attrgetter("operation_id")):
-        keys = [done[row.number] for row in rows]
-        retry_operations.count_skipped(tx, operation_id, len(keys))
-        named.note_skipped(tx, operation_id, keys, reason)
-        for key in keys:
+        numbers = [row.number for row in rows]
+        retry_operations.count_skipped(tx, operation_id, len(numbers))
+        named.note_dropped(tx, operation_id, numbers, reason)
+        for key in map(done.__getitem__, numbers):
             yield Event(
                 kind="retry_skipped",
                 text=f"{key}: not retried: {reason}",

@@ -1,0 +1,44 @@
+"""Ids that somebody writes in capitals: the same ids, on both databases and in every act."""
+
+import pytest
+
+from retrier.domain.ways_out import Act
+from retrier.store.engine.database import Database
+from retrier.store.schema import retry_operation_messages
+from retrier.store.verbs.ways_out import Asked, take_way_out
+from tests.contract.store_rows import rows
+from tests.support.bench import Bench
+
+
+@pytest.fixture
+def bench(database: Database) -> Bench:
+    return Bench(database)
+
+
+def test_a_retry_of_such_an_id_is_sent(bench: Bench) -> None:
+    (unique_id,) = bench.fail()
+
+    bench.ask([unique_id.upper()])
+    bench.work()
+
+    assert bench.sent() == [unique_id]
+
+
+def test_a_message_is_archived_by_such_an_id(bench: Bench) -> None:
+    (unique_id,) = bench.fail()
+
+    acted = take_way_out(bench.db, Asked(act=Act.ARCHIVE, who="ada"), [unique_id.upper()])
+
+    assert (acted.done, bench.statuses()) == ((unique_id,), {unique_id: "archived"})
+
+
+def test_what_was_named_so_says_why_it_was_skipped(bench: Bench) -> None:
+    (unique_id,) = bench.fail()
+    bench.ask([unique_id.upper()])
+    archive = Asked(act=Act.ARCHIVE, who="ada")
+    bench.at("marking.moved", lambda: take_way_out(bench.db, archive, [unique_id]))
+
+    bench.work()
+
+    (named,) = rows(bench.db, retry_operation_messages)
+    assert named["skipped_because"] == "it was archived before it was sent"
