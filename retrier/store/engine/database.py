@@ -82,7 +82,9 @@ class Database:
         SQLite looks at no foreign key meanwhile: it changes a table by making it anew, and to drop
         the former one would take all rows along that refer to it.
         """
-        return self._run(partial(self._begin, self.sql.restructuring), verb)
+        done = self._run(partial(self._begin, self.sql.restructuring), verb)
+        self._check_file()
+        return done
 
     def read(self, verb: Callable[[Transaction], T]) -> T:
         """Run the verb on one consistent view, without any lock. Raises DatabaseUnavailable."""
