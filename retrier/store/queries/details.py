@@ -14,8 +14,8 @@ from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.transaction import Transaction
 from retrier.store.engine.verb import reading
 from retrier.store.queries.claims import ShownClaim, shown_claims
+from retrier.store.queries.derived import SOURCES, texts_of
 from retrier.store.queries.messages import ListedMessage, from_row, shown_messages
-from retrier.store.queries.texts import SOURCES, texts_of
 from retrier.store.schema import (
     cause_groups,
     causes,

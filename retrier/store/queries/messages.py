@@ -12,9 +12,9 @@ from retrier.domain.selection import Sought
 from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.transaction import Transaction
 from retrier.store.engine.verb import reading
+from retrier.store.queries.derived import SOURCES, texts_of
 from retrier.store.queries.ordering import Order, find_numbers
 from retrier.store.queries.pages import Page, PageRequest
-from retrier.store.queries.texts import SOURCES, texts_of
 from retrier.store.schema import causes, failed_messages, processing_attempts
 
 messages = failed_messages.c

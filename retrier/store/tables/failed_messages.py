@@ -21,7 +21,7 @@ from retrier.store.engine.sql_dialect import Counter, SqlDialect
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import failed_message_retries, failed_messages
 from retrier.store.schema.types import UtcTime
-from retrier.store.tables.message_columns import SHOWN, Newest, decided_columns, shown_columns
+from retrier.store.tables.message_columns import Newest, decided_columns, shown_columns
 from retrier.store.tables.message_locks import legal, sendable
 
 messages = failed_messages.c
@@ -77,16 +77,18 @@ def become_unresolved(
     if not decisions:
         return
     seqs = tx.sql.take_numbers(tx.conn, Counter.FAILURE_SEQ, len(decisions))
+    shown = {number: shown_columns(each) for number, each in (newest or {}).items()}
     rows = [
         {
             "key": number,
             "seq": seq,
             **decided_columns(decisions[number]),
-            **(_replacing(newest[number]) if newest else {"modified": tx.now}),
+            **(_replacing(newest[number], shown[number]) if newest else {"modified": tx.now}),
         }
         for number, seq in zip(sorted(decisions), seqs, strict=True)
     ]
-    tx.execute(_fail_anew() if newest else _become_unresolved(move), rows)
+    names = tuple(next(iter(shown.values()), ()))
+    tx.execute(_fail_anew(names) if newest else _become_unresolved(move), rows)
 
 
 def count_attempts(tx: Transaction, changes: Mapping[int, MessageChange]) -> None:
@@ -163,8 +165,8 @@ def _become_unresolved(move: Move) -> Update:
 
 
 @cache
-def _fail_anew() -> Update:
-    columns = {name: bindparam(f"new_{name}", type_=messages[name].type) for name in SHOWN}
+def _fail_anew(names: Sequence[str]) -> Update:
+    columns = {name: bindparam(f"new_{name}", type_=messages[name].type) for name in names}
     # A retry that a person asked for begins the count anew.
     retried = messages.status == FailedMessageStatus.RETRY_ISSUED
     count = case((retried, 1), else_=messages.failure_count + 1)
@@ -216,6 +218,8 @@ def _counted(change: MessageChange) -> dict[str, object]:
     return {"added": change.attempts_added, "first": change.first_failure}
 
 
-def _replacing(newest: Newest) -> dict[str, object]:
-    shown = {f"new_{name}": value for name, value in shown_columns(newest).items()}
-    return {**_counted(newest.change), **shown}
+def _replacing(newest: Newest, shown: Mapping[str, object]) -> dict[str, object]:
+    return {
+        **_counted(newest.change),
+        **{f"new_{name}": value for name, value in shown.items()},
+    }

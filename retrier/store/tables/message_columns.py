@@ -51,18 +51,3 @@ def shown_columns(newest: Newest) -> dict[str, object]:
         "stream_id": short(details.stream_id),
         "maybe_copy_of": newest.attempt.maybe_copy_of,
     }
-
-
-SHOWN = [
-    "attempt_id",
-    "cause_id",
-    "message_id",
-    "time_sent",
-    "last_failure",
-    "last_failure_known",
-    "last_modified",
-    "body_size",
-    "properties_size",
-    "stream_id",
-    "maybe_copy_of",
-]

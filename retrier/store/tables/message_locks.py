@@ -28,6 +28,14 @@ def lock_by_id(tx: Transaction, unique_ids: Sequence[str]) -> Sequence[StoredRow
     return tx.execute(query).all()
 
 
+def find_existing(tx: Transaction, unique_ids: Sequence[str]) -> frozenset[str]:
+    """Return those of these ids that messages have; locks nothing."""
+    if not unique_ids:
+        return frozenset()
+    column = messages.unique_message_id
+    return frozenset(tx.execute(select(column).where(tx.sql.member(column, unique_ids))).scalars())
+
+
 def lock(tx: Transaction, numbers: Sequence[int]) -> None:
     """Lock these messages in the order of their numbers, before anything else is locked."""
     if numbers:
@@ -77,11 +85,3 @@ def _lock(sql: SqlDialect) -> Select[Any]:
         .order_by(messages.number)
         .with_for_update()
     )
-
-
-def find_existing(tx: Transaction, unique_ids: Sequence[str]) -> frozenset[str]:
-    """Return those of these ids that messages have; locks nothing."""
-    if not unique_ids:
-        return frozenset()
-    column = messages.unique_message_id
-    return frozenset(tx.execute(select(column).where(tx.sql.member(column, unique_ids))).scalars())
