@@ -155,3 +155,17 @@ def test_causes_that_are_too_many_to_be_looked_up_change_nothing(api: Api) -> No
     found = api.http.head("/api/errors", params={"queue": "orders"})
 
     assert found.headers["Total-Count"] == str(MOST_CAUSES + 1)
+
+
+@BOTH
+def test_a_page_of_many_message_types_is_in_the_same_order(api: Api, descending: bool) -> None:  # noqa: FBT001 - parametrised
+    api.receive(*(failure(message_type=f"Shop.Type{n % 9}") for n in range(18)))
+    order = Order(sort=Sort.MESSAGE_TYPE, descending=descending)
+
+    near, far = (
+        numbers_of(api.db, Sought(), order, PageRequest(number=2, size=7), deep)
+        for deep in (DEEP, 0)
+    )
+
+    assert near == far
+    assert len(near) == 7
