@@ -71,19 +71,19 @@ def attribute(copies: Mapping[str, int], kills: Sequence[Kill]) -> list[str]:
 
 
 def find_lost(
-    failed: Collection[str], rows: Collection[tuple[str, int, str | None]], seen: Mapping[str, str]
+    failed: Collection[str],
+    stored: Collection[str],
+    given_out: Collection[str],
+    seen: Mapping[str, str],
 ) -> set[str]:
     """Return the messages that are not stored or never came back, and retries that never came.
 
-    `rows` hold message id, attempts and last retry id; `seen` the message of each retry id.
+    `given_out` are the retries that must have come; `seen` the message of each retry id.
     """
-    stored = {row[0] for row in rows}
-    issued = {row[2] for row in rows if row[2] is not None}
-    return (set(failed) - stored) | (set(failed) - set(seen.values())) | (issued - set(seen))
+    messages = set(failed)
+    return (messages - set(stored)) | (messages - set(seen.values())) | (set(given_out) - set(seen))
 
 
-def find_wrong_attempts(
-    rows: Collection[tuple[str, int, str | None]], failed_again: Counter[str]
-) -> set[str]:
+def find_wrong_attempts(rows: Collection[tuple[str, int]], failed_again: Counter[str]) -> set[str]:
     """Return the messages whose attempts are not their first failure and each later one."""
     return {row[0] for row in rows if row[1] != 1 + failed_again[row[0]]}

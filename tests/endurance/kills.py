@@ -49,7 +49,18 @@ IN_DOUBT = (
     "SELECT CAST(retry_id AS text) FROM failed_message_retries "
     "WHERE sending_since IS NOT NULL AND forwarded_at IS NULL"
 )
-ROWS = "SELECT message_id, attempts, CAST(last_retry_id AS text) FROM failed_messages"
+ROWS = "SELECT message_id, attempts FROM failed_messages"
+# The last retry of a message that was confirmed meanwhile may have ended before it was sent: a
+# pending retry was retried again while the confirmation of the earlier one was on its way. What
+# is stamped and ends stays in `ended_retries`; nothing is ever sent before it is stamped.
+GIVEN_OUT = """
+    SELECT CAST(retry_id AS text) FROM ended_retries WHERE forwarded_at IS NOT NULL
+    UNION SELECT CAST(retry_id AS text) FROM failed_message_retries WHERE forwarded_at IS NOT NULL
+    UNION SELECT CAST(last_retry_id AS text) FROM failed_messages m
+    WHERE last_retry_id IS NOT NULL AND (resolution IS DISTINCT FROM 'confirmed' OR EXISTS (
+        SELECT FROM ended_retries e WHERE e.number = m.number AND e.retry_id = m.last_retry_id
+    ))
+"""
 STORED = "SELECT count(*) FROM failed_messages"
 ATTEMPTS = "SELECT count(*) FROM processing_attempts"
 UNRESOLVED = "SELECT count(*) FROM failed_messages WHERE status = 'unresolved'"
@@ -138,13 +149,17 @@ class Run:
             retries=len(copies),
             kills=self.kills,
             window=self.plan.window,
-            lost=find_lost(self.producer.failed, rows, self.consumer.message_of),
+            lost=self._find_lost([row[0] for row in rows]),
             unexplained=attribute(copies, self.kills),
             wrong_attempts=find_wrong_attempts(rows, self.consumer.failed_again),
             verified=self._verify(),
             again=self._count(AGAIN),
             seconds=seconds,
         )
+
+    def _find_lost(self, stored: Sequence[str]) -> set[str]:
+        given_out = [row[0] for row in self._query(GIVEN_OUT)]
+        return find_lost(self.producer.failed, stored, given_out, self.consumer.message_of)
 
     def _let_live(self, service: Service) -> None:
         """Let the process work until it has sent some more; how many is for the dice to say.

@@ -44,16 +44,16 @@ def test_one_kill_explains_one_copy_of_a_retry() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "seen", "lost"),
+    ("stored", "given_out", "seen", "lost"),
     [
-        ([("m", 1, "r")], {"r": "m"}, set()),
-        ([], {"r": "m"}, {"m"}),
-        ([("m", 1, None)], {}, {"m"}),
-        ([("m", 1, "s")], {"r": "m"}, {"s"}),
+        (["m"], ["r"], {"r": "m"}, set()),
+        ([], ["r"], {"r": "m"}, {"m"}),
+        (["m"], [], {}, {"m"}),
+        (["m"], ["r", "s"], {"r": "m"}, {"s"}),
     ],
-    ids=["all is there", "not stored", "never retried", "its last retry never came"],
+    ids=["all is there", "not stored", "never retried", "a retry never came"],
 )
 def test_what_is_lost_is_found(
-    rows: list[tuple[str, int, str | None]], seen: dict[str, str], lost: set[str]
+    stored: list[str], given_out: list[str], seen: dict[str, str], lost: set[str]
 ) -> None:
-    assert find_lost(["m"], rows, seen) == lost
+    assert find_lost(["m"], stored, given_out, seen) == lost
