@@ -8,15 +8,14 @@ from itertools import chain
 from typing import TypeVar
 
 from retrier.crash_points import Reach, RequestPoint, pass_by
+from retrier.domain.message_actions import Act, Refusal
 from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.selection import Sought
-from retrier.domain.ways_out import Act, Refusal
 from retrier.store.engine.database import Database
-from retrier.store.queries.sought import CHUNK, find_chunk, last_number
+from retrier.store.queries.selections import CHUNK, find_chunk, last_number
 from retrier.store.verbs import redirects
 from retrier.store.verbs.asking import CreatedOperation, create_operation
-from retrier.store.verbs.pending import retry_pending
-from retrier.store.verbs.ways_out import Acted, Asked, take_way_out
+from retrier.store.verbs.message_actions import Acted, Asked, retry_pending, take_way_out
 
 Done = TypeVar("Done")
 

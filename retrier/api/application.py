@@ -1,13 +1,132 @@
 """Builds the API out of its routes."""
 
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any
+
 from fastapi import Depends, FastAPI
 
-from retrier.api.doorway import Doorway
-from retrier.api.openapi import DescribedApi
+from retrier.api.middleware import Doorway
 from retrier.api.parts import ApiParts
 from retrier.api.places import take_place
 from retrier.api.problems import add_handlers
 from retrier.api.routes import WATCHING, WORKING
+
+Document = dict[str, Any]
+
+_HARMLESS = frozenset({"get", "head"})
+_PROBLEM = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+_TEXT = {"type": "string"}
+_ERROR = {
+    "type": "object",
+    "required": ["field", "reason"],
+    "properties": {"field": _TEXT, "reason": _TEXT},
+}
+_PROBLEM_SCHEMA = {
+    "title": "Problem",
+    "description": "A refusal or a failure (RFC 9457): `advice` says what to do.",
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "advice"],
+    "properties": {
+        **dict.fromkeys(("type", "title", "detail", "advice"), _TEXT),
+        "status": {"type": "integer"},
+        "errors": {"type": "array", "items": _ERROR},
+    },
+}
+_MEANINGS: Mapping[int, str] = MappingProxyType(
+    {
+        304: "The client has exactly this: If-None-Match names its ETag",
+        400: "A value that cannot be",
+        403: "A browser sends this for a page of another origin",
+        404: "No such id or address",
+        409: "The state of the message, or another redirect, forbids it",
+        413: "The body is too large",
+        421: "The Host is not one of those that the API is asked as",
+        422: "A body of the wrong shape, or an Idempotency-Key of another request",
+        503: "It cannot be answered now, mostly for want of the database; with Retry-After",
+    }
+)
+_CONFLICTS = frozenset(
+    {
+        ("post", "/api/errors/{failed_message_id}/archive"),
+        ("patch", "/api/errors/{failed_message_id}/archive"),
+        ("post", "/api/redirects"),
+        ("put", "/api/redirects/{redirect_id}"),
+    }
+)
+_BYTES: Document = {"*/*": {}}
+_OWN: Mapping[tuple[str, str, str], Document] = MappingProxyType(
+    {
+        ("/api/messages/{message_id}/body", "get", "200"): {
+            "description": "The body as it came, with its sender's content type",
+            "content": _BYTES,
+        },
+        ("/api/messages/{message_id}/body", "get", "204"): {"description": "The body is empty"},
+        ("/api/redirects", "post", "201"): {"description": "The redirect is there"},
+        ("/metrics", "get", "200"): {
+            "description": "In Prometheus' text format, or as OpenMetrics",
+            "content": _BYTES,
+        },
+        ("/health/ready", "get", "503"): {
+            "description": "A part does not work",
+            "content": {"application/json": {"schema": {}}},
+        },
+    }
+)
+"""Answers of one route: path, method and status."""
+
+
+class DescribedApi(FastAPI):
+    """An application whose document names every status that a client can meet."""
+
+    def openapi(self) -> Document:
+        """Return the document; it is made once."""
+        if self.openapi_schema is None:
+            _complete(super().openapi())
+        return self.openapi_schema or {}
+
+
+def _complete(document: Document) -> None:
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    # FastAPI's own form of a 422 is never sent.
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    schemas["Problem"] = _PROBLEM_SCHEMA
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            _complete_operation(path, method, operation)
+
+
+def _complete_operation(path: str, method: str, operation: Document) -> None:
+    responses: Document = operation["responses"]
+    responses.pop("422", None)
+    for status in _refusals(path, method, operation):
+        content = {} if status == HTTPStatus.NOT_MODIFIED else {"content": _PROBLEM}
+        responses[str(status)] = {"description": _MEANINGS[status], **content}
+    own = {key[2]: shown for key, shown in _OWN.items() if key[:2] == (path, method)}
+    responses.update(own)
+    if method == "head":
+        for shown in responses.values():
+            shown.pop("content", None)
+
+
+def _refusals(path: str, method: str, operation: Document) -> Iterator[int]:
+    """Name the statuses, beside that of success, that a request may be answered with."""
+    yield from (400, 421)
+    if path.startswith("/api"):
+        yield 503
+    if path.startswith("/api") and method in _HARMLESS:
+        yield 304
+    if "{" in path:
+        yield 404
+    if method not in _HARMLESS:
+        yield from (403, 413)
+    if "requestBody" in operation or "/retry" in path:
+        yield 422
+    if (method, path) in _CONFLICTS:
+        yield 409
+
 
 __all__ = ["ApiParts", "create_api"]
 

@@ -1,7 +1,7 @@
 """The composition root: the only place that builds objects, starts them and stops them."""
 
-from retrier.app.checking import CheckResult, check, upgrade_database
+from retrier.app.check import CheckResult, check, upgrade_database
 from retrier.app.service import serve
-from retrier.app.verifying import Verification, verify
+from retrier.app.verify import Verification, verify
 
 __all__ = ["CheckResult", "Verification", "check", "serve", "upgrade_database", "verify"]

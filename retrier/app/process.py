@@ -1,13 +1,18 @@
-"""This process among others: who it is, whether another lives, what a test may do to it."""
+"""A process: its threads, the signals that stop it, and the test switch that kills it."""
 
 import os
 import signal
 import socket
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from queue import SimpleQueue
+from types import FrameType
 
+from retrier.app.readiness import ReadinessBoard
 from retrier.clock import Clock, SystemClock
 from retrier.crash_points import Reach
+from retrier.logs import Say
 from retrier.processes import Owner, describe_process, is_gone
 from retrier.store.verbs.leases import Holder
 
@@ -95,3 +100,53 @@ def _make_signal_at(place: str, what: signal.Signals) -> Reach:
             os.kill(os.getpid(), what)
 
     return come_to
+
+
+def start_part(
+    name: str, work: Callable[[], None], board: ReadinessBoard, say: Say
+) -> threading.Thread:
+    """Start the work of a part; return its thread."""
+
+    def run() -> None:
+        # By itself a thread would write its exception to the stream, with all that it quotes.
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - the edge of the thread
+            board.put(name, ready=False, reason=f"ended by {type(error).__name__}")
+            say("service.part_failed", part=name, exc_info=error)
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+class StopSignals:
+    """The first SIGTERM or SIGINT begins the stop, the second one ends the process at once.
+
+    Python runs a handler between any two steps of the main thread, also while that holds the
+    lock of the log or of an event: a handler that takes one itself never returns, and everybody
+    else who logs waits with it. So the handler only leaves word, and a thread takes it up.
+    """
+
+    def __init__(self, begin: Callable[[str], None]) -> None:
+        """Call `begin` with the name of the first signal."""
+        self._begin = begin
+        self._came = False
+        self._left: SimpleQueue[int] = SimpleQueue()
+
+    def listen(self) -> None:
+        """Take the signals from now on; from the main thread only."""
+        threading.Thread(target=self.take_up, name="signals", daemon=True).start()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self.on_signal)
+
+    def on_signal(self, number: int, _frame: FrameType | None) -> None:
+        """Leave word, by the one queue that is made to be used in a handler."""
+        if self._came:
+            os._exit(1)
+        self._came = True
+        self._left.put(number)
+
+    def take_up(self) -> None:
+        """Wait for the first signal, and begin the stop."""
+        self._begin(signal.Signals(self._left.get()).name)

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from retrier import __version__
 from retrier.api.application import ApiParts, create_api
 from retrier.api.places import AT_WORK
-from retrier.app.building import (
+from retrier.app.composition import (
     ANSWER_LIMIT,
     Parts,
     make_hosts,
@@ -25,24 +25,20 @@ from retrier.app.building import (
     make_transport,
     open_database,
 )
-from retrier.app.conditions import describe_ingestion, describe_processor
-from retrier.app.listening import Listening
 from retrier.app.lookout import Lookout, Patience
-from retrier.app.process import make_clock, make_crash_point
-from retrier.app.readiness import ReadinessBoard
-from retrier.app.signals import StopSignals
+from retrier.app.process import StopSignals, make_clock, make_crash_point, start_part
+from retrier.app.readiness import ReadinessBoard, describe_ingestion, describe_processor
+from retrier.app.schedule import Ticks
+from retrier.app.server import Listening, WebServer
 from retrier.app.startup import Startup
-from retrier.app.threads import start_part
-from retrier.app.ticks import Ticks
 from retrier.app.watchers import HarmlessWatcher, make_watcher
-from retrier.app.web_server import WebServer
 from retrier.errors import ConfigurationError, DatabaseUnavailable
 from retrier.gateway import Gateway
 from retrier.logs import Events, adopt_standard_logging
 from retrier.processor.lease import Lease
 from retrier.processor.progress import Progress
 from retrier.settings import Role, Settings
-from retrier.store.verbs.installing import probe_read
+from retrier.store.verbs.upkeep import probe_read
 
 _PROBE = Patience(wait=timedelta(seconds=2), keep=timedelta(seconds=0), hang=timedelta(seconds=0))
 """A database that does not answer within 2 s is not ready; each request looks anew."""

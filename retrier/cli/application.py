@@ -7,18 +7,18 @@ from typing import Annotated
 import typer
 
 from retrier import __version__
-from retrier.cli.commands import batches, demo, errors, groups, operations, retry, service, verify
-from retrier.cli.typer_app import make_app
+from retrier.cli.command import make_app
+from retrier.cli.commands import demo, errors, operations, retry, service, verify
 
 app = make_app(
     "Takes failed messages off error queues, keeps them, and sends them back in batches."
 )
-for part in (service.app, demo.app, verify.app, groups.app, retry.app):
+for part in (service.app, demo.app, verify.app, operations.groups_app, retry.app):
     # Without a name its commands are the command line's own.
     app.add_typer(part)
 app.add_typer(errors.app, name="errors")
-app.add_typer(operations.app, name="operations")
-app.add_typer(batches.app, name="batches")
+app.add_typer(operations.operations_app, name="operations")
+app.add_typer(operations.batches_app, name="batches")
 app.add_typer(service.db, name="db")
 
 

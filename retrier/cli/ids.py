@@ -7,7 +7,7 @@ import typer
 from retrier.cli.api_client import ApiClient, Json
 from retrier.cli.texts import counted
 from retrier.domain.identity import canonical, is_guid
-from retrier.domain.short_ids import SHORTEST, ids_beginning
+from retrier.domain.text import SHORTEST, ids_beginning
 from retrier.errors import RequestRefused
 
 _MOST_NAMED = 10

@@ -12,7 +12,7 @@ import typer
 
 from retrier import __version__
 from retrier.cli.api_client import ApiClient, Listing
-from retrier.cli.tools import tools_of
+from retrier.cli.command import tools_of
 from retrier.errors import ConfigurationError
 from retrier.settings import Settings, load_settings, redact
 

@@ -1,4 +1,4 @@
-"""Putting the demo together: the place, the shop, the service, and the story or the waiting."""
+"""Putting the demo together: the workspace, the shop, the service, and the scenario or the waiting."""
 
 import signal
 import subprocess
@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from types import FrameType
 
 from retrier.clock import SystemClock
-from retrier.demo.desk import Desk, find_url, is_ready
+from retrier.demo.client import Client, find_url, is_ready
 from retrier.demo.orders import REPAIRS, Cause, make_orders
-from retrier.demo.place import Place, temporary_place
+from retrier.demo.scenario import Scenario
 from retrier.demo.shop import Shop
-from retrier.demo.story import Story
-from retrier.demo.tally import Tally
+from retrier.demo.shop_log import ShopLog
+from retrier.demo.workspace import Workspace, temporary_workspace
 from retrier.errors import RetrierError
 from retrier.transport.embedded import EmbeddedTransport
 
@@ -27,34 +27,34 @@ Tell = Callable[[str], None]
 def run_demo(*, port: int, once: bool, tell: Tell) -> int:
     """Run the demo; return the exit code: 0 if nothing is missing, 1 otherwise.
 
-    With `once` it tells the story by itself and ends; else it waits for a signal while a person
+    With `once` it tells the scenario by itself and ends; else it waits for a signal while a person
     looks around. Raises RetrierError.
     """
     stop = threading.Event()
     _heed_signals(stop)
-    with temporary_place() as place:
-        place.set_up(0 if once else port)
-        tell(f"Retrier's demo: an embedded broker and a database in {place.folder}")
-        shop = _make_shop(place)
-        with place.running_service() as process, _working(shop):
-            url = _wait_until_ready(place, process, stop)
-            desk = Desk(url, stop)
+    with temporary_workspace() as workspace:
+        workspace.set_up(0 if once else port)
+        tell(f"Retrier's demo: an embedded broker and a database in {workspace.folder}")
+        shop = _make_shop(workspace)
+        with workspace.running_service() as process, _working(shop):
+            url = _wait_until_ready(workspace, process, stop)
+            client = Client(url, stop)
             shop.publish(make_orders(ORDERS))
             tell(f"The service listens on {url}; {ORDERS} orders are on the queue `orders`.\n")
-            story = Story(place=place, shop=shop, desk=desk, tell=tell)
+            scenario = Scenario(workspace=workspace, shop=shop, client=client, tell=tell)
             try:
-                return _tell_once(story) if once else _wait_for_person(story, url, stop)
+                return _tell_once(scenario) if once else _wait_for_person(scenario, url, stop)
             finally:
-                desk.close()
+                client.close()
 
 
-def _tell_once(story: Story) -> int:
-    return 0 if story.run() else 1
+def _tell_once(scenario: Scenario) -> int:
+    return 0 if scenario.run() else 1
 
 
-def _wait_for_person(story: Story, url: str, stop: threading.Event) -> int:
-    story.show_failures()
-    tell, place = story.tell, story.place
+def _wait_for_person(scenario: Scenario, url: str, stop: threading.Event) -> int:
+    scenario.show_failures()
+    tell, workspace = scenario.tell, scenario.workspace
     tell("\nIt is yours now. From a second terminal:\n")
     if not url.endswith(":33333"):
         tell(f"  export RETRIER_URL={url}")
@@ -63,19 +63,19 @@ def _wait_for_person(story: Story, url: str, stop: threading.Event) -> int:
     tell("  retrier retry --group ID --watch        send a group back")
     tell("\nNothing is repaired yet. Each cause is a file; remove it, then retry its group:\n")
     for cause in Cause:
-        tell(f"  rm {place.broken_folder}/{cause}")
+        tell(f"  rm {workspace.broken_folder}/{cause}")
         tell(f"      {REPAIRS[cause]}")
     tell("\nCtrl-C ends the demo and removes the folder.")
     stop.wait()
     return 0
 
 
-def _make_shop(place: Place) -> Shop:
+def _make_shop(workspace: Workspace) -> Shop:
     clock = SystemClock()
     shop = Shop(
-        transport=EmbeddedTransport(place.broker_url),
-        tally=Tally(),
-        broken=place.find_broken,
+        transport=EmbeddedTransport(workspace.broker_url),
+        log=ShopLog(),
+        broken=workspace.find_broken,
         now=clock.now,
     )
     shop.open()
@@ -94,13 +94,15 @@ def _working(shop: Shop) -> Iterator[None]:
         worker.join(5)
 
 
-def _wait_until_ready(place: Place, process: subprocess.Popen[bytes], stop: threading.Event) -> str:
+def _wait_until_ready(
+    workspace: Workspace, process: subprocess.Popen[bytes], stop: threading.Event
+) -> str:
     for _ in range(int(_START / _POLL)):
-        url = find_url(place.log)
+        url = find_url(workspace.log)
         if url is not None and is_ready(url):
             return url
         if process.poll() is not None:
-            raise RetrierError(f"the service did not start:\n{place.log.read_text()}")
+            raise RetrierError(f"the service did not start:\n{workspace.log.read_text()}")
         if stop.wait(_POLL):
             raise RetrierError("interrupted")
     raise RetrierError(f"the service was not ready within {_START:g} s")

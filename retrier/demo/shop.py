@@ -8,7 +8,7 @@ from datetime import datetime
 from threading import Event
 
 from retrier.demo.orders import Cause, Order, OrderFailure, from_body, handle
-from retrier.demo.tally import Tally
+from retrier.demo.shop_log import ShopLog
 from retrier.domain import headers
 from retrier.domain.dialects import retrier as names
 from retrier.domain.wire import Confirmed, Delivery, Edit, Outgoing
@@ -27,7 +27,7 @@ class Shop:
     """What producer and worker share. `broken` tells which causes are not repaired yet."""
 
     transport: Transport
-    tally: Tally
+    log: ShopLog
     broken: Callable[[], AbstractSet[Cause]]
     now: Callable[[], datetime]
 
@@ -42,7 +42,7 @@ class Shop:
         publisher = self.transport.publisher()
         _send(publisher, [_make_message(order) for order in orders])
         for order in orders:
-            self.tally.count_published(order.message_id)
+            self.log.count_published(order.message_id)
         publisher.close()
 
     def work(self, stop: Event) -> None:
@@ -61,12 +61,12 @@ class Shop:
         failure = handle(order, self.broken())
         if failure is not None:
             _send(publisher, [self._make_failed(delivery, failure)])
-            self.tally.count_failed(order.message_id)
+            self.log.count_failed(order.message_id)
             return
         confirmation = self._make_confirmation(delivery)
         if confirmation is not None:
             _send(publisher, [confirmation])
-        self.tally.count_handled(order.message_id)
+        self.log.count_handled(order.message_id)
 
     def _make_failed(self, delivery: Delivery, failure: OrderFailure) -> Outgoing:
         """Return the message as it goes to the error queue: everything it had, and why it failed."""

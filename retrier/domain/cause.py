@@ -1,8 +1,15 @@
-"""Causes: failures that have the same cause look alike to every classifier, and failed alike."""
+"""Causes and failure groups: what failures have in common (ServiceControl: Recoverability/Grouping)."""
 
 from dataclasses import dataclass
 
-from retrier.domain.failure_group import FailureGroup
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureGroup:
+    """All failures that one classifier gives the same title."""
+
+    group_id: str
+    classifier: str
+    title: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

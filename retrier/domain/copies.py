@@ -6,23 +6,20 @@ from functools import lru_cache
 
 from retrier.domain import headers
 from retrier.domain.dialects import strips
-from retrier.domain.retry_batch import ClaimedMessage
+from retrier.domain.retry_batch import ClaimedMessage, StoredOriginal
 from retrier.domain.wire import Edit, Outgoing, PropertyCodec, UnreadableProperties, header_text
 
-_RESTORED_FIELDS = ("delivery_mode", "priority")
-_LOOKED_AT = frozenset({*_RESTORED_FIELDS, "user_id"})
-_DROPPED_FIELDS = frozenset({"expiration", "priority"})
 _PERSISTENT = {"delivery_mode": 2}
 _LONGEST_QUEUE_NAME = 255
 """Bytes: AMQP's short string."""
-_LARGEST_OCTET = 255
 _MOST_DIGITS = 18
-_STAMPS = headers.STAGING_ONLY | {headers.UNIQUE_MESSAGE_ID}
-_GONE = headers.STAGING_ONLY | headers.BROKER_COUNTERS
+_USER_ID = frozenset({"user_id"})
+_EXPIRATION = frozenset({"expiration"})
+_STAMPS = headers.STAGING_ONLY | {headers.UNIQUE_MESSAGE_ID, headers.RETRY_ID}
+# What would copy the retry elsewhere, what the broker counted, and stamps: those are of copies
+# that a broker's rules carried to an error queue.
+_UNWANTED = headers.FAN_OUT | headers.BROKER_COUNTERS | headers.STAGING_ONLY
 PROBE_BODY = b"probe"
-# Stamps that came with the message are somebody else's: an end marker among them would have
-# the copy dropped, each time anew.
-_UNWANTED = headers.FAN_OUT | headers.STAGING_ONLY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,62 +28,73 @@ class Stamps:
 
     staging_id: str
     installation_id: str
-    own_user: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedCopy:
-    """What the stamps of a copy say. `end_marker` is None for a copy of a message."""
+    """What a copy says: which message it stands for, and where its retry goes.
+
+    `number` is 0 for what names no message, like an end marker or a copy that a version before
+    the first release staged. `size` counts the bytes of the message's properties and body.
+    `end_marker` is None for a copy of a message.
+    """
 
     staging_id: str
     installation_id: str | None
+    number: int
     unique_message_id: str
+    retry_id: str
     target: str
-    body_size: int
+    size: int
     end_marker: str | None
-    noted: str
-    """What has to be restored on the forward."""
 
 
-def make_staged(
-    codec: PropertyCodec, message: ClaimedMessage, stamps: Stamps, acknowledgement_queue: str
-) -> bytes:
-    """Return the properties of the copy for the staging queue.
+def make_staged(codec: PropertyCodec, message: ClaimedMessage, stamps: Stamps) -> bytes:
+    """Return the properties of the copy for the staging queue: persistent, and nothing but stamps.
 
-    Error headers are stripped; what would copy it elsewhere (CC, BCC), expire it, reorder it
-    (priority) or have it refused (user_id of somebody else) is left out; it is persistent. What
-    has to be restored on the forward is noted in a stamp.
+    Whatever the broker does to a header table, it can do to none of the message's own headers:
+    they stay in the store (RabbitMQ 4 sorts them, and drops names that occur twice).
     """
-    fields = codec.read_fields(message.raw, _LOOKED_AT)
-    retry = {
-        headers.RETRY_ID: message.retry_id,
-        headers.ACKNOWLEDGEMENT_QUEUE: acknowledgement_queue,
-    }
-    if message.completed_steps is not None:
-        retry[headers.COMPLETED_STEPS] = message.completed_steps
     stamped = {
-        headers.UNIQUE_MESSAGE_ID: message.unique_message_id,
         headers.STAGING_ID: stamps.staging_id,
         headers.INSTALLATION_ID: stamps.installation_id,
+        headers.NUMBER: str(message.number),
+        headers.UNIQUE_MESSAGE_ID: message.unique_message_id,
+        headers.RETRY_ID: message.retry_id,
         headers.TARGET_ADDRESS: message.destination,
-        headers.BODY_SIZE: str(message.body_size),
-        headers.ORIGINAL_FIELDS: _note_fields(fields),
+        headers.SIZE: str(message.size),
     }
-    is_foreign = fields.get("user_id") not in (None, stamps.own_user)
+    return codec.edit(codec.empty, Edit(set_headers=stamped, set_fields=_PERSISTENT))
+
+
+def make_forwarded(
+    codec: PropertyCodec,
+    original: StoredOriginal,
+    copy: StagedCopy,
+    *,
+    acknowledgement_queue: str,
+    own_user: str | None,
+) -> bytes:
+    """Return the properties a message is sent back with: as it failed, but for the retry.
+
+    Error headers are taken off; so is what would copy it elsewhere (CC, BCC), expire it, or have
+    it refused (user_id of somebody else). Raises UnreadableProperties.
+    """
+    retry = {
+        headers.RETRY_ID: copy.retry_id,
+        headers.ACKNOWLEDGEMENT_QUEUE: acknowledgement_queue,
+    }
+    if original.completed_steps is not None:
+        retry[headers.COMPLETED_STEPS] = original.completed_steps
+    retry[headers.UNIQUE_MESSAGE_ID] = copy.unique_message_id
+    user_id = codec.read_fields(original.raw, _USER_ID).get("user_id")
+    is_foreign = user_id not in (None, own_user)
     edit = Edit(
-        drop_headers=_left_out(message.dialect),
+        drop_headers=_left_out(original.dialect),
         set_headers=retry,
-        stamps=stamped,
-        drop_fields=_DROPPED_FIELDS | {"user_id"} if is_foreign else _DROPPED_FIELDS,
-        set_fields=_PERSISTENT,
+        drop_fields=_EXPIRATION | _USER_ID if is_foreign else _EXPIRATION,
     )
-    return codec.edit(message.raw, edit)
-
-
-def make_forwarded(codec: PropertyCodec, raw: bytes, noted: str) -> bytes:
-    """Return the properties a staged copy is forwarded with: its stamps gone, fields restored."""
-    original = _read_noted(noted)
-    return codec.cut_stamps(raw, original) or codec.edit(raw, _restoring(original))
+    return codec.edit(original.raw, edit)
 
 
 def make_end_marker(codec: PropertyCodec, stamps: Stamps, nonce: str) -> bytes:
@@ -116,7 +124,7 @@ def make_probe(codec: PropertyCodec, stamps: Stamps, staging_queue: str) -> Outg
 def read_staged(codec: PropertyCodec, raw: bytes) -> StagedCopy | None:
     """Return what the stamps say; None for a message that is no copy of anybody's."""
     try:
-        stamps = codec.read_stamps(raw) or codec.read_headers(raw, _STAMPS)
+        stamps = codec.read_headers(raw, _STAMPS)
     except UnreadableProperties:
         return None
     staging_id = header_text(stamps, headers.STAGING_ID)
@@ -139,27 +147,8 @@ def why_not_sendable(destination: str, closed_to_retries: frozenset[str]) -> str
 
 @lru_cache(maxsize=16)
 def _left_out(dialect: str) -> Callable[[str], bool]:
-    """Return what says of a header whether a copy leaves it out; the same for all copies."""
+    """Return what says of a header whether a retry leaves it out; one for each dialect."""
     return lambda name: strips(dialect, name) or name in _UNWANTED
-
-
-def _restoring(original: Mapping[str, int]) -> Edit:
-    return Edit(
-        drop_headers=_GONE.__contains__,
-        drop_fields=frozenset(_RESTORED_FIELDS) - frozenset(original),
-        set_fields=original,
-    )
-
-
-def _note_fields(fields: Mapping[str, str | int]) -> str:
-    return ";".join(f"{name}={fields[name]}" for name in _RESTORED_FIELDS if name in fields)
-
-
-@lru_cache(maxsize=128)
-def _read_noted(noted: str) -> Mapping[str, int]:
-    pairs = (pair.partition("=") for pair in noted.split(";"))
-    values = {name: _number(value) for name, _, value in pairs if name in _RESTORED_FIELDS}
-    return {name: min(value, _LARGEST_OCTET) for name, value in values.items()}
 
 
 def _number(text: str) -> int:
@@ -171,9 +160,10 @@ def _read_stamps(staging_id: str, stamps: Mapping[str, object]) -> StagedCopy:
     return StagedCopy(
         staging_id=staging_id,
         installation_id=header_text(stamps, headers.INSTALLATION_ID),
+        number=_number(header_text(stamps, headers.NUMBER) or ""),
         unique_message_id=header_text(stamps, headers.UNIQUE_MESSAGE_ID) or "",
+        retry_id=header_text(stamps, headers.RETRY_ID) or "",
         target=header_text(stamps, headers.TARGET_ADDRESS) or "",
-        body_size=_number(header_text(stamps, headers.BODY_SIZE) or ""),
+        size=_number(header_text(stamps, headers.SIZE) or ""),
         end_marker=header_text(stamps, headers.END_MARKER),
-        noted=header_text(stamps, headers.ORIGINAL_FIELDS) or "",
     )

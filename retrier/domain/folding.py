@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 
+from retrier.domain.decision import Known, Verdict, confirmation_resolves, judge_failure
 from retrier.domain.failed_message import (
     Confirmation,
     FailedImport,
@@ -12,7 +13,6 @@ from retrier.domain.failed_message import (
     Resolution,
 )
 from retrier.domain.identity import with_body
-from retrier.domain.judgement import Known, Verdict, confirmation_resolves, judge_failure
 from retrier.domain.receipt import Attempt, Before, MessageChange, Receipt, StoredMessage
 from retrier.domain.text import clean
 

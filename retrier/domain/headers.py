@@ -9,16 +9,15 @@ UNIQUE_MESSAGE_ID = "ServiceControl.Retry.UniqueMessageId"
 RETRY_SUCCESSFUL = "ServiceControl.Retry.Successful"
 ACKNOWLEDGEMENT_QUEUE = "ServiceControl.Retry.AcknowledgementQueue"
 
-# Stamped on the copies in the staging queue, taken off again when they are forwarded.
+# Stamped on the copies in the staging queue; the message that is sent back has none of them.
 STAGING_ID = "ServiceControl.Retry.StagingId"
 TARGET_ADDRESS = "ServiceControl.TargetEndpointAddress"
 INSTALLATION_ID = "Retrier.InstallationId"
-BODY_SIZE = "Retrier.BodySize"
-ORIGINAL_FIELDS = "Retrier.OriginalFields"
+NUMBER = "Retrier.MessageNumber"
+SIZE = "Retrier.Size"
 END_MARKER = "Retrier.EndMarker"
-LAYOUT = "Retrier.StampLayout"
 
-# Stamped on the copies and kept on the forwarded message: all copies of one retry carry it.
+# Stamped on the copies and on the message that is sent back: all copies of one retry carry it.
 RETRY_ID = "Retrier.RetryId"
 COMPLETED_STEPS = "Retrier.CompletedSteps"
 
@@ -27,9 +26,7 @@ MESSAGE_TYPE = "Retrier.MessageType"
 ENDPOINT = "Retrier.Endpoint"
 STREAM = "Retrier.Stream"
 
-STAGING_ONLY = frozenset(
-    {STAGING_ID, TARGET_ADDRESS, INSTALLATION_ID, BODY_SIZE, ORIGINAL_FIELDS, END_MARKER, LAYOUT}
-)
+STAGING_ONLY = frozenset({STAGING_ID, TARGET_ADDRESS, INSTALLATION_ID, NUMBER, SIZE, END_MARKER})
 
 # Written by RabbitMQ itself: how often a quorum queue handed the message out. Not the sender's.
 BROKER_COUNTERS = frozenset({"x-delivery-count", "x-acquired-count"})

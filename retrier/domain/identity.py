@@ -3,22 +3,18 @@
 import re
 from hashlib import md5, sha256
 
-NSERVICEBUS = "nservicebus"
-
 FINGERPRINT_DIGITS = 32
 """Hexadecimal digits of a fingerprint: sixteen bytes of a hash tell any two messages apart."""
 
 GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 
 
-def computed_id(message_id: str, endpoint: str, dialect: str) -> str:
+def computed_id(message_id: str, endpoint: str) -> str:
     """Return the unique message id that follows from message id and endpoint.
 
-    For NServiceBus exactly ServiceControl's (HeaderExtensions.UniqueId), so that both give a
-    message the same id; elsewhere with a NUL between, so that "1" at "1shop" is not "11" at
-    "shop".
+    With a NUL between them, so that "1" at "1shop" is not "11" at "shop".
     """
-    return md5_guid(message_id + ("" if dialect == NSERVICEBUS else "\0") + endpoint)
+    return md5_guid(f"{message_id}\0{endpoint}")
 
 
 def with_body(unique_id: str, body_hash: str) -> str:

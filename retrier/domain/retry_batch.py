@@ -58,16 +58,23 @@ class RetryBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedMessage:
-    """What staging needs of a claimed message; its body stays in the store."""
+    """What staging needs of a claimed message. `size` counts the bytes of properties and body."""
 
     number: int
     unique_message_id: str
     retry_id: str
+    destination: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOriginal:
+    """A message as it came off its error queue."""
+
+    raw: bytes
+    body: bytes
     dialect: str
     error_queue: str
-    destination: str
-    raw: bytes
-    body_size: int
     completed_steps: str | None
 
 
@@ -125,6 +132,12 @@ class WindowResult:
 
     forwarded: tuple[int, ...] = ()
     reverted: tuple[Ejected, ...] = ()
+
+    def __add__(self, other: "WindowResult") -> "WindowResult":
+        """Return both as one."""
+        return WindowResult(
+            forwarded=self.forwarded + other.forwarded, reverted=self.reverted + other.reverted
+        )
 
     def __bool__(self) -> bool:
         """Whether there is anything to record."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.short_ids import IdRange
+from retrier.domain.text import IdRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

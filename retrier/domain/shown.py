@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from retrier.domain import dialects
 from retrier.domain.dialects import dialect as dialect_of
 from retrier.domain.failed_message import FailureDetails
-from retrier.domain.limits import out_of_limits
-from retrier.domain.text import clean, jsonable
+from retrier.domain.text import clean, jsonable, out_of_limits
 from retrier.domain.wire import Properties, PropertyCodec, UnreadableProperties
 
 

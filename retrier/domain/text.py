@@ -1,10 +1,16 @@
-"""Text that a database can store and a person can read, made of whatever came over the wire."""
+"""Text from outside: cleaned, cut to length, and abbreviated ids made whole."""
 
 from base64 import b64encode
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from datetime import datetime
 from decimal import Decimal
 from math import isfinite
+from operator import attrgetter
+from typing import Any
+
+from retrier.domain.failed_message import FailureDetails
+from retrier.domain.identity import canonical, is_guid
 
 COLUMN_BYTES = 1024
 """What an indexed column holds, in bytes of UTF-8."""
@@ -92,3 +98,58 @@ def _bytes(value: bytes) -> str:
     except UnicodeDecodeError:
         return b64encode(value).decode()
     return text if "\0" not in text else b64encode(value).decode()
+
+
+_LONG = ("exception_message", "stack_trace", "completed_steps")
+_TIMES_AND_COUNTS = ("time_of_failure", "time_sent", "attempts_reported")
+_SHORT = tuple(
+    field.name for field in fields(FailureDetails) if field.name not in (*_LONG, *_TIMES_AND_COUNTS)
+)
+
+LIMITS = {**dict.fromkeys(_SHORT, COLUMN_BYTES), **dict.fromkeys(_LONG, LONG_BYTES)}
+"""Bytes of UTF-8 that each text of a failure may have."""
+
+_short_texts, _long_texts = attrgetter(*_SHORT), attrgetter(*_LONG)
+
+
+def out_of_limits(details: FailureDetails) -> dict[str, Any]:
+    """Return what cannot be kept as it is, cut and cleaned: of most messages nothing."""
+    if _fits(_short_texts(details), COLUMN_BYTES) and _fits(_long_texts(details), LONG_BYTES):
+        return {}
+    texts = ((name, getattr(details, name), limit) for name, limit in LIMITS.items())
+    fitting = [(name, text, clean(text, limit)) for name, text, limit in texts if text]
+    return {name: cleaned for name, text, cleaned in fitting if cleaned is not text}
+
+
+def _fits(texts: tuple[str | None, ...], limit: int) -> bool:
+    """Say whether none of these needs cleaning: one look at all of them together."""
+    together = "".join([text for text in texts if text])
+    return clean(together, limit) is together
+
+
+SHORTEST = 8
+"""Characters of a short id at least: fewer would fit too many ids."""
+
+_FIRST = "00000000-0000-0000-0000-000000000000"
+_LAST = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdRange:
+    """Ids from the first to the last, both included."""
+
+    first: str
+    last: str
+
+
+def ids_beginning(text: str) -> IdRange | None:
+    """Return the range of ids that begin with the text, in either case; None if no id can.
+
+    Both ends are whole ids: compared with ids they sort alike under every collation, as digits
+    come before letters and the dashes are all in the same places.
+    """
+    beginning = canonical(text)
+    whole = beginning + _FIRST[len(beginning) :]
+    if len(beginning) < SHORTEST or not is_guid(whole):
+        return None
+    return IdRange(first=whole, last=beginning + _LAST[len(beginning) :])

@@ -99,15 +99,12 @@ class Edit:
     """A change of raw properties that leaves everything it does not name byte-identical.
 
     `set_fields` takes `delivery_mode` and `priority`; field names are AMQP's, in lower case with
-    underscores (`correlation_id`). A header that is set replaces all of that name. `stamps` are
-    headers that are set as well, where `read_stamps` and `cut_stamps` find them at once; whoever
-    gives one gives all that a copy has. `drop_headers` is remembered: it says the same of a name
-    each time.
+    underscores (`correlation_id`). A header that is set replaces all of that name. `drop_headers`
+    is remembered: it says the same of a name each time.
     """
 
     drop_headers: Callable[[str], bool] = _keep_all
     set_headers: Mapping[str, str] = field(default_factory=dict)
-    stamps: Mapping[str, str] = field(default_factory=dict)
     drop_fields: frozenset[str] = frozenset()
     set_fields: Mapping[str, int] = field(default_factory=dict)
 
@@ -136,21 +133,6 @@ class PropertyCodec(Protocol):
 
     def edit(self, raw: bytes, edit: Edit) -> bytes:
         """Return the properties with the edit applied. Raises UnreadableProperties."""
-        ...
-
-    def read_stamps(self, raw: bytes) -> Mapping[str, str] | None:
-        """Return the stamps of an edit; None where they are not as it left them.
-
-        `read_headers` finds them wherever they are.
-        """
-        ...
-
-    def cut_stamps(self, raw: bytes, octets: Mapping[str, int]) -> bytes | None:
-        """Take off all stamps of an edit that are of the staging queue alone, and set both octets.
-
-        An octet that is not given is dropped. None where the stamps are not as the edit left
-        them: `edit` takes them off wherever they are.
-        """
         ...
 
     def canonical(self, raw: bytes) -> bytes:

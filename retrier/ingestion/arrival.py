@@ -9,7 +9,20 @@ from retrier.domain.identity import fingerprint
 from retrier.domain.text import clean
 from retrier.domain.times import not_ahead_of
 from retrier.domain.wire import Delivery, Properties, PropertyCodec
-from retrier.ingestion.queue_mapping import QueueMapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueMapping:
+    """An error queue, and how the messages on it are to be understood.
+
+    `dialect` is read instead of the one that is recognised; `destination` is where retries go
+    instead of where the message failed.
+    """
+
+    queue: str
+    dialect: str | None = None
+    destination: str | None = None
+
 
 CLOCK_SLACK = timedelta(days=1)
 """So far ahead a sender's clock may be; a later time would outrank every failure to come."""
@@ -68,3 +81,20 @@ def read_arrival(
         received_at=received_at,
         cause_of=cause_of,
     )
+
+
+UNACKED_BYTES = 64 * 1024 * 1024
+"""So much at most is to lie unacknowledged in memory."""
+
+
+def next_prefetch(current: int, average_bytes: float, most: int) -> int:
+    """Return the prefetch after a batch was committed: doubled while both bounds allow it.
+
+    RabbitMQ bounds by number only, so the bytes are foreseen from those of the last batch; where
+    messages have grown since, the prefetch shrinks.
+    """
+    if average_bytes * 2 * current <= UNACKED_BYTES:
+        return min(2 * current, most)
+    while current > 1 and average_bytes * current > UNACKED_BYTES:
+        current //= 2
+    return current

@@ -6,9 +6,8 @@ from retrier.domain import dialects
 from retrier.domain.dialects.dialect import Dialect, Unintelligible
 from retrier.domain.failed_message import Failure, FailureDetails
 from retrier.domain.headers import RETRY_ID, UNIQUE_MESSAGE_ID
-from retrier.domain.identity import body_hash, canonical, computed_id, is_guid
-from retrier.domain.limits import out_of_limits
-from retrier.domain.text import clean
+from retrier.domain.identity import body_hash, canonical, is_guid
+from retrier.domain.text import clean, out_of_limits
 from retrier.ingestion.arrival import Arrival
 
 
@@ -52,7 +51,7 @@ def _failure(arrival: Arrival, dialect: Dialect, details: FailureDetails) -> Fai
     endpoint = details.endpoint or details.queue
     return Failure(
         stamped_id=_stamped_id(arrival),
-        computed_id=computed_id(message_id, endpoint, dialect.name) if message_id else None,
+        computed_id=dialect.computed_id(message_id, endpoint) if message_id else None,
         message_id=_clean(message_id),
         retry_id=_clean(properties.text(RETRY_ID)),
         dialect=dialect.name,

@@ -11,10 +11,10 @@ from retrier.crash_points import IngestionPoint, Reach, pass_by
 from retrier.domain.failed_message import FailedImport, Noteworthy, OwnCopy, Received
 from retrier.domain.wire import Delivery
 from retrier.errors import DataRefused, ErrorQueueUnusable, RetrierError
+from retrier.ingestion.arrival import QueueMapping, next_prefetch
 from retrier.ingestion.parsing import Reading, refused_import
-from retrier.ingestion.queue_mapping import QueueMapping
-from retrier.ingestion.slow_start import next_prefetch
 from retrier.logs import Say
+from retrier.overlap import WhileInFlight, nothing_else
 from retrier.transport.seam import Consumer, Transport
 
 RECEIVE_TIMEOUT = 1.0
@@ -23,7 +23,7 @@ RECEIVE_TIMEOUT = 1.0
 BACK_OFF = (1.0, 2.0, 4.0, 8.0, 10.0)
 """Seconds to wait after the first failure in a row, the second, ...; the last one for ever."""
 
-SHARES = 3
+PIPELINE_DEPTH = 3
 """In full swing one batch is recorded, one understood, and one on its way from the broker."""
 
 
@@ -31,11 +31,11 @@ class Record(Protocol):
     """Stores a batch in one transaction."""
 
     def __call__(
-        self, received: Sequence[Received], *, meanwhile: Callable[[], bool] | None = None
+        self, received: Sequence[Received], *, while_in_flight: WhileInFlight = nothing_else
     ) -> Sequence[Noteworthy]:
         """Store it; return what of it needs an eye. Raises DatabaseUnavailable, and DataRefused.
 
-        `meanwhile` does a little work each time, and says whether there was any: to be called
+        `while_in_flight` does a little work each time, and says whether there was any: to be called
         while the database keeps us waiting.
         """
         ...
@@ -147,11 +147,11 @@ class Ingestor:
             raise ErrorQueueUnusable(reason)
 
     @property
-    def _in_full_swing(self) -> bool:
+    def _is_pipelined(self) -> bool:
         return self._window >= self.prefetch and not self.pause
 
     def _receive(self, consumer: Consumer, timeout: float) -> Reading | None:
-        limit = max(1, self._window // SHARES) if self._in_full_swing else self._window
+        limit = max(1, self._window // PIPELINE_DEPTH) if self._is_pipelined else self._window
         deliveries = consumer.receive(limit, timeout)
         if not deliveries:
             return None
@@ -160,7 +160,7 @@ class Ingestor:
 
     def _ingest(self, consumer: Consumer, reading: Reading) -> None:
         received = reading.finish()
-        if self._in_full_swing:
+        if self._is_pipelined:
             self._ahead = self._receive(consumer, 0.0)
         self.crash_point(IngestionPoint.BEFORE_RECORD)
         self.storing_since = self.clock.monotonic()
@@ -181,7 +181,9 @@ class Ingestor:
     ) -> Sequence[Noteworthy]:
         """Record all in one transaction, or one by one if the database refuses one of them."""
         try:
-            return self.record(received, meanwhile=self._ahead.go_on if self._ahead else None)
+            return self.record(
+                received, while_in_flight=self._ahead.parse_next if self._ahead else nothing_else
+            )
         except DataRefused:
             pairs = zip(deliveries, received, strict=True)
             return [each for pair in pairs for each in self._store_one(*pair)]

@@ -1,21 +1,30 @@
-"""Understands one delivery from an error queue; what it cannot understand is a failed import."""
+"""What a received message is: a failure, a confirmation, a copy of our own, or a failed import."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
 from retrier.domain.classifiers import CauseOf, cause_of, cause_of_alike
+from retrier.domain.copies import PROBE_BODY
 from retrier.domain.dialects import written_by_consumer
 from retrier.domain.dialects.dialect import Unintelligible
-from retrier.domain.failed_message import FailedImport, Failure, Judged, Received
-from retrier.domain.headers import RETRY_SUCCESSFUL
-from retrier.domain.identity import fingerprint
+from retrier.domain.failed_message import (
+    Confirmation,
+    FailedImport,
+    Failure,
+    Judged,
+    OwnCopy,
+    Received,
+    Stamped,
+)
+from retrier.domain.headers import INSTALLATION_ID, RETRY_SUCCESSFUL, STAGING_ID, UNIQUE_MESSAGE_ID
+from retrier.domain.identity import canonical, fingerprint, is_guid
+from retrier.domain.text import clean
+from retrier.domain.times import parse_iso_time, parse_wire_time
 from retrier.domain.wire import Delivery, PropertyCodec, UnreadableProperties
-from retrier.ingestion.arrival import Arrival, make_import, read_arrival
-from retrier.ingestion.confirmation import read_confirmation
+from retrier.ingestion.arrival import Arrival, QueueMapping, make_import, read_arrival
 from retrier.ingestion.failure import understand_failure
-from retrier.ingestion.queue_mapping import QueueMapping
-from retrier.ingestion.stamps import may_be_copy, read_stamped
 
 UNFORESEEN = "unforeseen"
 
@@ -37,7 +46,7 @@ class Reading:
             parse, codec=codec, mapping=mapping, received_at=received_at, cause_of=cause_of_alike()
         )
 
-    def go_on(self) -> bool:
+    def parse_next(self) -> bool:
         """Understand one more, if there is one; say whether there was. Never raises."""
         read = len(self._understood)
         if read < len(self.deliveries):
@@ -46,7 +55,7 @@ class Reading:
 
     def finish(self) -> Sequence[Received]:
         """Understand all the others, too; return what each turned out to be. Never raises."""
-        while self.go_on():
+        while self.parse_next():
             pass
         return self._understood
 
@@ -94,3 +103,73 @@ def _judge(arrival: Arrival) -> Judged:
             return arrival.as_import(reason)
         case failure:
             return failure
+
+
+NO_ID = f"it confirms a retry, but {UNIQUE_MESSAGE_ID} is no unique id"
+UNKNOWN_MESSAGE = "it confirms a retry of a message that is not known here"
+IDLE = "it confirms a retry, but none of that message is under way; it has a body, so it is kept"
+
+NO_CONTENT = frozenset({b"", b"{}"})
+"""What a client writes as the body of a message that has none (Kombu: an empty JSON object)."""
+
+
+def read_confirmation(arrival: Arrival) -> Confirmation | FailedImport:
+    """Read a confirmation, and what it is if it confirms nothing: its body must not get lost."""
+    unique_id = arrival.properties.text(UNIQUE_MESSAGE_ID)
+    if unique_id is None or not is_guid(unique_id):
+        return arrival.as_import(NO_ID)
+    text = arrival.properties.text(RETRY_SUCCESSFUL)
+    return Confirmation(
+        unique_message_id=canonical(unique_id),
+        succeeded_at=arrival.believable(parse_wire_time(text) or parse_iso_time(text)),
+        received_at=arrival.received_at,
+        if_unknown=arrival.as_import(UNKNOWN_MESSAGE),
+        if_idle=None if arrival.delivery.body in NO_CONTENT else _without_its_word(arrival),
+        redelivered=arrival.delivery.redelivered,
+    )
+
+
+def _without_its_word(arrival: Arrival) -> Failure | FailedImport:
+    match understand_failure(arrival):
+        case Unintelligible():
+            return arrival.as_import(IDLE)
+        case failure:
+            return failure
+
+
+UNKNOWN_COPY = "it has the stamps of a copy of ours and no body, but its staging id is not known"
+
+
+def may_be_copy(arrival: Arrival) -> bool:
+    """Say whether it looks like a copy, of whichever installation, or like our probe.
+
+    A copy has no body: what has one is somebody's message, and keeps it.
+    """
+    installation = arrival.properties.text(INSTALLATION_ID)
+    return (
+        arrival.delivery.body in (b"", PROBE_BODY)
+        and installation is not None
+        and is_guid(installation)
+    )
+
+
+def read_stamped(arrival: Arrival, otherwise: Judged) -> Stamped:
+    """Return what a message that may be a copy is, in each case; `otherwise` is without stamps."""
+    properties = arrival.properties
+    installation = properties.text(INSTALLATION_ID) or ""
+    staging_id = clean(properties.text(STAGING_ID) or "")
+    unique_id = properties.text(UNIQUE_MESSAGE_ID)
+    copy = OwnCopy(
+        staging_id=staging_id,
+        unique_message_id=clean(unique_id) if unique_id else None,
+        error_queue=arrival.delivery.queue,
+    )
+    empty = not arrival.delivery.body
+    anothers = empty and is_guid(staging_id)
+    return Stamped(
+        installation_id=installation,
+        staging_id=staging_id,
+        if_ours=copy,
+        if_unknown=arrival.as_import(UNKNOWN_COPY) if empty else otherwise,
+        if_anothers=replace(copy, of_another=installation) if anothers else otherwise,
+    )

@@ -1,31 +1,30 @@
-"""Forwarding: the copies of one batch go home, window by window, until nothing is unrecorded."""
+"""Forwarding: the messages of one batch go back to where they failed, window by window.
 
-from collections.abc import Callable
-from datetime import timedelta
-from uuid import uuid4
+One window goes this way, and while it is in flight the next one is made ready:
 
-from retrier.domain.copies import Stamps, make_end_marker
+    receive | sort | make ready | record and stamp | ack | publish | settle
+
+The record of a window and the stamps of the next are one transaction. So a crash leaves at most
+one window in doubt: stamped, and not recorded.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from retrier.crash_points import CrashPoint
 from retrier.domain.retry_batch import RetryBatch
-from retrier.domain.wire import Confirmed, Outgoing, Refused
-from retrier.errors import BrokerUnavailable
-from retrier.processor.crash_points import CrashPoint
+from retrier.domain.wire import Outcome
+from retrier.errors import BrokerUnavailable, DatabaseUnavailable, StagingQueueUnusable
+from retrier.overlap import WhileInFlight, nothing_else
+from retrier.processor.copies import make_retry, receive, refuse_foreign
 from retrier.processor.forwarding_run import ForwardingRun
-from retrier.processor.preparation import Preparation
 from retrier.processor.reverts import Reverts
+from retrier.processor.run_bounds import RunEnd, begin_run
+from retrier.processor.stage_context import StageContext
 from retrier.processor.staging_queue import StagingQueue
-from retrier.processor.surroundings import Surroundings
-from retrier.processor.watcher import Stage
-from retrier.processor.window import WindowSender, batch_reason
-from retrier.store.verbs.forwarding import MovedRest, complete_batch, move_rest
-from retrier.store.verbs.staging import back_off_batch
-from retrier.store.verbs.windows import load_members
+from retrier.processor.window import ReadyRetry, Suspect, settle
+from retrier.store.verbs.windows import load_originals, open_window
 
-_LOSSES_BEFORE_BACKING_OFF = 3
-_LOSS_WAIT = timedelta(seconds=30)
-_NOT_GIVEN_BACK = (
-    "did not come back from the staging queue: it was emptied or deleted, somebody else consumes "
-    "it, or a policy limits it"
-)
 _RECEIVE_TIMEOUT = 0.2
 """Seconds one turn waits for copies; short, so that a stop is heard."""
 
@@ -39,14 +38,13 @@ class Forwarding:
     """
 
     def __init__(
-        self, around: Surroundings, queue: StagingQueue, staged_here: Callable[[], str | None]
+        self, context: StageContext, queue: StagingQueue, staged_here: Callable[[], str | None]
     ) -> None:
-        self._around = around
-        self._queue = queue
+        self._context = context
         self._staged_here = staged_here
-        self._preparation = Preparation(around)
-        self._reverts = Reverts(around.say, around.clock)
-        self._sender = WindowSender(around, self._reverts, self._preparation.get_ready_meanwhile)
+        self._reverts = Reverts(context.say, context.clock)
+        self._end = RunEnd(context, queue, self.leave)
+        self._suspect = Suspect()
         self._run: ForwardingRun | None = None
         self._certain = False
         """Whether the last turn ended as it should: then what it knew still holds."""
@@ -60,20 +58,27 @@ class Forwarding:
         return self._run.batch if self._certain and self._run is not None else None
 
     def run_once(self, batch: RetryBatch) -> None:
-        """Forward one window of the batch that the pointer names, or close it."""
+        """Forward one window of the batch that the pointer names, or close it.
+
+        Raises BrokerUnavailable after recording what was confirmed, LeaseLost,
+        DatabaseUnavailable, StagingQueueUnusable.
+        """
         run = self._resume(batch)
         self._certain = False
         if run.doubtful:
-            self._sender.send_alone(run)
-            run.quiet_since = self._around.clock.monotonic()
+            self._send_alone(run)
+        elif (run := self._get_ready(run, _RECEIVE_TIMEOUT if run.expects_copies else 0)).ready:
+            self._send_window(run)
+        elif run.finished and not run.may_be_done:
+            self._record(run)
         else:
-            self._forward(run)
+            self._end.close_or_wait(self._record(run))
         self._certain = True
 
     def leave(self) -> None:
         """Consume no more: nothing is in Forwarding, of which we may not have heard."""
         self._run = None
-        self._around.broker.rest_consumer()
+        self._context.broker.rest_consumer()
         self._reverts.tell_due()
 
     def hand_over(self) -> None:
@@ -83,7 +88,7 @@ class Forwarding:
         """
         try:
             if self._run is not None:
-                self._sender.record(self._run)
+                self._record(self._run)
         finally:
             self._reverts.tell_all()
 
@@ -95,150 +100,149 @@ class Forwarding:
         """
         self._reverts.tell_due()
         run, self._certain = self._run, False
-        if run is None:
-            return
-        run.connected = False
-        run.droppable, run.unacked = [], []
-        self._run = run if run.finished else None
+        self._run = run.disconnected() if run is not None and run.finished else None
+
+    def _keep(self, run: ForwardingRun) -> ForwardingRun:
+        """Make this what is known from here on, whatever the next step meets."""
+        self._run = run
+        return run
 
     def _resume(self, batch: RetryBatch) -> ForwardingRun:
         run = self._run
         if run is not None and run.batch.batch_id == batch.batch_id:
             if run.connected:
                 return run
-            self._sender.record(run)
-        self._run = self._start(batch)
-        return self._run
-
-    def _start(self, batch: RetryBatch) -> ForwardingRun:
-        around = self._around
+            self._record(run)
         counting = self._staged_here() == batch.batch_id
-        # Opened first: a consumer that cannot be had must not leave markers behind at each try.
-        around.broker.consumer(around.retries.prefetch)
-        members = load_members(around.db, batch.batch_id)
-        ordered = around.broker.transport.capabilities.ordered
-        marker = self._publish_marker(batch) if ordered and not counting else None
-        around.say(
-            "batch.forwarding",
-            batch_id=batch.batch_id,
-            operation_id=batch.operation_id,
-            staging_id=batch.staging_id,
-            counting=counting,
-        )
-        now = around.clock.monotonic()
-        return ForwardingRun(
-            batch=batch,
-            members=members,
-            installation_id=around.retries.installation_id,
-            counting=counting,
-            marker=marker,
-            began=now,
-            quiet_since=now,
-        )
+        return self._keep(begin_run(self._context, batch, counting=counting))
 
-    def _publish_marker(self, batch: RetryBatch) -> str:
-        around = self._around
-        transport = around.broker.transport
-        nonce = str(uuid4())
-        stamps = Stamps(
-            staging_id=batch.staging_id or "",
-            installation_id=around.retries.installation_id,
-            own_user=transport.user,
-        )
-        raw = make_end_marker(transport.codec, stamps, nonce)
-        marker = Outgoing(queue=around.retries.staging_queue, raw=raw, body=b"")
-        around.lease.ensure_fresh()
-        (outcome,) = around.broker.publisher.publish([marker], around.lease.check)
-        # One that a full queue refuses never arrives, which ends the run as well: the copies
-        # that fill the queue must not wait for it.
-        if not isinstance(outcome, Confirmed | Refused):
-            raise BrokerUnavailable(f"the end marker was not taken: {outcome.reason}")
-        around.crash_point(CrashPoint.FORWARDING_MARKED)
-        return nonce
+    def _send_window(self, run: ForwardingRun) -> None:
+        """Send the window that is ready, without what is in doubt.
 
-    def _forward(self, run: ForwardingRun) -> None:
-        expecting = not (run.inbox or run.ready or run.finished or run.marker_seen)
-        self._preparation.get_ready(run, wait=_RECEIVE_TIMEOUT if expecting else 0)
+        Messages left in doubt by a crash or a lost connection go one by one: whichever caused
+        it cannot double its neighbours once more.
+        """
+        run, in_doubt = self._record_and_stamp(run, run.ready)
+        run, window = run.claimed(in_doubt)
+        run = self._ack(self._keep(run))
+        outcomes = self._publish(window, CrashPoint.FORWARDING_PUBLISHED, self._get_next_ready)
+        # Meanwhile the next window was made ready, which the run in hand has not heard of.
+        self._settle(self._run or run, window, outcomes)
+
+    def _send_alone(self, run: ForwardingRun) -> None:
+        """Send the next doubtful retry by itself, after recording the one before.
+
+        The broker closes a channel without naming the guilty message; sent alone, the one that
+        closes it again is known, and reverted with the broker's words. So is one that breaks the
+        connection each time. Its claim is asked for again: it may have arrived the first time,
+        and failed.
+        """
+        run, in_doubt = self._record_and_stamp(run, run.doubtful[:1])
+        run, window = run.claimed_alone(in_doubt)
+        run = self._ack(self._keep(run))
+        outcomes = self._publish(window, CrashPoint.FORWARDING_SENT_ALONE)
+        if outcomes:
+            self._suspect, *outcomes = self._suspect.blame(window[0].number, outcomes[0])
+        self._settle(run, window, outcomes)
+
+    def _get_ready(self, run: ForwardingRun, wait: float) -> ForwardingRun:
+        """Have the next window ready, if there is any: received, sorted, its messages made.
+
+        Nothing of it is sent before it is stamped. So this may be done while the window before
+        is in flight, and then it takes no time.
+        """
         if run.ready:
-            self._sender.send(run)
-            run.quiet_since = self._around.clock.monotonic()
-        elif run.may_be_done or (not run.finished and self._is_quiet(run)):
-            self._close(run)
-        else:
-            self._sender.record(run)
-            if self._quiet(run) >= self._around.retries.drain_timeout:
-                # Told before the marker is given up: a queue that goes away each time before that
-                # would never get there, and the database be blamed.
-                self._around.progress.lost()
+            return run
+        context = self._context
+        run, foreign = receive(context, run, wait)
+        self._keep(run)
+        if foreign:
+            raise refuse_foreign(foreign)
+        window = run.next_window(context.retries.window, context.retries.window_bytes)
+        if not window:
+            return run
+        originals = load_originals(context.db, [copy.number for copy in window])
+        copies = [copy.stamps for copy in window if copy.number in originals]
+        made = {each.number: make_retry(context, each, originals[each.number]) for each in copies}
+        return self._keep(run.made_ready(window, made))
 
-    def _is_quiet(self, run: ForwardingRun) -> bool:
-        retries = self._around.retries
-        patience = retries.drain_timeout if run.marker is None else retries.marker_timeout
-        return self._quiet(run) >= patience
+    def _get_next_ready(self) -> bool:
+        """Do so while a window is in flight, whose outcomes no trouble here may lose.
 
-    def _quiet(self, run: ForwardingRun) -> timedelta:
-        return timedelta(seconds=self._around.clock.monotonic() - run.quiet_since)
+        Whatever is the matter, the next turn meets it again.
+        """
+        with suppress(BrokerUnavailable, DatabaseUnavailable, StagingQueueUnusable):
+            if self._run is not None:
+                self._get_ready(self._run, wait=0)
+        return False
 
-    def _close(self, run: ForwardingRun) -> None:
-        """Delete the batch if all of it is recorded, else move the rest on: nothing can hang."""
-        around = self._around
-        self._sender.record(run)
-        over = run.marker_seen or self._is_quiet(run)
-        if over and (run.misses_marker or run.got_nothing):
-            # A predecessor is handed the copies: it was frozen when its batch was done, or lost.
-            self._queue.delete()
-        unrecorded = complete_batch(around.db, around.lease.fence, run.batch)
-        around.crash_point(CrashPoint.FORWARDING_COMPLETED)
-        if unrecorded == 0:
-            around.progress.made()
-            self.leave()
-            around.watcher.passed(Stage.FORWARDING, around.clock.monotonic() - run.began)
-            around.say(
-                "batch.forwarded",
-                batch_id=run.batch.batch_id,
-                operation_id=run.batch.operation_id,
-            )
-        elif over:
-            self._move_rest(run)
+    def _record_and_stamp(
+        self, run: ForwardingRun, window: Sequence[ReadyRetry]
+    ) -> tuple[ForwardingRun, Mapping[int, bool]]:
+        """Record what is settled, stamp this window's claims; return which were stamped before.
 
-    def _move_rest(self, run: ForwardingRun) -> None:
-        around = self._around
-        rest = move_rest(
-            around.db,
-            around.lease.fence,
-            run.batch,
-            session_id=around.retries.session_id,
-            made_progress=run.made_progress,
-        )
-        around.crash_point(CrashPoint.FORWARDING_MOVED)
-        self.leave()
-        if rest is None or run.made_progress:
-            around.progress.made()
-        else:
-            around.progress.lost()
-        if rest is None:
-            return
-        around.say(
-            "batch.moved",
-            batch_id=run.batch.batch_id,
-            operation_id=run.batch.operation_id,
-            new_batch_id=rest.batch_id,
-            size=rest.size,
-            reason=f"{rest.size} of {run.batch.message_count} copies {_NOT_GIVEN_BACK}",
-        )
-        if rest.stage_attempts >= _LOSSES_BEFORE_BACKING_OFF:
-            self._back_off(run.batch, rest)
+        Raises LeaseLost, DatabaseUnavailable.
+        """
+        context, numbers = self._context, [retry.number for retry in window]
+        db, fence = context.db, context.lease.fence
+        stamped = open_window(db, fence, run.batch, finished=run.finished, numbers=numbers)
+        if run.finished:
+            context.progress.made()
+        context.watcher.recorded(run.finished)
+        self._reverts.add(run.batch, run.finished.reverted)
+        run = self._keep(run.recorded())
+        stamping = CrashPoint.FORWARDING_STAMPED if window else CrashPoint.FORWARDING_RECORDED
+        context.crash_point(stamping)
+        if window:
+            context.lease.ensure_fresh()
+        return run, {claim.number: claim.in_doubt for claim in stamped}
 
-    def _back_off(self, batch: RetryBatch, rest: MovedRest) -> None:
-        # If somebody else takes the copies off the queue, this ends their consumer, too.
-        self._queue.delete()
-        around, reason = self._around, batch_reason(batch)
-        back_off_batch(around.db, around.lease.fence, rest.batch_id, wait=_LOSS_WAIT, reason=reason)
-        around.crash_point(CrashPoint.FORWARDING_BACKED_OFF)
-        if rest.stage_attempts == _LOSSES_BEFORE_BACKING_OFF:
-            around.say(
-                "batch.backing_off",
-                batch_id=rest.batch_id,
-                operation_id=batch.operation_id,
-                reason=reason,
-            )
+    def _record(self, run: ForwardingRun) -> ForwardingRun:
+        """Record what is settled, then ack it; nothing happens when nothing is settled.
+
+        Raises LeaseLost, DatabaseUnavailable, BrokerUnavailable.
+        """
+        if run.finished:
+            run, _ = self._record_and_stamp(run, ())
+        if run.droppable:
+            self._context.lease.ensure_fresh()
+        return self._ack(run)
+
+    def _ack(self, run: ForwardingRun) -> ForwardingRun:
+        """Ack what is recorded or unwanted, under a lease that was found fresh just now."""
+        if not run.droppable:
+            return run
+        self._context.broker.acknowledge(run.droppable)
+        run = self._keep(run.acked())
+        self._context.crash_point(CrashPoint.FORWARDING_ACKED)
+        return run
+
+    def _publish(
+        self,
+        window: Sequence[ReadyRetry],
+        point: CrashPoint,
+        while_in_flight: WhileInFlight = nothing_else,
+    ) -> Sequence[Outcome]:
+        if not window:
+            return ()
+        context = self._context
+        outgoing = [retry.outgoing for retry in window]
+        began = context.clock.now()
+        outcomes = context.broker.publisher.publish(outgoing, context.lease.check, while_in_flight)
+        context.watcher.sent(outgoing, outcomes, began)
+        context.crash_point(point)
+        return outcomes
+
+    def _settle(
+        self, run: ForwardingRun, window: Sequence[ReadyRetry], outcomes: Sequence[Outcome]
+    ) -> None:
+        """Note every outcome. Raises BrokerUnavailable if the connection left some unsettled."""
+        settlement = settle(window, outcomes)
+        run = self._keep(run.settled(settlement, self._context.clock.monotonic()))
+        if settlement.lost is not None:
+            # Recorded before the rest is derived again: only that is in doubt. With the database
+            # away, too, it is kept with the run, and recorded before the next one.
+            with suppress(DatabaseUnavailable):
+                if run.finished:
+                    self._record_and_stamp(run, ())
+            raise BrokerUnavailable(settlement.lost)

@@ -1,67 +1,40 @@
-"""One run over the staging queue: which copies are wanted, which are dropped, when it is over."""
+"""What this process knows while it forwards one batch: a value, and how it changes."""
 
-from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum, auto
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, takewhile
 
-from retrier.domain.copies import StagedCopy, read_staged
+from retrier.domain.copies import StagedCopy
 from retrier.domain.retry_batch import Ejected, RetryBatch, WindowResult
-from retrier.domain.wire import Delivery, Outgoing, PropertyCodec
-from retrier.errors import StagingQueueUnusable
+from retrier.domain.wire import Delivery, Outgoing
+from retrier.processor.window import ReadyRetry, Settlement, WantedCopy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WantedCopy:
-    """A copy under the batch's staging id, the first of its message in this run."""
-
-    delivery: Delivery
-    stamps: StagedCopy
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadyCopy:
-    """A wanted copy, the number of its message, and what will be sent once it is stamped."""
-
-    number: int
-    copy: WantedCopy
-    outgoing: Outgoing
-
-
-class _Kind(Enum):
-    WANTED = auto()
-    MARKER = auto()
-    DROPPED = auto()
-    ANOTHER_INSTALLATION = auto()
-
-
-@dataclass(slots=True)
 class ForwardingRun:
-    """What this process knows while it forwards one batch; gone with the connection.
+    """One batch on its way out of the staging queue; gone with the connection.
 
-    `members` are the messages that the batch claims: their numbers by unique id. `counting` says
-    that the frozen count tells when to look, `marker` is the nonce of the end
-    marker that tells it otherwise; with neither, silence does. `ready` is the window to come,
-    nothing of which is stamped. `doubtful` copies may be on their way already, or shared a
-    window with one that closed the channel: they go one by one.
-    `finished` is what is settled and not recorded yet, `unacked` its deliveries. A run that is
-    not `connected` any more is only kept until that is recorded.
+    `counting` says that the frozen count tells when to look whether all is done, `marker` is the
+    nonce of the end marker that tells it otherwise; with neither, silence does. `seen` are the
+    numbers of the messages whose copies came. `ready` is the window to come, nothing of which is
+    stamped. `doubtful` retries may be on their way already, or shared a window with one that
+    closed the channel: they go one by one. `finished` is what is settled and not recorded yet,
+    `unacked` its deliveries; `droppable` are deliveries that may be acked at once. A run that is
+    not `connected` any more is only kept until what is finished is recorded.
     """
 
     batch: RetryBatch
-    members: Mapping[str, int]
-    installation_id: str
     counting: bool
     marker: str | None
     began: float
     quiet_since: float
-    seen: set[str] = field(default_factory=set)
-    inbox: deque[WantedCopy] = field(default_factory=deque)
-    ready: list[ReadyCopy] = field(default_factory=list)
-    doubtful: deque[ReadyCopy] = field(default_factory=deque)
-    droppable: list[Delivery] = field(default_factory=list)
+    seen: frozenset[int] = frozenset()
+    inbox: tuple[WantedCopy, ...] = ()
+    ready: tuple[ReadyRetry, ...] = ()
+    doubtful: tuple[ReadyRetry, ...] = ()
+    droppable: tuple[Delivery, ...] = ()
     finished: WindowResult = field(default_factory=WindowResult)
-    unacked: list[Delivery] = field(default_factory=list)
+    unacked: tuple[Delivery, ...] = ()
     marker_seen: bool = False
     made_progress: bool = False
     connected: bool = True
@@ -70,6 +43,11 @@ class ForwardingRun:
     def arrived(self) -> int:
         """How much of what this run waits for has arrived: copies of the batch, and the marker."""
         return len(self.seen) + self.marker_seen
+
+    @property
+    def expects_copies(self) -> bool:
+        """Whether there is nothing else to do than to wait for copies."""
+        return not (self.inbox or self.ready or self.finished or self.marker_seen)
 
     @property
     def misses_marker(self) -> bool:
@@ -97,65 +75,128 @@ class ForwardingRun:
     def _expected(self) -> int:
         return self.batch.message_count or 0
 
-    def sort(self, deliveries: Iterable[Delivery], codec: PropertyCodec) -> list[Delivery]:
-        """Sort what arrived; return copies of another installation, which are put back.
+    def sort(self, arrived: Iterable[tuple[Delivery, StagedCopy | None]]) -> "ForwardingRun":
+        """Keep the copies that are wanted; every other one will be acked unsent.
 
-        Copies under another staging id are left over from attempts that never committed. The
-        first copy of a message in this run wins; every later one is acked unsent.
+        Copies under another staging id are left over from attempts that never committed, and one
+        without a number was staged by an older version. The first copy of a message in this run
+        wins.
         """
-        foreign = []
-        for delivery in deliveries:
-            stamps = read_staged(codec, delivery.raw)
-            match self._kind(stamps):
-                case _Kind.WANTED if stamps is not None:
-                    self.seen.add(stamps.unique_message_id)
-                    self.inbox.append(WantedCopy(delivery=delivery, stamps=stamps))
-                case _Kind.ANOTHER_INSTALLATION:
-                    foreign.append(delivery)
-                case kind:
-                    self.marker_seen |= kind is _Kind.MARKER
-                    self.droppable.append(delivery)
-        return foreign
-
-    def take_window(self, count: int, size: int) -> list[WantedCopy]:
-        """Take the next window out of the inbox: at most so many copies and bytes of bodies."""
-        window: list[WantedCopy] = []
-        total = 0
-        while self.inbox and len(window) < count:
-            total += self.inbox[0].stamps.body_size
-            if window and total > size:
-                break
-            window.append(self.inbox.popleft())
-        return window
-
-    def put_back(self, window: Sequence[WantedCopy]) -> None:
-        """Return a window of which nothing was sent to the front of the inbox."""
-        self.inbox.extendleft(reversed(window))
-
-    def settle(self, forwarded: Iterable[int], reverted: Iterable[Ejected]) -> None:
-        """Add outcomes to the window that has to be recorded."""
-        self.finished = WindowResult(
-            forwarded=(*self.finished.forwarded, *forwarded),
-            reverted=(*self.finished.reverted, *reverted),
+        wanted: dict[int, WantedCopy] = {}
+        unwanted: list[Delivery] = []
+        marker_seen = self.marker_seen
+        for delivery, stamps in arrived:
+            if stamps is None or stamps.staging_id != self.batch.staging_id:
+                unwanted.append(delivery)
+            elif stamps.end_marker is not None:
+                marker_seen |= stamps.end_marker == self.marker
+                unwanted.append(delivery)
+            elif not stamps.number or stamps.number in self.seen or stamps.number in wanted:
+                unwanted.append(delivery)
+            else:
+                wanted[stamps.number] = WantedCopy(delivery=delivery, stamps=stamps)
+        return replace(
+            self,
+            seen=self.seen | wanted.keys(),
+            inbox=(*self.inbox, *wanted.values()),
+            droppable=(*self.droppable, *unwanted),
+            marker_seen=marker_seen,
         )
-        self.made_progress |= bool(self.finished)
 
-    def _kind(self, stamps: StagedCopy | None) -> _Kind:
-        if stamps is None:
-            return _Kind.DROPPED
-        if stamps.installation_id not in (None, self.installation_id):
-            return _Kind.ANOTHER_INSTALLATION
-        if stamps.staging_id != self.batch.staging_id:
-            return _Kind.DROPPED
-        if stamps.end_marker is not None:
-            return _Kind.MARKER if stamps.end_marker == self.marker else _Kind.DROPPED
-        return _Kind.DROPPED if stamps.unique_message_id in self.seen else _Kind.WANTED
+    def next_window(self, count: int, size: int) -> tuple[WantedCopy, ...]:
+        """Return what comes first: at most so many copies, and bytes of what they stand for.
+
+        A first message that alone has more bytes is a window, too.
+        """
+        first = self.inbox[:count]
+        totals = accumulate(copy.stamps.size for copy in first)
+        fitting = sum(1 for _ in takewhile(lambda total: total <= size, totals))
+        return first[: max(1, fitting)]
+
+    def made_ready(
+        self,
+        window: Sequence[WantedCopy],
+        made: Mapping[int, Outgoing | Ejected | None],
+    ) -> "ForwardingRun":
+        """Take a window out of the inbox: what was made of it is ready, or was found unsendable.
+
+        A copy of which nothing can be made, because there is no such message any more, is acked.
+        """
+        ready, ejected, settled, gone = [], [], [], []
+        for copy in window:
+            match made.get(copy.number):
+                case Outgoing() as outgoing:
+                    ready.append(ReadyRetry(copy=copy, outgoing=outgoing))
+                case Ejected() as lost:
+                    ejected.append(lost)
+                    settled.append(copy.delivery)
+                case None:
+                    gone.append(copy.delivery)
+        run = replace(
+            self,
+            inbox=self.inbox[len(window) :],
+            ready=tuple(ready),
+            droppable=(*self.droppable, *gone),
+        )
+        return _finish(run, WindowResult(reverted=tuple(ejected)), settled)
+
+    def recorded(self) -> "ForwardingRun":
+        """Forget what is recorded now; only what was settled before may be acked after it."""
+        return replace(
+            self,
+            finished=WindowResult(),
+            droppable=(*self.droppable, *self.unacked),
+            unacked=(),
+        )
+
+    def disconnected(self) -> "ForwardingRun":
+        """Forget what went with the connection, but for what is left to be recorded."""
+        return replace(self, connected=False, droppable=(), unacked=())
+
+    def acked(self) -> "ForwardingRun":
+        """Forget what is acked now."""
+        return replace(self, droppable=())
+
+    def claimed(
+        self, in_doubt: Mapping[int, bool]
+    ) -> tuple["ForwardingRun", tuple[ReadyRetry, ...]]:
+        """Take the window whose claims are stamped; return what of it may be sent at once.
+
+        `in_doubt` says it of each stamped claim. A copy without one is acked unsent.
+        """
+        stamped = [retry for retry in self.ready if retry.number in in_doubt]
+        unclaimed = [each.copy.delivery for each in self.ready if each.number not in in_doubt]
+        doubtful = [retry for retry in stamped if in_doubt[retry.number]]
+        run = replace(
+            self,
+            ready=(),
+            doubtful=(*self.doubtful, *doubtful),
+            droppable=(*self.droppable, *unclaimed),
+        )
+        return run, tuple(retry for retry in stamped if not in_doubt[retry.number])
+
+    def claimed_alone(
+        self, in_doubt: Mapping[int, bool]
+    ) -> tuple["ForwardingRun", tuple[ReadyRetry, ...]]:
+        """Take the next doubtful retry, which is sent by itself if its claim is stamped."""
+        first, rest = self.doubtful[0], self.doubtful[1:]
+        if first.number in in_doubt:
+            return replace(self, doubtful=rest), (first,)
+        droppable = (*self.droppable, first.copy.delivery)
+        return replace(self, doubtful=rest, droppable=droppable), ()
+
+    def settled(self, settlement: Settlement, now: float) -> "ForwardingRun":
+        """Note what became of a window; what is doubtful is sent again, one by one."""
+        doubtful = (*self.doubtful, *settlement.doubtful)
+        run = replace(self, doubtful=doubtful, quiet_since=now)
+        deliveries = [retry.copy.delivery for retry in settlement.settled]
+        return _finish(run, settlement.result, deliveries)
 
 
-def refuse_foreign(count: int) -> StagingQueueUnusable:
-    """Return the error for copies of another installation."""
-    return StagingQueueUnusable(
-        f"{count} copies of another Retrier installation are in the staging queue: two "
-        "installations share a broker and an instance name. They were put back. Give one of "
-        "them another `instance`."
+def _finish(run: ForwardingRun, result: WindowResult, settled: Iterable[Delivery]) -> ForwardingRun:
+    return replace(
+        run,
+        finished=run.finished + result,
+        unacked=(*run.unacked, *settled),
+        made_progress=run.made_progress or bool(result),
     )

@@ -1,8 +1,8 @@
 """Marking: finish what was found in Marking, else cut the next batch off an operation."""
 
+from retrier.crash_points import CrashPoint
 from retrier.domain.retry_batch import RetryBatch
-from retrier.processor.crash_points import CrashPoint
-from retrier.processor.surroundings import Surroundings
+from retrier.processor.stage_context import StageContext
 from retrier.processor.watcher import Stage
 from retrier.store.verbs.marking import (
     MarkedBatch,
@@ -20,16 +20,16 @@ class Adoption:
     error. It comes before new cuts, since its claims keep other retries off.
     """
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
+    def __init__(self, context: StageContext) -> None:
+        self._context = context
 
     def run_once(self, batch: RetryBatch) -> None:
         """Adopt this orphan."""
-        around = self._around
-        size = move_to_staging(around.db, around.lease.fence, batch.batch_id)
-        around.crash_point(CrashPoint.ADOPTION_MOVED)
-        around.progress.made()
-        around.say(
+        context = self._context
+        size = move_to_staging(context.db, context.lease.fence, batch.batch_id)
+        context.crash_point(CrashPoint.ADOPTION_MOVED)
+        context.progress.made()
+        context.say(
             "batch.adopted",
             batch_id=batch.batch_id,
             operation_id=batch.operation_id,
@@ -41,27 +41,27 @@ class Adoption:
 class Marking:
     """Cuts at most 1000 messages off the operation whose turn it is."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
+    def __init__(self, context: StageContext) -> None:
+        self._context = context
 
     def run_once(self) -> bool:
         """Cut one batch; say whether any operation could be cut."""
-        around = self._around
-        began = around.clock.monotonic()
-        match open_batch(around.db, around.lease.fence, around.retries.session_id):
+        context = self._context
+        began = context.clock.monotonic()
+        match open_batch(context.db, context.lease.fence, context.retries.session_id):
             case None:
                 return False
             case OpenedBatch() as opened:
                 marked = self._claim(opened)
             case marked:
                 pass
-        around.progress.made()
+        context.progress.made()
         if marked.completed:
-            around.say("operation.completed", operation_id=marked.operation_id)
+            context.say("operation.completed", operation_id=marked.operation_id)
         else:
-            around.crash_point(CrashPoint.MARKING_MOVED)
-            around.watcher.passed(Stage.MARKING, around.clock.monotonic() - began)
-            around.say(
+            context.crash_point(CrashPoint.MARKING_MOVED)
+            context.watcher.passed(Stage.MARKING, context.clock.monotonic() - began)
+            context.say(
                 "batch.marked",
                 batch_id=marked.batch_id,
                 operation_id=marked.operation_id,
@@ -71,11 +71,11 @@ class Marking:
 
     def _claim(self, opened: OpenedBatch) -> MarkedBatch:
         """Go through Marking step by step: a crash in between leaves an orphan."""
-        around = self._around
-        around.crash_point(CrashPoint.MARKING_OPENED)
-        marked = claim_messages(around.db, around.lease.fence, opened)
-        around.crash_point(CrashPoint.MARKING_CLAIMED)
-        around.progress.made()
+        context = self._context
+        context.crash_point(CrashPoint.MARKING_OPENED)
+        marked = claim_messages(context.db, context.lease.fence, opened)
+        context.crash_point(CrashPoint.MARKING_CLAIMED)
+        context.progress.made()
         if not marked.completed:
-            move_to_staging(around.db, around.lease.fence, opened.batch_id)
+            move_to_staging(context.db, context.lease.fence, opened.batch_id)
         return marked

@@ -18,12 +18,11 @@ from retrier.errors import (
 )
 from retrier.processor.forwarding import Forwarding
 from retrier.processor.marking import Adoption, Marking
+from retrier.processor.progress import kind_of, say_why
+from retrier.processor.stage_context import StageContext
 from retrier.processor.staging import Staging
 from retrier.processor.staging_queue import StagingQueue
-from retrier.processor.surroundings import Surroundings
-from retrier.processor.trouble import kind_of, say_why
-from retrier.store.queries.batch_order import find_most_advanced, is_any_staging
-from retrier.store.queries.due import time_until_due
+from retrier.store.queries.next_work import find_most_advanced, is_any_staging, time_until_due
 
 _STANDBY_LOOK = 1.0
 _HELD_UP_LOOK = 1.0
@@ -35,14 +34,14 @@ _HEARTBEAT = 2.0
 class Processor:
     """Owns the lease, the broker connections and the order of the stages."""
 
-    def __init__(self, around: Surroundings, wake: Event) -> None:
-        self._around = around
+    def __init__(self, context: StageContext, wake: Event) -> None:
+        self._context = context
         self._wake = wake
-        self._staging = Staging(around)
-        self._queue = StagingQueue(around)
-        self._forwarding = Forwarding(around, self._queue, lambda: self._staging.staged_batch_id)
-        self._adoption = Adoption(around)
-        self._marking = Marking(around)
+        self._staging = Staging(context)
+        self._queue = StagingQueue(context)
+        self._forwarding = Forwarding(context, self._queue, lambda: self._staging.staged_batch_id)
+        self._adoption = Adoption(context)
+        self._marking = Marking(context)
         self._failures = 0
         self._lacks_broker = False
         self._troubled_since = 0.0
@@ -61,7 +60,7 @@ class Processor:
 
         Returns whether any did. Raises what a stage raises.
         """
-        batch = self._forwarding.going_on or find_most_advanced(self._around.db)
+        batch = self._forwarding.going_on or find_most_advanced(self._context.db)
         if batch is None or batch.status is not RetryBatchStatus.FORWARDING:
             self._forwarding.leave()
         if batch is None:
@@ -82,7 +81,7 @@ class Processor:
 
     def run(self) -> None:
         """Work until told to stop; then hand unacknowledged copies and the lease back."""
-        while not self._around.stop.is_set():
+        while not self._context.stop.is_set():
             pause = self._turn()
             if pause:
                 self._wait(pause)
@@ -93,9 +92,9 @@ class Processor:
         try:
             self._give_way()
             if not self._is_processor():
-                self._around.progress.rest()
+                self._context.progress.rest()
                 return _STANDBY_LOOK
-            self._around.progress.begin()
+            self._context.progress.begin()
             self._queue.renew()
             worked = self.run_once()
             if worked or not self._is_held_up():
@@ -110,41 +109,41 @@ class Processor:
 
     def _idle_wait(self) -> float:
         """Return how long to sleep with nothing to do: not past what waits for its time."""
-        around = self._around
+        context = self._context
         due = timedelta(seconds=_HELD_UP_LOOK)
         if self._reason is None:
-            due = time_until_due(around.db) or around.retries.idle_wait
+            due = time_until_due(context.db) or context.retries.idle_wait
         # Last: a database that does not answer these questions is a standstill, too.
-        around.progress.idle(partial(is_any_staging, around.db))
-        return min(around.retries.idle_wait, due).total_seconds()
+        context.progress.idle(partial(is_any_staging, context.db))
+        return min(context.retries.idle_wait, due).total_seconds()
 
     def _wait(self, pause: float) -> None:
         if self._reason is not None:
             # Requests wake the processor, but what is out of reach must not be tried at each.
-            self._around.stop.wait(pause)
+            self._context.stop.wait(pause)
             return
         # In between the broker wants to hear of us, or each request after a while would dial.
         while pause > 0 and not self._wake.wait(min(pause, _HEARTBEAT)):
-            self._around.broker.keep_alive()
+            self._context.broker.keep_alive()
             pause -= _HEARTBEAT
         self._wake.clear()
 
     def _is_held_up(self) -> bool:
         """Whether there was nothing to do only because a batch waits for the broker."""
-        return self._lacks_broker and is_any_staging(self._around.db)
+        return self._lacks_broker and is_any_staging(self._context.db)
 
     def _give_way(self) -> None:
         """Let go of a lease that is of no use here: others may reach a broker that we cannot."""
-        around = self._around
-        troubled = around.clock.monotonic() - self._troubled_since
-        if around.lease.held and self._lacks_broker and troubled >= around.lease.seconds:
-            around.lease.release()
+        context = self._context
+        troubled = context.clock.monotonic() - self._troubled_since
+        if context.lease.held and self._lacks_broker and troubled >= context.lease.seconds:
+            context.lease.release()
             self._epoch = None
-            around.say("processor.gave_way", reason=self._reason)
+            context.say("processor.gave_way", reason=self._reason)
 
     def _is_processor(self) -> bool:
-        around = self._around
-        if around.lease.held:
+        context = self._context
+        if context.lease.held:
             return True
         # The tick may have found out that the lease is lost. Closed before anything else, like
         # in stepping down: an open consumer would keep the copies from the next processor.
@@ -153,18 +152,18 @@ class Processor:
             self._say_lost(f"epoch {self._epoch} is over")
         if self._lacks_broker:
             # It has given way: with the lease it would only keep others from their turn.
-            around.broker.reach()
+            context.broker.reach()
             self._lacks_broker = False
             self._reason = "the broker is within reach again, and nothing was sent to it yet"
-        other = around.lease.acquire()
+        other = context.lease.acquire()
         if other is None:
-            self._epoch = around.lease.fence.epoch
-            around.crash_point(LeasePoint.ACQUIRED)
-            around.say("processor.lease_acquired", epoch=self._epoch)
+            self._epoch = context.lease.fence.epoch
+            context.crash_point(LeasePoint.ACQUIRED)
+            context.say("processor.lease_acquired", epoch=self._epoch)
             return True
         waiting = f"another processor holds the lease: {other.host}, process {other.pid}"
         if self._reason != waiting:
-            around.say("processor.waiting_for_lease", host=other.host, pid=other.pid)
+            context.say("processor.waiting_for_lease", host=other.host, pid=other.pid)
         self._reason = waiting
         self._told.clear()  # it has just asked the database: what was told of that is over
         return False
@@ -173,12 +172,12 @@ class Processor:
         self._say_lost(str(error))
         # Closed first: nothing may be acked or published under an epoch that is over.
         self._drop()
-        self._around.lease.lose()
+        self._context.lease.lose()
         return _STANDBY_LOOK
 
     def _say_lost(self, reason: str) -> None:
         self._epoch = None
-        self._around.say("processor.lease_lost", reason=reason)
+        self._context.say("processor.lease_lost", reason=reason)
 
     def _back_off(self, error: Exception) -> float:
         """Wait longer with each failure in a row; say so once per kind and not per try."""
@@ -191,7 +190,7 @@ class Processor:
         # closes in turns, and that is one change of state. The last reason is in `reason`.
         kind = kind_of(error)
         if kind not in self._told:
-            say_why(self._around.say, error)
+            say_why(self._context.say, error)
         self._told.add(kind)
         self._reason = str(error)
         return _UNUSABLE_WAIT if isinstance(error, StagingQueueUnusable) else wait
@@ -212,19 +211,19 @@ class Processor:
 
     def _note_broker(self, *, lacking: bool) -> None:
         if lacking and not self._lacks_broker:
-            self._troubled_since = self._around.clock.monotonic()
+            self._troubled_since = self._context.clock.monotonic()
         self._lacks_broker = lacking
 
     def _recover(self) -> None:
         if self._failures:
-            self._around.say("processor.recovered")
+            self._context.say("processor.recovered")
         self._failures = 0
         self._lacks_broker = False
         self._reason = None
         self._told.clear()
 
     def _drop(self) -> None:
-        self._around.broker.drop()
+        self._context.broker.drop()
         self._queue.forget()
         self._forwarding.forget()
         self._staging.forget()
@@ -234,8 +233,8 @@ class Processor:
             try:
                 last()
             except RetrierError as error:
-                say_why(self._around.say, error)
+                say_why(self._context.say, error)
 
     def _release(self) -> None:
-        self._around.lease.release()
-        self._around.crash_point(LeasePoint.RELEASED)
+        self._context.lease.release()
+        self._context.crash_point(LeasePoint.RELEASED)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import uuid4
 
-from retrier.domain.copies import Stamps, make_end_marker, make_staged, why_not_sendable
+from retrier.crash_points import CrashPoint
 from retrier.domain.retry_batch import ClaimedMessage, Ejected, RetryBatch, StagedCopies
 from retrier.domain.wire import (
     ChannelClosed,
@@ -16,14 +16,13 @@ from retrier.domain.wire import (
     Refused,
     Returned,
     Unknown,
-    UnreadableProperties,
 )
 from retrier.errors import BrokerUnavailable, QueueSilent
-from retrier.processor.crash_points import CrashPoint
-from retrier.processor.surroundings import Surroundings
+from retrier.processor.copies import make_copy, make_marker
+from retrier.processor.stage_context import StageContext
 from retrier.processor.watcher import Stage
-from retrier.store.verbs.installing import record_staging_ids
-from retrier.store.verbs.staging import back_off_batch, begin_forwarding, load_claimed
+from retrier.store.verbs.forwarding import back_off_batch, begin_forwarding, load_claimed
+from retrier.store.verbs.upkeep import record_staging_ids
 
 _WAITS = (0.5, 1, 2, 5, 10)
 """Seconds a batch waits after each failure of the broker in a row."""
@@ -50,16 +49,16 @@ class _Attempt:
 class Staging:
     """Stages one batch at a time; tells which one it moved into Forwarding."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
+    def __init__(self, context: StageContext) -> None:
+        self._context = context
         self._failures = 0
         self.staged_batch_id: str | None = None
         """The batch this process staged last: it is forwarded in counting mode."""
 
     def run_once(self, batch: RetryBatch) -> None:
         """Stage this batch. A broker that is down ejects nobody."""
-        around = self._around
-        began = around.clock.monotonic()
+        context = self._context
+        began = context.clock.monotonic()
         try:
             self._stage(batch)
         except BrokerUnavailable as error:
@@ -70,51 +69,51 @@ class Staging:
         self._failures = 0
         if batch.stage_attempts == 0:
             # Staged anew because nothing came back, it is no nearer to its end than before.
-            around.progress.made()
-        around.watcher.passed(Stage.STAGING, around.clock.monotonic() - began)
+            context.progress.made()
+        context.watcher.passed(Stage.STAGING, context.clock.monotonic() - began)
 
     def forget(self) -> None:
         """Forget which batch was staged here: after an error it is forwarded non-counting."""
         self.staged_batch_id = None
 
     def _stage(self, batch: RetryBatch) -> None:
-        around = self._around
+        context = self._context
         staging_id = str(uuid4())
-        publisher = around.broker.publisher
-        around.crash_point(CrashPoint.STAGING_CONNECTED)
-        around.lease.ensure_fresh()
+        publisher = context.broker.publisher
+        context.crash_point(CrashPoint.STAGING_CONNECTED)
+        context.lease.ensure_fresh()
         # With no batch in Forwarding nothing in it is wanted: leftovers of attempts that never
         # committed, which must not pile up against a length limit.
-        around.broker.queues.purge(around.retries.staging_queue)
-        around.crash_point(CrashPoint.STAGING_PURGED)
+        context.broker.queues.purge(context.retries.staging_queue)
+        context.crash_point(CrashPoint.STAGING_PURGED)
         attempt = _Attempt()
         copies: list[_Copy] = []
-        claimed = load_claimed(around.db, batch.batch_id)
-        around.lease.ensure_fresh()
+        claimed = load_claimed(context.db, batch.batch_id)
+        context.lease.ensure_fresh()
         # The probes' as well: they must be known for as long as any of them can lie somewhere.
-        ids = [staging_id, around.retries.session_id]
-        record_staging_ids(around.db, around.lease.fence, ids)
-        around.crash_point(CrashPoint.STAGING_ID_RECORDED)
+        ids = [staging_id, context.retries.session_id]
+        record_staging_ids(context.db, context.lease.fence, ids)
+        context.crash_point(CrashPoint.STAGING_ID_RECORDED)
         # Not in windows, as in forwarding: what lies in the staging queue before the commit does
         # no harm, so nothing has to be waited for in between.
         outgoing = self._make_copies(claimed, staging_id, attempt, copies)
-        outcomes = publisher.publish(outgoing, around.lease.check)
+        outcomes = publisher.publish(outgoing, context.lease.check)
         self._settle(copies, outcomes, attempt)
-        around.crash_point(CrashPoint.STAGING_PUBLISHED)
+        context.crash_point(CrashPoint.STAGING_PUBLISHED)
         self._commit(batch, staging_id, attempt)
 
     def _commit(self, batch: RetryBatch, staging_id: str, attempt: _Attempt) -> None:
-        around = self._around
+        context = self._context
         copies = StagedCopies(
             staging_id=staging_id,
             numbers=tuple(attempt.staged),
             ejected=tuple(attempt.ejected),
         )
-        count = begin_forwarding(around.db, around.lease.fence, batch, copies)
+        count = begin_forwarding(context.db, context.lease.fence, batch, copies)
         self.staged_batch_id = batch.batch_id
-        around.crash_point(CrashPoint.STAGING_COMMITTED)
-        around.watcher.ejected(copies.ejected)
-        around.say(
+        context.crash_point(CrashPoint.STAGING_COMMITTED)
+        context.watcher.ejected(copies.ejected)
+        context.say(
             "batch.staged",
             batch_id=batch.batch_id,
             operation_id=batch.operation_id,
@@ -128,7 +127,7 @@ class Staging:
         counts = Counter(item.reason for item in attempt.ejected)
         examples = {item.reason: item for item in reversed(attempt.ejected)}
         for reason, count in counts.items():
-            self._around.say(
+            self._context.say(
                 "message.ejected",
                 unique_message_id=examples[reason].unique_message_id,
                 count=count,
@@ -145,42 +144,15 @@ class Staging:
         copies: list[_Copy],
     ) -> Iterator[Outgoing]:
         """Yield the copies and note them; one that cannot be made never reaches the broker."""
-        stamps = self._make_stamps(staging_id)
         for message in claimed:
-            copy = self._make_copy(message, stamps)
-            if isinstance(copy, str):
-                attempt.eject(message, copy)
+            copy = make_copy(self._context, message, staging_id)
+            if isinstance(copy, Ejected):
+                attempt.ejected.append(copy)
                 continue
-            copies.append(copy)
-            yield copy.outgoing
-            if len(copies) % self._around.retries.window == 0:
-                self._around.crash_point(CrashPoint.STAGING_SENT)
-
-    def _make_copy(self, message: ClaimedMessage, stamps: Stamps) -> _Copy | str:
-        """Return the copy, or the reason why there can be none."""
-        retries = self._around.retries
-        transport = self._around.broker.transport
-        reason = why_not_sendable(message.destination, retries.closed_to_retries)
-        if reason is not None:
-            return reason
-        ingested = retries.error_queues
-        # A queue that is ingested no more would keep the confirmation to itself.
-        known = message.error_queue in ingested or not ingested
-        acknowledgements = message.error_queue if known else ingested[0]
-        try:
-            raw = make_staged(transport.codec, message, stamps, acknowledgements)
-        except UnreadableProperties as error:
-            return f"its stored properties cannot be read: {error}"
-        outgoing = Outgoing(queue=retries.staging_queue, raw=raw, body=b"")
-        return _Copy(message=message, outgoing=outgoing)
-
-    def _make_stamps(self, staging_id: str) -> Stamps:
-        around = self._around
-        return Stamps(
-            staging_id=staging_id,
-            installation_id=around.retries.installation_id,
-            own_user=around.broker.transport.user,
-        )
+            copies.append(_Copy(message=message, outgoing=copy))
+            yield copy
+            if len(copies) % self._context.retries.window == 0:
+                self._context.crash_point(CrashPoint.STAGING_SENT)
 
     def _settle(
         self, window: Sequence[_Copy], outcomes: Sequence[Outcome], attempt: _Attempt
@@ -211,10 +183,10 @@ class Staging:
 
     def _send_alone(self, copy: _Copy, attempt: _Attempt) -> str | None:
         """Send one copy by itself; return the broker's words if it is the guilty one."""
-        around = self._around
-        around.lease.ensure_fresh()
-        (outcome,) = around.broker.publisher.publish([copy.outgoing], around.lease.check)
-        around.crash_point(CrashPoint.STAGING_SENT_ALONE)
+        context = self._context
+        context.lease.ensure_fresh()
+        (outcome,) = context.broker.publisher.publish([copy.outgoing], context.lease.check)
+        context.crash_point(CrashPoint.STAGING_SENT_ALONE)
         if self._is_staged(copy, outcome, attempt):
             return None
         return outcome.reason if isinstance(outcome, Refused | ChannelClosed) else None
@@ -225,26 +197,23 @@ class Staging:
         A queue at its length limit, or one we may not publish to, ejects nobody. Raises
         BrokerUnavailable.
         """
-        around = self._around
-        codec = around.broker.transport.codec
-        stamps = self._make_stamps(around.retries.session_id)
-        raw = make_end_marker(codec, stamps, nonce="probe")
-        probe = Outgoing(queue=around.retries.staging_queue, raw=raw, body=b"")
-        around.lease.ensure_fresh()
-        (outcome,) = around.broker.publisher.publish([probe], around.lease.check)
-        around.crash_point(CrashPoint.STAGING_SENT_ALONE)
+        context = self._context
+        _, probe = make_marker(context, context.retries.session_id)
+        context.lease.ensure_fresh()
+        (outcome,) = context.broker.publisher.publish([probe], context.lease.check)
+        context.crash_point(CrashPoint.STAGING_SENT_ALONE)
         if not isinstance(outcome, Confirmed):
             raise BrokerUnavailable(f"the staging queue takes no copies: {reason}")
 
     def _back_off(self, batch: RetryBatch, reason: str) -> None:
-        around = self._around
+        context = self._context
         wait = _WAITS[min(self._failures, len(_WAITS) - 1)]
         self._failures += 1
         back_off_batch(
-            around.db,
-            around.lease.fence,
+            context.db,
+            context.lease.fence,
             batch.batch_id,
             wait=timedelta(seconds=wait),
             reason=reason,
         )
-        around.crash_point(CrashPoint.STAGING_BACKED_OFF)
+        context.crash_point(CrashPoint.STAGING_BACKED_OFF)

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass, replace
 
+from retrier.crash_points import CrashPoint
 from retrier.errors import (
     BrokerUnavailable,
     DatabaseUnavailable,
     QueueSilent,
     StagingQueueUnusable,
 )
-from retrier.processor.crash_points import CrashPoint
-from retrier.processor.surroundings import Surroundings
+from retrier.processor.stage_context import StageContext
 
 MOST_RENEWALS = 3
 PERIOD = 3600.0
@@ -38,8 +38,8 @@ class Renewals:
 class StagingQueue:
     """Deletes the staging queue. Its copies can be made again: the database is the truth."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
+    def __init__(self, context: StageContext) -> None:
+        self._context = context
         self._renewals = Renewals()
         self._silent: QueueSilent | None = None
 
@@ -48,7 +48,7 @@ class StagingQueue:
 
         Raises StagingQueueUnusable when that was done too often.
         """
-        renewals = self._renewals.add(self._around.clock.monotonic())
+        renewals = self._renewals.add(self._context.clock.monotonic())
         if renewals is None:
             raise StagingQueueUnusable(
                 f"{silent}. It was deleted and declared anew {MOST_RENEWALS} times within an hour, "
@@ -65,7 +65,7 @@ class StagingQueue:
         silent, self._silent = self._silent, None
         if silent is None:
             return
-        self._around.say("staging.renewed", reason=str(silent))
+        self._context.say("staging.renewed", reason=str(silent))
         try:
             self.delete()
         except QueueSilent:
@@ -81,9 +81,9 @@ class StagingQueue:
         The pause is needed: a quorum queue declared anew at once kept the dead consumer
         registered and handed it all new copies. Raises what `renew` raises.
         """
-        around = self._around
-        around.lease.ensure_fresh()
-        around.broker.drop()
-        around.broker.queues.delete(around.retries.staging_queue)
-        around.crash_point(CrashPoint.FORWARDING_QUEUE_DELETED)
-        around.stop.wait(around.retries.redeclare_pause.total_seconds())
+        context = self._context
+        context.lease.ensure_fresh()
+        context.broker.drop()
+        context.broker.queues.delete(context.retries.staging_queue)
+        context.crash_point(CrashPoint.FORWARDING_QUEUE_DELETED)
+        context.stop.wait(context.retries.redeclare_pause.total_seconds())

@@ -8,8 +8,8 @@ from urllib.parse import unquote, urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from retrier.domain.hosts import is_loopback, parse_host
+from retrier.transport.transports import TRANSPORTS
 
-_BROKER_SCHEMES = ("amqp", "amqps", "embedded")
 _POSTGRESQL_SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 
 # Greedy up to the last @: an unescaped / or @ inside a password must not show the rest of it.
@@ -24,7 +24,7 @@ def redact(url: str) -> str:
 
 def _check_broker_url(url: str) -> str:
     scheme, separator, rest = url.partition("://")
-    if not separator or scheme.lower() not in _BROKER_SCHEMES:
+    if not separator or scheme.lower() not in TRANSPORTS:
         raise ValueError("must begin with amqp://, amqps:// or embedded:///")
     if "://" in rest:
         # Taken for one URL, the second would be its virtual host, told with its password.

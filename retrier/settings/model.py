@@ -5,9 +5,8 @@ from enum import StrEnum
 from typing import Annotated, Literal
 
 from retrier.settings.addresses import AllowedHost, BrokerUrls, DatabaseUrl, LoopbackHost
-from retrier.settings.quantities import Count, Duration, Size, at_least, between
+from retrier.settings.fields import Count, Duration, Section, Size, at_least, between
 from retrier.settings.queues import ErrorQueue, ErrorQueues, InstanceName, staging_queue
-from retrier.settings.section import Section
 
 
 class Role(StrEnum):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pydantic_core import ErrorDetails
 
 from retrier.settings.addresses import redact
-from retrier.settings.environment import Path
+from retrier.settings.fields import KeyPath
 from retrier.settings.model import Settings
 from retrier.settings.queues import ErrorQueue, Place
 
@@ -23,12 +23,12 @@ _MUST = {
 _LONGEST_SHOWN = 60
 
 
-def describe(error: ErrorDetails, variables: Mapping[Path, str]) -> str:
+def describe(error: ErrorDetails, variables: Mapping[KeyPath, str]) -> str:
     """Say in one line where and what is wrong; `variables` as for `word`."""
     return word(error["loc"], _explain(error), variables)
 
 
-def word(place: Place, text: str, variables: Mapping[Path, str]) -> str:
+def word(place: Place, text: str, variables: Mapping[KeyPath, str]) -> str:
     """Say in one line that `text` holds at `place`, and which variable it came from, if one."""
     keys = tuple(str(part) for part in place)
     variable = variables.get(keys[:2]) or variables.get(keys[:1])

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator
 
-from retrier.settings.section import Section
+from retrier.settings.fields import Section
 
 Dialect = Literal["nservicebus", "rabbitmq", "retrier"]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from retrier.domain.wire import Delivery, Outcome, Outgoing, PropertyCodec
+from retrier.overlap import WhileInFlight, nothing_else
 
 
 def nothing() -> None:
@@ -53,14 +54,14 @@ class Publisher(Protocol):
         self,
         messages: Iterable[Outgoing],
         waiting: Callable[[], None],
-        meanwhile: Callable[[], None] = nothing,
+        while_in_flight: WhileInFlight = nothing_else,
     ) -> tuple[Outcome, ...]:
         """Publish all, wait until each is settled, and return the outcomes in the same order.
 
         Never waits less than the broker needs: while it is blocked by an alarm nothing times
         out. `waiting` is called at least once a second while confirms are outstanding;
-        `meanwhile` once, when all is written: what takes a while is better done then than
-        later. What either raises, or making the messages, ends the wait and goes through. After
+        `while_in_flight` when all is written, as long as it says that there is more: what takes a
+        while is better done then than later. What either raises, or making the messages, ends the wait and goes through. After
         a ChannelClosed or Unknown outcome the next call opens a new connection, after a refusal
         the queue is asked anew. Raises BrokerUnavailable when there is none to be had; then
         nothing of this call was sent. Raises QueueSilent when the probe queue confirms nothing

@@ -13,12 +13,12 @@ import psycopg
 from psycopg import sql
 
 from retrier.clock import SystemClock
-from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.domain.failed_message import Failure
 from retrier.domain.wire import Delivery
+from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.parsing import parse
-from retrier.ingestion.queue_mapping import QueueMapping
 from retrier.store.verbs.recording import record_received
+from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.benchmarks.messages import ENDPOINT, FRAMES, ID, POOL, make_body, make_templates
 from tests.support.databases import open_database
 

@@ -7,12 +7,12 @@ import psycopg
 import pytest
 
 from retrier.clock import SystemClock
-from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.domain.failed_message import Failure
 from retrier.domain.wire import Delivery
+from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.parsing import parse
-from retrier.ingestion.queue_mapping import QueueMapping
 from retrier.store.queries.verification import verify_store
+from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.filling import Filling, fill
 from tests.benchmarks.messages import make_messages

@@ -6,13 +6,12 @@ import pytest
 from kombu import Connection, Message, Producer
 
 from retrier.domain import headers
-from retrier.domain.copies import Stamps, make_forwarded, make_staged, read_staged
-from retrier.domain.retry_batch import ClaimedMessage
 from retrier.domain.wire import Confirmed, Delivery, Outgoing
 from retrier.transport.embedded import EmbeddedTransport
 from retrier.transport.seam import Publisher, Queues
 from tests.contract.embedded_fixtures import Connect, EmbeddedFixtures, Start, hear, tell
 from tests.contract.transport_fixtures import Consume, nothing
+from tests.support.copies import retry_of
 from tests.support.kombu_envelopes import TYPED_HEADERS
 from tests.support.kombu_program import failed_headers
 from tests.support.receiving import SILENCE, bodies, receive
@@ -53,22 +52,7 @@ RETRY_HEADERS = (headers.UNIQUE_MESSAGE_ID, headers.RETRY_ID, headers.ACKNOWLEDG
 
 def staged_and_forwarded(delivery: Delivery) -> bytes:
     """Return the properties of a failed message after its way through the staging queue."""
-    message = ClaimedMessage(
-        number=1,
-        unique_message_id="u",
-        retry_id="r",
-        dialect="retrier",
-        error_queue="error",
-        destination="orders",
-        raw=delivery.raw,
-        body_size=len(delivery.body),
-        completed_steps=None,
-    )
-    stamps = Stamps(staging_id="s", installation_id="i", own_user=None)
-    copy = make_staged(CODEC, message, stamps, "error")
-    staged = read_staged(CODEC, copy)
-    assert staged is not None
-    return make_forwarded(CODEC, copy, staged.noted)
+    return retry_of(CODEC, delivery.raw, dialect="retrier")
 
 
 def ids(deliveries: list[Delivery]) -> list[object]:
@@ -147,7 +131,7 @@ class TestKombuProgramsOnTheEmbeddedBroker(EmbeddedFixtures):
 
         first, second = take(connection, "orders"), take(connection, "orders")
         added = {name: second.headers.pop(name) for name in RETRY_HEADERS}
-        assert added[headers.RETRY_ID] == "r"
+        assert added[headers.RETRY_ID] == "r-1"
         assert second.headers == first.headers
         assert (second.body, second.payload) == (first.body, first.payload)
         assert (second.content_type, second.content_encoding) == (

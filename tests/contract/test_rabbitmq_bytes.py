@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterator
 import pika
 import pytest
 
-from retrier.domain.amqp_properties import AmqpPropertyCodec
-from retrier.domain.amqp_table import entries
-from retrier.domain.copies import Stamps, make_forwarded, make_staged, read_staged
-from retrier.domain.retry_batch import ClaimedMessage
+from retrier.domain.copies import read_staged
 from retrier.domain.wire import Delivery, Edit, Outgoing
 from retrier.transport.rabbitmq import RabbitMQTransport
+from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties.table import entries
 from tests.contract.rabbitmq_samples import SAMPLES
 from tests.contract.transport_fixtures import nothing
 from tests.support.amqp_bytes import FIELDS, NO_PROPERTIES, array, header, properties, string
+from tests.support.copies import copy_of, retry_of
 from tests.support.far_side import FarSide
 from tests.support.rabbitmq_habits import RabbitMQHabits
 from tests.support.receiving import bodies, receive
@@ -66,23 +66,6 @@ def headers_of(raw: bytes) -> list[bytes]:
     """Return the bytes of each header, whatever their order in the table."""
     table = CODEC.edit(raw, Edit(drop_fields=frozenset(FIELDS) - {"headers"}))[6:]
     return sorted(entries(table))
-
-
-def copy_of(raw: bytes) -> bytes:
-    """Return the properties of a copy on its way through a staging queue."""
-    message = ClaimedMessage(
-        number=1,
-        unique_message_id="u",
-        retry_id="r",
-        dialect="nservicebus",
-        error_queue="error",
-        destination="orders",
-        raw=raw,
-        body_size=7,
-        completed_steps=None,
-    )
-    stamps = Stamps(staging_id="s", installation_id="i", own_user=None)
-    return make_staged(CODEC, message, stamps, "error")
 
 
 CLIENTS_OWN = pika.BasicProperties(
@@ -184,105 +167,37 @@ def test_bodies_around_the_size_of_a_frame_arrive_whole(
     assert take(classic_queue).body == body
 
 
-@pytest.mark.parametrize("raw", [raw for raw, _ in SAMPLES.values()], ids=SAMPLES.keys())
-def test_a_queue_that_keeps_the_order_of_headers_hands_a_copy_out_with_its_stamps_in_their_place(
-    habits: RabbitMQHabits,
-    publish: Publish,
-    take: Take,
-    queue: str,
-    raw: bytes,
+@pytest.mark.parametrize("times", [1, 2], ids=["first delivery", "redelivery"])
+def test_a_copy_says_the_same_whatever_the_queue_does_to_its_headers(
+    publish: Publish, take: Take, queue: str, times: int
 ) -> None:
-    copy = copy_of(raw)
+    copy = copy_of(CODEC)
+    publish(queue, copy, b"")
+
+    taken = [take(queue) for _ in range(times)]
+
+    assert read_staged(CODEC, taken[-1].raw) == read_staged(CODEC, copy)
+
+
+@pytest.mark.parametrize("raw", [raw for raw, _ in SAMPLES.values()], ids=SAMPLES.keys())
+def test_a_retry_is_made_of_the_bytes_that_failed_whatever_became_of_its_copy(
+    publish: Publish, take: Take, queue: str, raw: bytes
+) -> None:
+    copy = copy_of(CODEC)
     publish(queue, copy, b"")
 
     taken = take(queue)
 
-    assert taken.raw == habits.hands_out(copy)
-    assert (CODEC.read_stamps(taken.raw) is not None) == habits.keeps_header_order
+    assert retry_of(CODEC, raw, copy=taken.raw) == retry_of(CODEC, raw, copy=copy)
 
 
-@pytest.mark.parametrize("raw", [raw for raw, _ in SAMPLES.values()], ids=SAMPLES.keys())
-def test_a_copy_is_read_and_forwarded_as_it_was_made_whatever_the_order_of_its_headers(
-    habits: RabbitMQHabits,
-    publish: Publish,
-    take: Take,
-    queue: str,
-    raw: bytes,
-) -> None:
-    copy = copy_of(raw)
-    publish(queue, copy, b"")
-
-    taken = take(queue)
-
-    stamps = read_staged(CODEC, copy)
-    assert stamps is not None
-    assert read_staged(CODEC, taken.raw) == stamps
-    forwarded = make_forwarded(CODEC, taken.raw, stamps.noted)
-    assert forwarded == habits.hands_out(make_forwarded(CODEC, copy, stamps.noted))
-
-
-@pytest.mark.parametrize("raw", [raw for raw, _ in SAMPLES.values()], ids=SAMPLES.keys())
-def test_a_classic_queue_leaves_the_stamps_of_a_copy_in_their_place_at_a_redelivery(
-    habits: RabbitMQHabits,
-    publish: Publish,
-    take: Take,
-    classic_queue: str,
-    raw: bytes,
-) -> None:
-    publish(classic_queue, copy_of(raw), b"")
-    first = take(classic_queue)
-
-    again = take(classic_queue)
-
-    assert (again.redelivered, again.raw) == (True, first.raw)
-    assert (CODEC.read_stamps(again.raw) is not None) == habits.keeps_header_order
-
-
-@pytest.mark.parametrize("raw", [raw for raw, _ in SAMPLES.values()], ids=SAMPLES.keys())
-def test_a_copy_that_a_quorum_queue_redelivers_is_walked_and_forwarded_without_the_counter(
-    habits: RabbitMQHabits,
-    publish: Publish,
-    take: Take,
-    quorum_queue: str,
-    raw: bytes,
-) -> None:
-    copy = copy_of(raw)
-    publish(quorum_queue, copy, b"")
-    take(quorum_queue)
-
-    again = take(quorum_queue)
-
-    stamps = read_staged(CODEC, again.raw)
-    assert again.redelivered
-    assert CODEC.read_stamps(again.raw) is None
-    assert stamps is not None
-    assert stamps == read_staged(CODEC, copy)
-    forwarded = make_forwarded(CODEC, again.raw, stamps.noted)
-    expected = habits.hands_out(make_forwarded(CODEC, copy, stamps.noted))
-    assert CODEC.canonical(forwarded) == CODEC.canonical(expected)
-    assert "x-delivery-count" not in CODEC.read(forwarded).headers
-
-
-def test_copies_of_messages_with_priorities_are_handed_out_in_the_order_they_were_put_in(
+def test_copies_are_handed_out_in_the_order_they_were_put_in(
     transport: RabbitMQTransport, publish: Publish, queue: str
 ) -> None:
-    for priority in (0, 9, 4, 255, 1):
-        publish(queue, copy_of(properties(priority=priority)), b"%d" % priority)
+    for number in range(5):
+        publish(queue, copy_of(CODEC), b"%d" % number)
 
     consumer = transport.consumer(queue, 10)
 
-    assert bodies(receive(consumer, 5)) == [b"0", b"9", b"4", b"255", b"1"]
-    consumer.close()
-
-
-def test_a_quorum_queue_would_put_copies_with_priorities_in_another_order(
-    transport: RabbitMQTransport, habits: RabbitMQHabits, publish: Publish, quorum_queue: str
-) -> None:
-    for priority in (0, 9):
-        publish(quorum_queue, properties(priority=priority), b"%d" % priority)
-
-    consumer = transport.consumer(quorum_queue, 1)
-
-    first = b"9" if habits.orders_quorum_queues_by_priority else b"0"
-    assert bodies(receive(consumer, 1)) == [first]
+    assert bodies(receive(consumer, 5)) == [b"0", b"1", b"2", b"3", b"4"]
     consumer.close()

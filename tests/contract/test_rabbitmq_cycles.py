@@ -6,12 +6,11 @@ from dataclasses import dataclass
 import pika
 import pytest
 
-from retrier.domain.copies import Stamps, make_forwarded, make_staged, read_staged
 from retrier.domain.dialects import DIALECTS
-from retrier.domain.retry_batch import ClaimedMessage
 from retrier.domain.wire import Confirmed, Delivery, Outgoing
 from retrier.transport.rabbitmq import RabbitMQTransport
 from tests.contract.transport_fixtures import nothing
+from tests.support.copies import copy_of, retry_of
 from tests.support.far_side import FarSide
 from tests.support.receiving import receive
 from tests.support.waiting import wait_until
@@ -72,21 +71,8 @@ def take(transport: RabbitMQTransport, queue: str) -> Delivery:
 
 def retry(transport: RabbitMQTransport, failed: Delivery, dialect: str, to: str) -> None:
     """Send the message as a retry does."""
-    message = ClaimedMessage(
-        number=1,
-        unique_message_id="u",
-        retry_id="r",
-        dialect=dialect,
-        error_queue=failed.queue,
-        destination=to,
-        raw=failed.raw,
-        body_size=len(failed.body),
-        completed_steps=None,
-    )
-    stamps = Stamps(staging_id="s", installation_id="i", own_user=None)
-    copy = make_staged(transport.codec, message, stamps, failed.queue)
-    staged = read_staged(transport.codec, copy)
-    raw = make_forwarded(transport.codec, copy, staged.noted if staged else "")
+    copy = copy_of(transport.codec, destination=to)
+    raw = retry_of(transport.codec, failed.raw, dialect=dialect, copy=copy)
     publisher = transport.publisher()
     sent = publisher.publish([Outgoing(queue=to, raw=raw, body=failed.body)], nothing)
     publisher.close()

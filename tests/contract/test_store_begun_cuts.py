@@ -119,8 +119,8 @@ def test_no_batch_is_opened_for_an_operation_that_is_paused(bench: Bench, asked:
     ASK[asked](bench)
     change(bench, state="paused")
 
-    lease = bench.around.lease
-    assert open_batch(bench.db, lease.fence, bench.around.retries.session_id) is None
+    lease = bench.context.lease
+    assert open_batch(bench.db, lease.fence, bench.context.retries.session_id) is None
     assert (bench.batches(), bench.claims()) == ([], {})
 
 

@@ -4,12 +4,12 @@ from datetime import timedelta
 
 from sqlalchemy import delete
 
-from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.store.engine.database import Database
-from retrier.store.queries.bodies import find_body
+from retrier.store.queries.details import find_body
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import failed_messages, processing_attempts
-from retrier.store.verbs.windows import load_bodies
+from retrier.store.verbs.windows import load_originals
+from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.contract.store_rows import again, message, only_message, record, rows, set_columns
 from tests.support.factories import FAILED_AT, failure, unique_id
 
@@ -141,7 +141,9 @@ def test_a_retry_sends_the_body_though_another_attempt_holds_it(database: Databa
     record(database, again(first, time_of_failure=at(1)))
     number = only_message(database)["number"]
 
-    assert load_bodies(database, [number]) == {number: b"an order"}
+    original = load_originals(database, [number])[number]
+    assert original is not None
+    assert original.body == b"an order"
 
 
 def test_an_older_failure_leaves_the_newest_body_shown(database: Database) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import Table, insert, text
 from retrier.domain.failed_message import Failure
 from retrier.domain.retry_batch import WindowResult
 from retrier.store.engine.database import Database
-from retrier.store.queries.batch_order import find_most_advanced
+from retrier.store.queries.next_work import find_most_advanced
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import (
     cause_groups,
@@ -131,7 +131,7 @@ def stage(bench: Bench, count: int) -> tuple[list[int], Callable[[], list[int]]]
     bench.kill_at("staging.committed")
     with pytest.raises(Killed):
         bench.work()
-    batch, fence = find_most_advanced(bench.db), bench.around.lease.fence
+    batch, fence = find_most_advanced(bench.db), bench.context.lease.fence
     numbers = [bench.message(each)["number"] for each in ids]
 
     def stamp() -> list[int]:

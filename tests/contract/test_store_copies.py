@@ -7,8 +7,8 @@ from sqlalchemy import event
 
 from retrier.domain.failed_message import OwnCopy, Stamped
 from retrier.store.schema import event_log, failed_imports
-from retrier.store.verbs.installing import get_installation_id, record_staging_ids
 from retrier.store.verbs.recording import record_received
+from retrier.store.verbs.upkeep import get_installation_id, record_staging_ids
 from tests.contract.store_rows import ledger_entries, messages, record, rows
 from tests.support.bench import Bench
 from tests.support.factories import ERROR_QUEUE, failed_import, failure, unique_id
@@ -20,7 +20,7 @@ ANOTHER = "00000000-0000-4000-8000-000000000000"
 def known(database):
     """Give a staging id that was made here."""
     bench, made = Bench(database), str(uuid4())
-    record_staging_ids(database, bench.around.lease.fence, [made])
+    record_staging_ids(database, bench.context.lease.fence, [made])
     return made
 
 

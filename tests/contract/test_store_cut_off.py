@@ -7,10 +7,10 @@ from threading import Event, current_thread
 import pytest
 from sqlalchemy import event, text
 
+from retrier.domain.message_actions import Act
 from retrier.domain.retry_batch import Ejected, WindowResult
-from retrier.domain.ways_out import Act
-from retrier.store.queries.batch_order import find_most_advanced
-from retrier.store.verbs.ways_out import Asked, take_way_out
+from retrier.store.queries.next_work import find_most_advanced
+from retrier.store.verbs.message_actions import Asked, take_way_out
 from retrier.store.verbs.windows import open_window
 from tests.contract.store_retries import STAGED, bring_to
 from tests.contract.store_rows import message, messages, record
@@ -169,7 +169,7 @@ class TestAMessageThatIsTakenBackOutOfItsRetry:
         number = retry.message["number"]
         refused = Ejected(number=number, unique_message_id=retry.key, reason="refused")
         window = WindowResult(reverted=(refused,))
-        open_window(bench.db, bench.around.lease.fence, batch, finished=window, numbers=[])
+        open_window(bench.db, bench.context.lease.fence, batch, finished=window, numbers=[])
 
     def test_is_before_the_cut_off_if_it_took_its_number_before_the_click(self, bench, slow, other):
         retry = bring_to(bench, STAGED)

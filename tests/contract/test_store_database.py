@@ -622,9 +622,9 @@ def test_a_set_of_ids_may_hold_any_text(database):
 
 class TestWhileTheDatabaseIsAtWork:
     @staticmethod
-    def sleep(db, meanwhile):
+    def sleep(db, while_in_flight):
         def verb(tx):
-            with tx.sql.using_waits(tx.conn, meanwhile):
+            with tx.sql.using_waits(tx.conn, while_in_flight):
                 return tx.execute(text("SELECT 7 FROM pg_sleep(0.05)")).scalar_one()
 
         return db.transact(verb)
@@ -658,7 +658,7 @@ def test_who_looks_for_keys_does_not_read_a_whole_table_that_is_small_yet(postgr
     query = text("EXPLAIN SELECT body FROM processing_attempts WHERE attempt_id = ANY('{1,2}')")
 
     def explain(tx):
-        tx.sql.go_by_index(tx.conn)
+        tx.sql.force_index_order(tx.conn)
         return "\n".join(tx.execute(query).scalars())
 
     assert "Seq Scan" not in postgres.transact(explain)

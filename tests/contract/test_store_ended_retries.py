@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from retrier.domain.failed_message import RetryEnd
-from retrier.domain.ways_out import Act
+from retrier.domain.message_actions import Act
 from retrier.domain.wire import Refused
 from retrier.store.engine.database import Database
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import ended_retries
-from retrier.store.verbs.ways_out import Asked, take_way_out
+from retrier.store.verbs.message_actions import Asked, take_way_out
 from tests.contract.store_retries import BEING_SENT, CLAIMED, SENT, STAGED, Retry, bring_to
 from tests.contract.store_rows import claims, rows
 from tests.support.bench import QUEUE, Bench

@@ -7,7 +7,7 @@ from sqlalchemy import event, update
 
 from retrier.store.schema import event_log
 from retrier.store.tables.event_log import Event, append
-from retrier.store.verbs.sweeping import sweep_events
+from retrier.store.verbs.upkeep import sweep_events
 from tests.contract.store_rows import rows
 
 DAY = timedelta(days=1)

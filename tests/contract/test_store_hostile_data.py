@@ -8,15 +8,14 @@ from hashlib import sha512
 
 import pytest
 
-from retrier.domain.amqp_properties import AmqpPropertyCodec
+from retrier.domain.cause import FailureGroup
 from retrier.domain.classifiers import cause_of
 from retrier.domain.failed_message import Failure, FailureDetails
-from retrier.domain.failure_group import FailureGroup
 from retrier.domain.identity import fingerprint
 from retrier.errors import DataRefused
-from retrier.store.queries.bodies import find_body
-from retrier.store.queries.details import find_message
+from retrier.store.queries.details import find_body, find_message
 from retrier.store.schema import failed_imports, failure_groups, processing_attempts
+from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.contract.store_rows import again, messages, only_message, record, rows, untold
 from tests.support.factories import confirmation, failed_import, failure, unique_id
 from tests.support.raw_messages import raw_properties, retrier_headers

@@ -2,10 +2,10 @@
 
 import pytest
 
-from retrier.domain.ways_out import Act
+from retrier.domain.message_actions import Act
 from retrier.store.engine.database import Database
 from retrier.store.schema import retry_operation_messages
-from retrier.store.verbs.ways_out import Asked, take_way_out
+from retrier.store.verbs.message_actions import Asked, take_way_out
 from tests.contract.store_rows import rows
 from tests.support.bench import Bench
 

@@ -11,8 +11,14 @@ import pytest
 from retrier.errors import DatabaseUnavailable, LeaseLost
 from retrier.store.engine.database import Database, DatabaseOptions
 from retrier.store.engine.transaction import Transaction
-from retrier.store.verbs.fencing import hold
-from retrier.store.verbs.leases import Fence, HeldByAnother, Holder, acquire_lease, renew_lease
+from retrier.store.verbs.leases import (
+    Fence,
+    HeldByAnother,
+    Holder,
+    acquire_lease,
+    hold,
+    renew_lease,
+)
 from tests.support.databases import empty
 from tests.support.waiting import wait_until
 

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from retrier.domain.failed_message import Confirmation, FailedImport, Failure, OwnCopy
-from retrier.domain.identity import computed_id
 from retrier.store.schema import event_log, failed_imports, failed_messages, ledger
 from retrier.store.verbs.recording import record_received
 from tests.contract.store_rows import (
@@ -24,8 +23,8 @@ from tests.contract.store_rows import (
     untold,
 )
 from tests.support.factories import (
-    DIALECT,
     FAILED_AT,
+    IDENTIFY,
     confirmation,
     failed_import,
     failure,
@@ -160,7 +159,7 @@ MESSAGE_IDS = st.sampled_from([None, "1", "2", "3"])
 BODIES = st.sampled_from([b"", b"a", b"b"])
 HEADERS = st.sampled_from(["x", "y"]).map(lambda value: {"Try": value})
 MOMENTS = st.sampled_from([None, *(FAILED_AT + timedelta(minutes=n) for n in range(4))])
-KNOWN_IDS = [computed_id(key, "Sales", DIALECT) for key in "123"]
+KNOWN_IDS = [IDENTIFY(key, "Sales") for key in "123"]
 STAMPS = st.sampled_from([None, None, *KNOWN_IDS])
 RETRIES = st.sampled_from([None, None, "r1"])
 FAILURES = st.builds(

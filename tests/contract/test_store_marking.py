@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select, update
 
 from retrier.domain.failed_message import Failure
-from retrier.domain.ways_out import Act
+from retrier.domain.message_actions import Act
 from retrier.store.engine.database import Database
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import (
@@ -19,8 +19,8 @@ from retrier.store.schema import (
     retry_operation_messages,
 )
 from retrier.store.verbs.asking import CreatedOperation
-from retrier.store.verbs.staging import load_claimed
-from retrier.store.verbs.ways_out import Asked, take_way_out
+from retrier.store.verbs.forwarding import load_claimed
+from retrier.store.verbs.message_actions import Asked, take_way_out
 from tests.contract.store_rows import again
 from tests.contract.test_store_concurrency import count_waiting
 from tests.contract.test_store_cut_off import DEADLINE, SLOW, halted

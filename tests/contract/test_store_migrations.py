@@ -17,8 +17,7 @@ from retrier.errors import ConfigurationError, DatabaseUnavailable
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import VIEWS, metadata
-from retrier.store.verbs.restructuring import take_views_away
-from retrier.store.verbs.upgrade import MIGRATIONS, find_revision, upgrade_schema
+from retrier.store.verbs.upgrade import MIGRATIONS, find_revision, take_views_away, upgrade_schema
 from tests.contract.store_retries import STAGED, bring_to
 from tests.contract.store_rows import everything_but, message, record, select_rows
 from tests.contract.store_shape import all_rows, particulars_of, sequences_of, shape_of

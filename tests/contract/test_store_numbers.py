@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import delete
 
-from retrier.domain.ways_out import Act
+from retrier.domain.message_actions import Act
 from retrier.domain.wire import Refused
 from retrier.store.engine.database import Database
 from retrier.store.schema import failed_messages, processing_attempts
-from retrier.store.verbs.ways_out import Asked, take_way_out
+from retrier.store.verbs.message_actions import Asked, take_way_out
 from tests.contract.store_retries import SENT, STAGED, bring_to
 from tests.contract.store_rows import again, message, messages, only_message, record, redelivered
 from tests.support.bench import QUEUE, Bench

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from sqlalchemy import select
 
-from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.domain.text import jsonable
 from retrier.store.queries.details import find_message
 from retrier.store.schema import (
@@ -16,6 +15,7 @@ from retrier.store.schema import (
     ledger,
     processing_attempts,
 )
+from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.contract.store_rows import (
     again,
     everything_but,

@@ -11,7 +11,7 @@ from alembic.config import Config
 from sqlalchemy import inspect, text
 from sqlalchemy.exc import IntegrityError
 
-from retrier.domain.ways_out import Act
+from retrier.domain.message_actions import Act
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import (
@@ -24,10 +24,15 @@ from retrier.store.schema import (
     retry_operation_messages,
     retry_operations,
 )
+from retrier.store.verbs.message_actions import Asked, take_way_out
 from retrier.store.verbs.redirects import create_redirect
-from retrier.store.verbs.restructuring import StrayRows, take_views_away
-from retrier.store.verbs.upgrade import MIGRATIONS, find_revision, upgrade_schema
-from retrier.store.verbs.ways_out import Asked, take_way_out
+from retrier.store.verbs.upgrade import (
+    MIGRATIONS,
+    StrayRows,
+    find_revision,
+    take_views_away,
+    upgrade_schema,
+)
 from tests.contract.store_retries import SENT, STAGED, bring_to
 from tests.contract.store_rows import everything_but, rows, select_rows
 from tests.contract.store_shape import particulars_of

@@ -9,8 +9,7 @@ from sqlalchemy import event, update
 from retrier.errors import LeaseLost
 from retrier.store.schema import staging_ids
 from retrier.store.tables.staging_ids import find_known
-from retrier.store.verbs.installing import record_staging_ids
-from retrier.store.verbs.sweeping import sweep_staging_ids
+from retrier.store.verbs.upkeep import record_staging_ids, sweep_staging_ids
 from tests.contract.store_retries import STAGED, bring_to
 from tests.contract.store_rows import rows
 from tests.support.bench import Bench
@@ -29,7 +28,7 @@ def bench(database):
 
 def make(bench, *ids, age=timedelta(0)):
     """Write ids down as if so long ago."""
-    record_staging_ids(bench.db, bench.around.lease.fence, ids)
+    record_staging_ids(bench.db, bench.context.lease.fence, ids)
     with bench.db.engine.begin() as conn:
         at = bench.db.sql.now(conn) - age
         mine = bench.db.sql.member(staging_ids.c.staging_id, ids)
@@ -49,14 +48,14 @@ def test_an_id_is_known_once_it_is_written(bench):
 def test_an_id_may_be_written_again_and_is_young_again(bench):
     make(bench, ONE, age=100 * DAY)
 
-    record_staging_ids(bench.db, bench.around.lease.fence, [ONE, OTHER])
+    record_staging_ids(bench.db, bench.context.lease.fence, [ONE, OTHER])
 
     assert sweep_staging_ids(bench.db, older_than=90 * DAY) == 0
     assert known(bench.db, ONE, OTHER) == {ONE, OTHER}
 
 
 def test_a_process_that_is_the_processor_no_more_writes_none(bench):
-    fence = bench.around.lease.fence
+    fence = bench.context.lease.fence
     bench.lose_lease()
 
     with pytest.raises(LeaseLost):

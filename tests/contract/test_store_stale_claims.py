@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from retrier.domain.ways_out import Act
+from retrier.domain.message_actions import Act
 from retrier.store.engine.database import Database
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import ended_retries, retry_operation_messages
-from retrier.store.verbs.staging import load_claimed
-from retrier.store.verbs.ways_out import Asked, take_way_out
+from retrier.store.verbs.forwarding import load_claimed
+from retrier.store.verbs.message_actions import Asked, take_way_out
 from tests.contract.store_retries import STAGED, bring_to
 from tests.contract.store_rows import again, claims, rows, set_columns
 from tests.support.bench import QUEUE, Bench

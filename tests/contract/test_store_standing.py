@@ -6,7 +6,7 @@ from retrier.domain.failed_message import FailedImport, FailedMessageStatus
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperationState
 from retrier.store.engine.database import Database
-from retrier.store.queries.standing import read_standing
+from retrier.store.queries.monitoring import read_figures
 from retrier.store.verbs.recording import Recorded, record_received
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import FAILED_AT, confirmation, failure, unique_id
@@ -23,7 +23,7 @@ def unreadable() -> FailedImport:
 
 
 def test_an_empty_database_has_nothing_and_no_processor(database: Database) -> None:
-    standing = read_standing(database)
+    standing = read_figures(database)
 
     assert (standing.operations, standing.batches, standing.failed_imports) == ({}, {}, 0)
     assert standing.oldest_unresolved is None
@@ -38,7 +38,7 @@ def test_everything_is_counted_by_its_state(database: Database) -> None:
     while not bench.pointer():
         bench.turn()
 
-    standing = read_standing(database)
+    standing = read_figures(database)
 
     assert standing.ledger.stored == {FailedMessageStatus.RETRY_ISSUED: 3}
     assert standing.operations == {RetryOperationState.FORWARDING: 1}
@@ -51,18 +51,18 @@ def test_an_operation_that_is_over_is_counted_no_more(database: Database) -> Non
     bench.ask_all()
     bench.work()
 
-    assert read_standing(database).operations == {}
+    assert read_figures(database).operations == {}
 
 
 def test_the_oldest_is_the_unresolved_one_that_waits_longest(database: Database) -> None:
     bench = Bench(database)
     (oldest,) = bench.fail(time_of_failure=FAILED_AT)
     bench.fail(time_of_failure=FAILED_AT + timedelta(days=1))
-    before = read_standing(database).oldest_unresolved
+    before = read_figures(database).oldest_unresolved
 
     bench.set_status(oldest, FailedMessageStatus.ARCHIVED)
 
-    after = read_standing(database).oldest_unresolved
+    after = read_figures(database).oldest_unresolved
     assert before is not None
     assert after is not None
     assert timedelta(hours=23) < before - after < timedelta(hours=24)
@@ -71,7 +71,7 @@ def test_the_oldest_is_the_unresolved_one_that_waits_longest(database: Database)
 def test_a_message_from_a_clock_that_is_ahead_has_no_age(database: Database) -> None:
     Bench(database).fail(time_of_failure=FAILED_AT.replace(year=2199))
 
-    assert read_standing(database).oldest_unresolved == timedelta(0)
+    assert read_figures(database).oldest_unresolved == timedelta(0)
 
 
 class TestARetryThatWasSent:
@@ -131,6 +131,6 @@ def test_a_retry_that_is_not_sent_yet_has_no_outcome(database: Database) -> None
 def test_the_counts_are_those_of_the_ledger(database: Database) -> None:
     recorded = received(database, failure(), failure(), unreadable())
 
-    ledger = read_standing(database).ledger
+    ledger = read_figures(database).ledger
     assert {name: number for name, number in recorded.counts.items() if number} == ledger.entries
     assert ledger.entries == {"taken_off": 3, "new": 2, "failed_imports": 1}

@@ -7,8 +7,8 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import delete, insert, update
 
+from retrier.crash_points import CrashPoint
 from retrier.domain.wire import Refused
-from retrier.processor.crash_points import CrashPoint
 from retrier.store.engine.database import Database
 from retrier.store.queries.verification import VerifiedRule, verify_store
 from retrier.store.schema import (

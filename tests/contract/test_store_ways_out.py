@@ -10,16 +10,16 @@ import pytest
 from sqlalchemy import update
 
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.message_actions import Act, Refusal
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection, Sought
-from retrier.domain.ways_out import Act, Refusal
 from retrier.gateway import AskedAgain, Gateway, Outcome
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
-from retrier.store.queries.sought import CHUNK, last_number
+from retrier.store.queries.selections import CHUNK, last_number
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import event_log, failed_message_retries, retry_operation_messages
-from retrier.store.verbs.ways_out import Asked, change, take_way_out
+from retrier.store.verbs.message_actions import Asked, change, take_way_out
 from tests.contract.store_retries import BEING_SENT, CLAIMED, SENT, STAGED, bring_to
 from tests.contract.store_rows import claims, rows
 from tests.support.bench import QUEUE, Bench

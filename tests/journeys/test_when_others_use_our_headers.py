@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from retrier.ingestion.confirmation import UNKNOWN
+from retrier.ingestion.parsing import UNKNOWN_MESSAGE
 from tests.journeys.conftest import RABBITMQ_AND_POSTGRES, Site
 from tests.support.shop import failure_headers
 from tests.support.waiting import wait_until
@@ -52,7 +52,7 @@ def test_a_confirmation_of_a_message_that_nobody_knows_is_a_failed_import(site: 
     site.shop.put(confirming(str(uuid4())), b"an order")
 
     assert kept_bodies(site) == [b"an order"]
-    assert site.query("SELECT reason FROM failed_imports") == [(UNKNOWN,)]
+    assert site.query("SELECT reason FROM failed_imports") == [(UNKNOWN_MESSAGE,)]
 
 
 @pytest.mark.parametrize(

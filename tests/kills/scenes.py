@@ -8,9 +8,8 @@ from threading import Event, Thread
 
 from kombu import Connection, Consumer, Producer, Queue
 
-from retrier.app.building import make_transport
-from retrier.crash_points import LeasePoint
-from retrier.processor.crash_points import CrashPoint
+from retrier.app.composition import make_transport
+from retrier.crash_points import CrashPoint, LeasePoint
 from retrier.settings import load_settings
 from tests.kills.sites import Place
 
@@ -133,7 +132,6 @@ SCENES = [
     Scene(point=CrashPoint.STAGING_CONNECTED),
     Scene(point=CrashPoint.STAGING_PURGED),
     Scene(point=CrashPoint.STAGING_SENT, time=2),
-    Scene(point=CrashPoint.STAGING_SENT_ALONE, refused=1),
     Scene(point=CrashPoint.STAGING_BACKED_OFF, without_broker=True),
     Scene(point=CrashPoint.STAGING_PUBLISHED),
     Scene(point=CrashPoint.STAGING_COMMITTED),
@@ -143,7 +141,7 @@ SCENES = [
     Scene(point=CrashPoint.FORWARDING_PUBLISHED, time=2),
     Scene(point=CrashPoint.FORWARDING_SENT_ALONE, time=2, first=CrashPoint.FORWARDING_STAMPED),
     Scene(point=CrashPoint.FORWARDING_RECORDED),
-    Scene(point=CrashPoint.FORWARDING_COMPLETED),
+    Scene(point=CrashPoint.FORWARDING_COMPLETED, refused=1),
     Scene(
         point=CrashPoint.FORWARDING_QUEUE_DELETED,
         first=CrashPoint.STAGING_COMMITTED,

@@ -5,8 +5,8 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.domain.wire import Edit, UnreadableProperties
+from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.support.amqp_bytes import (
     FIELDS,
     array,

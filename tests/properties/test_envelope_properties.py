@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kombu.utils.json import loads
 
-from retrier.domain.envelope_properties import INSIDE, EnvelopePropertyCodec
 from retrier.domain.wire import Edit, UnreadableProperties
+from retrier.transport.embedded.properties import INSIDE, EnvelopePropertyCodec
 from tests.support.kombu_envelopes import envelope
 
 CODEC = EnvelopePropertyCodec()

@@ -9,15 +9,15 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.domain.dialects import DIALECTS
-from retrier.domain.envelope_properties import EnvelopePropertyCodec
 from retrier.domain.failed_message import FailedImport, Failure
 from retrier.domain.headers import RETRY_SUCCESSFUL, STAGING_ID, UNIQUE_MESSAGE_ID
 from retrier.domain.shown import Shown, derive
 from retrier.domain.wire import Delivery, Edit, Properties
+from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.parsing import UNFORESEEN, parse
-from retrier.ingestion.queue_mapping import QueueMapping
+from retrier.transport.embedded.properties import EnvelopePropertyCodec
+from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.support.raw_messages import (
     RECEIVED_AT,
     nservicebus_headers,

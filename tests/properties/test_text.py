@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrier.domain.stack_trace import first_frame
+from retrier.domain.classifiers import first_frame
 from retrier.domain.text import clean, jsonable
 from retrier.domain.times import parse_iso_time, parse_wire_time
 

@@ -160,7 +160,7 @@ def test_an_adoption_that_comes_late_pushes_no_batch_back(bench: Bench, ask: Ask
     die_at(bench, "staging.committed")
     (before,) = bench.batches()
 
-    move_to_staging(bench.db, bench.around.lease.fence, before["batch_id"])
+    move_to_staging(bench.db, bench.context.lease.fence, before["batch_id"])
 
     assert bench.batches() == [before]
     bench.work()

@@ -8,7 +8,7 @@ from sqlalchemy import select, update
 
 from retrier.processor.lease import Lease
 from retrier.store.engine.database import Database
-from retrier.store.queries.due import is_work_due
+from retrier.store.queries.next_work import is_work_due
 from retrier.store.schema import failed_message_retries, processor_lease, retry_batches
 from retrier.store.verbs.leases import Holder
 from tests.support.bench import STAGING, Bench, Killed
@@ -48,7 +48,7 @@ def shift_lease(bench: Bench) -> None:
 
 def other_lease(bench: Bench) -> Lease:
     """Let a process on another host hold the lease."""
-    bench.around.lease.release()
+    bench.context.lease.release()
     holder = Holder(session_id=str(uuid4()), host="there", pid=2, process_started="then")
     other = Lease(bench.db, holder, timedelta(seconds=LEASE), bench.clock, lambda _holder: False)
     other.acquire()
@@ -85,11 +85,11 @@ def test_the_lease_of_a_process_that_died_meanwhile_is_taken_when_its_length_is_
     bench.take_turn()
     bench.clock.advance(LEASE - 1)
     bench.take_turn()
-    assert not bench.around.lease.held
+    assert not bench.context.lease.held
 
     bench.clock.advance(2)
     bench.take_turn()
-    assert bench.around.lease.held
+    assert bench.context.lease.held
 
 
 def test_a_lease_that_is_renewed_is_left_to_its_holder(bench: Bench) -> None:
@@ -101,7 +101,7 @@ def test_a_lease_that_is_renewed_is_left_to_its_holder(bench: Bench) -> None:
         bench.take_turn()
         other.renew_if_due()
 
-    assert not bench.around.lease.held
+    assert not bench.context.lease.held
 
 
 def test_what_was_stamped_before_is_in_doubt_and_goes_alone(bench: Bench) -> None:

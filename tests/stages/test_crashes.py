@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from retrier.crash_points import CrashPoint
 from retrier.domain.wire import ChannelClosed, Refused, Unknown
-from retrier.processor.crash_points import CrashPoint
 from retrier.store.engine.database import Database
 from retrier.store.verbs.asking import CreatedOperation
 from tests.support.bench import QUEUE, STAGING, Bench, Killed

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from retrier.domain import headers
-from retrier.domain.wire import Delivery, Refused, Unknown
+from retrier.domain.wire import Delivery, Edit, Refused, Unknown
 from retrier.errors import BrokerUnavailable
 from retrier.store.engine.database import Database
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
@@ -109,7 +109,7 @@ def test_the_queue_is_not_declared_anew_before_the_pause(database: Database) -> 
 
     def stop_in_the_pause(name: str) -> None:
         if name == "queues.delete":
-            bench.around.stop.set()
+            bench.context.stop.set()
 
     bench.transport.after_call = stop_in_the_pause
     bench.processor.run()
@@ -137,7 +137,7 @@ def test_a_length_limit_that_drops_the_oldest_copies_loses_and_doubles_nothing(
     # Then all go out, two at a time and not at full speed, and each time it is said why
     assert sorted(bench.sent()) == sorted(ids)
     assert (
-        bench.clock.monotonic() - before >= 3 * bench.around.retries.drain_timeout.total_seconds()
+        bench.clock.monotonic() - before >= 3 * bench.context.retries.drain_timeout.total_seconds()
     )
     reasons = [fields["reason"] for name, fields in bench.told.events if name == "batch.moved"]
     assert [reason.split(" copies")[0] for reason in reasons] == ["5 of 7", "3 of 5", "1 of 3"]
@@ -242,7 +242,7 @@ def test_garbage_in_the_staging_queue_is_dropped(bench: Bench) -> None:
 
     def litter() -> None:
         put_foreign(bench)
-        put_foreign(bench, **{headers.STAGING_ID: "not one of ours", headers.BODY_SIZE: "9" * 5000})
+        put_foreign(bench, **{headers.STAGING_ID: "not one of ours", headers.NUMBER: "9" * 5000})
         bench.transport.broker.put(STAGING, b"\xff", b"no properties at all")
         for copy in bench.transport.broker.holds(STAGING)[:5]:
             if len(copy.raw) > 100:
@@ -253,6 +253,24 @@ def test_garbage_in_the_staging_queue_is_dropped(bench: Bench) -> None:
 
     assert bench.sent() == ids
     assert bench.batches() == []
+
+
+def test_copies_that_an_older_version_staged_are_acked_unsent_and_staged_anew(
+    bench: Bench,
+) -> None:
+    """They have no message number, but all properties of their message."""
+    ids = ask_and_die_staged(bench)
+    older = Edit(drop_headers=headers.NUMBER.__eq__, set_headers={"Retrier.BodySize": "3"})
+    copies = bench.transport.broker.holds(STAGING)
+    purge(bench)
+    for copy in copies:
+        bench.transport.broker.put(STAGING, bench.transport.codec.edit(copy.raw, older))
+
+    bench.work()
+
+    assert bench.sent() == ids
+    assert len({staging_id for staging_id, _ in stamps(bench)}) == 2
+    assert bench.transport.broker.holds(STAGING) == []
 
 
 def test_a_copy_of_an_earlier_attempt_is_never_the_one_that_is_sent(bench: Bench) -> None:
@@ -368,7 +386,7 @@ def test_a_loss_after_a_forward_does_not_count_towards_the_three(database: Datab
 
 
 def test_a_message_with_headers_of_our_own_is_forwarded_all_the_same(bench: Bench) -> None:
-    stray = {headers.END_MARKER: "x", headers.STAGING_ID: "old", headers.BODY_SIZE: "many"}
+    stray = {headers.END_MARKER: "x", headers.STAGING_ID: "old", headers.NUMBER: "many"}
     bench.fail(headers=stray)
 
     bench.ask_all()

@@ -9,8 +9,9 @@ from sqlalchemy import update
 from retrier.domain.wire import ChannelClosed, Refused, Returned, Unknown
 from retrier.store.engine.database import Database
 from retrier.store.schema import processor_lease
+from tests.support.amqp_bytes import NO_PROPERTIES
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
-from tests.support.factories import failure
+from tests.support.factories import failure, raw_properties
 from tests.support.script import to_queue
 from tests.support.staged import is_marker, of_message, put_again
 
@@ -59,7 +60,19 @@ def test_a_batch_goes_out_in_windows(bench: Bench) -> None:
 def test_a_window_ends_before_its_bytes_are_too_many(database: Database) -> None:
     bench = Bench(database, window=10, window_bytes=100)
     for number in range(5):
-        bench.fail(body=b"%d" % number * 40)
+        bench.fail(body=b"%d" % number * 40, raw=NO_PROPERTIES)
+    windows = note_windows(bench)
+
+    bench.ask_all()
+    bench.work()
+
+    assert len(windows) == 3
+
+
+def test_the_bytes_of_properties_count_as_those_of_bodies(database: Database) -> None:
+    bench = Bench(database, window=10, window_bytes=100)
+    for _ in range(5):
+        bench.fail(body=b"x", raw=raw_properties({"k": "x" * 30}))
     windows = note_windows(bench)
 
     bench.ask_all()
@@ -70,7 +83,8 @@ def test_a_window_ends_before_its_bytes_are_too_many(database: Database) -> None
 
 def test_a_body_larger_than_a_window_goes_alone(database: Database) -> None:
     bench = Bench(database, window=10, window_bytes=100)
-    ids = [*bench.fail(), *bench.fail(body=b"x" * 101), *bench.fail()]
+    few = {"raw": NO_PROPERTIES, "body": b"x"}
+    ids = [*bench.fail(**few), *bench.fail(body=b"x" * 101), *bench.fail(**few)]
     windows = note_windows(bench)
 
     bench.ask_all()

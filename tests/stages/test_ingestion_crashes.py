@@ -8,13 +8,13 @@ import pytest
 from sqlalchemy import func, select
 
 from retrier.domain.failed_message import Noteworthy, Received
+from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.ingestor import Ingestor
-from retrier.ingestion.queue_mapping import QueueMapping
+from retrier.overlap import WhileInFlight, nothing_else
 from retrier.store.engine.database import Database
-from retrier.store.engine.patience import Meanwhile
 from retrier.store.schema import failed_messages, processing_attempts
-from retrier.store.verbs.installing import probe_write
 from retrier.store.verbs.recording import record_received
+from retrier.store.verbs.upkeep import probe_write
 from tests.support.frozen_clock import FrozenClock
 from tests.support.raw_messages import raw_properties, retrier_headers
 from tests.support.scripted_transport import ScriptedTransport
@@ -71,7 +71,7 @@ class UntilEmpty(threading.Event):
         return self.is_set()
 
 
-def ingest_in_full_swing(database: Database, transport: ScriptedTransport, step: Steps) -> None:
+def ingest_is_pipelined(database: Database, transport: ScriptedTransport, step: Steps) -> None:
     make_ingestor(database, transport, step, prefetch=3).run(UntilEmpty(transport))
 
 
@@ -87,9 +87,11 @@ def make_ingestor(
     transport.before_call = transport.after_call = step
 
     def record(
-        received: Sequence[Received], *, meanwhile: Meanwhile | None = None
+        received: Sequence[Received], *, while_in_flight: WhileInFlight = nothing_else
     ) -> Sequence[Noteworthy]:
-        recorded = record_received(database, received, instance="retrier", meanwhile=meanwhile)
+        recorded = record_received(
+            database, received, instance="retrier", while_in_flight=while_in_flight
+        )
         return recorded.noteworthy
 
     return Ingestor(
@@ -127,10 +129,10 @@ def test_every_step_is_one_of_those_killed_below(database, transport):
     assert steps.count == STEPS
 
 
-def test_in_full_swing_every_step_is_one_of_those_killed_below(database, transport):
+def test_is_pipelined_every_step_is_one_of_those_killed_below(database, transport):
     steps = Steps()
 
-    ingest_in_full_swing(database, transport, steps)
+    ingest_is_pipelined(database, transport, steps)
 
     assert steps.count == STEPS_IN_FULL_SWING
 
@@ -139,7 +141,7 @@ def test_in_full_swing_every_step_is_one_of_those_killed_below(database, transpo
     ("ingest", "kill_at"),
     [
         *((ingest_all, step) for step in range(1, STEPS + 1)),
-        *((ingest_in_full_swing, step) for step in range(1, STEPS_IN_FULL_SWING + 1)),
+        *((ingest_is_pipelined, step) for step in range(1, STEPS_IN_FULL_SWING + 1)),
     ],
 )
 def test_killed_at_any_step_every_message_is_there_once(database, transport, ingest, kill_at):

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, select, update
 
+from retrier.domain.message_actions import Act
 from retrier.domain.retry_batch import BATCH_BYTES
-from retrier.domain.ways_out import Act
 from retrier.domain.wire import Refused
 from retrier.store.engine.database import Database
 from retrier.store.schema import (
@@ -17,7 +17,7 @@ from retrier.store.schema import (
     retry_operations,
 )
 from retrier.store.verbs.asking import CreatedOperation
-from retrier.store.verbs.ways_out import Asked, take_way_out
+from retrier.store.verbs.message_actions import Asked, take_way_out
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import failure
 from tests.support.script import to_queue

@@ -37,7 +37,7 @@ def run_in_thread(bench: Bench) -> Thread:
 
 
 def end(bench: Bench, thread: Thread) -> None:
-    bench.around.stop.set()
+    bench.context.stop.set()
     bench.wake.set()
     thread.join(10)
 
@@ -95,9 +95,9 @@ def without_broker(bench: Bench, seconds: float) -> None:
 def test_a_processor_without_the_broker_leads_on_for_the_length_of_its_lease(bench: Bench) -> None:
     bench.fail(1)
 
-    without_broker(bench, bench.around.lease.seconds - 1)
+    without_broker(bench, bench.context.lease.seconds - 1)
 
-    assert bench.around.lease.held
+    assert bench.context.lease.held
     assert told(bench)["processor.gave_way"] == 0
 
 
@@ -106,9 +106,9 @@ def test_a_processor_that_is_without_the_broker_for_longer_gives_way_to_others(
 ) -> None:
     bench.fail(1)
 
-    without_broker(bench, bench.around.lease.seconds)
+    without_broker(bench, bench.context.lease.seconds)
 
-    assert not bench.around.lease.held
+    assert not bench.context.lease.held
     (lease,) = bench.rows(select(processor_lease))
     assert lease["session_id"] is None
     assert told(bench)["processor.gave_way"] == 1
@@ -117,7 +117,7 @@ def test_a_processor_that_is_without_the_broker_for_longer_gives_way_to_others(
 
 def test_one_that_gave_way_leads_again_when_it_reaches_the_broker(bench: Bench) -> None:
     ids = bench.fail(1)
-    without_broker(bench, bench.around.lease.seconds)
+    without_broker(bench, bench.context.lease.seconds)
 
     bench.transport.come_up()
     bench.work()
@@ -267,7 +267,7 @@ def test_a_wake_up_ends_an_idle_wait(bench: Bench) -> None:
 
 def test_a_second_processor_waits_and_says_so_once(bench: Bench) -> None:
     bench.lose_lease()
-    bench.around.lease.lose()
+    bench.context.lease.lose()
 
     for _ in range(5):
         bench.take_turn()
@@ -327,7 +327,7 @@ def test_a_lease_lost_while_waiting_for_confirms_ends_the_wait(bench: Bench) -> 
         if name == "publisher.publish" and bench.claims():
             bench.lose_lease()
             with pytest.raises(LeaseLost):
-                bench.around.lease.renew_if_due()
+                bench.context.lease.renew_if_due()
 
     bench.transport.before_call = once_in_forwarding(bench, lose_then_wait)
     for _ in range(8):
@@ -349,10 +349,10 @@ def once_in_forwarding(bench: Bench, act: Callable[[str], None]) -> Callable[[st
 def test_a_loss_that_the_tick_found_is_known_to_whoever_waits_for_confirms(bench: Bench) -> None:
     bench.lose_lease()
     with pytest.raises(LeaseLost):
-        bench.around.lease.renew_if_due()
+        bench.context.lease.renew_if_due()
 
     with pytest.raises(LeaseLost):
-        bench.around.lease.check()
+        bench.context.lease.check()
 
 
 def test_a_process_that_lost_the_lease_does_not_hand_back_its_successors(bench: Bench) -> None:
@@ -373,7 +373,7 @@ def test_a_loss_that_the_tick_found_closes_the_connections(bench: Bench) -> None
 
     bench.lose_lease()
     with pytest.raises(LeaseLost):
-        bench.around.lease.renew_if_due()
+        bench.context.lease.renew_if_due()
     bench.take_turn()
 
     assert bench.transport.connected() == 0
@@ -386,7 +386,7 @@ def test_after_a_loss_that_the_tick_found_the_batch_goes_on_with_a_marker(bench:
     def lose_and_win() -> None:
         other = bench.lose_lease()
         with pytest.raises(LeaseLost):
-            bench.around.lease.renew_if_due()
+            bench.context.lease.renew_if_due()
         other.release()
 
     bench.at("forwarding.published", lose_and_win)
@@ -414,7 +414,7 @@ def test_a_lease_that_the_tick_loses_in_between_is_not_fresh(bench: Bench) -> No
 def test_a_stop_closes_everything_and_hands_back_the_lease(bench: Bench) -> None:
     bench.fail(5)
     bench.ask_all()
-    bench.at("staging.committed", bench.around.stop.set)
+    bench.at("staging.committed", bench.context.stop.set)
 
     bench.processor.run()
 
@@ -424,7 +424,7 @@ def test_a_stop_closes_everything_and_hands_back_the_lease(bench: Bench) -> None
 
 
 def test_an_idle_processor_sleeps_until_it_is_woken(bench: Bench) -> None:
-    assert bench.take_turn() == bench.around.retries.idle_wait.total_seconds()
+    assert bench.take_turn() == bench.context.retries.idle_wait.total_seconds()
 
 
 def test_an_idle_processor_does_not_oversleep_what_waits_for_its_time(bench: Bench) -> None:

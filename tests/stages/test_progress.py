@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import update
 
-from retrier.app.conditions import describe_processor
-from retrier.processor.attended_transport import AttendedTransport
-from retrier.processor.broker import Broker
+from retrier.app.readiness import describe_processor
+from retrier.processor.broker import AttendedTransport, Broker
 from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
@@ -35,14 +34,14 @@ def bench(flaky: FlakyDatabase) -> Bench:
 
 def attend(bench: Bench) -> None:
     """Let the bench note what it waits for, as the service does."""
-    transport = AttendedTransport(bench.transport, bench.around.progress)
-    object.__setattr__(bench.around, "broker", Broker(transport, STAGING, bench.probe))
+    transport = AttendedTransport(bench.transport, bench.context.progress)
+    object.__setattr__(bench.context, "broker", Broker(transport, STAGING, bench.probe))
 
 
 def told(bench: Bench) -> tuple[bool, str]:
     """Return what ready says of the processor."""
-    around = bench.around
-    return describe_processor(bench.processor, around.lease, around.progress)
+    context = bench.context
+    return describe_processor(bench.processor, context.lease, context.progress)
 
 
 def listen(bench: Bench, where: Callable[[str], bool]) -> tuple[Callable[[str], None], list[str]]:
@@ -113,7 +112,7 @@ def test_a_broker_that_does_not_answer_is_named(bench: Bench, call: str) -> None
 def test_what_a_publisher_waits_for_is_named(bench: Bench, awaited: Awaited, words: str) -> None:
     bench.transport.awaited, bench.transport.waits = awaited, 2
     heard: list[str] = []
-    check = bench.around.lease.check
+    check = bench.context.lease.check
 
     def wait() -> None:
         # The second time it waits, what it waits for is known.
@@ -121,8 +120,8 @@ def test_what_a_publisher_waits_for_is_named(bench: Bench, awaited: Awaited, wor
         heard.append(told(bench)[1])
         check()
 
-    publisher = bench.around.broker.publisher
-    bench.around.progress.begin()
+    publisher = bench.context.broker.publisher
+    bench.context.progress.begin()
     publisher.publish([], wait)
 
     assert heard[-1] == f"no progress for 40 s: {words}"
@@ -260,7 +259,7 @@ def test_a_standby_is_ready_whatever_its_last_turn_waited_for(bench: Bench) -> N
     take_turns_until_it_backs_off(bench)
 
     bench.lose_lease()
-    bench.around.lease.lose()
+    bench.context.lease.lose()
     bench.take_turn()
     bench.clock.advance(LONG)
 

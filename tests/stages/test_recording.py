@@ -137,7 +137,7 @@ def test_a_completion_that_was_committed_unheard_closes_the_consumer(
 def test_a_stop_records_what_is_confirmed(bench: Bench) -> None:
     ids = bench.fail(5)
     bench.ask_all()
-    bench.at("forwarding.published", bench.around.stop.set)
+    bench.at("forwarding.published", bench.context.stop.set)
     bench.processor.run()
 
     bench.restart()
@@ -151,7 +151,7 @@ def test_a_stop_with_the_database_away_still_ends(bench: Bench, flaky: FlakyData
     bench.ask_all()
 
     def stop() -> None:
-        bench.around.stop.set()
+        bench.context.stop.set()
         flaky.refuse("open_window")
         flaky.refuse("release_lease")
 

@@ -9,11 +9,11 @@ from sqlalchemy import select
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.processor.forwarding import Forwarding
 from retrier.processor.marking import Adoption, Marking
+from retrier.processor.stage_context import StageContext
 from retrier.processor.staging import Staging
 from retrier.processor.staging_queue import StagingQueue
-from retrier.processor.surroundings import Surroundings
 from retrier.store.engine.database import Database
-from retrier.store.queries.batch_order import find_most_advanced
+from retrier.store.queries.next_work import find_most_advanced
 from retrier.store.schema import metadata
 from retrier.store.verbs.recording import record_received
 from tests.support.bench import Bench, Killed
@@ -48,8 +48,8 @@ def come_before(bench: Bench, point: str) -> None:
     bench.restart()
 
 
-def forwarding_of(around: Surroundings) -> Forwarding:
-    return Forwarding(around, StagingQueue(around), lambda: None)
+def forwarding_of(context: StageContext) -> Forwarding:
+    return Forwarding(context, StagingQueue(context), lambda: None)
 
 
 def everything(bench: Bench, but: frozenset[str] = UNTOUCHED) -> tuple[Any, ...]:
@@ -85,20 +85,20 @@ def run_to_its_end(stage: Stage, db: Database) -> int:
 )
 def test_a_stage_that_is_run_again_changes_nothing(bench: Bench, point: str, stage_of: Any) -> None:
     come_before(bench, point)
-    stage = stage_of(bench.around)
+    stage = stage_of(bench.context)
     assert run_to_its_end(stage, bench.db) >= 1
     before = everything(bench)
 
-    assert run_to_its_end(stage_of(bench.around), bench.db) == 0
+    assert run_to_its_end(stage_of(bench.context), bench.db) == 0
 
     assert everything(bench) == before
 
 
 def test_marking_that_is_run_again_claims_nothing_more(bench: Bench) -> None:
-    assert run_to_its_end(Marking(bench.around), bench.db) == 1
+    assert run_to_its_end(Marking(bench.context), bench.db) == 1
     before = everything(bench)
 
-    assert run_to_its_end(Marking(bench.around), bench.db) == 0
+    assert run_to_its_end(Marking(bench.context), bench.db) == 0
 
     assert everything(bench) == before
 

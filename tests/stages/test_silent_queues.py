@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
+from retrier.crash_points import CrashPoint
 from retrier.domain.wire import Unknown
 from retrier.errors import BrokerUnavailable, QueueSilent
-from retrier.processor.crash_points import CrashPoint
 from retrier.processor.staging_queue import Renewals
 from retrier.store.engine.database import Database
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
@@ -157,14 +157,14 @@ def test_nobody_gives_way_because_a_queue_is_silent(bench: Bench) -> None:
     go_silent(bench, 8)
 
     def pass_time(name: str) -> None:
-        bench.clock.advance(bench.around.lease.seconds if name == "queues.purge" else 0)
+        bench.clock.advance(bench.context.lease.seconds if name == "queues.purge" else 0)
 
     bench.transport.before_call = pass_time
     for _ in range(10):
         bench.take_turn()
         bench.end_waits()
 
-    assert bench.around.lease.held
+    assert bench.context.lease.held
     assert told(bench)["processor.gave_way"] == 0
 
 

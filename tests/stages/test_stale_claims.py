@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from retrier.domain.ways_out import Act
+from retrier.domain.message_actions import Act
 from retrier.store.engine.database import Database
 from retrier.store.verbs.asking import CreatedOperation
-from retrier.store.verbs.ways_out import Asked, take_way_out
+from retrier.store.verbs.message_actions import Asked, take_way_out
 from tests.conftest import opened_empty
 from tests.support.bench import QUEUE, Bench
 from tests.support.between import BetweenLookAndClaims

@@ -3,11 +3,10 @@
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from retrier.api.application import ApiParts, create_api
 from retrier.api.remembered import Remembered
-from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.domain.failed_message import FailedMessageStatus, Failure, Received, Resolution
 from retrier.domain.hosts import Hosts
 from retrier.gateway import Gateway
@@ -15,6 +14,7 @@ from retrier.store.engine.database import Database
 from retrier.store.schema import failed_messages
 from retrier.store.verbs.leases import Fence, Holder, acquire_lease
 from retrier.store.verbs.recording import record_received
+from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.support.bench import STAGING
 from tests.support.factories import ERROR_QUEUE, unique_id
 from tests.support.frozen_clock import FrozenClock
@@ -77,6 +77,14 @@ class Api:
     def ids(self, path: str = "errors", **params: Any) -> list[str]:
         """Return the ids of the items at a path under /api, as they are listed."""
         return [item["id"] for item in self.get(path, **params)]
+
+    def number(self, unique_message_id: str) -> int:
+        """Return the number of a message."""
+        numbers = select(failed_messages.c.number).where(
+            failed_messages.c.unique_message_id == unique_message_id
+        )
+        with self.db.engine.connect() as conn:
+            return int(conn.execute(numbers).scalar_one())
 
     def become_processor(self) -> Fence:
         """Take the lease."""

@@ -22,11 +22,11 @@ from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.errors import RetrierError
 from retrier.processor.broker import Broker
+from retrier.processor.copies import get_probe_ready
 from retrier.processor.lease import Lease
-from retrier.processor.probe import get_probe_ready
 from retrier.processor.processor import Processor
 from retrier.processor.progress import Progress
-from retrier.processor.surroundings import RetryParameters, Surroundings
+from retrier.processor.stage_context import RetryParameters, StageContext
 from retrier.processor.watcher import Nobody, Watcher
 from retrier.store.engine.database import Database
 from retrier.store.schema import (
@@ -36,9 +36,9 @@ from retrier.store.schema import (
     retry_operations,
 )
 from retrier.store.verbs.asking import CreatedOperation, create_operation
-from retrier.store.verbs.installing import get_installation_id
 from retrier.store.verbs.leases import Holder
 from retrier.store.verbs.recording import record_received
+from retrier.store.verbs.upkeep import get_installation_id
 from tests.support.factories import ERROR_QUEUE, confirmation, failure, unique_id
 from tests.support.frozen_clock import FrozenClock
 from tests.support.scripted_transport import ScriptedTransport
@@ -96,7 +96,7 @@ class Bench:
         lease = Lease(self.db, holder, timedelta(seconds=15), self.clock, is_gone)
         retries = replace(retries, **self._retries)
         self.probe = partial(get_probe_ready, self.db, lease, self.transport, retries, self._reach)
-        self.around = Surroundings(
+        self.context = StageContext(
             db=self.db,
             broker=Broker(self.transport, STAGING, self.probe),
             lease=lease,
@@ -109,7 +109,7 @@ class Bench:
             watcher=self.watcher,
         )
         self.wake = Event()
-        self.processor = Processor(self.around, self.wake)
+        self.processor = Processor(self.context, self.wake)
         lease.acquire()
 
     def restart(self) -> None:
@@ -200,7 +200,7 @@ class Bench:
 
     def stop(self) -> None:
         """Stop the process in good order, as a signal does."""
-        self.around.stop.set()
+        self.context.stop.set()
         self.processor.run()
 
     def sent(self, queue: str = QUEUE) -> list[str]:
@@ -269,7 +269,7 @@ class Bench:
         self.crash_at(point)
 
     def _is_waiting(self) -> bool:
-        troubled = self.processor.reason is not None or not self.around.lease.held
+        troubled = self.processor.reason is not None or not self.context.lease.held
         return troubled or bool(self.batches())
 
 

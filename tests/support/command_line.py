@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from retrier.cli import app
-from retrier.cli.tools import Tools
+from retrier.cli.command import Tools
 from retrier.store.engine.database import Database
 from tests.support.api import Api
 from tests.support.bench import Bench

@@ -5,16 +5,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
-from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.domain.classifiers import cause_of
 from retrier.domain.dialects import retrier as dialect
+from retrier.domain.dialects.retrier import RetrierDialect
 from retrier.domain.failed_message import Confirmation, FailedImport, Failure, FailureDetails
 from retrier.domain.headers import ENDPOINT, MESSAGE_TYPE
-from retrier.domain.identity import body_hash, computed_id, fingerprint
+from retrier.domain.identity import body_hash, fingerprint
 from retrier.domain.wire import Edit
+from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.support import raw_messages
 
 DIALECT = "retrier"
+IDENTIFY = RetrierDialect().computed_id
 ERROR_QUEUE = "error"
 NO_PROPERTIES = b"\x00\x00"
 FAILED_AT = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -40,7 +42,7 @@ def failure(**changes: Any) -> Failure:
     raw = changes["raw"] if "raw" in changes else _raw(headers, content_type)
     derived: dict[str, Any] = {
         "stamped_id": None,
-        "computed_id": message_id and computed_id(message_id, details.endpoint or "", DIALECT),
+        "computed_id": message_id and IDENTIFY(message_id, details.endpoint or ""),
         "retry_id": None,
         "raw": raw,
         "cause": cause_of(details),

@@ -1,7 +1,7 @@
 """An ingestor over a scripted transport, with a store that does what it is told."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from retrier.domain.failed_message import (
@@ -11,8 +11,9 @@ from retrier.domain.failed_message import (
     Received,
     Stamped,
 )
+from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.ingestor import Ingestor
-from retrier.ingestion.queue_mapping import QueueMapping
+from retrier.overlap import WhileInFlight, nothing_else
 from tests.support.frozen_clock import FrozenClock
 from tests.support.raw_messages import raw_properties, retrier_headers
 from tests.support.scripted_connections import ScriptedConsumer
@@ -49,10 +50,10 @@ class ScriptedStore:
         self.refuses: dict[bytes, Exception] = {}
 
     def record(
-        self, received: Sequence[Received], *, meanwhile: Callable[[], bool] | None = None
+        self, received: Sequence[Received], *, while_in_flight: WhileInFlight = nothing_else
     ) -> Sequence[Noteworthy]:
         """Record a batch, or refuse it whole for one of its bodies; stamps are true here."""
-        while meanwhile is not None and meanwhile():
+        while while_in_flight():
             pass
         fault = self.faults.pop(0) if self.faults else None
         if fault is not None:

@@ -7,16 +7,15 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from retrier.app.metrics.metrics import Metrics
+from retrier.app.metrics.gauges import Metrics
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperationState
-from retrier.store.queries.ledger import Ledger
-from retrier.store.queries.standing import Standing
+from retrier.store.queries.monitoring import Ledger, ServiceFigures
 from tests.support.bench import STAGING
 from tests.support.factories import ERROR_QUEUE
 
-STANDING = Standing(
+STANDING = ServiceFigures(
     ledger=Ledger(
         entries={"taken_off": 9, "new": 5, "repeated": 3},
         stored={FailedMessageStatus.UNRESOLVED: 3, FailedMessageStatus.RESOLVED: 1},
@@ -41,7 +40,7 @@ def idle_metrics() -> Metrics:
         version="1.2.3",
         error_queues=[ERROR_QUEUE],
         staging_queue=STAGING,
-        read_standing=lambda: STANDING,
+        read_figures=lambda: STANDING,
     )
     metrics.watch_readiness(lambda: READINESS)
     return metrics

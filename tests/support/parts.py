@@ -1,6 +1,6 @@
 """The parts of a service inside the test's own process."""
 
-from retrier.app.building import Parts, make_metrics, make_transport, open_database
+from retrier.app.composition import Parts, make_metrics, make_transport, open_database
 from retrier.clock import SystemClock
 from retrier.logs import Say
 from retrier.processor.watcher import Nobody

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from retrier.domain.amqp_fields import table_of
-from retrier.domain.amqp_table import entries
+from retrier.transport.rabbitmq.properties.fields import table_of
+from retrier.transport.rabbitmq.properties.table import entries
 from tests.support.amqp_bytes import with_length
 
 FOUR = (4, 0)

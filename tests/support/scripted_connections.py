@@ -13,7 +13,8 @@ from retrier.domain.wire import (
     Unknown,
 )
 from retrier.errors import BrokerUnavailable, StagingQueueUnusable
-from retrier.transport.seam import Awaited, nothing
+from retrier.overlap import WhileInFlight, nothing_else
+from retrier.transport.seam import Awaited
 from tests.support.script import Script
 
 T = TypeVar("T")
@@ -77,16 +78,16 @@ class ScriptedPublisher(ScriptedConnection):
         self,
         messages: Iterable[Outgoing],
         waiting: Callable[[], None],
-        meanwhile: Callable[[], None] = nothing,
+        while_in_flight: WhileInFlight = nothing_else,
     ) -> tuple[Outcome, ...]:
         """Publish all and settle every one of them (seam)."""
-        return self.call("publish", lambda: self._publish(iter(messages), waiting, meanwhile))
+        return self.call("publish", lambda: self._publish(iter(messages), waiting, while_in_flight))
 
     def _publish(
         self,
         messages: Iterator[Outgoing],
         waiting: Callable[[], None],
-        meanwhile: Callable[[], None],
+        while_in_flight: WhileInFlight,
     ) -> tuple[Outcome, ...]:
         self._probe()
         outcomes: list[Outcome] = []
@@ -97,7 +98,8 @@ class ScriptedPublisher(ScriptedConnection):
                 self._fresh = True
                 sent = len(outcomes) + len(list(messages))
                 outcomes = outcomes[:settled] + [outcome] * (sent - settled)
-        meanwhile()
+        while while_in_flight():
+            pass
         for _ in range(self.script.waits):
             waiting()
         return tuple(outcomes)

@@ -20,8 +20,8 @@ connection, unless `probes` is off.
 from collections.abc import Callable
 from typing import TypeVar
 
-from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.domain.wire import Outgoing, PropertyCodec
+from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from retrier.transport.seam import Capabilities
 from tests.support.script import Breakable, Script
 from tests.support.scripted_connections import (

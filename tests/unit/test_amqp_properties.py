@@ -6,8 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.domain.wire import Edit, PropertyCodec, UnreadableProperties
+from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.support.amqp_bytes import (
     NO_PROPERTIES,
     array,

@@ -1,143 +1,136 @@
-"""Where the stamps of a copy lie, and what has them looked for one by one."""
+"""What a copy in the staging queue says, and what is sent back for it."""
 
 import pytest
 
 from retrier.domain import headers
-from retrier.domain.amqp_fields import table_of
-from retrier.domain.amqp_properties import AmqpPropertyCodec
-from retrier.domain.copies import (
-    Stamps,
-    make_end_marker,
-    make_forwarded,
-    make_staged,
-    read_staged,
-)
-from retrier.domain.envelope_properties import EnvelopePropertyCodec
-from retrier.domain.retry_batch import ClaimedMessage
-from retrier.domain.wire import Edit
+from retrier.domain.copies import StagedCopy, make_end_marker, read_staged
+from retrier.domain.wire import PropertyCodec
+from retrier.transport.embedded.properties import EnvelopePropertyCodec
+from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from tests.support.amqp_bytes import properties
+from tests.support.copies import STAMPS, copy_of, retry_of
 from tests.support.raw_messages import nservicebus_headers, raw_properties
 
-CODEC = AmqpPropertyCodec()
-STAMPS = Stamps(staging_id="s-1", installation_id="i-1", own_user="guest")
-
-
-def message(raw: bytes, completed_steps: str | None = None) -> ClaimedMessage:
-    return ClaimedMessage(
-        number=1,
-        unique_message_id="u-1",
-        retry_id="r-1",
-        dialect="nservicebus",
-        error_queue="error",
-        destination="orders",
-        raw=raw,
-        body_size=7,
-        completed_steps=completed_steps,
-    )
-
-
-@pytest.fixture
-def copy() -> bytes:
-    return make_staged(CODEC, message(raw_properties(nservicebus_headers())), STAMPS, "error")
+AMQP = AmqpPropertyCodec()
+CODECS = pytest.mark.parametrize("codec", [AMQP, EnvelopePropertyCodec()], ids=["amqp", "json"])
 
 
 def names(raw: bytes) -> list[str]:
-    return list(CODEC.read(raw).headers)
+    return list(AMQP.read(raw).headers)
 
 
-def test_the_stamps_of_a_copy_are_its_last_headers(copy: bytes) -> None:
-    assert names(copy)[-9:] == [
-        headers.RETRY_ID,
-        headers.ACKNOWLEDGEMENT_QUEUE,
-        headers.UNIQUE_MESSAGE_ID,
-        headers.BODY_SIZE,
+@CODECS
+def test_a_copy_says_which_message_it_stands_for(codec: PropertyCodec) -> None:
+    copy = copy_of(codec, number=10**18 - 1, size=2**40)
+
+    assert read_staged(codec, copy) == StagedCopy(
+        staging_id="s-1",
+        installation_id="i-1",
+        number=10**18 - 1,
+        unique_message_id="u-1",
+        retry_id="r-1",
+        target="orders",
+        size=2**40,
+        end_marker=None,
+    )
+
+
+@CODECS
+def test_a_copy_is_persistent(codec: PropertyCodec) -> None:
+    assert codec.read(copy_of(codec)).fields == {"delivery_mode": 2}
+
+
+def test_a_copy_has_headers_of_its_own_alone() -> None:
+    assert {*names(copy_of(AMQP))} == {
         headers.STAGING_ID,
         headers.INSTALLATION_ID,
+        headers.NUMBER,
+        headers.UNIQUE_MESSAGE_ID,
+        headers.RETRY_ID,
         headers.TARGET_ADDRESS,
-        headers.ORIGINAL_FIELDS,
-        headers.LAYOUT,
-    ]
+        headers.SIZE,
+    }
 
 
-def test_the_layout_header_says_where_the_stamps_begin(copy: bytes) -> None:
-    layout = CODEC.read(copy).text(headers.LAYOUT) or ""
+@CODECS
+def test_an_end_marker_names_no_message(codec: PropertyCodec) -> None:
+    marker = read_staged(codec, make_end_marker(codec, STAMPS, "nonce"))
 
-    start, _ = table_of(copy)
-    stamps = copy[start + int(layout) :]
-    assert stamps[1:].startswith(headers.UNIQUE_MESSAGE_ID.encode())
+    assert marker is not None
+    assert (marker.staging_id, marker.end_marker, marker.number) == ("s-1", "nonce", 0)
 
 
-def test_a_forwarded_message_keeps_the_retry_headers_and_no_other(copy: bytes) -> None:
-    forwarded = make_forwarded(CODEC, copy, "")
+@pytest.mark.parametrize("number", ["", "0", "-1", "many", "9" * 19])
+def test_a_copy_without_a_number_of_ours_names_no_message(number: str) -> None:
+    stamps = {headers.STAGING_ID: "s-1", headers.NUMBER: number}
 
-    assert names(forwarded)[-3:] == [
+    copy = read_staged(AMQP, raw_properties(stamps))
+
+    assert copy is not None
+    assert copy.number == 0
+
+
+@CODECS
+def test_what_has_no_staging_id_is_no_copy(codec: PropertyCodec) -> None:
+    assert read_staged(codec, codec.empty) is None
+
+
+def test_what_cannot_be_read_is_no_copy() -> None:
+    assert read_staged(AMQP, b"\xff") is None
+
+
+def test_a_retry_has_the_headers_of_its_message_and_the_retry_headers_behind_them() -> None:
+    retry = retry_of(AMQP, raw_properties(nservicebus_headers()))
+
+    assert names(retry)[-3:] == [
         headers.RETRY_ID,
         headers.ACKNOWLEDGEMENT_QUEUE,
         headers.UNIQUE_MESSAGE_ID,
     ]
-    assert not headers.STAGING_ONLY & set(names(forwarded))
+    assert not headers.STAGING_ONLY & set(names(retry))
 
 
-def test_a_copy_without_the_layout_header_is_read_and_forwarded_all_the_same(copy: bytes) -> None:
-    older = CODEC.edit(copy, Edit(drop_headers=headers.LAYOUT.__eq__))
-
-    assert CODEC.read_stamps(older) is None
-    assert read_staged(CODEC, older) == read_staged(CODEC, copy)
-    assert make_forwarded(CODEC, older, "") == make_forwarded(CODEC, copy, "")
-
-
-@pytest.mark.parametrize("name", sorted(headers.STAGING_ONLY))
-def test_a_stamp_that_came_with_the_message_is_not_on_the_copy(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(headers.STAGING_ONLY | headers.FAN_OUT))
+def test_a_retry_has_no_header_that_means_something_to_the_broker_or_to_staging(name: str) -> None:
     raw = raw_properties({name: "theirs", **nservicebus_headers()})
 
-    copy = make_staged(CODEC, message(raw), STAMPS, "error")
-
-    assert "theirs" not in CODEC.read(copy).headers.values()
+    assert "theirs" not in AMQP.read(retry_of(AMQP, raw)).headers.values()
 
 
-def test_the_copy_of_a_copy_has_the_newer_stamps_alone(copy: bytes) -> None:
-    newer = Stamps(staging_id="s-2", installation_id="i-1", own_user="guest")
+@pytest.mark.parametrize("name", sorted(headers.BROKER_COUNTERS))
+def test_a_retry_begins_its_deliveries_anew(name: str) -> None:
+    raw = raw_properties({name: "3", **nservicebus_headers()})
 
-    again = make_staged(CODEC, message(copy), newer, "error")
+    assert name not in names(retry_of(AMQP, raw))
 
-    stamps = read_staged(CODEC, again)
-    assert stamps is not None
-    assert stamps.staging_id == "s-2"
-    assert not headers.STAGING_ONLY & set(names(make_forwarded(CODEC, again, stamps.noted)))
+
+def test_the_retry_of_a_copy_that_came_to_an_error_queue_is_no_copy() -> None:
+    retry = retry_of(AMQP, copy_of(AMQP))
+
+    assert read_staged(AMQP, retry) is None
 
 
 @pytest.mark.parametrize(
-    ("noted", "fields"),
+    "fields",
     [
-        ("", {}),
-        ("delivery_mode=1", {"delivery_mode": 1}),
-        ("priority=9", {"priority": 9}),
-        ("delivery_mode=2;priority=0", {"delivery_mode": 2, "priority": 0}),
-        ("priority=300;nothing=1", {"priority": 255}),
+        {},
+        {"delivery_mode": 1},
+        {"priority": 9},
+        {"delivery_mode": 2, "priority": 0},
     ],
 )
-def test_the_fields_of_a_forwarded_message_are_as_noted(
-    copy: bytes, noted: str, fields: dict[str, int]
+def test_a_retry_is_as_urgent_and_as_lasting_as_its_message(fields: dict[str, int]) -> None:
+    assert AMQP.read(retry_of(AMQP, properties(**fields))).fields == fields
+
+
+def test_a_retry_does_not_expire() -> None:
+    assert AMQP.read(retry_of(AMQP, properties(expiration="1"))).fields == {}
+
+
+@pytest.mark.parametrize(("own_user", "kept"), [("guest", {"user_id": "guest"}), ("other", {})])
+def test_a_retry_names_no_user_whom_the_broker_would_refuse(
+    own_user: str, kept: dict[str, str]
 ) -> None:
-    assert CODEC.read(make_forwarded(CODEC, copy, noted)).fields == fields
+    retry = retry_of(AMQP, properties(user_id="guest"), own_user=own_user)
 
-
-def test_an_end_marker_is_read_though_its_stamps_have_no_place() -> None:
-    marker = make_end_marker(CODEC, STAMPS, "nonce")
-
-    stamps = read_staged(CODEC, marker)
-
-    assert CODEC.read_stamps(marker) is None
-    assert stamps is not None
-    assert (stamps.staging_id, stamps.end_marker) == ("s-1", "nonce")
-
-
-def test_an_envelope_has_its_stamps_anywhere() -> None:
-    codec = EnvelopePropertyCodec()
-
-    copy = make_staged(codec, message(codec.empty), STAMPS, "error")
-
-    stamps = read_staged(codec, copy)
-    assert codec.read_stamps(copy) is None
-    assert codec.cut_stamps(copy, {}) is None
-    assert stamps is not None
-    assert (stamps.staging_id, stamps.target, stamps.body_size) == ("s-1", "orders", 7)
+    assert AMQP.read(retry).fields == kept

@@ -6,7 +6,7 @@ import pytest
 from kombu import Connection
 
 from retrier.errors import ConfigurationError
-from retrier.transport.embedded.address import find_file, parse_address
+from retrier.transport.embedded.transport import find_file, parse_address
 
 FILES = {
     "embedded:////var/lib/broker.db": Path("/var/lib/broker.db"),

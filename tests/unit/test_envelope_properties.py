@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 from kombu.utils.json import loads
 
-from retrier.domain.envelope_properties import EnvelopePropertyCodec
 from retrier.domain.wire import Edit, PropertyCodec, UnreadableProperties
+from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from tests.support.kombu_envelopes import SAMPLES, TYPED_HEADERS, envelope
 
 CODEC: PropertyCodec = EnvelopePropertyCodec()

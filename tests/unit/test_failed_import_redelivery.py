@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.domain.failed_message import FailedImport
 from retrier.domain.wire import Delivery
+from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.parsing import parse
-from retrier.ingestion.queue_mapping import QueueMapping
+from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 
 
 @pytest.mark.parametrize("redelivered", [True, False])

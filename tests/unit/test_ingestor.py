@@ -1,6 +1,6 @@
 """The loop of one error queue."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from uuid import uuid4
 
@@ -10,6 +10,7 @@ from retrier.domain.failed_message import FailedImport, Noteworthy, OwnCopy, Rec
 from retrier.domain.headers import INSTALLATION_ID, STAGING_ID
 from retrier.errors import DatabaseUnavailable
 from retrier.ingestion.ingestor import IngestionState
+from retrier.overlap import WhileInFlight, nothing_else
 from tests.support.ingestion_bench import QUEUE, IngestionBench
 from tests.support.raw_messages import raw_properties
 
@@ -161,9 +162,9 @@ class TestTelling:
 
     def test_copies_of_others_are_told_once_a_batch_and_installation(self):
         def record(
-            received: Sequence[Received], *, meanwhile: Callable[[], bool] | None = None
+            received: Sequence[Received], *, while_in_flight: WhileInFlight = nothing_else
         ) -> Sequence[Noteworthy]:
-            del received, meanwhile
+            del received, while_in_flight
             copy = OwnCopy(staging_id="s", unique_message_id=None, error_queue=QUEUE)
             return [replace(copy, of_another=name) for name in ("one", "two", "one")]
 

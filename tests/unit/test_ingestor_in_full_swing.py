@@ -1,12 +1,13 @@
 """Once all of the prefetch is allowed, the next batch is understood while one is recorded."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from retrier.domain.failed_message import FailedImport, Noteworthy, Received
 from retrier.errors import DatabaseUnavailable, DataRefused
+from retrier.overlap import WhileInFlight, nothing_else
 from tests.support.ingestion_bench import QUEUE, IngestionBench
 
 BODIES = [b"%d" % number for number in range(7)]
@@ -14,8 +15,6 @@ SLOW_START = 2
 """The turns after which a prefetch of 3 is allowed; they take one message, then two."""
 ENOUGH = 10
 DOWN = DatabaseUnavailable("no route to the database")
-
-Meanwhile = Callable[[], bool] | None
 
 
 def make_bench(**changes: Any) -> IngestionBench:
@@ -46,9 +45,11 @@ def test_the_next_batch_is_understood_piece_by_piece():
     pieces: list[list[bool]] = []
 
     def record(
-        _received: Sequence[Received], *, meanwhile: Meanwhile = None
+        _received: Sequence[Received], *, while_in_flight: WhileInFlight = nothing_else
     ) -> Sequence[Noteworthy]:
-        pieces.append([meanwhile(), meanwhile()] if meanwhile else [])
+        pieces.append(
+            [while_in_flight(), while_in_flight()] if while_in_flight is not nothing_else else []
+        )
         return []
 
     make_bench(record=record).turns(ENOUGH)
@@ -60,9 +61,9 @@ def test_nothing_is_acknowledged_before_it_is_recorded():
     held: list[bool] = []
 
     def record(
-        received: Sequence[Received], *, meanwhile: Meanwhile = None
+        received: Sequence[Received], *, while_in_flight: WhileInFlight = nothing_else
     ) -> Sequence[Noteworthy]:
-        del meanwhile
+        del while_in_flight
         lying = {each.body for each in bench.transport.broker.holds(QUEUE)}
         held.append({getattr(each, "body", b"") for each in received} <= lying)
         return []

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.domain.failed_message import FailedImport
 from retrier.domain.headers import UNIQUE_MESSAGE_ID
 from retrier.domain.wire import Delivery, Edit, Properties
 from retrier.ingestion.parsing import UNFORESEEN, parse, refused_import
+from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.support.raw_messages import (
     RECEIVED_AT,
     delivery,

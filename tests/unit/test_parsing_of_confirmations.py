@@ -8,7 +8,7 @@ import pytest
 from retrier.domain.failed_message import Confirmation, FailedImport, Failure
 from retrier.domain.headers import RETRY_SUCCESSFUL, UNIQUE_MESSAGE_ID
 from retrier.domain.wire import Delivery
-from retrier.ingestion.confirmation import IDLE, UNKNOWN
+from retrier.ingestion.parsing import IDLE, UNKNOWN_MESSAGE
 from tests.support.raw_messages import (
     RECEIVED_AT,
     delivery,
@@ -73,7 +73,7 @@ def test_a_confirmation_that_the_broker_dead_lettered_is_one():
 def test_with_an_id_that_is_not_known_it_is_a_failed_import(body):
     found = confirmation(delivery(CONFIRMING, body=body)).if_unknown
 
-    assert (found.reason, found.body) == (UNKNOWN, body)
+    assert (found.reason, found.body) == (UNKNOWN_MESSAGE, body)
 
 
 @pytest.mark.parametrize("body", [b"", b"{}"])

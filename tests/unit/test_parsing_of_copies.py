@@ -12,7 +12,7 @@ from retrier.domain.headers import (
     UNIQUE_MESSAGE_ID,
 )
 from retrier.domain.wire import Delivery
-from retrier.ingestion.stamps import UNKNOWN
+from retrier.ingestion.parsing import UNKNOWN_COPY
 from tests.support.raw_messages import delivery, nservicebus_headers, rabbitmq_headers
 from tests.support.understood import GUID, parsed
 
@@ -65,7 +65,7 @@ def test_without_a_body_it_is_never_a_failure_of_ours(others, _kind):
     found: Any = stamped(delivery(others | STAMPS, body=b"")).if_unknown
 
     assert isinstance(found, FailedImport)
-    assert found.reason == UNKNOWN
+    assert found.reason == UNKNOWN_COPY
 
 
 def test_without_a_staging_id_it_is_never_a_failure_of_ours_either():

@@ -6,10 +6,12 @@ from datetime import timedelta
 import pytest
 
 from retrier.domain.classifiers import cause_of
+from retrier.domain.dialects import RABBITMQ, RETRIER
+from retrier.domain.dialects.nservicebus import NServiceBusDialect
 from retrier.domain.failed_message import Failure
 from retrier.domain.headers import UNIQUE_MESSAGE_ID
-from retrier.domain.identity import body_hash, computed_id
-from retrier.ingestion.queue_mapping import QueueMapping
+from retrier.domain.identity import body_hash
+from retrier.ingestion.arrival import QueueMapping
 from tests.support.raw_messages import (
     RECEIVED_AT,
     delivery,
@@ -34,7 +36,7 @@ class TestFailures:
 
         assert replace(found, fingerprint="") == Failure(
             stamped_id=GUID,
-            computed_id=computed_id("9", "orders", "retrier"),
+            computed_id=RETRIER.computed_id("9", "orders"),
             message_id="9",
             retry_id="r7",
             dialect="retrier",
@@ -77,12 +79,12 @@ class TestFailures:
     def test_the_computed_id_of_nservicebus_is_servicecontrols(self):
         found = failure(delivery(nservicebus_headers()))
 
-        assert found.computed_id == computed_id("5f2a", "Sales", "nservicebus")
+        assert found.computed_id == NServiceBusDialect().computed_id("5f2a", "Sales")
 
     def test_without_an_endpoint_the_queue_tells_messages_apart(self):
         found = failure(delivery(rabbitmq_headers(), message_id="9"))
 
-        assert found.computed_id == computed_id("9", "orders", "rabbitmq")
+        assert found.computed_id == RABBITMQ.computed_id("9", "orders")
 
     def test_without_a_message_id_there_is_nothing_to_compute(self):
         found = failure(delivery(rabbitmq_headers()))

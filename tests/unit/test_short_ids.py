@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrier.domain.short_ids import SHORTEST, ids_beginning
+from retrier.domain.text import SHORTEST, ids_beginning
 
 
 def test_the_range_holds_the_rest_of_the_id() -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from retrier.domain.amqp_properties import AmqpPropertyCodec
-from retrier.domain.envelope_properties import EnvelopePropertyCodec
 from retrier.domain.shown import Shown, derive
+from retrier.transport.embedded.properties import EnvelopePropertyCodec
+from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.support.factories import failure, raw_properties
 from tests.support.raw_messages import (
     nservicebus_headers,

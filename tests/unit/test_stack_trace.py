@@ -2,7 +2,7 @@
 
 import pytest
 
-from retrier.domain.stack_trace import first_frame
+from retrier.domain.classifiers import first_frame
 
 DOTNET = """System.InvalidOperationException: no stock
    at Shop.Stock.Reserve(Order order, Int32 count) in C:\\src\\Stock.cs:line 42

@@ -2,13 +2,11 @@
 
 from fastapi import APIRouter, Response
 
-from retrier.api.acting import act_on, act_on_ids, act_on_one
-from retrier.api.asking import AskingFor
-from retrier.api.named_ids import NamedIds
+from retrier.api.request_context import AskingFor, NamedIds, act_on, act_on_ids, act_on_one
 from retrier.api.times import read_range
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.message_actions import Act
 from retrier.domain.selection import Selection, Sought
-from retrier.domain.ways_out import Act
 
 router = APIRouter(prefix="/api", tags=["archive"])
 

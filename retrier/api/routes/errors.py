@@ -1,18 +1,18 @@
 """Failed messages: lists, one message, counts."""
 
+import re
 from functools import partial
 
 from fastapi import APIRouter, Request, Response
 
-from retrier.api.answers import answer
-from retrier.api.filters import OrderQuery, Wanted, narrowed
-from retrier.api.paging import PageQuery, page_headers
+from retrier.api.answers import HEADERS, answer, revalidated
+from retrier.api.filters import OrderQuery, PageQuery, Wanted, narrowed, page_headers
 from retrier.api.parts import Parts
 from retrier.api.problems import problem
 from retrier.api.views import messages as views
-from retrier.store.queries.details import find_listed, find_message
+from retrier.store.queries.details import MessageBody, find_body, find_listed, find_message
 from retrier.store.queries.messages import list_messages
-from retrier.store.queries.queues import list_queues, summarise
+from retrier.store.queries.service import list_queues, summarise
 
 router = APIRouter(prefix="/api", tags=["failed messages"])
 
@@ -81,3 +81,36 @@ def get_error(request: Request, failed_message_id: str, parts: Parts) -> Respons
 
 def _unknown(failed_message_id: str) -> Response:
     return problem(404, f"No failed message has the id {failed_message_id[:100]}.")
+
+
+_MEDIA_TYPE = re.compile(r"[\w.+*-]+/[\w.+*-]+(\s*;[\x20-\x7e]*)?", re.ASCII)
+
+
+@router.get("/messages/{message_id:path}/body")
+def get_body(request: Request, message_id: str, parts: Parts) -> Response:
+    """Return a body as it came, by unique message id or message id; 204 if it is empty."""
+    found = find_body(parts.db, message_id, parts.codec)
+    if found is None:
+        return problem(404, f"No failed message has the id {message_id[:100]}.")
+    if not found.body:
+        return Response(status_code=204, headers=HEADERS)
+    return revalidated(request, found.body, found.body_hash, _headers(found))
+
+
+def _headers(found: MessageBody) -> dict[str, str]:
+    return {
+        "Content-Type": _content_type(found),
+        "Content-Disposition": "attachment",
+        "Content-Security-Policy": "sandbox; default-src 'none'",
+    }
+
+
+def _content_type(found: MessageBody) -> str:
+    """Return the sender's content type if it is one; a guess serves where it gave none."""
+    if found.content_type and _MEDIA_TYPE.fullmatch(found.content_type):
+        return found.content_type
+    try:
+        found.body.decode()
+    except UnicodeDecodeError:
+        return "application/octet-stream"
+    return "text/plain; charset=utf-8"

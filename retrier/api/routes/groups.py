@@ -8,15 +8,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from retrier.api.answers import TOTAL_COUNT, answer
-from retrier.api.filters import IdsQuery, OrderQuery, Wanted, narrowed
-from retrier.api.paging import PageQuery, page_headers
+from retrier.api.filters import IdsQuery, OrderQuery, PageQuery, Wanted, narrowed, page_headers
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.problems import problem
 from retrier.api.views import messages as message_views
-from retrier.api.views.groups import group, group_operation
+from retrier.api.views.messages import group, group_operation
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.short_ids import IdRange
+from retrier.domain.text import IdRange
 from retrier.store.queries.groups import (
     GroupCount,
     add_retries,

@@ -1,13 +1,13 @@
-"""Retry operations: what was asked for, and how far it is."""
+"""Operations and batches: how far a retry is."""
 
 from fastapi import APIRouter, Request, Response
 
-from retrier.api.answers import answer
-from retrier.api.filters import IdsQuery
-from retrier.api.paging import PageQuery, page_headers
+from retrier.api.answers import TOTAL_COUNT, answer
+from retrier.api.filters import IdsQuery, PageQuery, page_headers
 from retrier.api.parts import Parts
 from retrier.api.problems import problem
-from retrier.api.views.operations import details, operation
+from retrier.api.views.operations import batch, batch_details, details, operation, processor
+from retrier.store.queries.batches import find_batch, find_processor, list_batches
 from retrier.store.queries.operations import find_operation, list_operations
 
 router = APIRouter(prefix="/api", tags=["operations"])
@@ -28,3 +28,25 @@ def get_operation(request: Request, operation_id: str, parts: Parts) -> Response
     if found is None:
         return problem(404, f"No operation has the id {operation_id[:100]}.")
     return answer(request, details(found))
+
+
+@router.get("/batches")
+def get_batches(request: Request, parts: Parts) -> Response:
+    """List every batch now alive, oldest first."""
+    found = list_batches(parts.db)
+    return answer(request, [batch(each) for each in found], {TOTAL_COUNT: str(len(found))})
+
+
+@router.get("/batches/{batch_id}")
+def get_batch(request: Request, batch_id: str, parts: Parts) -> Response:
+    """Return one batch, with the claims that are in doubt: sent perhaps, and not recorded."""
+    found = find_batch(parts.db, batch_id)
+    if found is None:
+        return problem(404, f"No batch alive has the id {batch_id[:100]}; a batch done is gone.")
+    return answer(request, batch_details(found))
+
+
+@router.get("/processor")
+def get_processor(request: Request, parts: Parts) -> Response:
+    """Tell who is the processor, and which batch it forwards."""
+    return answer(request, processor(find_processor(parts.db)))

@@ -1,12 +1,25 @@
-"""Asking for retries. Every answer is 202 with the operation, also for ids nobody knows."""
+"""Requests for retries: of one message, of those named, of groups and queues, of what is pending."""
 
-from fastapi import APIRouter, Response
+from typing import Annotated, Any
 
-from retrier.api.asking import AskingFor
-from retrier.api.named_ids import NamedIds
+from fastapi import APIRouter, HTTPException, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+
 from retrier.api.parts import Parts
+from retrier.api.request_context import (
+    MOST_IDS,
+    AskingFor,
+    NamedIds,
+    act_on,
+    act_on_ids,
+    checked,
+    pending_retries,
+)
+from retrier.api.times import Moment
+from retrier.domain.message_actions import Act
 from retrier.domain.retry_operation import RetryType
-from retrier.domain.selection import Selection
+from retrier.domain.selection import Selection, Sought
 from retrier.store.queries.groups import find_title
 
 router = APIRouter(prefix="/api", tags=["retries"])
@@ -57,3 +70,74 @@ def retry_group(group_id: str, parts: Parts, asking: AskingFor) -> Response:
     return asking.retry(
         RetryType.FAILURE_GROUP, Selection(group=group_id), f"retry of group {title}"
     )
+
+
+pending = APIRouter(prefix="/api/pendingretries", tags=["pending retries"])
+
+
+class Between(BaseModel):
+    """When the messages were changed last: two ISO 8601 times, both included."""
+
+    first: Annotated[Moment | None, Field(alias="from")] = None
+    last: Annotated[Moment | None, Field(alias="to")] = None
+
+    def sought(self, queue: str | None = None) -> Sought:
+        """Return the pending retries of this time. Raises HTTPException without both times."""
+        if self.first is None or self.last is None:
+            raise HTTPException(400, "The body names two times, from and to.")
+        return pending_retries(queue, modified=(self.first, self.last))
+
+
+class OfQueue(Between):
+    """The same, of one queue."""
+
+    queueaddress: str = ""
+
+    def of_queue(self) -> Sought:
+        """Return the pending retries of this queue and time. Raises HTTPException without one."""
+        if not self.queueaddress.strip():
+            raise HTTPException(400, "The body names a queue in queueaddress.")
+        return self.sought(self.queueaddress)
+
+
+class Named(Between):
+    """Ids, or else a range of times."""
+
+    uniquemessageids: Annotated[list[Any] | None, Field(max_length=MOST_IDS)] = None
+
+
+@pending.post("/retry", status_code=202, name="retry_messages")
+def retry_pending_messages(ids: NamedIds, asking: AskingFor) -> Response:
+    """Wait no longer for the outcome of these messages' retries: retry them again."""
+    return asking.retry_again(f"retry of {len(ids)} pending retries", ids)
+
+
+@pending.post("/queues/retry", status_code=202, name="retry_queue")
+def retry_pending_of_queue(body: OfQueue, asking: AskingFor) -> Response:
+    """Retry the pending retries of a queue again."""
+    sought = body.of_queue()
+    words = f"retry of the pending retries of queue {body.queueaddress}"
+    return asking.retry_again(words, (), sought)
+
+
+@pending.patch("/resolve", status_code=202)
+def resolve_messages(body: Named, asking: AskingFor) -> Response:
+    """Resolve the messages with these ids, or the pending retries of this time."""
+    if body.uniquemessageids is not None:
+        return act_on_ids(asking, Act.RESOLVE, checked(body.uniquemessageids))
+    if body.first is None or body.last is None:
+        raise RequestValidationError([_NEITHER])
+    return act_on(asking, Act.RESOLVE, body.sought())
+
+
+@pending.patch("/queues/resolve", status_code=202)
+def resolve_queue(body: OfQueue, asking: AskingFor) -> Response:
+    """Resolve the pending retries of a queue."""
+    return act_on(asking, Act.RESOLVE, body.of_queue())
+
+
+_NEITHER = {
+    "type": "missing",
+    "loc": ("body", "uniquemessageids"),
+    "msg": "Name ids in uniquemessageids, or a range of times in from and to.",
+}

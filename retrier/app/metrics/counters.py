@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from retrier.domain.retry_batch import Ejected, RevertCause, WindowResult
 from retrier.domain.wire import Outcome, Outgoing
 from retrier.processor.watcher import Stage
-from retrier.store.queries.ledger import KINDS_OF_DELIVERY
+from retrier.store.queries.monitoring import KINDS_OF_DELIVERY
 from retrier.store.verbs.recording import Recorded
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)

@@ -1,12 +1,17 @@
 """What this process sees: who leads, which queues are consumed, how much lies in them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.exposition import choose_encoder
 
+from retrier.app.metrics.collectors import FiguresCollector, ReadinessCollector
+from retrier.app.metrics.counters import IngestionCounters, RetryCounters
+from retrier.app.readiness import Readiness
 from retrier.ingestion.ingestor import Ingestor
 from retrier.processor.lease import Lease
+from retrier.store.queries.monitoring import ServiceFigures
 
 
 class ProcessGauges:
@@ -82,3 +87,31 @@ class QueueGauges:
         self._up.set(0)
         self._staging.clear()
         self._error.clear()
+
+
+class Metrics:
+    """The metrics, on a registry of their own: two services in one process do not mix."""
+
+    def __init__(
+        self,
+        *,
+        version: str,
+        error_queues: Iterable[str],
+        staging_queue: str,
+        read_figures: Callable[[], ServiceFigures],
+    ) -> None:
+        self.registry = CollectorRegistry()
+        self.process = ProcessGauges(self.registry, version, error_queues)
+        self.ingestion = IngestionCounters(self.registry, error_queues)
+        self.retries = RetryCounters(self.registry)
+        self.queues = QueueGauges(self.registry, staging_queue)
+        self.registry.register(FiguresCollector(read_figures))
+
+    def watch_readiness(self, read: Callable[[], Readiness]) -> None:
+        """Tell of each part whether it is ready."""
+        self.registry.register(ReadinessCollector(read))
+
+    def expose(self, accept: str) -> tuple[str, bytes]:
+        """Return the content type and the text of a scrape whose Accept header this is."""
+        encode, content_type = choose_encoder(accept)
+        return content_type, encode(self.registry)

@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from retrier.cli.parameters import command
-from retrier.cli.typer_app import make_app
+from retrier.cli.command import command, make_app
 
 app = make_app("Show it.")
 

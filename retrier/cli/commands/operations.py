@@ -1,19 +1,18 @@
-"""`retrier operations`: every retry that was asked for, and how far it is."""
+"""Commands about groups, operations and batches: what there is, and how far it is."""
 
 from typing import Annotated
 
 import typer
 
-from retrier.cli.ids import find_operation_id
+from retrier.cli.command import command, make_app, tools_of
+from retrier.cli.ids import find_batch_id, find_operation_id
 from retrier.cli.options import Pages, Service
-from retrier.cli.parameters import command
+from retrier.cli.progress import exit_code_of, watch_operation
 from retrier.cli.texts import counted
-from retrier.cli.tools import tools_of
-from retrier.cli.typer_app import make_app
-from retrier.cli.views.operations import show_operation, show_operations
-from retrier.cli.watching import exit_code_of, watch_operation
+from retrier.cli.views.messages import show_groups
+from retrier.cli.views.operations import show_batch, show_batches, show_operation, show_operations
 
-app = make_app("Look at retry operations: all that one request asked for.")
+operations_app = make_app("Look at retry operations: all that one request asked for.")
 
 OperationId = Annotated[
     str, typer.Argument(metavar="ID", help="The id, or its first 8 characters or more.")
@@ -21,7 +20,7 @@ OperationId = Annotated[
 Watch = Annotated[bool, typer.Option("--watch", help="Follow it until it is over.")]
 
 
-@app.command("list", epilog="Example: retrier operations list --limit 10")
+@operations_app.command("list", epilog="Example: retrier operations list --limit 10")
 @command
 def list_operations(ctx: typer.Context, pages: Pages, service: Service) -> None:
     """List retry operations, the newest first."""
@@ -37,7 +36,7 @@ def list_operations(ctx: typer.Context, pages: Pages, service: Service) -> None:
         printer.note("no retry was asked for yet")
 
 
-@app.command(
+@operations_app.command(
     epilog="""
     \b
     Examples:
@@ -63,3 +62,80 @@ def show(
         show_operation(tools.printer, found)
     if watch:
         raise typer.Exit(exit_code_of(found))
+
+
+batches_app = make_app("Look at the retry batches now alive; one that is done is gone.")
+
+BatchId = Annotated[
+    str, typer.Argument(metavar="ID", help="The id, or its first 8 characters or more.")
+]
+
+
+@batches_app.command("list", epilog="Example: retrier batches list --json")
+@command
+def list_batches(ctx: typer.Context, service: Service) -> None:
+    """List every batch now alive, the oldest first."""
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        found = api.page("batches")
+    if service.as_json:
+        printer.document({"total": found.total, "items": found.items})
+    elif found.items:
+        show_batches(printer, found.items)
+    else:
+        printer.note("no batch is alive")
+
+
+@batches_app.command("show", epilog="Example: retrier batches show 0c9e4f21")
+@command
+def show_batch_alive(ctx: typer.Context, batch_id: BatchId, service: Service) -> None:
+    """Show one batch.
+
+    With the claims that are in doubt: sent perhaps, and not recorded.
+    """
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        found = api.find("batches", find_batch_id(api, batch_id))
+    if service.as_json:
+        printer.document(found)
+    else:
+        show_batch(printer, found)
+
+
+groups_app = make_app("Look at failure groups.")
+
+Classifier = Annotated[
+    str | None,
+    typer.Option(
+        "--classifier", metavar="NAME", help="How to group; the service's first one by default."
+    ),
+]
+
+
+@groups_app.command(
+    epilog="""
+    \b
+    Examples:
+      retrier groups
+      retrier groups --classifier 'Message Type'
+      retrier retry --group 5a1d0b7e --watch
+    """
+)
+@command
+def groups(ctx: typer.Context, service: Service, classifier: Classifier = None) -> None:
+    """List failure groups.
+
+    Those that have unresolved messages, or a retry under way; the newest failure first.
+    """
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        names = api.texts("recoverability", "classifiers")
+        if classifier is not None and classifier not in names:
+            raise typer.BadParameter(f"{classifier!r} is none of: {', '.join(names)}")
+        found = api.page("recoverability", "groups", classifier or names[0])
+    if service.as_json:
+        printer.document({"total": found.total, "items": found.items})
+    elif found.items:
+        show_groups(printer, found.items)
+    else:
+        printer.note("no group has an unresolved message")

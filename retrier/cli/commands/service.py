@@ -6,11 +6,9 @@ from typing import Annotated
 
 import typer
 
-from retrier.cli.endings import ExitCode
+from retrier.cli.command import command, make_app, tools_of
+from retrier.cli.exit_codes import ExitCode
 from retrier.cli.options import AsJson, Config, load_config
-from retrier.cli.parameters import command
-from retrier.cli.tools import tools_of
-from retrier.cli.typer_app import make_app
 from retrier.settings import Role
 
 app = make_app("Run the service.")

@@ -5,13 +5,11 @@ from typing import Any
 
 import typer
 
-from retrier.cli.endings import ExitCode
+from retrier.cli.command import command, make_app, tools_of
+from retrier.cli.exit_codes import ExitCode
 from retrier.cli.options import AsJson, Config, load_config
-from retrier.cli.parameters import command
 from retrier.cli.printer import Column, Printer
 from retrier.cli.texts import counted
-from retrier.cli.tools import tools_of
-from retrier.cli.typer_app import make_app
 
 app = make_app("Look whether everything adds up.")
 

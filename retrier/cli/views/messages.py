@@ -115,3 +115,29 @@ def _claim(claim: Json) -> str:
 def _cut(value: object) -> str:
     text = one_line(value)
     return text if len(text) <= _LONGEST_HEADER else text[:_LONGEST_HEADER] + "..."
+
+
+_GROUP_COLUMNS = (
+    Column(title="id"),
+    Column(title="unresolved", number=True),
+    Column(title="last failure (UTC)"),
+    Column(title="retry"),
+    Column(title="title", flexible=True),
+)
+
+
+def show_groups(printer: Printer, items: Iterable[Json]) -> None:
+    """Print one line per group."""
+    printer.table(_GROUP_COLUMNS, [_group_row(item) for item in items])
+
+
+def _group_row(item: Json) -> tuple[object, ...]:
+    last = minute(item["last"]) if "last" in item else ""
+    return short_id(item["id"]), f"{item['count']:,}", last, _retry(item), item["title"]
+
+
+def _retry(item: Json) -> str:
+    status = item["operation_status"]
+    if status == "None":
+        return ""
+    return f"{status.lower()} {item['operation_progress']:.0%}"

@@ -44,6 +44,10 @@ class Dialect(Protocol):
         """Return the id that the sender gave the message."""
         ...
 
+    def computed_id(self, message_id: str, endpoint: str) -> str:
+        """Return the unique message id that follows from that id and the failing endpoint."""
+        ...
+
     def strips(self, header: str) -> bool:
         """Say whether a retry must not carry this header."""
         ...

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from retrier.domain.dialects.dialect import Unintelligible, field
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.headers import COMPLETED_STEPS, STREAM
-from retrier.domain.identity import NSERVICEBUS
+from retrier.domain.identity import md5_guid
 from retrier.domain.times import parse_wire_time
 from retrier.domain.wire import Properties
 
@@ -31,7 +31,7 @@ STRIPPED_PREFIXES = (
 class NServiceBusDialect:
     """Failure headers written by an NServiceBus endpoint that gave a message up."""
 
-    name = NSERVICEBUS
+    name = "nservicebus"
     mark = FAILED_QUEUE
 
     def recognises(self, headers: Mapping[str, object]) -> bool:
@@ -64,6 +64,10 @@ class NServiceBusDialect:
     def message_id(self, properties: Properties) -> str | None:
         """Return NServiceBus's message id, else AMQP's."""
         return properties.text(MESSAGE_ID) or field(properties, "message_id")
+
+    def computed_id(self, message_id: str, endpoint: str) -> str:
+        """Return ServiceControl's id (HeaderExtensions.UniqueId): both give a message the same."""
+        return md5_guid(message_id + endpoint)
 
     def strips(self, header: str) -> bool:
         """Say whether the header is one of the failure's."""

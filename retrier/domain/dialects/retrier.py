@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from retrier.domain.dialects.dialect import Unintelligible, count, field
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.headers import COMPLETED_STEPS, ENDPOINT, MESSAGE_TYPE, STREAM
+from retrier.domain.identity import computed_id
 from retrier.domain.times import from_epoch, parse_iso_time
 from retrier.domain.wire import Properties
 
@@ -57,6 +58,10 @@ class RetrierDialect:
     def message_id(self, properties: Properties) -> str | None:
         """Return AMQP's message id."""
         return field(properties, "message_id")
+
+    def computed_id(self, message_id: str, endpoint: str) -> str:
+        """Return the id of a message that failed there."""
+        return computed_id(message_id, endpoint)
 
     def strips(self, header: str) -> bool:
         """Say whether the header is one of the failure's."""

@@ -19,13 +19,13 @@ from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from retrier.errors import DataRefused
-from retrier.store.engine.ids_as_text import read_ids_as_text
-from retrier.store.engine.patience import PatientConnection
+from retrier.store.engine.arrays import read_ids_as_text
 from retrier.store.engine.sql_dialect import IN_BINARY, READING, RESTRUCTURING
 from retrier.store.engine.sqlite_file import SqliteFile
+from retrier.store.engine.timeouts import TimedConnection
 
 _USED = "last used"
-_UNASKED = 1.0
+PING_AFTER_IDLE = 1.0
 """Seconds for which a connection that has worked is believed to go on working."""
 
 _PRIMARY = 0xFF
@@ -121,8 +121,8 @@ def make_sqlite(url: URL, file: SqliteFile, connections: int = 10) -> Engine:
 
 def _connect_patiently(
     patience: float, _dialect: object, _record: object, args: list[Any], options: dict[str, Any]
-) -> PatientConnection:
-    connection = PatientConnection.connect(*args, **options)
+) -> TimedConnection:
+    connection = TimedConnection.connect(*args, **options)
     connection.patience = patience
     read_ids_as_text(connection)
     return connection
@@ -152,7 +152,7 @@ def _ping_if_idle(
     Not at each transaction, as `pool_pre_ping` would: a batch has dozens of them. A server that
     ends a session says so, and that is seen at once; only a line that is half open is silent.
     """
-    recent = monotonic() - record.info.get(_USED, monotonic()) < _UNASKED
+    recent = monotonic() - record.info.get(_USED, monotonic()) < PING_AFTER_IDLE
     try:
         if not recent or _has_news(connection):
             dialect.do_ping(connection)

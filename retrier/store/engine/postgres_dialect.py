@@ -23,10 +23,11 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.sql import ColumnElement
 
+from retrier.overlap import WhileInFlight, nothing_else
 from retrier.store.engine.arrays import array_like
-from retrier.store.engine.copy_in import copy_in
-from retrier.store.engine.patience import Meanwhile, PatientConnection
+from retrier.store.engine.new_rows import copy_in
 from retrier.store.engine.sql_dialect import REQUESTS, Counter, SqlDialect
+from retrier.store.engine.timeouts import TimedConnection
 
 _CLOCK = func.clock_timestamp(type_=DateTime(timezone=True))
 # Any two numbers that nothing else on the database uses; they name the cut-off lock.
@@ -81,7 +82,7 @@ class PostgresDialect(SqlDialect):
         """Take the exclusive lock; it goes with the transaction."""
         conn.execute(text(f"SELECT pg_advisory_xact_lock({_CUT_OFF_LOCK})"))
 
-    def go_by_index(self, conn: Connection) -> None:
+    def force_index_order(self, conn: Connection) -> None:
         """Forbid to read tables in the order in which their rows lie.
 
         Whatever the statistics say: a table may have grown a lot since they were made.
@@ -89,25 +90,25 @@ class PostgresDialect(SqlDialect):
         conn.execute(_BY_INDEX)
 
     @contextmanager
-    def using_waits(self, conn: Connection, meanwhile: Meanwhile | None) -> Iterator[None]:
+    def using_waits(self, conn: Connection, while_in_flight: WhileInFlight) -> Iterator[None]:
         """Have it done whenever an answer is not there yet."""
         driver = conn.connection.driver_connection
-        if not isinstance(driver, PatientConnection):
+        if not isinstance(driver, TimedConnection):
             yield
             return
-        driver.meanwhile = meanwhile
+        driver.while_in_flight = while_in_flight
         try:
             yield
         finally:
-            driver.meanwhile = None
+            driver.while_in_flight = nothing_else
 
-    def take_time(self, conn: Connection, lock: str) -> None:
+    def without_timeouts(self, conn: Connection, lock: str) -> None:
         """Lift every limit; the connection is closed afterwards, and nobody else gets it."""
         for limit in ("lock_timeout", "statement_timeout"):
             conn.execute(text(f"SET LOCAL {limit} = 0"))
         conn.detach()
         driver = conn.connection.driver_connection
-        if isinstance(driver, PatientConnection):
+        if isinstance(driver, TimedConnection):
             driver.patience = None
         conn.execute(text(f"SELECT pg_advisory_xact_lock({lock})"))
 

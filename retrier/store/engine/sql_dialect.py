@@ -14,7 +14,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql import ColumnElement
 
-from retrier.store.engine.patience import Meanwhile
+from retrier.overlap import WhileInFlight
 
 Moment = ColumnElement[Any]
 """A time as an SQL expression."""
@@ -84,17 +84,17 @@ class SqlDialect(ABC):
         """Wait until all failure numbers taken are committed, and let none be taken meanwhile."""
 
     @abstractmethod
-    def go_by_index(self, conn: Connection) -> None:
+    def force_index_order(self, conn: Connection) -> None:
         """Have this transaction find what it looks for by an index, in the order of its keys."""
 
     @abstractmethod
     def using_waits(
-        self, conn: Connection, meanwhile: Meanwhile | None
+        self, conn: Connection, while_in_flight: WhileInFlight
     ) -> AbstractContextManager[None]:
         """Have something else done while the database is at work for this connection."""
 
     @abstractmethod
-    def take_time(self, conn: Connection, lock: str) -> None:
+    def without_timeouts(self, conn: Connection, lock: str) -> None:
         """Let this transaction last as long as it likes, alone under a lock of that name."""
 
     @abstractmethod

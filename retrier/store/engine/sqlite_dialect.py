@@ -21,8 +21,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql import ColumnElement
 
+from retrier.overlap import WhileInFlight
 from retrier.store.engine.arrays import JsonArray
-from retrier.store.engine.patience import Meanwhile
 from retrier.store.engine.sql_dialect import READING, RESTRUCTURING, Counter, SqlDialect
 from retrier.store.schema import counters
 from retrier.store.schema.types import Digest, UtcTime
@@ -72,18 +72,18 @@ class SqliteDialect(SqlDialect):
     def take_cut_off(self, conn: Connection) -> None:
         """Nothing: BEGIN IMMEDIATE lets one transaction write at a time."""
 
-    def go_by_index(self, conn: Connection) -> None:
+    def force_index_order(self, conn: Connection) -> None:
         """Nothing: whoever writes is alone, and it knows no other way where there is an index."""
 
     def using_waits(
         self,
         conn: Connection,  # noqa: ARG002 - the other one has waits
-        meanwhile: Meanwhile | None,  # noqa: ARG002 - the other one has waits
+        while_in_flight: WhileInFlight,  # noqa: ARG002 - the other one has waits
     ) -> AbstractContextManager[None]:
         """Do nothing: the database is at work in this very thread."""
         return nullcontext()
 
-    def take_time(self, conn: Connection, lock: str) -> None:
+    def without_timeouts(self, conn: Connection, lock: str) -> None:
         """Nothing: no statement is limited, a file answers, and whoever writes is alone."""
 
     def find_strays(self, conn: Connection) -> frozenset[str]:

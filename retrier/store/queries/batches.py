@@ -9,9 +9,9 @@ from sqlalchemy import ColumnElement, Select, and_, case, func, select
 
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_batch import RetryBatch, RetryBatchStatus
-from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.engine.verb import reading
-from retrier.store.queries.claims import ShownClaim, shown_claims
+from retrier.store.queries.messages import ShownClaim, shown_claims
 from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
@@ -99,7 +99,7 @@ def find_processor(tx: Transaction) -> Processor | None:
     )
 
 
-def from_row(row: Mapping[str, Any]) -> RetryBatch:
+def batch_from_row(row: Mapping[str, Any]) -> RetryBatch:
     """Return a row of retry_batches as the domain's value."""
     values = {column.name: row[column.name] for column in batches}
     return RetryBatch(**{**values, "status": RetryBatchStatus(row["status"])})
@@ -131,9 +131,34 @@ def _is_in_doubt() -> ColumnElement[bool]:
 
 def _batch_count(row: Mapping[str, Any]) -> BatchCount:
     return BatchCount(
-        batch=from_row(row),
+        batch=batch_from_row(row),
         claims=row["claims"],
         forwarded=row["forwarded"],
         in_doubt=row["in_doubt"],
         is_now_forwarding=bool(row["is_now_forwarding"]),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A process that wants to be the processor. `process_started` tells reused pids apart."""
+
+    session_id: str
+    host: str
+    pid: int
+    process_started: str
+
+
+def find_holder(tx: Transaction) -> Holder | None:
+    """Return who holds the lease now; None when it is free or has run out."""
+    row = tx.execute(select(processor_lease)).one_or_none()
+    if row is None or row.session_id is None or row.expires_at <= tx.now:
+        return None
+    return holder_of(row)
+
+
+def holder_of(row: StoredRow) -> Holder:
+    """Return whom the row of the lease names."""
+    return Holder(
+        session_id=row.session_id, host=row.host, pid=row.pid, process_started=row.process_started
     )

@@ -7,12 +7,12 @@ from typing import Any
 
 from sqlalchemy import func, select
 
+from retrier.domain.cause import FailureGroup
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.failure_group import FailureGroup
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryOperation, RetryType
 from retrier.domain.selection import Selection, Sought
-from retrier.domain.short_ids import IdRange
+from retrier.domain.text import IdRange
 from retrier.store.engine.transaction import Transaction
 from retrier.store.engine.verb import reading
 from retrier.store.queries import operations
@@ -169,7 +169,7 @@ def _alive_operations(tx: Transaction) -> dict[str, RetryOperation]:
         .where(retry_operations.c.retry_type == RetryType.FAILURE_GROUP, operations.is_alive())
         .order_by(retry_operations.c.created_at.desc())
     )
-    alive = [operations.from_row(dict(row)) for row in tx.execute(query).mappings()]
+    alive = [operations.operation_from_row(dict(row)) for row in tx.execute(query).mappings()]
     named = ((each.selection.group, each) for each in alive)
     return {canonical(group): each for group, each in named if group and is_guid(group)}
 

@@ -1,7 +1,7 @@
 """Failed messages as lists show them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -9,13 +9,39 @@ from sqlalchemy import Select, select
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.selection import Sought
+from retrier.domain.shown import Shown, derive
 from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.transaction import Transaction
 from retrier.store.engine.verb import reading
-from retrier.store.queries.derived import SOURCES, texts_of
-from retrier.store.queries.ordering import Order, find_numbers
-from retrier.store.queries.pages import Page, PageRequest
-from retrier.store.schema import causes, failed_messages, processing_attempts
+from retrier.store.queries.ordering import Order, Page, PageRequest, find_numbers
+from retrier.store.schema import (
+    causes,
+    failed_message_retries,
+    failed_messages,
+    processing_attempts,
+)
+
+attempts = processing_attempts.c
+
+SOURCES = (
+    attempts.raw_properties,
+    attempts.dialect,
+    attempts.exception_message,
+    attempts.stack_trace,
+    causes.c.queue,
+)
+"""The columns that it is made of."""
+
+
+def texts_of(row: Mapping[str, Any], codec: PropertyCodec) -> Shown:
+    """Return headers and texts of a row with these columns; what has a column of its own wins."""
+    shown = derive(codec, row["raw_properties"], dialect=row["dialect"], otherwise=row["queue"])
+    return replace(
+        shown,
+        exception_message=row["exception_message"] or shown.exception_message,
+        stack_trace=row["stack_trace"] or shown.stack_trace,
+    )
+
 
 messages = failed_messages.c
 
@@ -99,3 +125,30 @@ def _load(
     query = shown_messages().where(tx.sql.member(messages.number, numbers))
     found = {row["number"]: from_row(dict(row), codec) for row in tx.execute(query).mappings()}
     return tuple(found[number] for number in numbers if number in found)
+
+
+claims = failed_message_retries.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownClaim:
+    """The claim in force of a message; in doubt while it is stamped and not recorded."""
+
+    unique_message_id: str
+    batch_id: str
+    operation_id: str
+    retry_id: str
+    sending_since: datetime | None
+    forwarded_at: datetime | None
+
+
+def shown_claims() -> Select[Any]:
+    """Return the query of all claims, with the columns that a shown claim has."""
+    return select(
+        failed_messages.c.unique_message_id,
+        claims.batch_id,
+        claims.operation_id,
+        claims.retry_id,
+        claims.sending_since,
+        claims.forwarded_at,
+    ).join_from(failed_message_retries, failed_messages, failed_messages.c.number == claims.number)

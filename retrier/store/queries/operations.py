@@ -14,10 +14,10 @@ from retrier.domain.retry_operation import (
     RetryOperationState,
     RetryType,
 )
-from retrier.domain.short_ids import IdRange
+from retrier.domain.text import IdRange
 from retrier.store.engine.transaction import Transaction
 from retrier.store.engine.verb import reading
-from retrier.store.queries.pages import Page, PageRequest
+from retrier.store.queries.ordering import Page, PageRequest
 from retrier.store.queries.selections import Condition, from_json
 from retrier.store.schema import retry_batches, retry_operation_messages, retry_operations
 
@@ -81,7 +81,7 @@ def list_operations(
         .offset(page.offset)
     )
     rows = tx.execute(query).mappings()
-    return Page(items=tuple(from_row(dict(row)) for row in rows), total=total)
+    return Page(items=tuple(operation_from_row(dict(row)) for row in rows), total=total)
 
 
 @reading
@@ -93,7 +93,7 @@ def find_operation(tx: Transaction, operation_id: str) -> OperationDetails | Non
     row = tx.execute(query).mappings().one_or_none()
     if row is None:
         return None
-    operation = from_row(dict(row))
+    operation = operation_from_row(dict(row))
     key = operation.operation_id
     batch = select(retry_batches.c.batch_id).where(retry_batches.c.operation_id == key)
     return OperationDetails(
@@ -111,7 +111,7 @@ def is_alive() -> Condition:
     return columns.state.in_(alive)
 
 
-def from_row(row: Mapping[str, Any]) -> RetryOperation:
+def operation_from_row(row: Mapping[str, Any]) -> RetryOperation:
     """Return a row of retry_operations as the domain's value."""
     return RetryOperation(
         **{column.name: row[column.name] for column in _PLAIN},

@@ -9,16 +9,39 @@ from enum import StrEnum
 from itertools import groupby, islice
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Column, ColumnElement, Select, func, select, true, union_all
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Sought
 from retrier.store.engine.transaction import Transaction
-from retrier.store.queries.pages import Page, PageRequest
 from retrier.store.queries.selections import Condition, conditions, conditions_looked_up
 from retrier.store.schema import causes, failed_messages
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageRequest:
+    """Which page; numbers start at 1."""
+
+    number: int = 1
+    size: int = 50
+
+    @property
+    def offset(self) -> int:
+        """How many items come before the page."""
+        return (self.number - 1) * self.size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[T]):
+    """The items of one page, and how many the whole list has."""
+
+    items: tuple[T, ...]
+    total: int
+
 
 messages = failed_messages.c
 

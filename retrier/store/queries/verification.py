@@ -12,8 +12,8 @@ from sqlalchemy import Select, func, select
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.store.engine.transaction import Transaction
 from retrier.store.engine.verb import reading
-from retrier.store.queries.holders import Holder, find_holder
-from retrier.store.queries.ledger import find_ledger
+from retrier.store.queries.batches import Holder, find_holder
+from retrier.store.queries.monitoring import find_ledger
 from retrier.store.queries.verification_rules import RULES
 from retrier.store.schema import (
     failed_message_retries,

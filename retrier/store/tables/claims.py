@@ -137,7 +137,7 @@ def record_and_stamp(
         "recorded": recorded,
         "now": tx.now,
     }
-    tx.sql.go_by_index(tx.conn)
+    tx.sql.force_index_order(tx.conn)
     return {row[0]: row[1] for row in tx.execute(_record_and_stamp(tx.sql), known).all()}
 
 

@@ -1,14 +1,34 @@
-"""Forwarding: a batch is completed, or its rest moves on."""
+"""Staging and forwarding: what a batch's copies are made of, and how it moves on to its end."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from uuid import uuid4
 
-from retrier.domain.retry_batch import RetryBatch, RetryBatchStatus
+from sqlalchemy import bindparam, func, select
+
+from retrier.domain.retry_batch import ClaimedMessage, RetryBatch, RetryBatchStatus, StagedCopies
 from retrier.store.engine.transaction import Transaction
-from retrier.store.tables import claims, event_log, retry_batches
+from retrier.store.engine.verb import reading
+from retrier.store.schema import (
+    causes,
+    failed_message_retries,
+    failed_messages,
+    message_redirects,
+)
+from retrier.store.tables import (
+    claims,
+    event_log,
+    message_locks,
+    now_forwarding,
+    retry_batches,
+    retry_operations,
+)
+from retrier.store.tables import retry_operation_messages as named
 from retrier.store.tables.event_log import Event
-from retrier.store.verbs.ending import end_batch
-from retrier.store.verbs.fencing import fenced
+from retrier.store.tables.failed_messages import issue
+from retrier.store.tables.message_locks import sendable
+from retrier.store.verbs.ending import end_batch, take_back
+from retrier.store.verbs.leases import fenced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,3 +106,91 @@ def _add_rest(tx: Transaction, batch: RetryBatch, rest: MovedRest, session_id: s
         details={"from_batch": batch.batch_id},
     )
     event_log.append(tx, [moved])
+
+
+messages = failed_messages.c
+retries = failed_message_retries.c
+redirects = message_redirects.c
+
+_DROPPED = "it changed after it was claimed"
+
+# Made once: SQLAlchemy takes longer to make a statement than to carry it out.
+_LOAD_CLAIMED = (
+    select(
+        retries.number,
+        messages.unique_message_id,
+        retries.retry_id,
+        func.coalesce(redirects.to_queue, causes.c.destination).label("destination"),
+        (messages.properties_size + messages.body_size).label("size"),
+    )
+    .join_from(failed_message_retries, failed_messages, messages.number == retries.number)
+    .join(causes, causes.c.cause_id == messages.cause_id)
+    .outerjoin(message_redirects, redirects.from_queue == causes.c.destination)
+    .where(retries.batch_id == bindparam("batch"), retries.forwarded_at.is_(None), sendable())
+    .order_by(messages.failure_seq)
+)
+
+
+@reading
+def load_claimed(tx: Transaction, batch_id: str) -> tuple[ClaimedMessage, ...]:
+    """Return the batch's unrecorded claims in the order of failure, redirects applied.
+
+    Raises DatabaseUnavailable.
+    """
+    claimed = tx.execute(_LOAD_CLAIMED, {"batch": batch_id})
+    names = tuple(claimed.keys())
+    # Not by `mappings`: to make one of each row takes as long as to read the row.
+    return tuple(ClaimedMessage(**dict(zip(names, row, strict=True))) for row in claimed.all())
+
+
+@fenced
+def begin_forwarding(tx: Transaction, batch: RetryBatch, staged: StagedCopies) -> int:
+    """Move a staged batch into Forwarding; return its frozen message count.
+
+    One transaction: staging id and count frozen, messages *retry issued*, pointer set. Messages
+    that left meanwhile (failed again, resolved) are dropped and their claims released; their
+    copies will be acked unsent. A batch of which nothing is left is deleted. Raises LeaseLost,
+    DatabaseUnavailable.
+    """
+    if staged.ejected:
+        # Before any row: an ingester that waits for these rows holds off who wants the numbers.
+        tx.sql.share_cut_off(tx.conn)
+    ejected = {item.number for item in staged.ejected}
+    message_locks.lock(tx, sorted({*staged.numbers, *ejected}))
+    claims.lock_batch(tx, batch.batch_id)
+    take_back(tx, batch, staged.ejected)
+    issued = issue(tx, batch.batch_id, staged.numbers)
+    dropped = claims.keep_only(tx, batch.batch_id, issued)
+    named.note_dropped(tx, batch.operation_id, dropped, _DROPPED)
+    if not issued:
+        end_batch(tx, batch.batch_id)
+        return 0
+    _freeze(tx, batch, staged.staging_id, len(issued))
+    return len(issued)
+
+
+@fenced
+def back_off_batch(tx: Transaction, batch_id: str, *, wait: timedelta, reason: str) -> None:
+    """Let a batch in Staging wait, and say why. Raises LeaseLost, DatabaseUnavailable."""
+    retry_batches.back_off(tx, batch_id, wait, reason)
+
+
+def _freeze(tx: Transaction, batch: RetryBatch, staging_id: str, count: int) -> None:
+    retry_batches.move(
+        tx,
+        batch.batch_id,
+        RetryBatchStatus.FORWARDING,
+        staging_id=staging_id,
+        message_count=count,
+        not_before=None,
+        reason=None,
+    )
+    now_forwarding.point_at(tx, batch.batch_id)
+    retry_operations.go_on_its_way(tx, batch.operation_id)
+    staged = Event(
+        kind="batch_staged",
+        text=f"{count} messages are staged and on their way",
+        operation_id=batch.operation_id,
+        batch_id=batch.batch_id,
+    )
+    event_log.append(tx, [staged])

@@ -1,14 +1,55 @@
-"""The processor's lease: taken, renewed and released by the database's clock."""
+"""Leases: who is the processor, and statements that only it may carry out."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
+from retrier.errors import LeaseLost
+from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import StoredRow, Transaction
-from retrier.store.engine.verb import writing
-from retrier.store.queries.holders import Holder, holder_of
+from retrier.store.engine.verb import InTransaction, writing
+from retrier.store.queries.batches import Holder, holder_of
 from retrier.store.tables import processor_lease
-from retrier.store.verbs.fencing import Fence, fenced
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fence:
+    """The right to commit as the processor, as long as the epoch is still this one."""
+
+    epoch: int
+    duration: timedelta
+
+
+def fenced(body: InTransaction[P, T]) -> Callable[Concatenate[Database, Fence, P], T]:
+    """Make one transaction of it that commits only while the epoch lasts, and renews the lease.
+
+    What is called raises LeaseLost, and DatabaseUnavailable.
+    """
+
+    @wraps(body)
+    def verb(db: Database, fence: Fence, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        @wraps(body)
+        def run(tx: Transaction) -> T:
+            hold(tx, fence)
+            return body(tx, *args, **kwargs)
+
+        return db.transact(run)
+
+    return verb
+
+
+def hold(tx: Transaction, fence: Fence) -> None:
+    """Renew the lease in this transaction, whose time is the lease's. Raises LeaseLost."""
+    moment = processor_lease.renew(tx, fence.epoch, fence.duration)
+    if moment is None:
+        raise LeaseLost(f"epoch {fence.epoch} is over")
+    tx.hold(fence.epoch, moment)
+
 
 __all__ = [
     "Fence",

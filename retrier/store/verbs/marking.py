@@ -15,12 +15,12 @@ from retrier.store.engine.transaction import Transaction
 from retrier.store.engine.verb import reading
 from retrier.store.queries import cuts
 from retrier.store.queries.cuts import Cut
-from retrier.store.queries.next_operation import find_next
+from retrier.store.queries.next_work import find_next
 from retrier.store.tables import claims, event_log, retry_batches, retry_operations
 from retrier.store.tables import retry_operation_messages as named
 from retrier.store.tables.event_log import Event
 from retrier.store.verbs.ending import end_batch
-from retrier.store.verbs.fencing import Fence, fenced
+from retrier.store.verbs.leases import Fence, fenced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ def _mark_at_once(
 
 def _take(tx: Transaction, batch_id: str, operation: RetryOperation) -> tuple[Cut, int]:
     """Claim the next messages; what somebody else has claimed meanwhile is not claimed."""
-    tx.sql.go_by_index(tx.conn)
+    tx.sql.force_index_order(tx.conn)
     cut = cuts.look(tx, operation)
     claimed = claims.take(tx, batch_id, operation.operation_id, cut.eligible)
     return cuts.look_again(tx, operation, cut, claimed), len(claimed)

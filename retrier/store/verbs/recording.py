@@ -8,19 +8,40 @@ from retrier.domain.failed_message import (
     Confirmation,
     FailedImport,
     Failure,
+    Judged,
     Noteworthy,
     OwnCopy,
     Received,
+    Stamped,
 )
 from retrier.domain.folding import fold
+from retrier.domain.identity import is_guid
 from retrier.domain.receipt import Receipt
-from retrier.store.engine.patience import Meanwhile
+from retrier.overlap import WhileInFlight, nothing_else
 from retrier.store.engine.transaction import Transaction
 from retrier.store.engine.verb import writing
-from retrier.store.tables import event_log, failed_imports, ledger
+from retrier.store.tables import event_log, failed_imports, installation, ledger, staging_ids
 from retrier.store.tables.event_log import Event
 from retrier.store.verbs.receiving import apply, look_before
-from retrier.store.verbs.stamped import tell_apart
+
+
+def tell_apart(tx: Transaction, received: Sequence[Received]) -> Sequence[Judged | OwnCopy]:
+    """Return what each turns out to be. Without any stamps in the batch nothing is asked."""
+    stamped = [item for item in received if isinstance(item, Stamped)]
+    if not stamped:
+        return [item for item in received if not isinstance(item, Stamped)]
+    ours = installation.find(tx)
+    known = staging_ids.find_known(tx, [s.staging_id for s in stamped if is_guid(s.staging_id)])
+    return [
+        _tell(item, ours, known=item.staging_id in known) if isinstance(item, Stamped) else item
+        for item in received
+    ]
+
+
+def _tell(stamped: Stamped, ours: str | None, *, known: bool) -> Judged | OwnCopy:
+    if stamped.installation_id != ours:
+        return stamped.if_anothers
+    return stamped.if_ours if known else stamped.if_unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,16 +65,16 @@ def record_received(
     received: Sequence[Received],
     *,
     instance: str,
-    meanwhile: Meanwhile | None = None,
+    while_in_flight: WhileInFlight = nothing_else,
 ) -> Recorded:
     """Store failures, confirmations, failed imports and the ledger's counts.
 
-    `meanwhile` is called, piece by piece, while the database is at work.
+    `while_in_flight` is called, piece by piece, while the database is at work.
 
     Replaying a batch after a crash stores nothing twice: redelivered attempts are recognised by
     their fingerprint. Raises DatabaseUnavailable, or DataRefused when a row's data is at fault.
     """
-    with tx.sql.using_waits(tx.conn, meanwhile):
+    with tx.sql.using_waits(tx.conn, while_in_flight):
         return _record(tx, received, instance)
 
 
@@ -64,7 +85,7 @@ def _record(tx: Transaction, received: Sequence[Received], instance: str) -> Rec
     copies = [item for item in told if isinstance(item, OwnCopy)]
     imports = [item for item in told if isinstance(item, FailedImport)]
 
-    tx.sql.go_by_index(tx.conn)
+    tx.sql.force_index_order(tx.conn)
     tx.sql.share_cut_off(tx.conn)
     before = look_before(tx, failed, confirmed)
     receipt = fold(failed, confirmed, before, lambda: str(uuid4()))

@@ -1,4 +1,4 @@
-"""Bringing a database to the newest revision of the schema."""
+"""The schema of a database: found, upgraded, and restructured without a foreign key looked at."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,13 +8,43 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
+from sqlalchemy import text
 
-from retrier.errors import ConfigurationError, DatabaseUnavailable
+from retrier.errors import ConfigurationError, DatabaseUnavailable, RetrierError
 from retrier.store import schema
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.engine.verb import bind, reading
-from retrier.store.verbs.restructuring import put_views_back, refuse_strays, take_views_away
+from retrier.store.schema import VIEWS
+
+
+class StrayRows(RetrierError):
+    """A revision has left rows that refer to what is not there: nothing of it is kept."""
+
+
+def take_views_away(tx: Transaction) -> None:
+    """Drop our views, which are made anew afterwards."""
+    for name in reversed(list(VIEWS)):
+        tx.execute(text(f"DROP VIEW IF EXISTS {name}"))
+
+
+def put_views_back(tx: Transaction) -> None:
+    """Make our views as this version has them."""
+    for name, query in VIEWS.items():
+        tx.execute(text(f"CREATE VIEW {name} AS {query}"))
+
+
+def refuse_strays(tx: Transaction) -> None:
+    """Look at every foreign key of SQLite, where none was looked at. Raises StrayRows.
+
+    PostgreSQL has looked at them all the time.
+    """
+    if strays := tx.sql.find_strays(tx.conn):
+        raise StrayRows(
+            "the upgrade was undone: it would have left rows that refer to nothing in "
+            f"{', '.join(sorted(strays))}"
+        )
+
 
 _UPGRADE_LOCK = "7263, 2"
 """Two numbers that name the lock under which one instance upgrades and the others wait."""
@@ -71,7 +101,7 @@ def _find_revision(tx: Transaction, migrations: Path) -> SchemaRevision:
 
 
 def _upgrade(tx: Transaction, place: str, migrations: Path) -> SchemaRevision:
-    tx.sql.take_time(tx.conn, _UPGRADE_LOCK)
+    tx.sql.without_timeouts(tx.conn, _UPGRADE_LOCK)
     before = _find(tx, migrations)
     if before.is_current:
         return before

@@ -4,38 +4,24 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, bindparam, func, select
+from sqlalchemy import Select, func, select
 
-from retrier.domain.retry_batch import RetryBatch, StampedMessage, WindowResult
+from retrier.domain.retry_batch import (
+    RetryBatch,
+    StampedMessage,
+    StoredOriginal,
+    WindowResult,
+)
 from retrier.store.engine.sql_dialect import IN_BINARY, SqlDialect
 from retrier.store.engine.transaction import Transaction
 from retrier.store.engine.verb import reading
-from retrier.store.schema import failed_message_retries, failed_messages, processing_attempts
+from retrier.store.schema import failed_messages, processing_attempts
 from retrier.store.tables import claims, message_locks, retry_operations
-from retrier.store.verbs.fencing import fenced
-from retrier.store.verbs.returning import take_back
+from retrier.store.verbs.ending import take_back
+from retrier.store.verbs.leases import fenced
 
 messages = failed_messages.c
 attempts = processing_attempts.c
-
-_MEMBERS = (
-    select(messages.unique_message_id, messages.number)
-    .join_from(
-        failed_message_retries,
-        failed_messages,
-        messages.number == failed_message_retries.c.number,
-    )
-    .where(failed_message_retries.c.batch_id == bindparam("batch"))
-)
-
-
-@reading
-def load_members(tx: Transaction, batch_id: str) -> Mapping[str, int]:
-    """Return the messages that a batch claims: their numbers by their unique ids.
-
-    Once it is in Forwarding none is added any more. Raises DatabaseUnavailable.
-    """
-    return {row[0]: row[1] for row in tx.execute(_MEMBERS, {"batch": batch_id})}
 
 
 @fenced
@@ -62,14 +48,18 @@ def open_window(
 
 
 @reading
-def load_bodies(tx: Transaction, numbers: Sequence[int]) -> Mapping[int, bytes | None]:
-    """Return the bodies of these messages, before their claims are stamped; None for a lost one.
+def load_originals(tx: Transaction, numbers: Sequence[int]) -> Mapping[int, StoredOriginal | None]:
+    """Return these messages as they failed, by number; None for one whose failure is deleted.
 
-    Nothing is promised of them: a message that fails once more has another body, and its claim
-    is over, so that it cannot be stamped any more. Raises DatabaseUnavailable.
+    A message that is deleted itself is missing. Nothing is promised of the others: one that fails
+    once more is another message, and its claim is over, so that it cannot be stamped any more.
+    Raises DatabaseUnavailable.
     """
-    rows = tx.execute(_load_bodies(tx.sql), {"numbers": numbers}).all()
-    return {row[0]: row[1] for row in rows}
+    shown = {row[0]: row[1] for row in tx.execute(_shown(tx.sql), {"numbers": numbers})}
+    rows = tx.execute(_stored(tx.sql), {"attempts": list(shown.values())})
+    # A body that somebody deleted leaves nothing to send, either.
+    stored = {row[0]: StoredOriginal(*row[1:]) for row in rows if row.body is not None}
+    return {number: stored.get(attempt) for number, attempt in shown.items()}
 
 
 def _take_back(tx: Transaction, batch: RetryBatch, finished: WindowResult) -> None:
@@ -80,18 +70,30 @@ def _take_back(tx: Transaction, batch: RetryBatch, finished: WindowResult) -> No
     take_back(tx, batch, finished.reverted)
 
 
+# Two statements and no join: with a table as large as the statistics have not heard of yet, the
+# server would read all of it to find two hundred rows.
 @cache
-def _load_bodies(sql: SqlDialect) -> Select[Any]:
-    # No join: with a table as large as the statistics have not heard of yet, the server reads
-    # all of it to find two hundred rows.
+def _shown(sql: SqlDialect) -> Select[Any]:
+    return select(messages.number, messages.attempt_id).where(
+        sql.listed(messages.number, "numbers")
+    )
+
+
+@cache
+def _stored(sql: SqlDialect) -> Select[Any]:
     holder = processing_attempts.alias()
     equal = (
         select(holder.c.body).where(holder.c.attempt_id == attempts.same_body_as).scalar_subquery()
     )
-    body = (
-        select(func.coalesce(attempts.body, equal))
-        .where(attempts.attempt_id == messages.attempt_id)
-        .scalar_subquery()
+    return (
+        select(
+            attempts.attempt_id,
+            attempts.raw_properties,
+            func.coalesce(attempts.body, equal).label("body"),
+            attempts.dialect,
+            attempts.error_queue,
+            attempts.completed_steps,
+        )
+        .where(sql.listed(attempts.attempt_id, "attempts"))
+        .execution_options(**{IN_BINARY: True})
     )
-    wanted = select(messages.number, body).where(sql.listed(messages.number, "numbers"))
-    return wanted.execution_options(**{IN_BINARY: True})

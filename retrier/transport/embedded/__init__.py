@@ -5,9 +5,8 @@ Importing this registers it with Kombu: `kombu.Connection("embedded:///./retrier
 
 from kombu.transport import TRANSPORT_ALIASES
 
-from retrier.transport.embedded.address import SCHEME
-from retrier.transport.embedded.transport import EmbeddedTransport
+from retrier.transport.embedded.transport import SCHEME, EmbeddedTransport, make_transport
 
-__all__ = ["EmbeddedTransport"]
+__all__ = ["EmbeddedTransport", "make_transport"]
 
 TRANSPORT_ALIASES[SCHEME] = "retrier.transport.embedded.kombu_transport:Transport"

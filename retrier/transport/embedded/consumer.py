@@ -1,15 +1,34 @@
 """Takes messages off one queue, and gives back what it did not acknowledge when it closes."""
 
 from collections.abc import Callable, Sequence
+from threading import Event
 from time import monotonic
 from typing import TypeVar
 
 from retrier.domain.wire import Delivery
 from retrier.errors import BrokerUnavailable
 from retrier.transport.embedded.hold import Hold
-from retrier.transport.embedded.idling import Idling
 from retrier.transport.embedded.queues_db import QueuesDb
 from retrier.transport.embedded.rows import HoldLost, QueueGone, Tag
+
+FIRST = 0.01
+LAST = 0.05
+
+
+class Idling:
+    """Waits that grow from 10 ms: short for whoever expects something, cheap for the idle."""
+
+    def __init__(self, longest: float = LAST) -> None:
+        """`longest` is the wait in seconds that they grow to."""
+        self._longest = longest
+        self._next = min(FIRST, longest)
+        self._never = Event()
+
+    def wait(self, left: float | None) -> None:
+        """Wait once, no longer than `left` seconds."""
+        self._never.wait(self._next if left is None else min(self._next, left))
+        self._next = min(2 * self._next, self._longest)
+
 
 T = TypeVar("T")
 

@@ -8,14 +8,13 @@ from typing import Any
 from kombu.transport import virtual
 
 from retrier.errors import BrokerUnavailable
-from retrier.transport.embedded.address import find_file
 from retrier.transport.embedded.broker_file import PATIENCE
 from retrier.transport.embedded.channel import Channel
+from retrier.transport.embedded.consumer import LAST, Idling
 from retrier.transport.embedded.hold import LEASE, Hold
-from retrier.transport.embedded.idling import LAST, Idling
 from retrier.transport.embedded.queues_db import QueuesDb
 from retrier.transport.embedded.rows import Held, HoldLost
-from retrier.transport.embedded.transport import open_queues_db
+from retrier.transport.embedded.transport import find_file, open_queues_db
 
 Untyped: Any = virtual.Transport
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from retrier.domain.envelope_properties import EnvelopePropertyCodec
 from retrier.domain.wire import (
     Confirmed,
     Outcome,
@@ -13,10 +12,12 @@ from retrier.domain.wire import (
     UnreadableProperties,
 )
 from retrier.errors import BrokerUnavailable
+from retrier.overlap import WhileInFlight, nothing_else
 from retrier.transport.embedded.broker_file import CommitUnknown
+from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.embedded.queues_db import QueuesDb
 from retrier.transport.embedded.rows import Parcel, why_too_large
-from retrier.transport.seam import Awaited, nothing
+from retrier.transport.seam import Awaited
 
 CODEC = EnvelopePropertyCodec()
 
@@ -40,7 +41,7 @@ class EmbeddedPublisher:
         self,
         messages: Iterable[Outgoing],
         waiting: Callable[[], None],
-        meanwhile: Callable[[], None] = nothing,
+        while_in_flight: WhileInFlight = nothing_else,
     ) -> tuple[Outcome, ...]:
         """Store all that can be stored, in one transaction. See the seam for what is promised.
 
@@ -53,7 +54,8 @@ class EmbeddedPublisher:
             _parcel(message) for message, why in zip(window, problems, strict=True) if not why
         ]
         settled = iter(self._store(parcels, waiting))
-        meanwhile()
+        while while_in_flight():
+            pass
         return tuple(Refused(why) if why else next(settled) for why in problems)
 
     def keep_alive(self) -> None:

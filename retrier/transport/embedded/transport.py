@@ -1,19 +1,58 @@
 """The embedded broker as a transport: one file, several processes, no server."""
 
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
-from retrier.domain.envelope_properties import EnvelopePropertyCodec
 from retrier.domain.wire import Outgoing, PropertyCodec
+from retrier.errors import ConfigurationError
 from retrier.processes import describe_process
-from retrier.transport.embedded.address import parse_address
 from retrier.transport.embedded.broker_file import PATIENCE, BrokerFile
 from retrier.transport.embedded.consumer import EmbeddedConsumer
 from retrier.transport.embedded.hold import LEASE
+from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.embedded.publisher import EmbeddedPublisher
 from retrier.transport.embedded.queues import EmbeddedQueues
 from retrier.transport.embedded.queues_db import QueuesDb
-from retrier.transport.embedded.schema import SCHEMA
+from retrier.transport.embedded.rows import SCHEMA
 from retrier.transport.seam import Capabilities
+from retrier.transport.transports import TransportOptions
+
+SCHEME = "embedded"
+NOWHERE = frozenset({None, "localhost"})
+"""Hosts that name no other machine: Kombu fills `localhost` in when it writes a URL."""
+
+
+def parse_address(url: str) -> Path:
+    """Read `embedded:///PATH`, percent-encoded: PATH is relative, or absolute with a fourth slash.
+
+    Raises ConfigurationError.
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme.lower() != SCHEME:
+        raise ConfigurationError([f"broker.url must begin with {SCHEME}:///"])
+    try:
+        # Taken apart as Kombu does it (kombu.utils.url), or two programs would use two files.
+        parts = urlsplit(f"http://{rest}")
+    except ValueError as error:
+        raise ConfigurationError([f"broker.url is not a URL: {error}"]) from error
+    if parts.query or parts.fragment:
+        raise ConfigurationError(["broker.url must end after the path: no ? and no # in it"])
+    return find_file(parts.hostname, unquote(parts.path[1:]))
+
+
+def find_file(host: str | None, path: str | None) -> Path:
+    """Return the absolute path of the file that these parts of a URL name.
+
+    Raises ConfigurationError.
+    """
+    if host not in NOWHERE:
+        raise ConfigurationError(
+            [f"broker.url names the host {host!r}; a path begins after three slashes: {SCHEME}:///"]
+        )
+    # Kombu puts a slash where there is no path at all.
+    if not path or path.endswith("/"):
+        raise ConfigurationError([f"broker.url must name a file: {SCHEME}:///PATH"])
+    return Path(path).absolute()
 
 
 class EmbeddedTransport:
@@ -58,3 +97,8 @@ class EmbeddedTransport:
 def open_queues_db(path: Path, patience: float = PATIENCE) -> QueuesDb:
     """Open the file as this process; one that is missing is made. Raises BrokerUnavailable."""
     return QueuesDb(BrokerFile(path, SCHEMA, patience), describe_process())
+
+
+def make_transport(options: TransportOptions) -> EmbeddedTransport:
+    """Return the transport; there is one URL, and one kind of queue. Raises ConfigurationError."""
+    return EmbeddedTransport(options.urls[0])

@@ -1,5 +1,5 @@
 """RabbitMQ: raw messages over py-amqp channels that Kombu dials."""
 
-from retrier.transport.rabbitmq.transport import RabbitMQTransport
+from retrier.transport.rabbitmq.transport import RabbitMQTransport, make_transport
 
-__all__ = ["RabbitMQTransport"]
+__all__ = ["RabbitMQTransport", "make_transport"]

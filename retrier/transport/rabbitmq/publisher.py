@@ -8,12 +8,13 @@ from amqp import spec
 
 from retrier.domain.wire import ChannelClosed, Outcome, Outgoing, Unknown
 from retrier.errors import BrokerUnavailable
+from retrier.overlap import WhileInFlight, nothing_else
 from retrier.transport.rabbitmq.awaited_queue import AwaitedQueue
 from retrier.transport.rabbitmq.connection import BrokerConnection, ChannelLost
 from retrier.transport.rabbitmq.frames import read_ack, why_unsendable
 from retrier.transport.rabbitmq.raw_message import RawMessage
 from retrier.transport.rabbitmq.window import Window
-from retrier.transport.seam import Awaited, nothing
+from retrier.transport.seam import Awaited
 
 WAITING_EVERY = 0.25
 RUN = 1 << 17
@@ -42,12 +43,12 @@ class RabbitMQPublisher:
         self,
         messages: Iterable[Outgoing],
         waiting: Callable[[], None],
-        meanwhile: Callable[[], None] = nothing,
+        while_in_flight: WhileInFlight = nothing_else,
     ) -> tuple[Outcome, ...]:
         """Publish all, wait until each is settled. See the seam for what is promised."""
         patience = Patience(waiting)
         self._get_ready(patience)
-        return self._run(messages, patience, meanwhile, mandatory=True)
+        return self._run(messages, patience, while_in_flight, mandatory=True)
 
     def keep_alive(self) -> None:
         """See the seam."""
@@ -75,7 +76,7 @@ class RabbitMQPublisher:
         # An alarm is told only to a connection that publishes. Windows re-sent under an alarm
         # pile up in the broker and are all carried out when it ends, so nothing that matters is
         # written before the broker has taken one message that nobody asks for.
-        outcomes = self._run([probe], patience, nothing, mandatory=False)
+        outcomes = self._run([probe], patience, nothing_else, mandatory=False)
         match outcomes:
             case (Unknown(reason) | ChannelClosed(reason),):
                 raise BrokerUnavailable(reason)
@@ -86,7 +87,7 @@ class RabbitMQPublisher:
         self,
         messages: Iterable[Outgoing],
         patience: "Patience",
-        meanwhile: Callable[[], None],
+        while_in_flight: WhileInFlight,
         *,
         mandatory: bool,
     ) -> tuple[Outcome, ...]:
@@ -96,7 +97,8 @@ class RabbitMQPublisher:
             for run in runs(messages):
                 line.send(run, mandatory=mandatory)
                 line.wait_while_blocked()
-            meanwhile()
+            while while_in_flight():
+                pass
             line.wait_until_settled()
         finally:
             # What was raised leaves confirms on their way that no later window may take.

@@ -2,15 +2,16 @@
 
 from random import Random, SystemRandom
 
-from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.domain.wire import Outgoing, PropertyCodec
 from retrier.transport.rabbitmq.address import parse_address
 from retrier.transport.rabbitmq.connection import BrokerConnection
 from retrier.transport.rabbitmq.consumer import RabbitMQConsumer
 from retrier.transport.rabbitmq.nodes import Nodes
+from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from retrier.transport.rabbitmq.publisher import RabbitMQPublisher
 from retrier.transport.rabbitmq.queues import RabbitMQQueues
 from retrier.transport.seam import Capabilities, QueueKind
+from retrier.transport.transports import TransportOptions
 
 
 class RabbitMQTransport:
@@ -65,3 +66,13 @@ class RabbitMQTransport:
 
     def _dial(self, role: str) -> BrokerConnection:
         return self._nodes.dial(f"{self._connection_name}: {role}", self._heartbeat)
+
+
+def make_transport(options: TransportOptions) -> RabbitMQTransport:
+    """Return the transport of these nodes. Raises ConfigurationError."""
+    return RabbitMQTransport(
+        *options.urls,
+        staging_queue_type=options.staging_queue_type,
+        connection_name=options.connection_name,
+        dice=options.dice,
+    )

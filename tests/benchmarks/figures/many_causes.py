@@ -8,12 +8,12 @@ from time import perf_counter
 from uuid import uuid4
 
 from retrier.clock import SystemClock
-from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.domain.failed_message import Received
 from retrier.domain.wire import Delivery
+from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.parsing import Reading
-from retrier.ingestion.queue_mapping import QueueMapping
 from retrier.store.verbs.recording import record_received
+from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.benchmarks.messages import ID, make_body, make_templates
 from tests.benchmarks.options import BODIES, Options
 from tests.benchmarks.place import Place

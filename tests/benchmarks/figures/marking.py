@@ -11,13 +11,13 @@ from uuid import uuid4
 
 import psycopg
 
-from retrier.app.building import make_lease
+from retrier.app.composition import make_lease
 from retrier.clock import SystemClock
 from retrier.domain.wire import Outgoing
 from retrier.processor.broker import Broker
 from retrier.processor.marking import Marking
 from retrier.processor.progress import Progress
-from retrier.processor.surroundings import RetryParameters, Surroundings
+from retrier.processor.stage_context import RetryParameters, StageContext
 from retrier.settings import Settings
 from retrier.store.engine.database import Database
 from tests.benchmarks.filling import Filling, fill
@@ -103,12 +103,12 @@ def no_probe() -> Outgoing:
     raise NotImplementedError
 
 
-def make_surroundings(db: Database) -> Surroundings:
+def make_surroundings(db: Database) -> StageContext:
     """Return what the stage needs; it never talks to the broker."""
     parts = make_parts(Settings(), lambda *_told, **_fields: None, db)
     lease = make_lease(parts)
     lease.acquire()
-    return Surroundings(
+    return StageContext(
         db=db,
         broker=Broker(parts.transport, "unused", no_probe),
         lease=lease,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from time import perf_counter
 
-from retrier.processor.crash_points import CrashPoint
+from retrier.crash_points import CrashPoint
 from tests.benchmarks.figures.marking import BODY, SHORT_TRACE
 from tests.benchmarks.filling import Filling, fill
 from tests.benchmarks.options import Options

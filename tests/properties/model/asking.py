@@ -2,7 +2,7 @@
 
 from hypothesis.stateful import rule
 
-from retrier.domain.ways_out import Act
+from retrier.domain.message_actions import Act
 from tests.properties.model.drawn import acts, queues, several, which
 from tests.properties.model.example import Example
 from tests.properties.model.tally import counted

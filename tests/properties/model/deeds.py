@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from retrier.domain import headers
-from retrier.domain.ways_out import Act
+from retrier.domain.message_actions import Act
 from retrier.domain.wire import Delivery, Edit
 from tests.properties.model.far_side import FarSide
 from tests.properties.model.people import People
@@ -71,7 +71,7 @@ class Deeds:
 
     def lose_lease_and_hear(self, which: int) -> bool:
         """The same, and the tick of the old one finds out."""
-        lease = self._world.bench.around.lease
+        lease = self._world.bench.context.lease
         self.lose_lease(which)
         lease.lose()
         return True

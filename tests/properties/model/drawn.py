@@ -2,9 +2,9 @@
 
 from hypothesis import strategies as st
 
-from retrier.domain.ways_out import Act
+from retrier.crash_points import CrashPoint
+from retrier.domain.message_actions import Act
 from retrier.domain.wire import ChannelClosed, Outcome, Refused, Returned, Unknown
-from retrier.processor.crash_points import CrashPoint
 from tests.support.factories import ERROR_QUEUE
 
 VERBS = [

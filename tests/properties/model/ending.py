@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from sqlalchemy import select
 
-from retrier.store.queries.ledger import read_ledger
+from retrier.store.queries.monitoring import read_ledger
 from retrier.store.schema import retry_operations
 from tests.properties.model.account import UNRESOLVED
 from tests.properties.model.deeds import Deeds

@@ -83,7 +83,7 @@ class FarSide:
 
     def send_nonsense(self, kind: str) -> None:
         """Put something on the error queue that is no failure."""
-        ours = self._world.bench.around.retries.installation_id
+        ours = self._world.bench.context.retries.installation_id
         lost = {headers.INSTALLATION_ID: ours, headers.STAGING_ID: str(uuid4())}
         raw = {"broken": BROKEN, "strange": raw_properties({}), "lost copy": raw_properties(lost)}
         self._put(raw[kind], b"")

@@ -5,10 +5,10 @@ from typing import TypeVar
 from uuid import uuid4
 
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.message_actions import Act
 from retrier.domain.redirects import redirect_id
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection, Sought
-from retrier.domain.ways_out import Act
 from retrier.errors import DatabaseUnavailable
 from tests.properties.model.account import UNRESOLVED, Account
 from tests.properties.model.world import World

@@ -5,13 +5,14 @@ from datetime import timedelta
 
 from retrier.domain.failed_message import Noteworthy, Received
 from retrier.gateway import Gateway
+from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.ingestor import Ingestor
-from retrier.ingestion.queue_mapping import QueueMapping
+from retrier.overlap import WhileInFlight, nothing_else
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
 from retrier.store.engine.database import Database
-from retrier.store.verbs.installing import probe_write
 from retrier.store.verbs.recording import record_received
+from retrier.store.verbs.upkeep import probe_write
 from tests.properties.model.account import Account
 from tests.properties.model.following import MARKING, Following
 from tests.properties.model.look import completed, look
@@ -136,7 +137,7 @@ class World:
     def take_over(self) -> None:
         """Let another process become the processor; this one lives on and does not know."""
         self.note_risk()
-        self.zombies.append((self.bench.processor, self.bench.around.lease))
+        self.zombies.append((self.bench.processor, self.bench.context.lease))
         self.flaky.heal()
         self.bench.start()
 
@@ -206,9 +207,9 @@ class World:
         )
 
     def _record(
-        self, received: Sequence[Received], *, meanwhile: Callable[[], bool] | None = None
+        self, received: Sequence[Received], *, while_in_flight: WhileInFlight = nothing_else
     ) -> Sequence[Noteworthy]:
         self.recording = self.sends.tell_copies(received)
         return record_received(
-            self.flaky, received, instance="test", meanwhile=meanwhile
+            self.flaky, received, instance="test", while_in_flight=while_in_flight
         ).noteworthy

@@ -10,8 +10,7 @@ from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Selection, Sought
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
-from retrier.store.queries.ordering import DEEP, Order, Sort, find_numbers
-from retrier.store.queries.pages import PageRequest
+from retrier.store.queries.ordering import DEEP, Order, PageRequest, Sort, find_numbers
 from retrier.store.queries.selections import MOST_CAUSES
 from tests.support.api import Api
 from tests.support.factories import FAILED_AT, failure

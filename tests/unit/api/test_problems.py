@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from retrier.api.doorway import LARGEST_BODY
+from retrier.api.middleware import LARGEST_BODY
 from retrier.store.engine.database import Database, DatabaseOptions
 from tests.support.api import Api
 

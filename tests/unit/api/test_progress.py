@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from retrier.domain.retry_batch import Ejected, RetryBatch, StagedCopies, WindowResult
-from retrier.store.queries.batch_order import find_most_advanced
-from retrier.store.verbs.forwarding import complete_batch
+from retrier.store.queries.next_work import find_most_advanced
+from retrier.store.verbs.forwarding import begin_forwarding, complete_batch
 from retrier.store.verbs.leases import Fence, release_lease
 from retrier.store.verbs.marking import (
     MarkedBatch,
@@ -16,8 +16,7 @@ from retrier.store.verbs.marking import (
     move_to_staging,
     open_batch,
 )
-from retrier.store.verbs.staging import begin_forwarding
-from retrier.store.verbs.windows import load_members, open_window
+from retrier.store.verbs.windows import open_window
 from tests.support.api import HOLDER, Api
 from tests.support.factories import failure
 
@@ -69,8 +68,7 @@ class Retry:
         self.send(finished=WindowResult(forwarded=self.numbers(unique_ids)))
 
     def numbers(self, unique_ids: Sequence[str]) -> tuple[int, ...]:
-        members = load_members(self.api.db, self.batch.batch_id)
-        return tuple(members[unique_id] for unique_id in unique_ids)
+        return tuple(self.api.number(unique_id) for unique_id in unique_ids)
 
 
 def test_an_operation_waits_until_it_is_its_turn(api: Api) -> None:

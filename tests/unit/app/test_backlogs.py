@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from retrier.app.readiness import ReadinessBoard
-from retrier.app.ticks import Ticks
+from retrier.app.schedule import Ticks
 from retrier.errors import BrokerUnavailable
 from retrier.settings import Database, ErrorQueue, Ingestion, Settings
 from tests.support.databases import sqlite_url

@@ -2,8 +2,7 @@
 
 import pytest
 
-from retrier.app.backlogs import Backlogs
-from retrier.app.conditions import describe_ingestion
+from retrier.app.readiness import Backlogs, describe_ingestion
 from tests.support.ingestion_bench import QUEUE, IngestionBench
 
 CONSUMING = (True, f"{QUEUE}: consuming")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from retrier.app.metrics.metrics import Metrics
+from retrier.app.metrics.gauges import Metrics
 from retrier.domain.retry_batch import Ejected, RevertCause, WindowResult
 from retrier.errors import DatabaseUnavailable
 from retrier.processor.watcher import Stage
@@ -63,7 +63,7 @@ def test_what_does_not_add_up_is_shown_with_its_sign(metrics: Metrics) -> None:
 
 def test_a_database_that_is_away_costs_only_what_it_knows() -> None:
     metrics = Metrics(
-        version="1", error_queues=[ERROR_QUEUE], staging_queue=STAGING, read_standing=away
+        version="1", error_queues=[ERROR_QUEUE], staging_queue=STAGING, read_figures=away
     )
 
     scrape = Scrape.of(metrics)
@@ -80,7 +80,7 @@ def test_nothing_is_asked_of_the_database_before_a_scrape() -> None:
         version="1",
         error_queues=[],
         staging_queue=STAGING,
-        read_standing=lambda: asked.append(1) or away(),
+        read_figures=lambda: asked.append(1) or away(),
     )
 
     assert asked == []

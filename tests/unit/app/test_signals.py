@@ -3,7 +3,7 @@
 import signal
 from threading import Lock, Thread
 
-from retrier.app.signals import StopSignals
+from retrier.app.process import StopSignals
 from tests.support.waiting import wait_until
 
 

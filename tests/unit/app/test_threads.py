@@ -1,7 +1,7 @@
 """A part of the service that ends by an exception."""
 
+from retrier.app.process import start_part
 from retrier.app.readiness import ReadinessBoard
-from retrier.app.threads import start_part
 from tests.support.told import Told
 
 

@@ -1,6 +1,6 @@
 """Recurring small work: what is said of a job that fails."""
 
-from retrier.app.ticks import GuardedTick
+from retrier.app.schedule import GuardedTick
 from retrier.errors import BrokerUnavailable
 from tests.support.told import Told
 

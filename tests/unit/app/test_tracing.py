@@ -15,10 +15,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from retrier.app.tracing import Tracing
 from retrier.app.watchers import make_watcher
 from retrier.domain import headers
-from retrier.domain.amqp_properties import AmqpPropertyCodec
 from retrier.domain.wire import Confirmed, Edit, Outgoing, Refused, Returned
 from retrier.processor.watcher import Nobody
 from retrier.store.engine.database import Database
+from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.support.bench import QUEUE, Bench
 from tests.support.collector import collecting
 from tests.support.databases import open_upgraded, sqlite_url

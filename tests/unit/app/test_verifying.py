@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from retrier.app.process import describe_holder
-from retrier.app.verifying import STAGING_RULE, verify
+from retrier.app.verify import STAGING_RULE, verify
+from retrier.crash_points import CrashPoint
 from retrier.domain.wire import Outgoing
-from retrier.processor.crash_points import CrashPoint
 from retrier.settings import Settings
 from retrier.store.engine.database import Database
 from retrier.store.verbs.leases import acquire_lease, release_lease
@@ -46,7 +46,7 @@ def forwarding(db: Database) -> Bench:
     bench.kill_at(CrashPoint.STAGING_COMMITTED)
     with pytest.raises(Killed):
         bench.work()
-    release_lease(db, bench.around.lease.fence)
+    release_lease(db, bench.context.lease.fence)
     return bench
 
 

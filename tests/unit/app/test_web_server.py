@@ -7,7 +7,7 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from retrier.app.web_server import WebServer
+from retrier.app.server import WebServer
 
 ACKNOWLEDGED_LATE = 0.04
 """Seconds for which a system keeps an acknowledgement back, in the hope of more to send."""

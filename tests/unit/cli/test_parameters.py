@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from retrier.cli.parameters import command, spread
+from retrier.cli.command import command, spread
 from retrier.errors import ServiceUnavailable
 
 

@@ -2,10 +2,9 @@
 
 import pytest
 
-from retrier.demo.desk import Listed
-from retrier.demo.ledger import compare
+from retrier.demo.client import Listed
 from retrier.demo.orders import Cause, Order, from_body, handle, make_orders
-from retrier.demo.tally import Book, Tally
+from retrier.demo.shop_log import Book, ShopLog, compare
 
 
 def book(**changes: object) -> Book:
@@ -50,7 +49,7 @@ def test_a_failure_the_service_does_not_know_is_told() -> None:
 
 
 def test_a_tally_counts_what_it_is_told() -> None:
-    tally = Tally()
+    tally = ShopLog()
     tally.count_published("a")
     tally.count_failed("a")
     tally.count_failed("a")

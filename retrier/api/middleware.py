@@ -1,0 +1,116 @@
+"""Around all routes: which hosts may be named, what is too large, what breaks."""
+
+from urllib.parse import urlsplit
+
+from fastapi import Response
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from retrier.api.problems import problem
+from retrier.domain.hosts import Hosts, parse_host
+
+LARGEST_BODY = 16 * 1024 * 1024
+"""Bytes of a request's body."""
+
+_HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
+_DIGITS = 18
+_TOO_LARGE = f"The body of a request has at most {LARGEST_BODY} bytes."
+
+
+class Doorway:
+    """ASGI middleware around all routes."""
+
+    def __init__(self, app: ASGIApp, hosts: Hosts) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Normalise the request or refuse it, then hand it on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+        elif (refusal := self._refusal(scope)) is not None:
+            await refusal(scope, receive, send)
+        else:
+            await self._app(_normalised(scope), _bounded(receive), send)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        return refuse_other_host(headers, self._hosts) or _refusal(scope, headers)
+
+
+def _refusal(scope: Scope, headers: Headers) -> Response | None:
+    size = headers.get("content-length", "0")
+    if "\0" in scope["path"] or b"%00" in scope["query_string"]:
+        return problem(400, "The address has a NUL character, which no text has.")
+    if size.isdecimal() and int(size[:_DIGITS]) > LARGEST_BODY:
+        return problem(413, _TOO_LARGE)
+    if scope["method"] not in _HARMLESS and _is_foreign(headers):
+        return problem(403, "A page of another origin may not change anything here.")
+    return None
+
+
+def _is_foreign(headers: Headers) -> bool:
+    """Say whether a browser sends this for another site's page; other clients name no origin.
+
+    A POST without a body needs no preflight, so any page could ask for retries. The Host is one
+    of ours by now, so a page of the same name is one of ours, too.
+    """
+    origin = headers.get("origin")
+    return origin is not None and _authority(origin) != headers.get("host", "").lower()
+
+
+def _authority(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
+
+
+def _normalised(scope: Scope) -> Scope:
+    path: str = scope["path"]
+    if path.startswith("/api/"):
+        path = path.removesuffix("/")
+    return {**scope, "path": path, "query_string": _lower_names(scope["query_string"])}
+
+
+def _lower_names(query: bytes) -> bytes:
+    pairs = (pair.partition(b"=") for pair in query.split(b"&"))
+    return b"&".join(name.lower() + equals + value for name, equals, value in pairs)
+
+
+def _bounded(receive: Receive) -> Receive:
+    size = 0
+
+    async def receive_bounded() -> Message:
+        nonlocal size
+        message = await receive()
+        size += len(message.get("body", b""))
+        if size > LARGEST_BODY:
+            raise HTTPException(413, _TOO_LARGE)
+        return message
+
+    return receive_bounded
+
+
+_LONGEST_SHOWN = 100
+_WANTED = "This API is asked as localhost, 127.0.0.1 or [::1], or as one of api.allowed_hosts"
+
+
+def refuse_other_host(headers: Headers, hosts: Hosts) -> Response | None:
+    """Answer 421 unless the request names exactly one host, and that is one of ours."""
+    named = headers.getlist("host")
+    host = parse_host(named[0]) if len(named) == 1 else None
+    if host is not None and hosts.include(host):
+        return None
+    return problem(421, f"{_WANTED}; this request {_describe(named)}.")
+
+
+def _describe(named: list[str]) -> str:
+    match named:
+        case []:
+            return "names no host"
+        case [one]:
+            return f"names the host {one[:_LONGEST_SHOWN]}"
+        case _:
+            return "names several hosts"

@@ -1,0 +1,144 @@
+"""What a request brings: who asks, under which key, which messages; and the answer to an act on them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import Body, Depends, Header, HTTPException, Request, Response
+
+from retrier.api.answers import accepted
+from retrier.api.parts import Parts
+from retrier.api.problems import problem
+from retrier.api.views.operations import asked_again, outcome
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.message_actions import NOTHING_TO_DO, Act, Refusal
+from retrier.domain.retry_operation import RetryRequest, RetryType
+from retrier.domain.selection import Selection, Sought
+from retrier.domain.text import clean
+from retrier.gateway import Gateway
+
+LONGEST_NAME = 200
+LONGEST_KEY = 255
+NOBODY = "anonymous"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """One request, but for what it selects."""
+
+    gateway: Gateway
+    requested_by: str
+    idempotency_key: str | None
+
+    def retry(self, retry_type: RetryType, selection: Selection, originator: str) -> Response:
+        """Ask the gateway; answer 202 with the operation. Raises DatabaseUnavailable."""
+        created = self.gateway.retry(self._request(retry_type, selection, originator))
+        content = {"operation_id": created.operation_id, "total": created.total}
+        return accepted(content, f"/api/operations/{created.operation_id}")
+
+    def retry_again(
+        self, originator: str, unique_ids: tuple[str, ...], sought: Sought | None = None
+    ) -> Response:
+        """Ask the gateway; answer 202 with the operations. Raises DatabaseUnavailable."""
+        selection = Selection(ids=unique_ids)
+        request = self._request(RetryType.MULTIPLE_MESSAGES, selection, originator)
+        again = self.gateway.retry_again(request, sought)
+        first = again.operation_ids[:1]
+        return accepted(asked_again(again), f"/api/operations/{first[0]}" if first else None)
+
+    def _request(
+        self, retry_type: RetryType, selection: Selection, originator: str
+    ) -> RetryRequest:
+        return RetryRequest(
+            retry_type=retry_type,
+            selection=selection,
+            originator=originator,
+            requested_by=self.requested_by,
+            idempotency_key=self.idempotency_key,
+        )
+
+
+def pending_retries(
+    queue: str | None = None, modified: tuple[datetime, datetime] | None = None
+) -> Sought:
+    """Return the messages of a queue and time whose retry was sent, and of which no more is known."""
+    return Sought(
+        selection=Selection(queue=queue),
+        statuses=frozenset({FailedMessageStatus.RETRY_ISSUED}),
+        modified=modified,
+        pending=True,
+    )
+
+
+def _asking(
+    request: Request,
+    parts: Parts,
+    x_retrier_user: Annotated[str, Header(description="the name to log")] = "",
+    idempotency_key: Annotated[
+        str, Header(description="makes repeating safe: the same key, the same operation")
+    ] = "",
+) -> Asking:
+    if len(idempotency_key) > LONGEST_KEY:
+        raise HTTPException(400, f"Idempotency-Key has at most {LONGEST_KEY} characters.")
+    address = request.client.host if request.client else "unknown address"
+    return Asking(
+        gateway=parts.gateway,
+        requested_by=f"{_name(x_retrier_user)} ({address})",
+        idempotency_key=idempotency_key or None,
+    )
+
+
+AskingFor = Annotated[Asking, Depends(_asking)]
+
+
+def _name(header: str) -> str:
+    """Return who asks: one printable line. Header bytes arrive as Latin-1 and are UTF-8 mostly."""
+    text = header.encode("latin-1", "replace").decode("utf-8", "replace")
+    line = "".join(character if character.isprintable() else " " for character in text)
+    return line.strip()[:LONGEST_NAME].strip() or NOBODY
+
+
+MOST_IDS = 100_000
+"""Ids one request may name; bulk routes and further requests take more."""
+
+_LONGEST_ID = 1000
+
+
+def checked(ids: list[Any]) -> tuple[str, ...]:
+    """Return the ids if each is one. Raises HTTPException."""
+    if not all(_is_id(each) for each in ids):
+        raise HTTPException(400, "Every id is a text that is not empty.")
+    return tuple(ids)
+
+
+def _named(ids: Annotated[list[Any], Body(max_length=MOST_IDS)]) -> tuple[str, ...]:
+    return checked(ids)
+
+
+NamedIds = Annotated[tuple[str, ...], Depends(_named)]
+
+
+def _is_id(each: object) -> bool:
+    return isinstance(each, str) and each != "" and clean(each, _LONGEST_ID) == each
+
+
+def act_on_one(asking: Asking, act: Act, unique_id: str) -> Response:
+    """Answer 202, also if it was done before; else 404 or 409 with the reason."""
+    came_to = asking.gateway.act(act, [unique_id], asking.requested_by)
+    for reason in came_to.refused:
+        if reason is Refusal.UNKNOWN:
+            return problem(404, f"No failed message has the id {unique_id[:100]}.")
+        if (act, reason) not in NOTHING_TO_DO:
+            return problem(409, f"The message cannot be changed now: {reason}.")
+    return accepted(outcome(act, came_to))
+
+
+def act_on_ids(asking: Asking, act: Act, unique_ids: Sequence[str]) -> Response:
+    """Answer 202 with how many were changed, and why the others were not."""
+    return accepted(outcome(act, asking.gateway.act(act, unique_ids, asking.requested_by)))
+
+
+def act_on(asking: Asking, act: Act, sought: Sought) -> Response:
+    """Answer 202 with how many were changed, and why the others were not."""
+    return accepted(outcome(act, asking.gateway.act_on(act, sought, asking.requested_by)))

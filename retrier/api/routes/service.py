@@ -1,0 +1,96 @@
+"""The service itself: health, metrics, ledger, event log, and what the API is."""
+
+from functools import partial
+
+from fastapi import APIRouter, Request, Response
+
+from retrier.api.answers import HEADERS, answer, encode
+from retrier.api.filters import PageQuery, page_headers
+from retrier.api.parts import Parts
+from retrier.api.views.operations import event, ledger
+from retrier.store.queries.monitoring import read_ledger
+from retrier.store.queries.service import list_events
+
+watching = APIRouter(tags=["service"])
+"""What every process answers, whatever its roles."""
+
+
+@watching.get("/health")
+async def get_health() -> Response:
+    """Answer 200 as long as the process answers.
+
+    In no thread of the pool: requests that hang on a frozen database may have them all, which
+    is no reason to restart the process.
+    """
+    return _report({"status": "healthy"}, 200)
+
+
+@watching.get("/health/ready")
+async def get_readiness(parts: Parts) -> Response:
+    """Answer 200 if every part works, else 503, with the reason of each part."""
+    health = await parts.watch(parts.health)
+    ready = all(ok for ok, _ in health.values())
+    told = {name: {"ok": ok, "reason": reason} for name, (ok, reason) in health.items()}
+    report = {"status": "ready" if ready else "not ready", "parts": told}
+    return _report(report, 200 if ready else 503)
+
+
+def _report(content: object, status: int) -> Response:
+    headers = {**HEADERS, "Content-Type": "application/json", "Cache-Control": "no-store"}
+    return Response(encode(content), status_code=status, headers=headers)
+
+
+@watching.get("/metrics", response_class=Response)
+async def get_metrics(request: Request, parts: Parts) -> Response:
+    """Return all metrics of this process, in Prometheus' text format or as OpenMetrics."""
+    accept = request.headers.get("accept", "")
+    content_type, text = await parts.watch(partial(parts.metrics, accept))
+    headers = {"Content-Type": content_type, "Cache-Control": "no-store"}
+    return Response(text, headers=headers)
+
+
+router = APIRouter(prefix="/api", tags=["service"])
+
+
+@router.get("/ledger")
+def get_ledger(request: Request, parts: Parts) -> Response:
+    """Return what was taken off the error queues and what became of it."""
+    return answer(request, ledger(read_ledger(parts.db)))
+
+
+@router.get("/eventlogitems")
+def get_event_log(request: Request, parts: Parts, page: PageQuery) -> Response:
+    """List what happened, newest first."""
+    found = list_events(parts.db, page)
+    items = [event(each) for each in found.items]
+    return answer(request, items, page_headers(request, page, found.total))
+
+
+_LIST = "{?page,per_page,direction,sort}"
+_URLS = {
+    "errors_url": f"errors/{_LIST}",
+    "endpoints_error_url": f"endpoints/{{name}}/errors/{_LIST}",
+    "event_log_items": "eventlogitems",
+    "classifiers_url": "recoverability/classifiers",
+    "groups_url": "recoverability/groups/{classifier?}",
+    "message_body_url": "messages/{id}/body",
+    "operations_url": "operations",
+    "batches_url": "batches",
+    "processor_url": "processor",
+    "redirects_url": "redirects",
+    "ledger_url": "ledger",
+}
+
+
+@router.get("")
+def get_root(request: Request, parts: Parts) -> Response:
+    """Return name, version and the URLs of the API."""
+    base = f"{request.base_url}api/"
+    urls = {name: base + path for name, path in _URLS.items()}
+    about = {
+        "name": "Retrier",
+        "description": "Keeps failed messages and sends them back in crash-safe batches",
+        "version": parts.version,
+        "license_status": "valid",
+    }
+    return answer(request, about | urls)

@@ -1,0 +1,106 @@
+"""`retrier check` and `retrier db upgrade`: what can be done with no service running."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from retrier.app.composition import make_transport, open_database
+from retrier.errors import BrokerUnavailable, DatabaseUnavailable
+from retrier.settings import Settings
+from retrier.store.verbs.upgrade import find_revision, upgrade_schema
+from retrier.transport.seam import Queues
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """One line of the check."""
+
+    name: str
+    ok: bool
+    text: str
+
+
+def check(settings: Settings) -> tuple[CheckResult, ...]:
+    """Try the database and the broker; changes nothing."""
+    return (_check_database(settings), *_check_broker(settings))
+
+
+def upgrade_database(settings: Settings) -> str:
+    """Bring the schema to the newest revision; say what was done. Raises DatabaseUnavailable."""
+    db = open_database(settings)
+    try:
+        before = upgrade_schema(db)
+    finally:
+        db.dispose()
+    if before.is_current:
+        return f"the database at {db.place} is at revision {before.wanted} already"
+    origin = before.current or "an empty schema"
+    return f"the database at {db.place} was brought from {origin} to revision {before.wanted}"
+
+
+def _check_database(settings: Settings) -> CheckResult:
+    db = open_database(settings)
+    if db.is_sqlite and not Path(db.place).exists():
+        # To look would make an empty one, and hide that one was lost.
+        return CheckResult(name="database", ok=True, text=f"missing: will be made at {db.place}")
+    try:
+        revision = find_revision(db)
+    except DatabaseUnavailable as error:
+        return CheckResult(name="database", ok=False, text=str(error))
+    finally:
+        db.dispose()
+    if revision.is_current:
+        text = f"ok, {db.place}, schema at revision {revision.current}"
+    else:
+        text = f"ok, {db.place}, schema has to be upgraded to revision {revision.wanted}"
+    return CheckResult(name="database", ok=True, text=text)
+
+
+def _check_broker(settings: Settings) -> list[CheckResult]:
+    transport = make_transport(settings)
+    if settings.broker.is_embedded and not Path(transport.place).exists():
+        text = f"missing: will be made at {transport.place}"
+        return [CheckResult(name="broker", ok=True, text=text)]
+    try:
+        queues = transport.queues()
+    except BrokerUnavailable as error:
+        return [CheckResult(name="broker", ok=False, text=str(error))]
+    try:
+        text = "; ".join(["ok", *_find_lost_nodes(settings)])
+        return [CheckResult(name="broker", ok=True, text=text), *_check_queues(settings, queues)]
+    except BrokerUnavailable as error:
+        return [CheckResult(name="broker", ok=False, text=str(error))]
+    finally:
+        queues.close()
+
+
+def _find_lost_nodes(settings: Settings) -> list[str]:
+    """Say of each node of several why it cannot be reached: one that answers is enough to work."""
+    urls = settings.broker.url
+    lost = []
+    for url in urls if len(urls) > 1 else ():
+        one = settings.broker.model_copy(update={"url": (url,)})
+        try:
+            make_transport(settings.model_copy(update={"broker": one})).queues().close()
+        except BrokerUnavailable as error:
+            lost.append(str(error))
+    return lost
+
+
+def _check_queues(settings: Settings, queues: Queues) -> list[CheckResult]:
+    names = [each.queue for each in settings.ingestion.error_queues]
+    return [_check_queue(queues, name) for name in names]
+
+
+def _check_queue(queues: Queues, name: str) -> CheckResult:
+    reason = queues.why_not_ingestible(name)
+    text = reason or _describe(queues, name)
+    return CheckResult(name=f"error queue {name}", ok=reason is None, text=text)
+
+
+def _describe(queues: Queues, name: str) -> str:
+    depth = queues.depth(name)
+    if depth is None:
+        return "missing: will be declared"
+    limited = queues.may_limit_deliveries(name)
+    warning = "; it may drop messages that are delivered too often (delivery limit)"
+    return f"ok, {depth} messages ready{warning if limited else ''}"

@@ -1,0 +1,170 @@
+"""Building the parts from the settings: the only code that knows both."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from random import SystemRandom
+from threading import Event
+from uuid import uuid4
+
+from retrier import __version__
+from retrier.app.lookout import Lookout, Patience
+from retrier.app.metrics.gauges import Metrics
+from retrier.app.process import describe_holder, is_dead
+from retrier.clock import Clock
+from retrier.crash_points import Reach
+from retrier.domain.failed_message import Noteworthy, Received
+from retrier.domain.hosts import Hosts, parse_host
+from retrier.ingestion.arrival import QueueMapping
+from retrier.ingestion.ingestor import Ingestor
+from retrier.logs import Say
+from retrier.overlap import WhileInFlight, nothing_else
+from retrier.processor.broker import AttendedTransport, Broker
+from retrier.processor.copies import get_probe_ready
+from retrier.processor.lease import Lease
+from retrier.processor.processor import Processor
+from retrier.processor.progress import Progress
+from retrier.processor.stage_context import RetryParameters, StageContext
+from retrier.processor.watcher import Watcher
+from retrier.settings import Api, ErrorQueue, Settings
+from retrier.store.engine.database import Database, DatabaseClock, DatabaseOptions
+from retrier.store.queries.monitoring import read_figures
+from retrier.store.verbs.recording import record_received
+from retrier.store.verbs.upkeep import probe_write
+from retrier.transport import transports
+from retrier.transport.seam import Transport
+from retrier.transport.transports import TransportOptions
+
+_SCRAPE = Patience(wait=timedelta(seconds=2), keep=timedelta(seconds=5), hang=timedelta(seconds=10))
+"""How long a scrape waits for the database: well below the 10 s that Prometheus waits for it."""
+
+ANSWER_LIMIT = timedelta(seconds=5)
+"""How long a statement may take that a list, or anything else that the API reads, is made of."""
+
+_SQLITE_PAUSE = 0.01
+"""Seconds between two received batches on SQLite, so that other writers get in between."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What every part of the service shares."""
+
+    settings: Settings
+    db: Database
+    transport: Transport
+    say: Say
+    crash_point: Reach
+    metrics: Metrics
+    watcher: Watcher
+    clock: Clock
+    session_id: str = field(default_factory=lambda: str(uuid4()))
+    stop: Event = field(default_factory=Event)
+    wake: Event = field(default_factory=Event)
+
+    @property
+    def error_queues(self) -> tuple[str, ...]:
+        """The names of the error queues."""
+        return tuple(each.queue for each in self.settings.ingestion.error_queues)
+
+
+def open_database(settings: Settings) -> Database:
+    """Return the database the settings name; nothing is connected yet."""
+    options = DatabaseOptions(url=settings.database.url, lease=settings.processor.lease)
+    return Database(options)
+
+
+def make_transport(settings: Settings) -> Transport:
+    """Return the transport the broker's URLs name; nothing is connected yet."""
+    options = TransportOptions(
+        urls=tuple(settings.broker.url),
+        staging_queue_type=settings.broker.staging_queue_type,
+        connection_name=settings.instance,
+        dice=SystemRandom(),
+    )
+    return transports.make_transport(options)
+
+
+def make_hosts(api: Api) -> Hosts:
+    """Return the hosts that the API is asked as."""
+    address = f"[{api.host}]" if ":" in api.host else api.host
+    named = map(parse_host, (address, *api.allowed_hosts))
+    return Hosts(frozenset(host for host in named if host is not None))
+
+
+def make_metrics(settings: Settings, db: Database, clock: Clock) -> Metrics:
+    """Return the metrics of this process; the database is asked when they are."""
+    return Metrics(
+        version=__version__,
+        error_queues=[each.queue for each in settings.ingestion.error_queues],
+        staging_queue=settings.staging_queue,
+        read_figures=Lookout(partial(read_figures, db.apart(1)), clock, _SCRAPE).read,
+    )
+
+
+def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:
+    """Return the ingestor of one error queue."""
+    holder = describe_holder(parts.session_id)
+    instance = f"{parts.settings.instance}@{holder.host}"
+
+    def record(
+        received: Sequence[Received], *, while_in_flight: WhileInFlight = nothing_else
+    ) -> Sequence[Noteworthy]:
+        recorded = record_received(
+            parts.db, received, instance=instance, while_in_flight=while_in_flight
+        )
+        parts.metrics.ingestion.count(queue.queue, recorded)
+        return recorded.noteworthy
+
+    return Ingestor(
+        mapping=QueueMapping(
+            queue=queue.queue, dialect=queue.dialect, destination=queue.destination
+        ),
+        transport=parts.transport,
+        record=record,
+        probe=partial(probe_write, parts.db),
+        # Hosts' clocks differ: what is stored is compared with what others have stored.
+        clock=DatabaseClock(parts.db, parts.clock),
+        say=parts.say,
+        prefetch=parts.settings.ingestion.prefetch,
+        pause=_SQLITE_PAUSE if parts.db.is_sqlite else 0.0,
+        crash_point=parts.crash_point,
+    )
+
+
+def make_lease(parts: Parts) -> Lease:
+    """Return the processor's lease, not held yet."""
+    holder = describe_holder(parts.session_id)
+    return Lease(parts.db, holder, parts.settings.processor.lease, parts.clock, is_dead)
+
+
+def make_processor(
+    parts: Parts, lease: Lease, installation_id: str, progress: Progress
+) -> Processor:
+    """Return the processor of an installation; it notes its progress there."""
+    retries = parts.settings.retries
+    parameters = RetryParameters(
+        staging_queue=parts.settings.staging_queue,
+        error_queues=parts.error_queues,
+        installation_id=installation_id,
+        session_id=parts.session_id,
+        window=retries.forwarding_window,
+        window_bytes=retries.forwarding_window_bytes,
+        drain_timeout=retries.drain_timeout,
+        idle_wait=retries.idle_wait,
+    )
+    transport = AttendedTransport(parts.transport, progress)
+    probe = partial(get_probe_ready, parts.db, lease, transport, parameters, parts.crash_point)
+    context = StageContext(
+        db=parts.db,
+        broker=Broker(transport, parts.settings.staging_queue, probe),
+        lease=lease,
+        clock=parts.clock,
+        retries=parameters,
+        say=parts.say,
+        crash_point=parts.crash_point,
+        stop=parts.stop,
+        progress=progress,
+        watcher=parts.watcher,
+    )
+    return Processor(context, parts.wake)

@@ -1,0 +1,108 @@
+"""What is read at each scrape: the standing of the database, and whether the parts are ready."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from prometheus_client import Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from retrier.app.readiness import Readiness
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.retry_batch import RetryBatchStatus
+from retrier.domain.retry_operation import RetryOperationState
+from retrier.errors import DatabaseUnavailable
+from retrier.store.queries.monitoring import ServiceFigures
+
+S = TypeVar("S", bound=str)
+
+_OVER = frozenset({RetryOperationState.COMPLETED, RetryOperationState.CANCELLED})
+_ALIVE = [state for state in RetryOperationState if state not in _OVER]
+
+
+class FiguresCollector(Collector):
+    """Tells the counts of the database, or only that it is away."""
+
+    def __init__(self, read: Callable[[], ServiceFigures]) -> None:
+        self._read = read
+
+    def describe(self) -> Iterable[Metric]:
+        """Name nothing beforehand: registering must not look at the database."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the metrics of this scrape."""
+        try:
+            standing = self._read()
+        except DatabaseUnavailable:
+            yield _up(0)
+            return
+        yield _up(1)
+        yield from _describe(standing)
+
+
+def _up(value: int) -> Metric:
+    words = "1 if the database answered when it was last looked at, else 0."
+    return GaugeMetricFamily("retrier_database_up", words, value=value)
+
+
+def _describe(standing: ServiceFigures) -> Iterator[Metric]:
+    yield _by_state(
+        "retrier_messages", "Failed messages", FailedMessageStatus, standing.ledger.stored
+    )
+    yield _by_state("retrier_operations", "Retry operations alive", _ALIVE, standing.operations)
+    yield _by_state("retrier_batches", "Retry batches alive", RetryBatchStatus, standing.batches)
+    oldest = standing.oldest_unresolved
+    yield GaugeMetricFamily(
+        "retrier_oldest_unresolved_age_seconds",
+        "How long ago the unresolved message that waits longest has failed; 0 if there is none.",
+        value=oldest.total_seconds() if oldest else 0,
+    )
+    yield GaugeMetricFamily(
+        "retrier_failed_imports", "Failed imports kept.", value=standing.failed_imports
+    )
+    yield GaugeMetricFamily(
+        "retrier_lease_epoch",
+        "How often the processor's lease was taken.",
+        value=standing.epoch,
+    )
+    yield _differences(standing)
+
+
+def _differences(standing: ServiceFigures) -> Metric:
+    family = GaugeMetricFamily(
+        "retrier_ledger_difference",
+        "What was counted less what there is; not 0 means that something is lost or miscounted.",
+        labels=["of"],
+    )
+    family.add_metric(["deliveries"], standing.ledger.uncounted_deliveries)
+    family.add_metric(["messages"], standing.ledger.missing_messages)
+    return family
+
+
+def _by_state(name: str, words: str, states: Iterable[S], counts: Mapping[S, int]) -> Metric:
+    """Tell every state, also those that nothing is in: a series that vanishes alerts nobody."""
+    family = GaugeMetricFamily(name, f"{words}, by state.", labels=["state"])
+    for state in states:
+        family.add_metric([state], counts.get(state, 0))
+    return family
+
+
+class ReadinessCollector(Collector):
+    """Asks the board at each scrape; no part keeps it waiting for more than seconds."""
+
+    def __init__(self, read: Callable[[], Readiness]) -> None:
+        self._read = read
+
+    def describe(self) -> Iterable[Metric]:
+        """Name nothing beforehand: registering must not ask the parts."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the metric of this scrape."""
+        family = GaugeMetricFamily(
+            "retrier_ready", "1 if the part of this process works, else 0.", labels=["part"]
+        )
+        for part, (ready, _reason) in self._read().items():
+            family.add_metric([part], float(ready))
+        yield family

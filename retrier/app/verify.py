@@ -1,0 +1,107 @@
+"""`retrier verify`: what database and staging queue say of themselves, with no service needed."""
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+
+from retrier.app.composition import make_transport
+from retrier.app.process import is_dead
+from retrier.errors import BrokerUnavailable, DatabaseUnavailable
+from retrier.settings import Settings
+from retrier.store.engine.database import Database, DatabaseOptions
+from retrier.store.queries.verification import StoreVerification, VerifiedRule, verify_store
+from retrier.store.verbs.upgrade import find_revision
+
+STAGING_RULE = "the staging queue holds what the batch in Forwarding waits for"
+
+_PATIENCE = timedelta(minutes=20)
+"""Twice as long as one look at all messages may take; it holds no lease and no lock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What was looked at. `staging` tells of the staging queue; None: the broker is away."""
+
+    database: str
+    rules: tuple[VerifiedRule, ...]
+    staging: str | None = None
+    broker_problem: str | None = None
+
+    @property
+    def broken(self) -> tuple[VerifiedRule, ...]:
+        """The rules that something breaks."""
+        return tuple(rule for rule in self.rules if rule.broken)
+
+
+def verify(settings: Settings) -> Verification:
+    """Look at every rule, then at the staging queue; changes nothing. Raises DatabaseUnavailable.
+
+    The staging queue has to hold what the batch in Forwarding waits for, unless a processor may
+    have it in hand. More than that is never off: copies of attempts that did not commit, probes
+    and end markers are dropped when the next batch is staged.
+    """
+    db = Database(DatabaseOptions(url=settings.database.url, lease=_PATIENCE))
+    try:
+        _check_schema(db)
+        return _verify(settings, db)
+    finally:
+        db.dispose()
+
+
+def _verify(settings: Settings, db: Database) -> Verification:
+    verified = verify_store(db)
+    seen = Verification(database=db.place, rules=verified.rules)
+    try:
+        depth = _staging_depth(settings)
+        if _count_missing(depth, verified):
+            # Looked at one after the other: a processor may have begun in between.
+            verified = verify_store(db)
+            depth = _staging_depth(settings)
+    except BrokerUnavailable as error:
+        return replace(seen, broker_problem=str(error))
+    copies = VerifiedRule(rule=STAGING_RULE, broken=_count_missing(depth, verified))
+    return replace(
+        seen,
+        rules=(*verified.rules, copies),
+        staging=_describe(depth, verified.batches, copies.broken),
+    )
+
+
+def _count_missing(depth: int | None, verified: StoreVerification) -> int:
+    """Return how many copies somebody else has taken; 0 while a processor may hold some."""
+    processor = verified.processor
+    if processor is not None and not is_dead(processor):
+        return 0
+    return max(0, verified.awaited - (depth or 0))
+
+
+def _check_schema(db: Database) -> None:
+    if db.is_sqlite and not Path(db.place).exists():
+        # To look would make an empty one.
+        raise DatabaseUnavailable(f"there is no database at {db.place}")
+    revision = find_revision(db)
+    if not revision.is_current:
+        raise DatabaseUnavailable(
+            f"the database at {db.place} is at revision {revision.current or 'none'} and this "
+            f"version needs {revision.wanted}: run `retrier db upgrade`"
+        )
+
+
+def _staging_depth(settings: Settings) -> int | None:
+    queues = make_transport(settings).queues()
+    try:
+        return queues.depth(settings.staging_queue)
+    finally:
+        queues.close()
+
+
+def _describe(depth: int | None, batches: int, missing: int) -> str:
+    if missing:
+        return (
+            f"{depth or 0} messages ready, {missing} missing: the next processor stages them anew"
+        )
+    if depth is None:
+        return "missing: will be declared with the next retry"
+    if depth and not batches:
+        return f"{depth} messages that nothing waits for: the next retry drops them"
+    return f"{depth} messages ready, {batches} batches alive"

@@ -1,0 +1,110 @@
+"""Commands as the shell has them: made of dataclasses of options, with an exit code; what they work with."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from threading import Event
+from typing import Any, get_type_hints
+
+import httpx
+import typer
+
+from retrier.cli.exit_codes import with_exit_code
+from retrier.cli.printer import Printer
+from retrier.clock import Clock, SystemClock
+
+
+def make_app(help_text: str) -> typer.Typer:
+    """Return a part of the command line.
+
+    No markup and no rich tracebacks: what users wrote is shown as they wrote it.
+    """
+    return typer.Typer(
+        help=help_text,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+
+
+Headers = Mapping[bytes, bytes]
+
+Connect = Callable[[str, Headers], httpx.Client]
+"""Makes an HTTP client of a base URL and the headers of all requests; connects nothing yet."""
+
+_TIMEOUT = httpx.Timeout(60, connect=5)
+"""Seconds; counting a million messages takes some."""
+
+_LOOPBACK = ("localhost", "127.", "::1")
+
+
+def connect(base_url: str, headers: Headers) -> httpx.Client:
+    """Make a client; a proxy that the environment names is not asked for this machine itself."""
+    is_local = httpx.URL(base_url).host.startswith(_LOOPBACK)
+    return httpx.Client(
+        base_url=base_url, headers=dict(headers), timeout=_TIMEOUT, trust_env=not is_local
+    )
+
+
+def pause(seconds: float) -> None:
+    """Wait; Ctrl-C ends it."""
+    Event().wait(seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """The outside world of a command."""
+
+    connect: Connect = connect
+    pause: Callable[[float], None] = pause
+    clock: Clock = field(default_factory=SystemClock)
+    printer: Printer = field(default_factory=Printer)
+
+
+def tools_of(ctx: typer.Context) -> Tools:
+    """Return the tools the command line was started with."""
+    return ctx.ensure_object(Tools)
+
+
+def command(function: Callable[..., None]) -> Callable[..., None]:
+    """Make a command of a function: its dataclasses are spread, its errors end with a code."""
+    return with_exit_code(spread(function))
+
+
+def spread(function: Callable[..., None]) -> Callable[..., None]:
+    """Return the function with every dataclass among its parameters spread into its fields.
+
+    Typer reads the signature: each field becomes an option, an argument or a flag of its own.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+
+    @wraps(function)
+    def call(**given: Any) -> None:
+        for name, group in groups.items():
+            members = {each.name: given.pop(each.name) for each in fields(group)}
+            given[name] = group(**members)  # type: ignore[operator] # a class, not an instance
+        function(**given)
+
+    parameters = [
+        single
+        for parameter in signature(function).parameters.values()
+        for single in _singles(parameter, hints)
+    ]
+    call.__signature__ = Signature(parameters)  # type: ignore[attr-defined] # read by inspect
+    call.__annotations__ = {single.name: single.annotation for single in parameters}
+    return call
+
+
+def _singles(parameter: Parameter, hints: dict[str, Any]) -> list[Parameter]:
+    hint = hints[parameter.name]
+    if not is_dataclass(hint):
+        return [parameter.replace(annotation=hint, kind=Parameter.KEYWORD_ONLY)]
+    members = get_type_hints(hint, include_extras=True)
+    return [_single(each, members[each.name]) for each in fields(hint)]
+
+
+def _single(field: Field[Any], hint: Any) -> Parameter:
+    default = Parameter.empty if field.default is MISSING else field.default
+    return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=hint)

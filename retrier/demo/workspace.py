@@ -1,0 +1,95 @@
+"""Where the demo lives: a temporary folder with broker, database, settings and causes."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from retrier.demo.orders import Cause
+
+_STOP = 10
+"""Seconds the service has to end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """The demo's folder. A cause is broken as long as its file is in `broken/`."""
+
+    folder: Path
+
+    @property
+    def broker_url(self) -> str:
+        """The embedded broker, for any Kombu program on this machine."""
+        return f"embedded:///{self.folder}/broker.db"
+
+    @property
+    def config(self) -> Path:
+        """The settings the service is run with."""
+        return self.folder / "retrier.yaml"
+
+    @property
+    def log(self) -> Path:
+        """What the service logs."""
+        return self.folder / "service.log"
+
+    @property
+    def broken_folder(self) -> Path:
+        """One file per cause that is not repaired."""
+        return self.folder / "broken"
+
+    def set_up(self, port: int) -> None:
+        """Write the settings, and break everything."""
+        self.broken_folder.mkdir()
+        for cause in Cause:
+            (self.broken_folder / cause).touch()
+        self.config.write_text(
+            f"broker: {{url: '{self.broker_url}'}}\n"
+            f"database: {{url: 'sqlite:///{self.folder}/retrier.db'}}\n"
+            f"api: {{port: {port}}}\n"
+        )
+
+    def find_broken(self) -> frozenset[Cause]:
+        """Return the causes that are not repaired."""
+        return frozenset(cause for cause in Cause if (self.broken_folder / cause).exists())
+
+    def repair(self, cause: Cause) -> None:
+        """Remove one cause, as a person would with `rm`."""
+        (self.broken_folder / cause).unlink(missing_ok=True)
+
+    @contextmanager
+    def running_service(self) -> Iterator[subprocess.Popen[bytes]]:
+        """Run the service in a process of its own, as a user would."""
+        command = [sys.executable, "-m", "retrier", "run", "--config", str(self.config)]
+        # Settings of the environment would win over the demo's own: its database, too.
+        environ = {name: os.environ[name] for name in os.environ if not name.startswith("RETRIER_")}
+        with (
+            self.log.open("wb") as log,
+            subprocess.Popen(command, stderr=log, env=environ) as process,  # noqa: S603 - ourselves
+        ):
+            try:
+                yield process
+            finally:
+                _end(process)
+
+
+@contextmanager
+def temporary_workspace() -> Iterator[Workspace]:
+    """Give a new folder; it is removed afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="retrier-demo-"))
+    try:
+        yield Workspace(folder=folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(_STOP)
+    except subprocess.TimeoutExpired:
+        process.kill()

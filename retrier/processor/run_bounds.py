@@ -1,0 +1,157 @@
+"""How the forwarding of a batch begins, and how it ends: all is recorded, or the rest moves on."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from retrier.crash_points import CrashPoint
+from retrier.domain.retry_batch import RetryBatch
+from retrier.domain.wire import Confirmed, Refused
+from retrier.errors import BrokerUnavailable
+from retrier.processor.copies import make_marker
+from retrier.processor.forwarding_run import ForwardingRun
+from retrier.processor.stage_context import StageContext
+from retrier.processor.staging_queue import StagingQueue
+from retrier.processor.watcher import Stage
+from retrier.store.verbs.forwarding import MovedRest, back_off_batch, complete_batch, move_rest
+
+_LOSSES_BEFORE_BACKING_OFF = 3
+_LOSS_WAIT = timedelta(seconds=30)
+_NOT_GIVEN_BACK = (
+    "did not come back from the staging queue: it was emptied or deleted, somebody else consumes "
+    "it, or a policy limits it"
+)
+
+
+def begin_run(context: StageContext, batch: RetryBatch, *, counting: bool) -> ForwardingRun:
+    """Begin to forward a batch; where nothing is counted, an end marker is published.
+
+    Raises BrokerUnavailable, StagingQueueUnusable, LeaseLost, DatabaseUnavailable.
+    """
+    # Opened first: a consumer that cannot be had must not leave markers behind at each try.
+    context.broker.consumer(context.retries.prefetch)
+    ordered = context.broker.transport.capabilities.ordered
+    marker = _publish_marker(context, batch) if ordered and not counting else None
+    context.say(
+        "batch.forwarding",
+        batch_id=batch.batch_id,
+        operation_id=batch.operation_id,
+        staging_id=batch.staging_id,
+        counting=counting,
+    )
+    now = context.clock.monotonic()
+    return ForwardingRun(batch=batch, counting=counting, marker=marker, began=now, quiet_since=now)
+
+
+def _publish_marker(context: StageContext, batch: RetryBatch) -> str:
+    nonce, marker = make_marker(context, batch.staging_id or "")
+    context.lease.ensure_fresh()
+    (outcome,) = context.broker.publisher.publish([marker], context.lease.check)
+    # One that a full queue refuses never arrives, which ends the run as well: the copies
+    # that fill the queue must not wait for it.
+    if not isinstance(outcome, Confirmed | Refused):
+        raise BrokerUnavailable(f"the end marker was not taken: {outcome.reason}")
+    context.crash_point(CrashPoint.FORWARDING_MARKED)
+    return nonce
+
+
+class RunEnd:
+    """Deletes a batch when all of it is recorded, else moves the rest on: nothing can hang."""
+
+    def __init__(
+        self, context: StageContext, queue: StagingQueue, leave: Callable[[], None]
+    ) -> None:
+        """`leave` is called when the batch is no longer in Forwarding."""
+        self._context = context
+        self._queue = queue
+        self._leave = leave
+
+    def close_or_wait(self, run: ForwardingRun) -> None:
+        """Close a batch of which no copy is in hand, unless more of them may still come.
+
+        Raises LeaseLost, DatabaseUnavailable, BrokerUnavailable.
+        """
+        if run.may_be_done or self._is_quiet(run):
+            self._close(run)
+        elif self._quiet(run) >= self._context.retries.drain_timeout:
+            # Told before the marker is given up: a queue that goes away each time before that
+            # would never get there, and the database be blamed.
+            self._context.progress.lost()
+
+    def _is_quiet(self, run: ForwardingRun) -> bool:
+        retries = self._context.retries
+        silence = retries.drain_timeout if run.marker is None else retries.marker_timeout
+        return self._quiet(run) >= silence
+
+    def _quiet(self, run: ForwardingRun) -> timedelta:
+        return timedelta(seconds=self._context.clock.monotonic() - run.quiet_since)
+
+    def _close(self, run: ForwardingRun) -> None:
+        context = self._context
+        over = run.marker_seen or self._is_quiet(run)
+        if over and (run.misses_marker or run.got_nothing):
+            # A predecessor is handed the copies: it was frozen when its batch was done, or lost.
+            self._queue.delete()
+        unrecorded = complete_batch(context.db, context.lease.fence, run.batch)
+        context.crash_point(CrashPoint.FORWARDING_COMPLETED)
+        if unrecorded == 0:
+            context.progress.made()
+            self._leave()
+            context.watcher.passed(Stage.FORWARDING, context.clock.monotonic() - run.began)
+            context.say(
+                "batch.forwarded",
+                batch_id=run.batch.batch_id,
+                operation_id=run.batch.operation_id,
+            )
+        elif over:
+            self._move_rest(run)
+
+    def _move_rest(self, run: ForwardingRun) -> None:
+        context = self._context
+        rest = move_rest(
+            context.db,
+            context.lease.fence,
+            run.batch,
+            session_id=context.retries.session_id,
+            made_progress=run.made_progress,
+        )
+        context.crash_point(CrashPoint.FORWARDING_MOVED)
+        self._leave()
+        if rest is None or run.made_progress:
+            context.progress.made()
+        else:
+            context.progress.lost()
+        if rest is None:
+            return
+        context.say(
+            "batch.moved",
+            batch_id=run.batch.batch_id,
+            operation_id=run.batch.operation_id,
+            new_batch_id=rest.batch_id,
+            size=rest.size,
+            reason=f"{rest.size} of {run.batch.message_count} copies {_NOT_GIVEN_BACK}",
+        )
+        if rest.stage_attempts >= _LOSSES_BEFORE_BACKING_OFF:
+            self._back_off(run.batch, rest)
+
+    def _back_off(self, batch: RetryBatch, rest: MovedRest) -> None:
+        # If somebody else takes the copies off the queue, this ends their consumer, too.
+        self._queue.delete()
+        context, reason = self._context, _describe_losses(batch)
+        back_off_batch(
+            context.db, context.lease.fence, rest.batch_id, wait=_LOSS_WAIT, reason=reason
+        )
+        context.crash_point(CrashPoint.FORWARDING_BACKED_OFF)
+        if rest.stage_attempts == _LOSSES_BEFORE_BACKING_OFF:
+            context.say(
+                "batch.backing_off",
+                batch_id=rest.batch_id,
+                operation_id=batch.operation_id,
+                reason=reason,
+            )
+
+
+def _describe_losses(batch: RetryBatch) -> str:
+    return (
+        f"the staging queue loses messages: batch {batch.batch_id} was staged "
+        f"{batch.stage_attempts + 1} times and none of its copies came back"
+    )

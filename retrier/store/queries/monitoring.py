@@ -1,0 +1,119 @@
+"""The ledger: what was taken off the error queues, and what became of it; the standing of the service."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import func, select
+
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.retry_batch import RetryBatchStatus
+from retrier.domain.retry_operation import RetryOperationState
+from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.verb import reading
+from retrier.store.queries.operations import is_alive
+from retrier.store.schema import (
+    failed_imports,
+    failed_messages,
+    ledger,
+    processor_lease,
+    retry_batches,
+    retry_operations,
+)
+
+KINDS_OF_DELIVERY = (
+    "new",
+    "repeated",
+    "redelivered",
+    "confirmations",
+    "own_copies",
+    "failed_imports",
+)
+"""What a delivery that was taken off is counted as."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """What was counted as it happened (`entries`), and the failed messages there are now."""
+
+    entries: Mapping[str, int]
+    stored: Mapping[FailedMessageStatus, int]
+
+    @property
+    def uncounted_deliveries(self) -> int:
+        """Deliveries taken off that were counted as nothing; 0 when everything adds up."""
+        return self.entry("taken_off") - sum(map(self.entry, KINDS_OF_DELIVERY))
+
+    @property
+    def missing_messages(self) -> int:
+        """New messages that are neither stored nor deleted; 0 when everything adds up."""
+        return self.entry("new") - self.entry("deleted") - sum(self.stored.values())
+
+    def entry(self, name: str) -> int:
+        """Return one entry over all instances; one that was never counted up is 0."""
+        return self.entries.get(name, 0)
+
+
+def find_ledger(tx: Transaction) -> Ledger:
+    """Return the ledger as this transaction sees it."""
+    counted = select(ledger.c.entry, func.sum(ledger.c.count)).group_by(ledger.c.entry)
+    status = failed_messages.c.status
+    stored = select(status, func.count()).group_by(status)
+    return Ledger(
+        entries={entry: int(count) for entry, count in tx.execute(counted)},
+        stored={FailedMessageStatus(name): count for name, count in tx.execute(stored)},
+    )
+
+
+read_ledger = reading(find_ledger)
+"""The same, in a transaction of its own. Raises DatabaseUnavailable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceFigures:
+    """Counts by state; a state that nothing is in is missing.
+
+    `operations` are those alive. `oldest_unresolved` is how long ago the unresolved message that
+    waits longest has failed for the last time; None when nothing is unresolved. `epoch` is 0
+    before there was a processor.
+    """
+
+    ledger: Ledger
+    operations: Mapping[RetryOperationState, int]
+    batches: Mapping[RetryBatchStatus, int]
+    failed_imports: int
+    oldest_unresolved: timedelta | None
+    epoch: int
+
+
+@reading
+def read_figures(tx: Transaction) -> ServiceFigures:
+    """Return how everything stands. Raises DatabaseUnavailable."""
+    operations = select(retry_operations.c.state, func.count()).where(is_alive())
+    batches = select(retry_batches.c.status, func.count())
+    epoch = tx.execute(select(processor_lease.c.epoch)).scalar_one_or_none()
+    imports = select(func.count()).select_from(failed_imports)
+    return ServiceFigures(
+        ledger=find_ledger(tx),
+        operations={
+            RetryOperationState(state): number
+            for state, number in tx.execute(operations.group_by(retry_operations.c.state))
+        },
+        batches={
+            RetryBatchStatus(status): number
+            for status, number in tx.execute(batches.group_by(retry_batches.c.status))
+        },
+        failed_imports=tx.execute(imports).scalar_one(),
+        oldest_unresolved=_age_of_oldest(tx),
+        epoch=epoch or 0,
+    )
+
+
+def _age_of_oldest(tx: Transaction) -> timedelta | None:
+    unresolved = failed_messages.c.status == FailedMessageStatus.UNRESOLVED
+    oldest = tx.execute(select(func.min(failed_messages.c.last_failure)).where(unresolved))
+    last_failure: datetime | None = oldest.scalar_one()
+    if last_failure is None:
+        return None
+    # A sender's clock may be ahead.
+    return max(timedelta(0), tx.now - last_failure)

@@ -1,0 +1,122 @@
+"""What is told of the whole: events, redirects, and the queues that messages failed on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Column, FromClause, Select, false, func, select, true, union_all
+
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.redirects import redirect_id
+from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.verb import reading
+from retrier.store.queries.ordering import Page, PageRequest
+from retrier.store.schema import causes, event_log, failed_messages, message_redirects
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedEvent:
+    """One line of the event log."""
+
+    event_id: int
+    at: datetime
+    kind: str
+    who: str
+    text: str
+    unique_message_id: str | None
+    operation_id: str | None
+    batch_id: str | None
+    details: dict[str, object] | None
+
+
+@reading
+def list_events(tx: Transaction, page: PageRequest) -> Page[LoggedEvent]:
+    """Return one page of the event log, newest first. Raises DatabaseUnavailable."""
+    query = (
+        select(event_log).order_by(event_log.c.event_id.desc()).limit(page.size).offset(page.offset)
+    )
+    total = tx.execute(select(func.count()).select_from(event_log)).scalar_one()
+    rows = tx.execute(query).mappings()
+    return Page(items=tuple(LoggedEvent(**row) for row in rows), total=total)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redirect:
+    """Retries for one queue go to another."""
+
+    from_queue: str
+    to_queue: str
+    modified_at: datetime
+
+    @property
+    def redirect_id(self) -> str:
+        """The id that follows from the queue it leads away from."""
+        return redirect_id(self.from_queue)
+
+
+@reading
+def list_redirects(tx: Transaction) -> tuple[Redirect, ...]:
+    """Return all redirects, by the queue they lead away from. Raises DatabaseUnavailable."""
+    query = select(message_redirects).order_by(message_redirects.c.from_queue)
+    return tuple(Redirect(**row) for row in tx.execute(query).mappings())
+
+
+messages = failed_messages.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueCount:
+    """A queue on which messages failed, and how many are known of it in any status."""
+
+    queue: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Unresolved messages counted by endpoint and by message type."""
+
+    endpoints: Mapping[str, int]
+    message_types: Mapping[str, int]
+
+
+_BY_CAUSE = select(messages.cause_id, func.count().label("number")).group_by(messages.cause_id)
+_UNRESOLVED_BY_CAUSE = _BY_CAUSE.where(messages.status == FailedMessageStatus.UNRESOLVED)
+
+
+@reading
+def list_queues(tx: Transaction, page: PageRequest) -> Page[QueueCount]:
+    """Return one page of the queues on which messages failed, by name."""
+    rows = tx.execute(_count_by(causes.c.queue, _BY_CAUSE.subquery()).order_by("value")).all()
+    shown = rows[page.offset : page.offset + page.size]
+    return Page(
+        items=tuple(QueueCount(queue=row.value, count=int(row.number)) for row in shown),
+        total=len(rows),
+    )
+
+
+@reading
+def summarise(tx: Transaction) -> Summary:
+    """Count all unresolved messages. Raises DatabaseUnavailable."""
+    # Both add up the same counts, for which the table is read once.
+    unresolved = _UNRESOLVED_BY_CAUSE.cte("unresolved")
+    both = union_all(
+        _count_by(causes.c.endpoint, unresolved).add_columns(true().label("is_endpoint")),
+        _count_by(causes.c.message_type, unresolved).add_columns(false()),
+    )
+    rows = tx.execute(both.order_by("value")).all()
+    return Summary(
+        endpoints={row.value: int(row.number) for row in rows if row.is_endpoint},
+        message_types={row.value: int(row.number) for row in rows if not row.is_endpoint},
+    )
+
+
+def _count_by(column: Column[Any], by_cause: FromClause) -> Select[Any]:
+    """Add up the causes that have the same value."""
+    return (
+        select(column.label("value"), func.sum(by_cause.c.number).label("number"))
+        .join_from(by_cause, causes, causes.c.cause_id == by_cause.c.cause_id)
+        .where(column.is_not(None))
+        .group_by(column)
+    )

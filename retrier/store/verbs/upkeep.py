@@ -1,0 +1,94 @@
+"""Upkeep: what is swept away when it is old, and sessions that hold locks for ever."""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from sqlalchemy import select, text
+
+from retrier.store.engine.database import Database
+from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.verb import reading, writing
+from retrier.store.tables import event_log, installation, staging_ids
+from retrier.store.verbs.leases import fenced
+
+_AT_ONCE = 1000
+
+Sweep = Callable[[Transaction, timedelta, int], int]
+
+
+def sweep_events(db: Database, *, older_than: timedelta) -> int:
+    """Delete events older than that; return how many. Raises DatabaseUnavailable."""
+    return _sweep_all(db, event_log.sweep, older_than)
+
+
+def sweep_staging_ids(db: Database, *, older_than: timedelta) -> int:
+    """Delete staging ids older than that; return how many.
+
+    The id of a batch that is alive stays, however long that takes. Raises DatabaseUnavailable.
+    """
+    return _sweep_all(db, staging_ids.sweep, older_than)
+
+
+def _sweep_all(db: Database, sweep: Sweep, older_than: timedelta) -> int:
+    def sweep_some(tx: Transaction) -> int:
+        return sweep(tx, older_than, _AT_ONCE)
+
+    swept = deleted = db.transact(sweep_some)
+    while deleted == _AT_ONCE:
+        deleted = db.transact(sweep_some)
+        swept += deleted
+    return swept
+
+
+# Several statements are sent at once (a pipeline): where the client stops in between, the server
+# waits for it, "active" or "idle in transaction", with neither statement_timeout nor
+# idle_in_transaction_session_timeout running. The same while it writes a result nobody reads.
+_END = text("""
+SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+WHERE datname = current_database() AND usename = current_user
+  AND application_name = current_setting('application_name') AND pid <> pg_backend_pid()
+  AND state <> 'idle' AND wait_event_type = 'Client'
+  AND greatest(query_start, state_change) < clock_timestamp() - :limit
+""")
+
+
+def end_stuck_sessions(db: Database, *, older_than: timedelta) -> int:
+    """End what has waited for its client for so long; return how many sessions that were.
+
+    A process that is frozen, or cut off behind something that answers in its stead, would hold
+    its locks until it is back: nobody could take its lease over. SQLite has no such sessions.
+    Raises DatabaseUnavailable.
+    """
+    return 0 if db.is_sqlite else _end(db, older_than)
+
+
+@writing
+def _end(tx: Transaction, older_than: timedelta) -> int:
+    return int(tx.execute(_END, {"limit": older_than}).scalar_one())
+
+
+@writing
+def get_installation_id(tx: Transaction) -> str:
+    """Return this database's installation id, making it at the first call."""
+    return installation.get(tx)
+
+
+@writing
+def probe_write(tx: Transaction) -> None:
+    """Prove that the database takes writes. Raises DatabaseUnavailable."""
+    installation.get(tx)
+
+
+@reading
+def probe_read(tx: Transaction) -> None:
+    """Prove that the database answers. Raises DatabaseUnavailable."""
+    tx.execute(select(1))
+
+
+@fenced
+def record_staging_ids(tx: Transaction, ids: Sequence[str]) -> None:
+    """Write these staging ids down; one that is there is as if it were made now.
+
+    Raises LeaseLost, DatabaseUnavailable.
+    """
+    staging_ids.add(tx, ids)

@@ -1,0 +1,1 @@
+"""How the properties of AMQP messages are read and edited, as bytes."""

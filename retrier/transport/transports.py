@@ -1,0 +1,39 @@
+"""The transports there are, by the scheme of a broker's URL; a new one is a package and a line."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from random import Random
+from types import MappingProxyType
+
+from retrier.transport.seam import QueueKind, Transport
+
+TRANSPORTS: Mapping[str, str] = MappingProxyType(
+    {
+        "amqp": "retrier.transport.rabbitmq",
+        "amqps": "retrier.transport.rabbitmq",
+        "embedded": "retrier.transport.embedded",
+    }
+)
+"""Each package has a function `make_transport`. It is imported when it is needed, not before:
+client libraries take longer to load than most commands to run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransportOptions:
+    """What a transport may want to know; one that has no use for something leaves it."""
+
+    urls: tuple[str, ...]
+    staging_queue_type: QueueKind
+    connection_name: str
+    dice: Random
+
+
+def make_transport(options: TransportOptions) -> Transport:
+    """Return the transport of the first URL's scheme; nothing is connected yet.
+
+    Raises ConfigurationError, and KeyError for a scheme that no transport has.
+    """
+    scheme, _, _ = options.urls[0].partition(":")
+    made: Transport = import_module(TRANSPORTS[scheme.lower()]).make_transport(options)
+    return made
