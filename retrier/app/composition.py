@@ -28,10 +28,11 @@ from retrier.processor.progress import Progress
 from retrier.processor.stage_context import RetryParameters, StageContext
 from retrier.processor.watcher import Watcher
 from retrier.settings import Api, ErrorQueue, Settings
-from retrier.store.engine.database import Database, DatabaseClock, DatabaseOptions
+from retrier.store.engine.database import Database, DatabaseOptions
+from retrier.store.engine.shared_time import DatabaseClock
 from retrier.store.queries.monitoring import read_figures
+from retrier.store.verbs.installing import probe_write
 from retrier.store.verbs.recording import record_received
-from retrier.store.verbs.upkeep import probe_write
 from retrier.transport import transports
 from retrier.transport.seam import Transport
 from retrier.transport.transports import TransportOptions

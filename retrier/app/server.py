@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from retrier.app.composition import Parts
 from retrier.errors import ConfigurationError, DatabaseUnavailable
-from retrier.store.engine.database import listen_for_requests
+from retrier.store.engine.requests import listen_for_requests
 
 _BACKLOG = 128
 _GRACE = 3

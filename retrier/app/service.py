@@ -38,7 +38,7 @@ from retrier.logs import Events, adopt_standard_logging
 from retrier.processor.lease import Lease
 from retrier.processor.progress import Progress
 from retrier.settings import Role, Settings
-from retrier.store.verbs.upkeep import probe_read
+from retrier.store.verbs.installing import probe_read
 
 _PROBE = Patience(wait=timedelta(seconds=2), keep=timedelta(seconds=0), hang=timedelta(seconds=0))
 """A database that does not answer within 2 s is not ready; each request looks anew."""

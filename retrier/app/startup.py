@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from retrier.app.composition import Parts
 from retrier.app.readiness import ReadinessBoard
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable
+from retrier.store.verbs.installing import get_installation_id
 from retrier.store.verbs.upgrade import find_revision, upgrade_schema
-from retrier.store.verbs.upkeep import get_installation_id
 
 _WAITS = (0.5, 1.0, 2.0, 5.0, 10.0)
 _UNREACHABLE = {"database": "database.unreachable", "broker": "broker.unreachable"}

@@ -11,7 +11,8 @@ from sqlalchemy import text, update
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.errors import DatabaseUnavailable
-from retrier.store.engine.database import Database, listen_for_requests
+from retrier.store.engine.database import Database
+from retrier.store.engine.requests import listen_for_requests
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.next_work import time_until_due
 from retrier.store.schema import retry_operations

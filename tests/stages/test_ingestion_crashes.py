@@ -13,8 +13,8 @@ from retrier.ingestion.ingestor import Ingestor
 from retrier.overlap import WhileInFlight, nothing_else
 from retrier.store.engine.database import Database
 from retrier.store.schema import failed_messages, processing_attempts
+from retrier.store.verbs.installing import probe_write
 from retrier.store.verbs.recording import record_received
-from retrier.store.verbs.upkeep import probe_write
 from tests.support.frozen_clock import FrozenClock
 from tests.support.raw_messages import raw_properties, retrier_headers
 from tests.support.scripted_transport import ScriptedTransport
@@ -129,7 +129,7 @@ def test_every_step_is_one_of_those_killed_below(database, transport):
     assert steps.count == STEPS
 
 
-def test_is_pipelined_every_step_is_one_of_those_killed_below(database, transport):
+def test_pipelined_every_step_is_one_of_those_killed_below(database, transport):
     steps = Steps()
 
     ingest_is_pipelined(database, transport, steps)

@@ -36,9 +36,9 @@ from retrier.store.schema import (
     retry_operations,
 )
 from retrier.store.verbs.asking import CreatedOperation, create_operation
+from retrier.store.verbs.installing import get_installation_id
 from retrier.store.verbs.leases import Holder
 from retrier.store.verbs.recording import record_received
-from retrier.store.verbs.upkeep import get_installation_id
 from tests.support.factories import ERROR_QUEUE, confirmation, failure, unique_id
 from tests.support.frozen_clock import FrozenClock
 from tests.support.scripted_transport import ScriptedTransport

@@ -12,7 +12,7 @@ from retrier.api.problems import problem
 from retrier.api.views import messages as views
 from retrier.store.queries.details import MessageBody, find_body, find_listed, find_message
 from retrier.store.queries.messages import list_messages
-from retrier.store.queries.service import list_queues, summarise
+from retrier.store.queries.queues import list_queues, summarise
 
 router = APIRouter(prefix="/api", tags=["failed messages"])
 

@@ -10,9 +10,9 @@ from retrier.api.filters import PageQuery, page_headers
 from retrier.api.parts import Parts
 from retrier.api.problems import problem
 from retrier.api.request_context import AskingFor, pending_retries
-from retrier.api.views.operations import redirect
+from retrier.api.views.redirects import redirect
 from retrier.domain.redirects import RedirectRefusal
-from retrier.store.queries.service import Redirect, list_redirects
+from retrier.store.queries.redirects import Redirect, list_redirects
 
 router = APIRouter(prefix="/api", tags=["redirects"])
 

@@ -1,18 +1,15 @@
-"""Operations, batches, events, ledger and redirects as JSON."""
+"""Operations, batches, and the answers to acts, as JSON."""
 
 from dataclasses import asdict
 from datetime import datetime
 
 from retrier.api.answers import Json, camel, present, time
 from retrier.api.views.messages import claim
-from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.message_actions import Act
 from retrier.domain.retry_operation import RetryOperation, RetryOperationState
 from retrier.gateway import AskedAgain, Outcome
 from retrier.store.queries.batches import BatchCount, BatchDetails, Processor
-from retrier.store.queries.monitoring import KINDS_OF_DELIVERY, Ledger
 from retrier.store.queries.operations import OperationDetails
-from retrier.store.queries.service import LoggedEvent, Redirect
 
 
 def operation(shown: RetryOperation) -> Json:
@@ -116,68 +113,3 @@ def asked_again(again: AskedAgain) -> Json:
     """Show the operations; the first one as every answer to a retry shows it."""
     first = {"operation_id": again.operation_ids[0]} if again.operation_ids else {}
     return {**first, "total": again.total, "operations": list(again.operation_ids)}
-
-
-_SEVERITIES = {
-    "retry_returned": "error",
-    "failed_import": "error",
-    "retry_skipped": "warning",
-    "own_copy_came_back": "warning",
-    "copy_of_another_came": "warning",
-    "batch_moved": "warning",
-    "archive_refused": "warning",
-    "unarchive_refused": "warning",
-    "resolve_refused": "warning",
-}
-
-
-def event(logged: LoggedEvent) -> Json:
-    """Show one event; the first of `related_to` is the message it is about, if any."""
-    of_message = logged.unique_message_id is not None
-    related = {
-        "message": logged.unique_message_id,
-        "operation": logged.operation_id,
-        "batch": logged.batch_id,
-    }
-    return present(
-        {
-            "id": str(logged.event_id),
-            "description": logged.text,
-            "severity": _SEVERITIES.get(logged.kind, "info"),
-            "raised_at": time(logged.at),
-            "related_to": [f"/{kind}/{key}" for kind, key in related.items() if key],
-            "category": "MessageFailures" if of_message else "Recoverability",
-            "event_type": "".join(word.capitalize() for word in logged.kind.split("_")),
-            "who": logged.who,
-            "details": logged.details,
-        }
-    )
-
-
-def ledger(read: Ledger) -> Json:
-    """Show both sums, term by term, and the differences: 0 when everything adds up."""
-    kinds = {kind: read.entry(kind) for kind in KINDS_OF_DELIVERY}
-    stored = {status.value: read.stored.get(status, 0) for status in FailedMessageStatus}
-    return {
-        "deliveries": {
-            "taken_off": read.entry("taken_off"),
-            **kinds,
-            "difference": read.uncounted_deliveries,
-        },
-        "messages": {
-            "new": read.entry("new"),
-            **stored,
-            "deleted": read.entry("deleted"),
-            "difference": read.missing_messages,
-        },
-    }
-
-
-def redirect(shown: Redirect) -> Json:
-    """Show one redirect."""
-    return {
-        "message_redirect_id": shown.redirect_id,
-        "from_physical_address": shown.from_queue,
-        "to_physical_address": shown.to_queue,
-        "last_modified": time(shown.modified_at),
-    }

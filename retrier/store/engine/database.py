@@ -2,25 +2,22 @@
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from threading import Event
 from typing import Any, TypeVar
 
-import psycopg
 from sqlalchemy import Engine, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from retrier.clock import Clock
 from retrier.errors import ConfigurationError, DatabaseUnavailable, DataRefused
 from retrier.store.engine.engines import make_postgres, make_sqlite
 from retrier.store.engine.postgres_dialect import POSTGRES
 from retrier.store.engine.refusals import Translator, is_transient
-from retrier.store.engine.sql_dialect import REQUESTS, SqlDialect
+from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.engine.sqlite_dialect import SQLITE
 from retrier.store.engine.sqlite_file import SqliteFile
 from retrier.store.engine.transaction import ConcurrentChange, Transaction
@@ -158,48 +155,3 @@ class Database:
             except (UnicodeError, OverflowError) as error:
                 raise DataRefused(str(error)) from error
         raise DatabaseUnavailable(f"the database at {self.place} stayed busy for {_TRIES} tries")
-
-
-_LOOK_AT_STOP = 0.5
-
-
-def listen_for_requests(db: Database, stop: Event, heard: Callable[[], None]) -> None:
-    """Call `heard` for each request that is committed anywhere, until told to stop.
-
-    Also once at the start: what came before that nobody heard. On PostgreSQL only. Raises
-    DatabaseUnavailable when the connection is lost.
-    """
-    try:
-        with closing(_connect(db)) as connection:
-            connection.execute(f"LISTEN {REQUESTS}")
-            heard()
-            while not stop.is_set():
-                for _ in connection.notifies(timeout=_LOOK_AT_STOP, stop_after=1):
-                    heard()
-    except (psycopg.Error, SQLAlchemyError) as error:
-        raise DatabaseUnavailable(f"no notifications from {db.place}: {error}") from error
-
-
-def _connect(db: Database) -> psycopg.Connection:
-    """Take a connection out of the pool for good: a notification reaches one session only."""
-    taken = db.engine.raw_connection()
-    connection: psycopg.Connection = taken.driver_connection  # type: ignore[assignment]
-    taken.detach()
-    connection.autocommit = True
-    return connection
-
-
-class DatabaseClock:
-    """Tells the time of the database; measures durations as this machine does."""
-
-    def __init__(self, db: Database, clock: Clock) -> None:
-        self._db = db
-        self._clock = clock
-
-    def now(self) -> datetime:
-        """Return the time of day of the database, in UTC. Raises DatabaseUnavailable."""
-        return self._db.read(lambda tx: tx.now)
-
-    def monotonic(self) -> float:
-        """Return seconds from an arbitrary start; never goes back."""
-        return self._clock.monotonic()

@@ -19,7 +19,7 @@ from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from retrier.errors import DataRefused
-from retrier.store.engine.arrays import read_ids_as_text
+from retrier.store.engine.ids_as_text import read_ids_as_text
 from retrier.store.engine.sql_dialect import IN_BINARY, READING, RESTRUCTURING
 from retrier.store.engine.sqlite_file import SqliteFile
 from retrier.store.engine.timeouts import TimedConnection

@@ -22,7 +22,6 @@ from retrier.store.schema.retries import (
     staging_ids,
 )
 from retrier.store.schema.service import (
-    VIEWS,
     event_log,
     failed_imports,
     installation,
@@ -30,6 +29,7 @@ from retrier.store.schema.service import (
     processor_lease,
 )
 from retrier.store.schema.types import metadata
+from retrier.store.schema.views import VIEWS
 
 __all__ = [
     "VIEWS",

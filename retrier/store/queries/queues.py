@@ -1,66 +1,16 @@
-"""What is told of the whole: events, redirects, and the queues that messages failed on."""
+"""Counts of failed messages by queue, endpoint and message type."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Column, FromClause, Select, false, func, select, true, union_all
 
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.redirects import redirect_id
 from retrier.store.engine.transaction import Transaction
 from retrier.store.engine.verb import reading
 from retrier.store.queries.ordering import Page, PageRequest
-from retrier.store.schema import causes, event_log, failed_messages, message_redirects
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedEvent:
-    """One line of the event log."""
-
-    event_id: int
-    at: datetime
-    kind: str
-    who: str
-    text: str
-    unique_message_id: str | None
-    operation_id: str | None
-    batch_id: str | None
-    details: dict[str, object] | None
-
-
-@reading
-def list_events(tx: Transaction, page: PageRequest) -> Page[LoggedEvent]:
-    """Return one page of the event log, newest first. Raises DatabaseUnavailable."""
-    query = (
-        select(event_log).order_by(event_log.c.event_id.desc()).limit(page.size).offset(page.offset)
-    )
-    total = tx.execute(select(func.count()).select_from(event_log)).scalar_one()
-    rows = tx.execute(query).mappings()
-    return Page(items=tuple(LoggedEvent(**row) for row in rows), total=total)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Redirect:
-    """Retries for one queue go to another."""
-
-    from_queue: str
-    to_queue: str
-    modified_at: datetime
-
-    @property
-    def redirect_id(self) -> str:
-        """The id that follows from the queue it leads away from."""
-        return redirect_id(self.from_queue)
-
-
-@reading
-def list_redirects(tx: Transaction) -> tuple[Redirect, ...]:
-    """Return all redirects, by the queue they lead away from. Raises DatabaseUnavailable."""
-    query = select(message_redirects).order_by(message_redirects.c.from_queue)
-    return tuple(Redirect(**row) for row in tx.execute(query).mappings())
-
+from retrier.store.schema import causes, failed_messages
 
 messages = failed_messages.c
 
@@ -82,6 +32,8 @@ class Summary:
 
 
 _BY_CAUSE = select(messages.cause_id, func.count().label("number")).group_by(messages.cause_id)
+
+
 _UNRESOLVED_BY_CAUSE = _BY_CAUSE.where(messages.status == FailedMessageStatus.UNRESOLVED)
 
 
