@@ -201,3 +201,16 @@ def test_copies_are_handed_out_in_the_order_they_were_put_in(
 
     assert bodies(receive(consumer, 5)) == [b"0", b"1", b"2", b"3", b"4"]
     consumer.close()
+
+
+def test_a_quorum_queue_would_put_copies_with_priorities_in_another_order(
+    transport: RabbitMQTransport, habits: RabbitMQHabits, publish: Publish, quorum_queue: str
+) -> None:
+    for priority in (0, 9):
+        publish(quorum_queue, properties(priority=priority), b"%d" % priority)
+
+    consumer = transport.consumer(quorum_queue, 1)
+
+    first = b"9" if habits.orders_quorum_queues_by_priority else b"0"
+    assert bodies(receive(consumer, 1)) == [first]
+    consumer.close()

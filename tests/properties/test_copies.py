@@ -10,8 +10,10 @@ from retrier.domain.retry_batch import ClaimedMessage, StoredOriginal
 from retrier.domain.wire import Edit
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties.table import entries
 from tests.properties.test_amqp_properties import encode, fields, header_lists, shown, values
-from tests.support.amqp_bytes import string
+from tests.support.amqp_bytes import string, table
+from tests.support.rabbitmq_habits import table_of
 
 AMQP = AmqpPropertyCodec()
 
@@ -62,14 +64,32 @@ def test_a_copy_says_the_same_when_a_broker_put_its_own_headers_in(claim, stamps
     assert read_staged(AMQP, AMQP.edit(copy, Edit(set_headers=others))) == read_staged(AMQP, copy)
 
 
+@given(claims, stampings, st.data())
+def test_a_copy_says_the_same_whatever_the_order_of_its_headers(claim, stamps, data):
+    copy = make_staged(AMQP, claim, stamps)
+    start, end = table_of(copy)
+    moved = data.draw(st.permutations(entries(copy[start:end])))
+
+    assert read_staged(AMQP, copy[:start] + b"".join(moved) + copy[end:]) == read_staged(AMQP, copy)
+
+
+@given(claims, stampings, header_lists, st.booleans())
+def test_a_copy_wrapped_up_in_another_message_is_no_copy(claim, stamps, others, is_table):
+    copy = make_staged(AMQP, claim, stamps)
+    start, end = table_of(copy)
+    inside = table(copy[start:end]) if is_table else string(copy[start:end])
+
+    assert read_staged(AMQP, encode([*others, (b"wrapped", inside)], {})) is None
+
+
 came = st.tuples(st.builds(lambda own, more: [*own, *more], header_lists, special_headers), fields)
 users = st.none() | st.just("guest")
 
 
 @given(came, claims, dialects, st.none() | texts, users)
 def test_what_is_sent_back_is_what_failed_and_the_retry_headers(came, claim, dialect, steps, user):
-    table, present = came
-    original = StoredOriginal(encode(table, present), b"", dialect, "failed", steps)
+    own, present = came
+    original = StoredOriginal(encode(own, present), b"", dialect, "failed", steps)
     stamps = Stamps(staging_id="s", installation_id="i")
     copy = read_staged(AMQP, make_staged(AMQP, claim, stamps))
 
@@ -85,7 +105,7 @@ def test_what_is_sent_back_is_what_failed_and_the_retry_headers(came, claim, dia
     gone = headers.STAGING_ONLY | headers.FAN_OUT | headers.BROKER_COUNTERS | retry.keys()
     kept = [
         (name, value)
-        for name, value in table
+        for name, value in own
         if shown(name) not in gone and not strips(dialect, shown(name))
     ]
     added = [(name.encode(), string(value)) for name, value in retry.items()]

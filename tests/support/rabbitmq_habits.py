@@ -2,11 +2,17 @@
 
 from dataclasses import dataclass
 
-from retrier.transport.rabbitmq.properties.fields import table_of
-from retrier.transport.rabbitmq.properties.table import entries
+from retrier.transport.rabbitmq.properties.fields import find_fields
+from retrier.transport.rabbitmq.properties.table import LENGTH, Span, entries
 from tests.support.amqp_bytes import with_length
 
 FOUR = (4, 0)
+
+
+def table_of(raw: bytes) -> Span:
+    """Return where the entries of the header table lie."""
+    start, end = find_fields(raw, frozenset({"headers"})).get("headers", (0, 0))
+    return start + LENGTH, end
 
 
 @dataclass(frozen=True, slots=True)

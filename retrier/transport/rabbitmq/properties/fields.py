@@ -42,7 +42,6 @@ SIZES: Mapping[Kind, int] = {"text": 0, "table": 0, "octet": 1, "time": 8}
 UNDEFINED_FLAGS = 0x0003
 FLAGS_SIZE = 2
 OCTETS = tuple(name for name, kind in FIELDS.items() if kind == "octet")
-_HEADERS = frozenset({"headers"})
 
 
 def find_fields(raw: bytes, wanted: frozenset[str]) -> dict[str, Span]:
@@ -57,12 +56,6 @@ def find_fields(raw: bytes, wanted: frozenset[str]) -> dict[str, Span]:
     if start > len(raw):
         raise UnreadableProperties(f"{start} bytes of properties expected, found {len(raw)}")
     return found
-
-
-def table_of(raw: bytes) -> Span:
-    """Return where the entries of the header table lie. Raises UnreadableProperties."""
-    start, end = find_fields(raw, _HEADERS).get("headers", (0, 0))
-    return start + LENGTH, end
 
 
 @lru_cache(maxsize=1024)
