@@ -4,11 +4,13 @@ A quorum queue tells a channel that it is full, and not always that it has room 
 3.10 forgets it when the policy is cleared, 4.0 when the policy says something else.
 """
 
+import signal
 from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
+from retrier.crash_points import CrashPoint
 from retrier.store.engine.database import Database, DatabaseOptions
 from retrier.store.verbs.recording import record_received
 from tests.faults.work import STORED
@@ -27,6 +29,8 @@ pytestmark = [
 RETRIED = 100
 MOST = 10
 DEADLINE = 60
+KILLED_AT = CrashPoint.STAGING_SENT_ALONE
+"""A copy carries nothing of its message that a broker could refuse: only a full queue refuses."""
 TOO_LARGE = 20_000_000
 """Bytes: more than RabbitMQ 4 takes of one message."""
 OPERATIONS = "SELECT state FROM retry_operations"
@@ -122,6 +126,29 @@ def test_a_staging_queue_that_refused_is_filled_when_it_has_room_again(
     assert (len(sent), set(sent.values())) == (RETRIED, {1})
     assert service.find("message.ejected") == []
     service.wait_ready()
+
+
+@on_each_kind
+def test_a_process_killed_when_one_refused_copy_was_sent_alone_doubles_and_ejects_nothing(
+    site: Site, broker: PrivateRabbitMQ, service: Service
+) -> None:
+    # Given a process that dies in the middle of a staging queue's refusals
+    service.stop()
+    doomed = site.host.start(crash_at=KILLED_AT)
+    doomed.wait_ready()
+    broker.limit(site.staging_queue, max_length=0, overflow="reject-publish")
+    ask(doomed)
+    assert doomed.wait_dead(DEADLINE) == -signal.SIGKILL
+
+    # When the queue has room, and another process is started
+    clear(broker, site.staging_queue)
+    site.host.start_ready()
+    wait_until_complete(site)
+
+    # Then all arrive, each once
+    sent = take(site)
+    assert (len(sent), set(sent.values())) == (RETRIED, {1})
+    assert site.count(UNRESOLVED) == 0
 
 
 @on_each_kind

@@ -1,21 +1,19 @@
 """No crash point is left out."""
 
 from retrier.crash_points import CrashPoint, IngestionPoint, LeasePoint, RequestPoint
+from tests.faults.test_when_a_queue_takes_no_more import KILLED_AT
 from tests.kills.scenes import SCENES
 from tests.kills.test_while_asking import REQUESTS
 from tests.kills.test_while_ingesting import ALONE, ONCE, OPENED
 
 ALL = [*RequestPoint, *IngestionPoint, *LeasePoint, *CrashPoint]
-IN_SCRIPTS_ONLY = {CrashPoint.STAGING_SENT_ALONE}
-"""A copy carries nothing that a broker could refuse: only a scripted one refuses one of many
-(`tests/stages/test_crashes.py`)."""
 
 
 def test_a_process_is_killed_at_every_crash_point() -> None:
     retrying = [scene.point for scene in SCENES]
     asking = [request.point for request in REQUESTS]
 
-    assert {*retrying, *asking, *OPENED, *ONCE, *ALONE} == {*ALL} - IN_SCRIPTS_ONLY
+    assert {*retrying, *asking, *OPENED, *ONCE, *ALONE, KILLED_AT} == {*ALL}
 
 
 def test_the_documentation_says_of_each_what_it_can_send_twice(admitted: dict[str, str]) -> None:
