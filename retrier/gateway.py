@@ -7,10 +7,11 @@ from functools import partial
 from itertools import chain
 from typing import TypeVar
 
-from retrier.crash_points import Reach, RequestPoint, pass_by
 from retrier.domain.message_actions import Act, Refusal
 from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.selection import Sought
+from retrier.events.event import Emit, ignore
+from retrier.events.service import RequestReceived, RequestRecorded, RetryAsked
 from retrier.store.engine.database import Database
 from retrier.store.queries.selections import CHUNK, find_chunk, last_number
 from retrier.store.verbs import redirects
@@ -41,8 +42,7 @@ class Gateway:
 
     A request about many messages is done in transactions of at most 1000. A crash between two of
     them leaves the rest as it was; the same request again does the rest. `own_queues` are the
-    error queues and the staging queue: no redirect may lead there. `count_asked` is told of how
-    many messages a new operation is.
+    error queues and the staging queue: no redirect may lead there.
     """
 
     def __init__(
@@ -50,14 +50,12 @@ class Gateway:
         db: Database,
         wake: Callable[[], None],
         own_queues: frozenset[str] = frozenset(),
-        crash_point: Reach = pass_by,
-        count_asked: Callable[[int], None] = lambda _messages: None,
+        emit: Emit = ignore,
     ) -> None:
         self._db = db
         self._wake = wake
         self._own_queues = own_queues
-        self._crash_point = crash_point
-        self._count_asked = count_asked
+        self._emit = emit
 
     def retry(self, request: RetryRequest) -> CreatedOperation:
         """Create the operation, durable when this returns, then wake the processor.
@@ -65,7 +63,7 @@ class Gateway:
         The same request under the same idempotency key gives the same operation again. A crash
         before the wake-up costs time, not the request. Raises KeyReused, DatabaseUnavailable.
         """
-        created = self._count(self._record(partial(create_operation, self._db, request)))
+        created = self._tell_asked(self._record(partial(create_operation, self._db, request)))
         self._wake()
         return created
 
@@ -83,7 +81,7 @@ class Gateway:
             keyed = replace(request, idempotency_key=key)
             again = self._record(partial(retry_pending, self._db, keyed, ids, sought))
             if again.created is not None:
-                made.append(self._count(again.created))
+                made.append(self._tell_asked(again.created))
             if made and made[-1].repeated:
                 break
         self._wake()
@@ -120,14 +118,14 @@ class Gateway:
         return self._record(partial(take_way_out, self._db, asked, ids))
 
     def _record(self, transact: Callable[[], Done]) -> Done:
-        self._crash_point(RequestPoint.BEFORE_RECORD)
+        self._emit(RequestReceived())
         done = transact()
-        self._crash_point(RequestPoint.AFTER_RECORD)
+        self._emit(RequestRecorded())
         return done
 
-    def _count(self, created: CreatedOperation) -> CreatedOperation:
+    def _tell_asked(self, created: CreatedOperation) -> CreatedOperation:
         if not created.repeated:
-            self._count_asked(created.total)
+            self._emit(RetryAsked(operation_id=created.operation_id, total=created.total))
         return created
 
     def _chunks(self, request: RetryRequest, sought: Sought | None) -> Iterator[Sequence[str]]:

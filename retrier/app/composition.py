@@ -1,6 +1,5 @@
 """Building the parts from the settings: the only code that knows both."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -13,20 +12,16 @@ from retrier.app.lookout import Lookout, Patience
 from retrier.app.metrics.gauges import Metrics
 from retrier.app.process import describe_holder, is_dead
 from retrier.clock import Clock
-from retrier.crash_points import Reach
-from retrier.domain.failed_message import Noteworthy, Received
 from retrier.domain.hosts import Hosts, parse_host
+from retrier.events.event import Emit
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.ingestor import Ingestor
-from retrier.logs import Say
-from retrier.overlap import WhileInFlight, nothing_else
 from retrier.processor.broker import AttendedTransport, Broker
 from retrier.processor.copies import get_probe_ready
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
 from retrier.processor.progress import Progress
 from retrier.processor.stage_context import RetryParameters, StageContext
-from retrier.processor.watcher import Watcher
 from retrier.settings import Api, ErrorQueue, Settings
 from retrier.store.engine.database import Database, DatabaseOptions
 from retrier.store.engine.shared_time import DatabaseClock
@@ -54,10 +49,8 @@ class Parts:
     settings: Settings
     db: Database
     transport: Transport
-    say: Say
-    crash_point: Reach
+    emit: Emit
     metrics: Metrics
-    watcher: Watcher
     clock: Clock
     session_id: str = field(default_factory=lambda: str(uuid4()))
     stop: Event = field(default_factory=Event)
@@ -107,29 +100,18 @@ def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:
     """Return the ingestor of one error queue."""
     holder = describe_holder(parts.session_id)
     instance = f"{parts.settings.instance}@{holder.host}"
-
-    def record(
-        received: Sequence[Received], *, while_in_flight: WhileInFlight = nothing_else
-    ) -> Sequence[Noteworthy]:
-        recorded = record_received(
-            parts.db, received, instance=instance, while_in_flight=while_in_flight
-        )
-        parts.metrics.ingestion.count(queue.queue, recorded)
-        return recorded.noteworthy
-
     return Ingestor(
         mapping=QueueMapping(
             queue=queue.queue, dialect=queue.dialect, destination=queue.destination
         ),
         transport=parts.transport,
-        record=record,
+        record=partial(record_received, parts.db, instance=instance),
         probe=partial(probe_write, parts.db),
         # Hosts' clocks differ: what is stored is compared with what others have stored.
         clock=DatabaseClock(parts.db, parts.clock),
-        say=parts.say,
+        emit=parts.emit,
         prefetch=parts.settings.ingestion.prefetch,
         pause=_SQLITE_PAUSE if parts.db.is_sqlite else 0.0,
-        crash_point=parts.crash_point,
     )
 
 
@@ -155,17 +137,15 @@ def make_processor(
         idle_wait=retries.idle_wait,
     )
     transport = AttendedTransport(parts.transport, progress)
-    probe = partial(get_probe_ready, parts.db, lease, transport, parameters, parts.crash_point)
+    probe = partial(get_probe_ready, parts.db, lease, transport, parameters, parts.emit)
     context = StageContext(
         db=parts.db,
         broker=Broker(transport, parts.settings.staging_queue, probe),
         lease=lease,
         clock=parts.clock,
         retries=parameters,
-        say=parts.say,
-        crash_point=parts.crash_point,
+        emit=parts.emit,
         stop=parts.stop,
         progress=progress,
-        watcher=parts.watcher,
     )
     return Processor(context, parts.wake)

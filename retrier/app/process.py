@@ -11,13 +11,13 @@ from types import FrameType
 
 from retrier.app.readiness import ReadinessBoard
 from retrier.clock import Clock, SystemClock
-from retrier.crash_points import Reach
-from retrier.logs import Say
+from retrier.events.event import Emit, Event
+from retrier.events.service import PartFailed
 from retrier.processes import Owner, describe_process, is_gone
 from retrier.store.verbs.leases import Holder
 
 CRASH_AT = "RETRIER_TEST_CRASH_AT"
-"""Test switch `point` or `point:n`: kill this process the n-th time it comes to a crash point."""
+"""Test switch `name` or `name:n`: kill this process at the n-th event of this name."""
 FREEZE_AT = "RETRIER_TEST_FREEZE_AT"
 """The same, but it is stopped there (SIGSTOP), and goes on when a test wakes it (SIGCONT)."""
 CLOCK_OFFSET = "RETRIER_TEST_CLOCK_OFFSET"
@@ -76,34 +76,34 @@ def make_clock(environ: Mapping[str, str]) -> Clock:
     return WrongClock(clock, timedelta(seconds=float(offset))) if offset else clock
 
 
-def make_crash_point(environ: Mapping[str, str]) -> Reach:
-    """Return what is called at every crash point: nothing happens, unless a test asked for it."""
+def make_crash_switch(environ: Mapping[str, str]) -> Emit:
+    """Return a subscriber that kills or freezes this process, if a test asked for it."""
     switches = ((CRASH_AT, signal.SIGKILL), (FREEZE_AT, signal.SIGSTOP))
     asked = [_make_signal_at(environ[name], what) for name, what in switches if name in environ]
 
-    def crash_point(point: str) -> None:
+    def come_to(event: Event) -> None:
         for each in asked:
-            each(point)
+            each(event)
 
-    return crash_point
+    return come_to
 
 
-def _make_signal_at(place: str, what: signal.Signals) -> Reach:
-    """Send this process a signal the n-th time it comes to a place; once."""
+def _make_signal_at(place: str, what: signal.Signals) -> Emit:
+    """Send this process a signal at the n-th event of a name; once."""
     wanted, _, count = place.partition(":")
     left = int(count or 1)
 
-    def come_to(point: str) -> None:
+    def come_to(event: Event) -> None:
         nonlocal left
-        left -= point == wanted
-        if point == wanted and left == 0:
+        left -= event.name == wanted
+        if event.name == wanted and left == 0:
             os.kill(os.getpid(), what)
 
     return come_to
 
 
 def start_part(
-    name: str, work: Callable[[], None], board: ReadinessBoard, say: Say
+    name: str, work: Callable[[], None], board: ReadinessBoard, emit: Emit
 ) -> threading.Thread:
     """Start the work of a part; return its thread."""
 
@@ -113,7 +113,7 @@ def start_part(
             work()
         except Exception as error:  # noqa: BLE001 - the edge of the thread
             board.put(name, ready=False, reason=f"ended by {type(error).__name__}")
-            say("service.part_failed", part=name, exc_info=error)
+            emit(PartFailed(part=name, error=error))
 
     thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()

@@ -10,7 +10,8 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from retrier.app.composition import Parts
 from retrier.app.readiness import Backlogs, ReadinessBoard
 from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError
-from retrier.logs import Say
+from retrier.events.event import Emit
+from retrier.events.service import SessionsEnded, TickFailed, TickRecovered
 from retrier.processor.lease import Lease
 from retrier.store.queries.next_work import is_work_due
 from retrier.store.verbs.upkeep import end_stuck_sessions, sweep_events, sweep_staging_ids
@@ -30,10 +31,10 @@ _STAGING_IDS_KEPT = timedelta(days=90)
 class GuardedTick:
     """One job that tells when it begins to fail and when it works again, and not of its tries."""
 
-    def __init__(self, name: str, tick: Callable[[], object], say: Say) -> None:
+    def __init__(self, name: str, tick: Callable[[], object], emit: Emit) -> None:
         self._name = name
         self._tick = tick
-        self._say = say
+        self._emit = emit
         self._failing = False
 
     def __call__(self) -> None:
@@ -42,11 +43,11 @@ class GuardedTick:
             self._tick()
         except RetrierError as error:
             if not self._failing:
-                self._say("tick.failed", tick=self._name, reason=str(error))
+                self._emit(TickFailed(tick=self._name, reason=str(error)))
             self._failing = True
         else:
             if self._failing:
-                self._say("tick.recovered", tick=self._name)
+                self._emit(TickRecovered(tick=self._name))
             self._failing = False
 
 
@@ -119,7 +120,7 @@ class Ticks:
         """Do what the server cannot: a statement lasts half a lease at most."""
         limit = self._parts.settings.processor.lease / 2
         if ended := end_stuck_sessions(self._parts.db, older_than=limit):
-            self._parts.say("database.sessions_ended", count=ended)
+            self._parts.emit(SessionsEnded(count=ended))
 
     def _sweep(self) -> None:
         sweep_events(self._parts.db, older_than=self._parts.settings.retention.events)
@@ -129,7 +130,7 @@ class Ticks:
 
     def _add(self, name: str, seconds: int, tick: Callable[[], object]) -> None:
         self._scheduler.add_job(
-            GuardedTick(name, tick, self._parts.say),
+            GuardedTick(name, tick, self._parts.emit),
             "interval",
             seconds=seconds,
             id=name,

@@ -25,16 +25,26 @@ from retrier.app.composition import (
     make_transport,
     open_database,
 )
+from retrier.app.log.writer import LineWriter, adopt_standard_logging
 from retrier.app.lookout import Lookout, Patience
-from retrier.app.process import StopSignals, make_clock, make_crash_point, start_part
+from retrier.app.process import StopSignals, make_clock, start_part
 from retrier.app.readiness import ReadinessBoard, describe_ingestion, describe_processor
 from retrier.app.schedule import Ticks
 from retrier.app.server import Listening, WebServer
 from retrier.app.startup import Startup
-from retrier.app.watchers import HarmlessWatcher, make_watcher
+from retrier.app.subscribers import make_stream
 from retrier.errors import ConfigurationError, DatabaseUnavailable
+from retrier.events.service import (
+    ApiListening,
+    HealthListening,
+    HealthNotListening,
+    PlacesKnown,
+    ServiceStarted,
+    ServiceStarting,
+    ServiceStopped,
+    ServiceStopping,
+)
 from retrier.gateway import Gateway
-from retrier.logs import Events, adopt_standard_logging
 from retrier.processor.lease import Lease
 from retrier.processor.progress import Progress
 from retrier.settings import Role, Settings
@@ -55,20 +65,17 @@ def serve(settings: Settings, roles: frozenset[Role]) -> int:
     """
     log, level = settings.log, logging.getLevelNamesMapping()[settings.log.level.upper()]
     adopt_standard_logging(sys.stderr, logging.getLogger(), log.format, level)
-    say = Events(sys.stderr, log.format, level).say
+    writer = LineWriter(sys.stderr, log.format, level)
     db, transport = open_database(settings), make_transport(settings)
     clock = make_clock(os.environ)
     metrics = make_metrics(settings, db, clock)
+    stream = make_stream(os.environ, writer, clock, metrics, transport.codec)
     parts = Parts(
         settings=settings,
         db=db,
         transport=transport,
-        say=say,
-        crash_point=make_crash_point(os.environ),
+        emit=stream.emit,
         metrics=metrics,
-        watcher=HarmlessWatcher(
-            make_watcher(os.environ, metrics.retries, transport.codec, say), say
-        ),
         clock=clock,
     )
     service = Service(parts, roles)
@@ -98,7 +105,7 @@ class Service:
 
     def begin_stop(self, reason: str) -> None:
         """Let every part come to its end."""
-        self._parts.say("service.stopping", reason=reason)
+        self._parts.emit(ServiceStopping(reason=reason))
         self._parts.stop.set()
         self._parts.wake.set()
 
@@ -106,15 +113,15 @@ class Service:
         """Start everything, wait for the stop, stop everything."""
         roles = ", ".join(sorted(self._roles))
         instance = self._parts.settings.instance
-        self._parts.say("service.starting", version=__version__, instance=instance, roles=roles)
+        self._parts.emit(ServiceStarting(version=__version__, instance=instance, roles=roles))
         self._say_where()
         if self._server is not None:
             self._server.start()
             host, port = self._server.address
             if Role.API in self._roles:
-                self._parts.say("api.listening", host=host, port=port)
+                self._parts.emit(ApiListening(host=host, port=port))
             else:
-                self._parts.say("health.listening", host=host, port=port)
+                self._parts.emit(HealthListening(host=host, port=port))
         startup = Startup(parts=self._parts, board=self._board)
         if startup.prepare():
             self._start_parts(startup.installation_id)
@@ -122,10 +129,10 @@ class Service:
             # and again while messages come and go.
             gc.collect()
             gc.freeze()
-            self._parts.say("service.started")
+            self._parts.emit(ServiceStarted())
         self._parts.stop.wait()
         self._stop_parts()
-        self._parts.say("service.stopped")
+        self._parts.emit(ServiceStopped())
         return 0
 
     def hangs(self) -> bool:
@@ -136,7 +143,7 @@ class Service:
     def _say_where(self) -> None:
         """Say where the data lies: whole paths, since the defaults are relative ones."""
         broker, db = self._parts.transport.place, self._parts.db
-        self._parts.say("service.places", broker=broker, database=db.place)
+        self._parts.emit(PlacesKnown(broker=broker, database=db.place))
 
     def _make_server(self) -> WebServer | None:
         """Return the server; without the role `api` of health and metrics only.
@@ -150,20 +157,13 @@ class Service:
         except ConfigurationError as error:
             if Role.API in self._roles:
                 raise
-            self._parts.say("health.not_listening", reason=str(error))
+            self._parts.emit(HealthNotListening(reason=str(error)))
             return None
 
     def _make_api(self) -> FastAPI:
         parts = self._parts
         own_queues = frozenset({*parts.error_queues, parts.settings.staging_queue})
-        asked = parts.metrics.retries.asked
-        gateway = Gateway(
-            parts.db,
-            parts.wake.set,
-            own_queues,
-            crash_point=parts.crash_point,
-            count_asked=asked,
-        )
+        gateway = Gateway(parts.db, parts.wake.set, own_queues, parts.emit)
         api_parts = ApiParts(
             db=parts.db.apart(AT_WORK, ANSWER_LIMIT),
             gateway=gateway,
@@ -206,7 +206,7 @@ class Service:
             )
 
     def _start_thread(self, name: str, work: Callable[[], None]) -> None:
-        self._threads.append(start_part(name, work, self._board, self._parts.say))
+        self._threads.append(start_part(name, work, self._board, self._parts.emit))
 
     def _stop_parts(self) -> None:
         end = self._parts.clock.monotonic() + _STOP_DEADLINE
@@ -217,7 +217,6 @@ class Service:
             thread.join(max(0.0, end - self._parts.clock.monotonic()))
         if self._server is not None:
             self._server.stop(max(0.0, end - self._parts.clock.monotonic()))
-        self._parts.watcher.close()
         self._parts.db.dispose()
 
     def _look_at_database(self) -> tuple[bool, str]:

@@ -6,12 +6,19 @@ from dataclasses import dataclass, field
 from retrier.app.composition import Parts
 from retrier.app.readiness import ReadinessBoard
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable
+from retrier.events.ingestion import DeliveryLimitFound
+from retrier.events.service import (
+    BrokerReached,
+    BrokerUnreachable,
+    DatabaseReached,
+    DatabaseUnreachable,
+)
 from retrier.store.verbs.installing import get_installation_id
 from retrier.store.verbs.upgrade import find_revision, upgrade_schema
 
 _WAITS = (0.5, 1.0, 2.0, 5.0, 10.0)
-_UNREACHABLE = {"database": "database.unreachable", "broker": "broker.unreachable"}
-_REACHED = {"database": "database.reached", "broker": "broker.reached"}
+_UNREACHABLE = {"database": DatabaseUnreachable, "broker": BrokerUnreachable}
+_REACHED = {"database": DatabaseReached, "broker": BrokerReached}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,14 +51,14 @@ class Startup:
             else:
                 self.board.put(part, ready=True, reason="reached")
                 if failures:
-                    self.parts.say(_REACHED[part])
+                    self.parts.emit(_REACHED[part]())
                 return True
         return False
 
     def _tell(self, part: str, reason: str, failures: int) -> None:
         self.board.put(part, ready=False, reason=reason)
         if failures == 0:
-            self.parts.say(_UNREACHABLE[part], reason=reason)
+            self.parts.emit(_UNREACHABLE[part](reason=reason))
 
     def _prepare_database(self) -> None:
         db = self.parts.db
@@ -76,7 +83,7 @@ class Startup:
             for queue in self.parts.error_queues:
                 declared = queues.declare_error_queue(queue)
                 if not declared and queues.may_limit_deliveries(queue):
-                    self.parts.say("ingestion.delivery_limit", queue=queue)
+                    self.parts.emit(DeliveryLimitFound(queue=queue))
             self.parts.metrics.queues.reached({})
         finally:
             queues.close()

@@ -4,8 +4,6 @@ Only imported where traces are asked for: OpenTelemetry is an extra.
 """
 
 import threading
-from collections.abc import Sequence
-from datetime import datetime
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -17,9 +15,10 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from retrier import __version__
 from retrier.domain import headers
-from retrier.domain.retry_batch import Ejected, WindowResult
 from retrier.domain.wire import Confirmed, Outcome, Outgoing, Properties, PropertyCodec
-from retrier.processor.watcher import Stage, Watcher
+from retrier.events.event import Event
+from retrier.events.forwarding import WindowSent
+from retrier.events.service import ServiceStopped
 
 _CARRIED = ("traceparent", "tracestate")
 _GRACE = 2.0
@@ -35,45 +34,33 @@ def make_provider() -> TracerProvider:
 
 
 class Tracing:
-    """Watches the processor for a tracer, and hands everything on to another watcher.
+    """Subscribes to what is sent, and to the end of the service.
 
     A link and no parent: the trace of the message may be days old and long closed. The message
     itself is read only; it keeps the trace it came with.
     """
 
-    def __init__(self, inner: Watcher, codec: PropertyCodec, provider: TracerProvider) -> None:
-        self._inner = inner
+    def __init__(self, codec: PropertyCodec, provider: TracerProvider) -> None:
         self._codec = codec
         self._provider = provider
         self._tracer = provider.get_tracer("retrier", __version__)
 
-    def sent(
-        self, messages: Sequence[Outgoing], outcomes: Sequence[Outcome], began: datetime
-    ) -> None:
-        """Make a span of each retry, from the moment its window was handed to the broker."""
-        start = int(began.timestamp() * 1_000_000_000)
-        for message, outcome in zip(messages, outcomes, strict=True):
-            self._trace(message, outcome, start)
-        self._inner.sent(messages, outcomes, began)
+    def __call__(self, event: Event) -> None:
+        """Make spans of a window, or send the last ones."""
+        match event:
+            case WindowSent(messages=messages, outcomes=outcomes, began=began):
+                start = int(began.timestamp() * 1_000_000_000)
+                for message, outcome in zip(messages, outcomes, strict=True):
+                    self._trace(message, outcome, start)
+            case ServiceStopped():
+                self._send_last()
+            case _:
+                pass
 
-    def recorded(self, window: WindowResult) -> None:
-        """See Watcher."""
-        self._inner.recorded(window)
-
-    def ejected(self, messages: Sequence[Ejected]) -> None:
-        """See Watcher."""
-        self._inner.ejected(messages)
-
-    def passed(self, stage: Stage, seconds: float) -> None:
-        """See Watcher."""
-        self._inner.passed(stage, seconds)
-
-    def close(self) -> None:
-        """Send the last spans."""
+    def _send_last(self) -> None:
         closing = threading.Thread(target=self._provider.shutdown, name="tracing", daemon=True)
         closing.start()
         closing.join(_GRACE)
-        self._inner.close()
 
     def _trace(self, message: Outgoing, outcome: Outcome, start: int) -> None:
         properties = self._codec.read(message.raw)

@@ -1,12 +1,12 @@
 """What one received batch of failures and confirmations changes, and what it is folded with."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from retrier.domain.decision import Known
-from retrier.domain.failed_message import Confirmation, FailedImport, Failure
+from retrier.domain.failed_message import Confirmation, FailedImport, Failure, Noteworthy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +74,21 @@ class Receipt:
     repeated: int
     redelivered: int
     confirmations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What one received batch came to.
+
+    `counts` is what it added to the ledger, by entry. `confirmed` messages became resolved;
+    `failed_again` came back from a retry. `noteworthy` is what somebody should look at.
+    """
+
+    receipt: Receipt
+    counts: Mapping[str, int]
+    confirmed: int
+    failed_again: int
+    noteworthy: Sequence[Noteworthy] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,19 +1,28 @@
 """The loop of one error queue: receive, understand, have it recorded, acknowledge."""
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from retrier.clock import Clock
-from retrier.crash_points import IngestionPoint, Reach, pass_by
-from retrier.domain.failed_message import FailedImport, Noteworthy, OwnCopy, Received
+from retrier.domain.failed_message import Noteworthy, Received
+from retrier.domain.receipt import Recorded
 from retrier.domain.wire import Delivery
 from retrier.errors import DataRefused, ErrorQueueUnusable, RetrierError
+from retrier.events.event import Emit
+from retrier.events.ingestion import (
+    BatchAcked,
+    BatchReceived,
+    BatchStored,
+    ErrorQueueOpened,
+    IngestionPaused,
+    IngestionResumed,
+    IngestionStarted,
+    StoredAlone,
+)
 from retrier.ingestion.arrival import QueueMapping, next_prefetch
 from retrier.ingestion.parsing import Reading, refused_import
-from retrier.logs import Say
 from retrier.overlap import WhileInFlight, nothing_else
 from retrier.transport.seam import Consumer, Transport
 
@@ -32,8 +41,8 @@ class Record(Protocol):
 
     def __call__(
         self, received: Sequence[Received], *, while_in_flight: WhileInFlight = nothing_else
-    ) -> Sequence[Noteworthy]:
-        """Store it; return what of it needs an eye. Raises DatabaseUnavailable, and DataRefused.
+    ) -> Recorded:
+        """Store it; return what it came to. Raises DatabaseUnavailable, and DataRefused.
 
         `while_in_flight` does a little work each time, and says whether there was any: to be called
         while the database keeps us waiting.
@@ -60,8 +69,7 @@ class Ingestor:
 
     `prefetch` is how many messages may be unacknowledged at most, `pause` how many seconds to
     leave other writers between two batches; without one, and once the broker may hand out all of
-    `prefetch`, the next batch is understood while one is recorded. `crash_point` is told each
-    place at which a crash leaves something behind.
+    `prefetch`, the next batch is understood while one is recorded.
     """
 
     mapping: QueueMapping
@@ -69,10 +77,9 @@ class Ingestor:
     record: Record
     probe: Probe
     clock: Clock
-    say: Say
+    emit: Emit
     prefetch: int = 500
     pause: float = 0.0
-    crash_point: Reach = pass_by
     state: IngestionState = field(init=False)
     storing_since: float | None = field(init=False, default=None)
     """Since when the database is asked to store what is in hand; None while it is not."""
@@ -82,7 +89,7 @@ class Ingestor:
     _ahead: Reading | None = field(init=False, default=None)
     _window: int = field(init=False, default=1)
     _failures: int = field(init=False, default=0)
-    _next_event: str = field(init=False, default="ingestion.started")
+    _was_consuming: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self.state = self._idle("not started yet")
@@ -115,7 +122,7 @@ class Ingestor:
         except RetrierError as error:
             return self._back_off(str(error))
         except Exception as error:  # noqa: BLE001 - the loop's edge: it must outlive any failure
-            return self._back_off(f"unforeseen {type(error).__name__}", exc_info=error)
+            return self._back_off(f"unforeseen {type(error).__name__}", error)
         self._failures = 0
         return self.pause if ingested else 0.0
 
@@ -127,7 +134,7 @@ class Ingestor:
         """
         self.probe()
         self._declare()
-        self.crash_point(IngestionPoint.OPENED)
+        self.emit(ErrorQueueOpened(queue=self.mapping.queue))
         self._window = 1
         self._consumer = self.transport.consumer(self.mapping.queue, self._window)
         return self._consumer
@@ -159,55 +166,43 @@ class Ingestor:
         return Reading(deliveries, self.transport.codec, self.mapping, self.clock.now())
 
     def _ingest(self, consumer: Consumer, reading: Reading) -> None:
-        received = reading.finish()
+        queue, received = self.mapping.queue, reading.finish()
         if self._is_pipelined:
             self._ahead = self._receive(consumer, 0.0)
-        self.crash_point(IngestionPoint.BEFORE_RECORD)
+        self.emit(BatchReceived(queue=queue, count=len(received)))
         self.storing_since = self.clock.monotonic()
         try:
-            noteworthy = self._store(reading.deliveries, received)
+            stored = self._store(reading.deliveries, received)
         finally:
             self.storing_since = None
-        self.crash_point(IngestionPoint.AFTER_RECORD)
+        self.emit(stored)
         # Only what is committed is acknowledged: a crash in between brings it again, as a
         # redelivery that equals a stored attempt.
         consumer.ack(reading.deliveries)
-        self.crash_point(IngestionPoint.AFTER_ACK)
-        self._tell(noteworthy)
+        self.emit(BatchAcked(queue=queue, count=len(received)))
         self._widen(consumer, reading.deliveries)
 
-    def _store(
-        self, deliveries: Sequence[Delivery], received: Sequence[Received]
-    ) -> Sequence[Noteworthy]:
+    def _store(self, deliveries: Sequence[Delivery], received: Sequence[Received]) -> BatchStored:
         """Record all in one transaction, or one by one if the database refuses one of them."""
+        parse_next = self._ahead.parse_next if self._ahead else nothing_else
+        noteworthy: list[Noteworthy] = []
+        recorded: Recorded | None = None
         try:
-            return self.record(
-                received, while_in_flight=self._ahead.parse_next if self._ahead else nothing_else
-            )
+            recorded = self.record(received, while_in_flight=parse_next)
+            noteworthy.extend(recorded.noteworthy)
         except DataRefused:
-            pairs = zip(deliveries, received, strict=True)
-            return [each for pair in pairs for each in self._store_one(*pair)]
+            for pair in zip(deliveries, received, strict=True):
+                noteworthy.extend(self._store_one(*pair))
+        return BatchStored(queue=self.mapping.queue, recorded=recorded, noteworthy=noteworthy)
 
     def _store_one(self, delivery: Delivery, received: Received) -> Sequence[Noteworthy]:
         try:
-            noteworthy = self.record([received])
+            recorded = self.record([received])
         except DataRefused as refusal:
             refused = refused_import(delivery, received, str(refusal), self.clock.now())
-            noteworthy = self.record([refused])
-        self.crash_point(IngestionPoint.RECORDED_ALONE)
-        return noteworthy
-
-    def _tell(self, noteworthy: Sequence[Noteworthy]) -> None:
-        """Tell once a batch what needs an eye: a flood of messages is no flood of lines."""
-        queue = self.mapping.queue
-        reasons = Counter(each.reason for each in noteworthy if isinstance(each, FailedImport))
-        for reason, count in sorted(reasons.items()):
-            self.say("ingestion.failed_import", queue=queue, reason=reason, count=count)
-        makers = Counter(each.of_another for each in noteworthy if isinstance(each, OwnCopy))
-        if ours := makers.pop(None, 0):
-            self.say("ingestion.own_copy", queue=queue, count=ours)
-        for other, count in sorted(makers.items(), key=str):
-            self.say("ingestion.copy_of_another", queue=queue, count=count, installation_id=other)
+            recorded = self.record([refused])
+        self.emit(StoredAlone(queue=self.mapping.queue, recorded=recorded))
+        return recorded.noteworthy
 
     def _widen(self, consumer: Consumer, deliveries: Sequence[Delivery]) -> None:
         size = sum(len(each.raw) + len(each.body) for each in deliveries)
@@ -220,18 +215,19 @@ class Ingestor:
         """Tell that it works, once it does: an open consumer alone proves little."""
         if self.state.consuming:
             return
-        self.say(self._next_event, queue=self.mapping.queue)
-        self._next_event = "ingestion.resumed"
+        event = IngestionResumed if self._was_consuming else IngestionStarted
+        self.emit(event(queue=self.mapping.queue))
+        self._was_consuming = True
         self.state = IngestionState(queue=self.mapping.queue, consuming=True, reason=None)
 
-    def _back_off(self, reason: str, **fields: object) -> float:
+    def _back_off(self, reason: str, error: Exception | None = None) -> float:
         """Let go of the queue; return the seconds until the next try.
 
         What is tried again and again is told once.
         """
         self._close()
         if self._failures == 0:
-            self.say("ingestion.paused", queue=self.mapping.queue, reason=reason, **fields)
+            self.emit(IngestionPaused(queue=self.mapping.queue, reason=reason, error=error))
         self.state = self._idle(reason)
         delay = BACK_OFF[min(self._failures, len(BACK_OFF) - 1)]
         self._failures += 1

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from uuid import uuid4
 
-from retrier.crash_points import CrashPoint, Reach
 from retrier.domain.copies import (
     StagedCopy,
     Stamps,
@@ -17,6 +16,8 @@ from retrier.domain.copies import (
 from retrier.domain.retry_batch import ClaimedMessage, Ejected, StoredOriginal
 from retrier.domain.wire import Outgoing, UnreadableProperties
 from retrier.errors import StagingQueueUnusable
+from retrier.events.event import Emit
+from retrier.events.preparation import StagingIdsRecorded
 from retrier.processor.forwarding_run import ForwardingRun
 from retrier.processor.lease import Lease
 from retrier.processor.stage_context import RetryParameters, StageContext
@@ -67,7 +68,7 @@ def make_retry(
 
 
 def get_probe_ready(
-    db: Database, lease: Lease, transport: Transport, retries: RetryParameters, crash_point: Reach
+    db: Database, lease: Lease, transport: Transport, retries: RetryParameters, emit: Emit
 ) -> Outgoing:
     """Return the copy that nobody asks for: it proves that the staging queue takes our copies.
 
@@ -76,7 +77,7 @@ def get_probe_ready(
     DatabaseUnavailable.
     """
     record_staging_ids(db, lease.fence, [retries.session_id])
-    crash_point(CrashPoint.STAGING_ID_RECORDED)
+    emit(StagingIdsRecorded(staging_ids=(retries.session_id,)))
     stamps = Stamps(staging_id=retries.session_id, installation_id=retries.installation_id)
     return make_probe(transport.codec, stamps, retries.staging_queue)
 

@@ -11,14 +11,19 @@ one window in doubt: stamped, and not recorded.
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from retrier.crash_points import CrashPoint
 from retrier.domain.retry_batch import RetryBatch
 from retrier.domain.wire import Outcome
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable, StagingQueueUnusable
+from retrier.events.forwarding import (
+    CopiesAcked,
+    RetrySentAlone,
+    WindowRecorded,
+    WindowSent,
+    WindowStamped,
+)
 from retrier.overlap import WhileInFlight, nothing_else
 from retrier.processor.copies import make_retry, receive, refuse_foreign
 from retrier.processor.forwarding_run import ForwardingRun
-from retrier.processor.reverts import Reverts
 from retrier.processor.run_bounds import RunEnd, begin_run
 from retrier.processor.stage_context import StageContext
 from retrier.processor.staging_queue import StagingQueue
@@ -42,7 +47,6 @@ class Forwarding:
     ) -> None:
         self._context = context
         self._staged_here = staged_here
-        self._reverts = Reverts(context.say, context.clock)
         self._end = RunEnd(context, queue, self.leave)
         self._suspect = Suspect()
         self._run: ForwardingRun | None = None
@@ -79,18 +83,14 @@ class Forwarding:
         """Consume no more: nothing is in Forwarding, of which we may not have heard."""
         self._run = None
         self._context.broker.rest_consumer()
-        self._reverts.tell_due()
 
     def hand_over(self) -> None:
         """Record what is confirmed, and ack it: after a stop it would be sent again.
 
         Raises LeaseLost, DatabaseUnavailable, BrokerUnavailable.
         """
-        try:
-            if self._run is not None:
-                self._record(self._run)
-        finally:
-            self._reverts.tell_all()
+        if self._run is not None:
+            self._record(self._run)
 
     def forget(self) -> None:
         """Forget the run with its connection: the batch goes on in non-counting mode.
@@ -98,7 +98,6 @@ class Forwarding:
         What is confirmed and could not be recorded yet is kept, and recorded first: it must not
         be sent again only because the database was away.
         """
-        self._reverts.tell_due()
         run, self._certain = self._run, False
         self._run = run.disconnected() if run is not None and run.finished else None
 
@@ -125,7 +124,7 @@ class Forwarding:
         run, in_doubt = self._record_and_stamp(run, run.ready)
         run, window = run.claimed(in_doubt)
         run = self._ack(self._keep(run))
-        outcomes = self._publish(window, CrashPoint.FORWARDING_PUBLISHED, self._get_next_ready)
+        outcomes = self._publish(window, WindowSent, self._get_next_ready)
         # Meanwhile the next window was made ready, which the run in hand has not heard of.
         self._settle(self._run or run, window, outcomes)
 
@@ -140,7 +139,7 @@ class Forwarding:
         run, in_doubt = self._record_and_stamp(run, run.doubtful[:1])
         run, window = run.claimed_alone(in_doubt)
         run = self._ack(self._keep(run))
-        outcomes = self._publish(window, CrashPoint.FORWARDING_SENT_ALONE)
+        outcomes = self._publish(window, RetrySentAlone)
         if outcomes:
             self._suspect, *outcomes = self._suspect.blame(window[0].number, outcomes[0])
         self._settle(run, window, outcomes)
@@ -188,11 +187,9 @@ class Forwarding:
         stamped = open_window(db, fence, run.batch, finished=run.finished, numbers=numbers)
         if run.finished:
             context.progress.made()
-        context.watcher.recorded(run.finished)
-        self._reverts.add(run.batch, run.finished.reverted)
+        batch, result, event = run.batch, run.finished, WindowStamped if window else WindowRecorded
         run = self._keep(run.recorded())
-        stamping = CrashPoint.FORWARDING_STAMPED if window else CrashPoint.FORWARDING_RECORDED
-        context.crash_point(stamping)
+        context.emit(event(batch_id=batch.batch_id, operation_id=batch.operation_id, result=result))
         if window:
             context.lease.ensure_fresh()
         return run, {claim.number: claim.in_doubt for claim in stamped}
@@ -213,14 +210,14 @@ class Forwarding:
         if not run.droppable:
             return run
         self._context.broker.acknowledge(run.droppable)
-        run = self._keep(run.acked())
-        self._context.crash_point(CrashPoint.FORWARDING_ACKED)
-        return run
+        acked = self._keep(run.acked())
+        self._context.emit(CopiesAcked(count=len(run.droppable)))
+        return acked
 
     def _publish(
         self,
         window: Sequence[ReadyRetry],
-        point: CrashPoint,
+        event: type[WindowSent],
         while_in_flight: WhileInFlight = nothing_else,
     ) -> Sequence[Outcome]:
         if not window:
@@ -229,8 +226,7 @@ class Forwarding:
         outgoing = [retry.outgoing for retry in window]
         began = context.clock.now()
         outcomes = context.broker.publisher.publish(outgoing, context.lease.check, while_in_flight)
-        context.watcher.sent(outgoing, outcomes, began)
-        context.crash_point(point)
+        context.emit(event(messages=outgoing, outcomes=outcomes, began=began))
         return outcomes
 
     def _settle(

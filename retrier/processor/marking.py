@@ -1,9 +1,14 @@
 """Marking: finish what was found in Marking, else cut the next batch off an operation."""
 
-from retrier.crash_points import CrashPoint
 from retrier.domain.retry_batch import RetryBatch
+from retrier.events.preparation import (
+    BatchAdopted,
+    BatchMarked,
+    BatchOpened,
+    MessagesClaimed,
+    OperationCompleted,
+)
 from retrier.processor.stage_context import StageContext
-from retrier.processor.watcher import Stage
 from retrier.store.verbs.marking import (
     MarkedBatch,
     OpenedBatch,
@@ -27,15 +32,15 @@ class Adoption:
         """Adopt this orphan."""
         context = self._context
         size = move_to_staging(context.db, context.lease.fence, batch.batch_id)
-        context.crash_point(CrashPoint.ADOPTION_MOVED)
-        context.progress.made()
-        context.say(
-            "batch.adopted",
-            batch_id=batch.batch_id,
-            operation_id=batch.operation_id,
-            session_id=batch.session_id,
-            size=size,
+        context.emit(
+            BatchAdopted(
+                batch_id=batch.batch_id,
+                operation_id=batch.operation_id,
+                session_id=batch.session_id,
+                size=size,
+            )
         )
+        context.progress.made()
 
 
 class Marking:
@@ -57,24 +62,26 @@ class Marking:
                 pass
         context.progress.made()
         if marked.completed:
-            context.say("operation.completed", operation_id=marked.operation_id)
+            context.emit(OperationCompleted(operation_id=marked.operation_id))
         else:
-            context.crash_point(CrashPoint.MARKING_MOVED)
-            context.watcher.passed(Stage.MARKING, context.clock.monotonic() - began)
-            context.say(
-                "batch.marked",
-                batch_id=marked.batch_id,
-                operation_id=marked.operation_id,
-                size=marked.claimed,
+            context.emit(
+                BatchMarked(
+                    batch_id=marked.batch_id,
+                    operation_id=marked.operation_id,
+                    size=marked.claimed,
+                    seconds=context.seconds_since(began),
+                )
             )
         return True
 
     def _claim(self, opened: OpenedBatch) -> MarkedBatch:
         """Go through Marking step by step: a crash in between leaves an orphan."""
         context = self._context
-        context.crash_point(CrashPoint.MARKING_OPENED)
+        batch_id, operation_id = opened.batch_id, opened.operation.operation_id
+        context.emit(BatchOpened(batch_id=batch_id, operation_id=operation_id))
         marked = claim_messages(context.db, context.lease.fence, opened)
-        context.crash_point(CrashPoint.MARKING_CLAIMED)
+        size = marked.claimed
+        context.emit(MessagesClaimed(batch_id=batch_id, operation_id=operation_id, size=size))
         context.progress.made()
         if not marked.completed:
             move_to_staging(context.db, context.lease.fence, opened.batch_id)

@@ -6,7 +6,6 @@ from functools import partial
 from threading import Event
 from typing import assert_never
 
-from retrier.crash_points import LeasePoint
 from retrier.domain.retry_batch import RetryBatch, RetryBatchStatus
 from retrier.errors import (
     BrokerUnavailable,
@@ -16,9 +15,19 @@ from retrier.errors import (
     RetrierError,
     StagingQueueUnusable,
 )
+from retrier.events.processor import (
+    GaveWay,
+    LeaseAcquired,
+    LeaseAwaited,
+    LeaseEnded,
+    LeaseReleased,
+    ProcessorIdle,
+    ProcessorRecovered,
+    TurnFailed,
+)
 from retrier.processor.forwarding import Forwarding
 from retrier.processor.marking import Adoption, Marking
-from retrier.processor.progress import kind_of, say_why
+from retrier.processor.progress import kind_of
 from retrier.processor.stage_context import StageContext
 from retrier.processor.staging import Staging
 from retrier.processor.staging_queue import StagingQueue
@@ -110,6 +119,7 @@ class Processor:
     def _idle_wait(self) -> float:
         """Return how long to sleep with nothing to do: not past what waits for its time."""
         context = self._context
+        context.emit(ProcessorIdle())
         due = timedelta(seconds=_HELD_UP_LOOK)
         if self._reason is None:
             due = time_until_due(context.db) or context.retries.idle_wait
@@ -139,7 +149,7 @@ class Processor:
         if context.lease.held and self._lacks_broker and troubled >= context.lease.seconds:
             context.lease.release()
             self._epoch = None
-            context.say("processor.gave_way", reason=self._reason)
+            context.emit(GaveWay(reason=self._reason))
 
     def _is_processor(self) -> bool:
         context = self._context
@@ -158,12 +168,11 @@ class Processor:
         other = context.lease.acquire()
         if other is None:
             self._epoch = context.lease.fence.epoch
-            context.crash_point(LeasePoint.ACQUIRED)
-            context.say("processor.lease_acquired", epoch=self._epoch)
+            context.emit(LeaseAcquired(epoch=self._epoch))
             return True
         waiting = f"another processor holds the lease: {other.host}, process {other.pid}"
         if self._reason != waiting:
-            context.say("processor.waiting_for_lease", host=other.host, pid=other.pid)
+            context.emit(LeaseAwaited(host=other.host, pid=other.pid))
         self._reason = waiting
         self._told.clear()  # it has just asked the database: what was told of that is over
         return False
@@ -177,10 +186,10 @@ class Processor:
 
     def _say_lost(self, reason: str) -> None:
         self._epoch = None
-        self._context.say("processor.lease_lost", reason=reason)
+        self._context.emit(LeaseEnded(reason=reason))
 
     def _back_off(self, error: Exception) -> float:
-        """Wait longer with each failure in a row; say so once per kind and not per try."""
+        """Wait longer with each failure in a row; tell it once per kind and not per try."""
         if not isinstance(error, DatabaseUnavailable):
             self._drop()
         wait = _BACK_OFF[min(self._failures, len(_BACK_OFF) - 1)]
@@ -190,7 +199,7 @@ class Processor:
         # closes in turns, and that is one change of state. The last reason is in `reason`.
         kind = kind_of(error)
         if kind not in self._told:
-            say_why(self._context.say, error)
+            self._context.emit(TurnFailed(error=error))
         self._told.add(kind)
         self._reason = str(error)
         return _UNUSABLE_WAIT if isinstance(error, StagingQueueUnusable) else wait
@@ -216,7 +225,7 @@ class Processor:
 
     def _recover(self) -> None:
         if self._failures:
-            self._context.say("processor.recovered")
+            self._context.emit(ProcessorRecovered())
         self._failures = 0
         self._lacks_broker = False
         self._reason = None
@@ -233,8 +242,8 @@ class Processor:
             try:
                 last()
             except RetrierError as error:
-                say_why(self._context.say, error)
+                self._context.emit(TurnFailed(error=error))
 
     def _release(self) -> None:
         self._context.lease.release()
-        self._context.crash_point(LeasePoint.RELEASED)
+        self._context.emit(LeaseReleased())

@@ -3,23 +3,25 @@
 from collections.abc import Callable
 from datetime import timedelta
 
-from retrier.crash_points import CrashPoint
 from retrier.domain.retry_batch import RetryBatch
 from retrier.domain.wire import Confirmed, Refused
 from retrier.errors import BrokerUnavailable
+from retrier.events.forwarding import (
+    BatchForwarded,
+    CompletionTried,
+    EndMarkerSent,
+    ForwardingBegun,
+    RestBackedOff,
+    RestMoved,
+)
 from retrier.processor.copies import make_marker
 from retrier.processor.forwarding_run import ForwardingRun
 from retrier.processor.stage_context import StageContext
 from retrier.processor.staging_queue import StagingQueue
-from retrier.processor.watcher import Stage
 from retrier.store.verbs.forwarding import MovedRest, back_off_batch, complete_batch, move_rest
 
 _LOSSES_BEFORE_BACKING_OFF = 3
 _LOSS_WAIT = timedelta(seconds=30)
-_NOT_GIVEN_BACK = (
-    "did not come back from the staging queue: it was emptied or deleted, somebody else consumes "
-    "it, or a policy limits it"
-)
 
 
 def begin_run(context: StageContext, batch: RetryBatch, *, counting: bool) -> ForwardingRun:
@@ -31,12 +33,13 @@ def begin_run(context: StageContext, batch: RetryBatch, *, counting: bool) -> Fo
     context.broker.consumer(context.retries.prefetch)
     ordered = context.broker.transport.capabilities.ordered
     marker = _publish_marker(context, batch) if ordered and not counting else None
-    context.say(
-        "batch.forwarding",
-        batch_id=batch.batch_id,
-        operation_id=batch.operation_id,
-        staging_id=batch.staging_id,
-        counting=counting,
+    context.emit(
+        ForwardingBegun(
+            batch_id=batch.batch_id,
+            operation_id=batch.operation_id,
+            staging_id=batch.staging_id,
+            counting=counting,
+        )
     )
     now = context.clock.monotonic()
     return ForwardingRun(batch=batch, counting=counting, marker=marker, began=now, quiet_since=now)
@@ -50,7 +53,7 @@ def _publish_marker(context: StageContext, batch: RetryBatch) -> str:
     # that fill the queue must not wait for it.
     if not isinstance(outcome, Confirmed | Refused):
         raise BrokerUnavailable(f"the end marker was not taken: {outcome.reason}")
-    context.crash_point(CrashPoint.FORWARDING_MARKED)
+    context.emit(EndMarkerSent(batch_id=batch.batch_id))
     return nonce
 
 
@@ -92,15 +95,16 @@ class RunEnd:
             # A predecessor is handed the copies: it was frozen when its batch was done, or lost.
             self._queue.delete()
         unrecorded = complete_batch(context.db, context.lease.fence, run.batch)
-        context.crash_point(CrashPoint.FORWARDING_COMPLETED)
+        context.emit(CompletionTried(batch_id=run.batch.batch_id, unrecorded=unrecorded))
         if unrecorded == 0:
             context.progress.made()
             self._leave()
-            context.watcher.passed(Stage.FORWARDING, context.clock.monotonic() - run.began)
-            context.say(
-                "batch.forwarded",
-                batch_id=run.batch.batch_id,
-                operation_id=run.batch.operation_id,
+            context.emit(
+                BatchForwarded(
+                    batch_id=run.batch.batch_id,
+                    operation_id=run.batch.operation_id,
+                    seconds=context.seconds_since(run.began),
+                )
             )
         elif over:
             self._move_rest(run)
@@ -114,23 +118,21 @@ class RunEnd:
             session_id=context.retries.session_id,
             made_progress=run.made_progress,
         )
-        context.crash_point(CrashPoint.FORWARDING_MOVED)
+        context.emit(
+            RestMoved(
+                batch_id=run.batch.batch_id,
+                operation_id=run.batch.operation_id,
+                new_batch_id=None if rest is None else rest.batch_id,
+                size=0 if rest is None else rest.size,
+                message_count=run.batch.message_count or 0,
+            )
+        )
         self._leave()
         if rest is None or run.made_progress:
             context.progress.made()
         else:
             context.progress.lost()
-        if rest is None:
-            return
-        context.say(
-            "batch.moved",
-            batch_id=run.batch.batch_id,
-            operation_id=run.batch.operation_id,
-            new_batch_id=rest.batch_id,
-            size=rest.size,
-            reason=f"{rest.size} of {run.batch.message_count} copies {_NOT_GIVEN_BACK}",
-        )
-        if rest.stage_attempts >= _LOSSES_BEFORE_BACKING_OFF:
+        if rest is not None and rest.stage_attempts >= _LOSSES_BEFORE_BACKING_OFF:
             self._back_off(run.batch, rest)
 
     def _back_off(self, batch: RetryBatch, rest: MovedRest) -> None:
@@ -140,14 +142,14 @@ class RunEnd:
         back_off_batch(
             context.db, context.lease.fence, rest.batch_id, wait=_LOSS_WAIT, reason=reason
         )
-        context.crash_point(CrashPoint.FORWARDING_BACKED_OFF)
-        if rest.stage_attempts == _LOSSES_BEFORE_BACKING_OFF:
-            context.say(
-                "batch.backing_off",
+        context.emit(
+            RestBackedOff(
                 batch_id=rest.batch_id,
                 operation_id=batch.operation_id,
                 reason=reason,
+                repeated=rest.stage_attempts > _LOSSES_BEFORE_BACKING_OFF,
             )
+        )
 
 
 def _describe_losses(batch: RetryBatch) -> str:

@@ -1,16 +1,14 @@
-"""What every stage is handed: parameters, store, broker, lease, clock, words, crash points."""
+"""What every stage is handed: parameters, store, broker, lease, clock, and who is told of events."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from threading import Event
 
 from retrier.clock import Clock
-from retrier.crash_points import Reach
-from retrier.logs import Say
+from retrier.events.event import Emit
 from retrier.processor.broker import Broker
 from retrier.processor.lease import Lease
 from retrier.processor.progress import Progress
-from retrier.processor.watcher import Nobody, Watcher
 from retrier.store.engine.database import Database
 
 
@@ -65,8 +63,10 @@ class StageContext:
     lease: Lease
     clock: Clock
     retries: RetryParameters
-    say: Say
-    crash_point: Reach
+    emit: Emit
     stop: Event
     progress: Progress
-    watcher: Watcher = field(default_factory=Nobody)
+
+    def seconds_since(self, began: float) -> float:
+        """Return how long ago a moment of the monotonic clock was, to the millisecond."""
+        return round(self.clock.monotonic() - began, 3)

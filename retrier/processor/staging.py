@@ -1,12 +1,10 @@
 """Staging: a batch's copies go into the staging queue under a new staging id."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import uuid4
 
-from retrier.crash_points import CrashPoint
 from retrier.domain.retry_batch import ClaimedMessage, Ejected, RetryBatch, StagedCopies
 from retrier.domain.wire import (
     ChannelClosed,
@@ -18,9 +16,18 @@ from retrier.domain.wire import (
     Unknown,
 )
 from retrier.errors import BrokerUnavailable, QueueSilent
+from retrier.events.preparation import (
+    BatchStaged,
+    CopiesPublished,
+    CopiesSent,
+    CopySentAlone,
+    StagingBackedOff,
+    StagingConnected,
+    StagingIdsRecorded,
+    StagingQueuePurged,
+)
 from retrier.processor.copies import make_copy, make_marker
 from retrier.processor.stage_context import StageContext
-from retrier.processor.watcher import Stage
 from retrier.store.verbs.forwarding import back_off_batch, begin_forwarding, load_claimed
 from retrier.store.verbs.installing import record_staging_ids
 
@@ -58,7 +65,6 @@ class Staging:
     def run_once(self, batch: RetryBatch) -> None:
         """Stage this batch. A broker that is down ejects nobody."""
         context = self._context
-        began = context.clock.monotonic()
         try:
             self._stage(batch)
         except BrokerUnavailable as error:
@@ -70,7 +76,6 @@ class Staging:
         if batch.stage_attempts == 0:
             # Staged anew because nothing came back, it is no nearer to its end than before.
             context.progress.made()
-        context.watcher.passed(Stage.STAGING, context.clock.monotonic() - began)
 
     def forget(self) -> None:
         """Forget which batch was staged here: after an error it is forwarded non-counting."""
@@ -78,31 +83,34 @@ class Staging:
 
     def _stage(self, batch: RetryBatch) -> None:
         context = self._context
+        began = context.clock.monotonic()
         staging_id = str(uuid4())
         publisher = context.broker.publisher
-        context.crash_point(CrashPoint.STAGING_CONNECTED)
+        context.emit(StagingConnected(batch_id=batch.batch_id))
         context.lease.ensure_fresh()
         # With no batch in Forwarding nothing in it is wanted: leftovers of attempts that never
         # committed, which must not pile up against a length limit.
         context.broker.queues.purge(context.retries.staging_queue)
-        context.crash_point(CrashPoint.STAGING_PURGED)
+        context.emit(StagingQueuePurged(batch_id=batch.batch_id))
         attempt = _Attempt()
         copies: list[_Copy] = []
         claimed = load_claimed(context.db, batch.batch_id)
         context.lease.ensure_fresh()
         # The probes' as well: they must be known for as long as any of them can lie somewhere.
-        ids = [staging_id, context.retries.session_id]
+        ids = (staging_id, context.retries.session_id)
         record_staging_ids(context.db, context.lease.fence, ids)
-        context.crash_point(CrashPoint.STAGING_ID_RECORDED)
+        context.emit(StagingIdsRecorded(staging_ids=ids))
         # Not in windows, as in forwarding: what lies in the staging queue before the commit does
         # no harm, so nothing has to be waited for in between.
         outgoing = self._make_copies(claimed, staging_id, attempt, copies)
         outcomes = publisher.publish(outgoing, context.lease.check)
         self._settle(copies, outcomes, attempt)
-        context.crash_point(CrashPoint.STAGING_PUBLISHED)
-        self._commit(batch, staging_id, attempt)
+        context.emit(
+            CopiesPublished(batch_id=batch.batch_id, staging_id=staging_id, size=len(copies))
+        )
+        self._commit(batch, staging_id, attempt, began)
 
-    def _commit(self, batch: RetryBatch, staging_id: str, attempt: _Attempt) -> None:
+    def _commit(self, batch: RetryBatch, staging_id: str, attempt: _Attempt, began: float) -> None:
         context = self._context
         copies = StagedCopies(
             staging_id=staging_id,
@@ -111,30 +119,16 @@ class Staging:
         )
         count = begin_forwarding(context.db, context.lease.fence, batch, copies)
         self.staged_batch_id = batch.batch_id
-        context.crash_point(CrashPoint.STAGING_COMMITTED)
-        context.watcher.ejected(copies.ejected)
-        context.say(
-            "batch.staged",
-            batch_id=batch.batch_id,
-            operation_id=batch.operation_id,
-            staging_id=staging_id,
-            size=count,
-        )
-        self._say_ejected(batch, attempt)
-
-    def _say_ejected(self, batch: RetryBatch, attempt: _Attempt) -> None:
-        """Tell of what was ejected in one line for each reason, with one message for example."""
-        counts = Counter(item.reason for item in attempt.ejected)
-        examples = {item.reason: item for item in reversed(attempt.ejected)}
-        for reason, count in counts.items():
-            self._context.say(
-                "message.ejected",
-                unique_message_id=examples[reason].unique_message_id,
-                count=count,
+        context.emit(
+            BatchStaged(
                 batch_id=batch.batch_id,
                 operation_id=batch.operation_id,
-                reason=reason,
+                staging_id=staging_id,
+                size=count,
+                seconds=context.seconds_since(began),
+                ejected=copies.ejected,
             )
+        )
 
     def _make_copies(
         self,
@@ -152,7 +146,7 @@ class Staging:
             copies.append(_Copy(message=message, outgoing=copy))
             yield copy
             if len(copies) % self._context.retries.window == 0:
-                self._context.crash_point(CrashPoint.STAGING_SENT)
+                self._context.emit(CopiesSent(staging_id=staging_id, count=len(copies)))
 
     def _settle(
         self, window: Sequence[_Copy], outcomes: Sequence[Outcome], attempt: _Attempt
@@ -186,7 +180,7 @@ class Staging:
         context = self._context
         context.lease.ensure_fresh()
         (outcome,) = context.broker.publisher.publish([copy.outgoing], context.lease.check)
-        context.crash_point(CrashPoint.STAGING_SENT_ALONE)
+        context.emit(CopySentAlone())
         if self._is_staged(copy, outcome, attempt):
             return None
         return outcome.reason if isinstance(outcome, Refused | ChannelClosed) else None
@@ -201,7 +195,7 @@ class Staging:
         _, probe = make_marker(context, context.retries.session_id)
         context.lease.ensure_fresh()
         (outcome,) = context.broker.publisher.publish([probe], context.lease.check)
-        context.crash_point(CrashPoint.STAGING_SENT_ALONE)
+        context.emit(CopySentAlone())
         if not isinstance(outcome, Confirmed):
             raise BrokerUnavailable(f"the staging queue takes no copies: {reason}")
 
@@ -216,4 +210,4 @@ class Staging:
             wait=timedelta(seconds=wait),
             reason=reason,
         )
-        context.crash_point(CrashPoint.STAGING_BACKED_OFF)
+        context.emit(StagingBackedOff(batch_id=batch.batch_id, reason=reason))

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass, replace
 
-from retrier.crash_points import CrashPoint
 from retrier.errors import (
     BrokerUnavailable,
     DatabaseUnavailable,
     QueueSilent,
     StagingQueueUnusable,
 )
+from retrier.events.forwarding import StagingQueueDeleted
+from retrier.events.processor import StagingQueueRenewed
 from retrier.processor.stage_context import StageContext
 
 MOST_RENEWALS = 3
@@ -65,7 +66,7 @@ class StagingQueue:
         silent, self._silent = self._silent, None
         if silent is None:
             return
-        self._context.say("staging.renewed", reason=str(silent))
+        self._context.emit(StagingQueueRenewed(reason=str(silent)))
         try:
             self.delete()
         except QueueSilent:
@@ -85,5 +86,5 @@ class StagingQueue:
         context.lease.ensure_fresh()
         context.broker.drop()
         context.broker.queues.delete(context.retries.staging_queue)
-        context.crash_point(CrashPoint.FORWARDING_QUEUE_DELETED)
+        context.emit(StagingQueueDeleted(queue=context.retries.staging_queue))
         context.stop.wait(context.retries.redeclare_pause.total_seconds())

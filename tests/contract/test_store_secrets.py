@@ -5,8 +5,9 @@ from io import StringIO
 import pytest
 from sqlalchemy import insert, text
 
+from retrier.app.log.lines import make_line
+from retrier.app.log.writer import LineWriter
 from retrier.errors import DatabaseUnavailable, DataRefused
-from retrier.logs import Events
 from retrier.store.engine.database import Database, DatabaseOptions
 from retrier.store.schema import failed_messages
 
@@ -42,7 +43,9 @@ def test_a_refusal_does_not_quote_the_row(database: Database) -> None:
 def test_the_log_of_a_refusal_does_not_quote_the_row(database: Database) -> None:
     stream = StringIO()
 
-    Events(stream).say("service.part_failed", part="api", exc_info=refuse_a_row(database))
+    LineWriter(stream).write(
+        make_line("service.part_failed", part="api", error=refuse_a_row(database))
+    )
 
     assert "IntegrityError" in stream.getvalue()
     assert BODY not in stream.getvalue()

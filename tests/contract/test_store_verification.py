@@ -7,8 +7,21 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import delete, insert, update
 
-from retrier.crash_points import CrashPoint
 from retrier.domain.wire import Refused
+from retrier.events.forwarding import (
+    CompletionTried,
+    RestMoved,
+    WindowRecorded,
+    WindowSent,
+    WindowStamped,
+)
+from retrier.events.preparation import (
+    BatchMarked,
+    BatchOpened,
+    BatchStaged,
+    CopiesPublished,
+    MessagesClaimed,
+)
 from retrier.store.engine.database import Database
 from retrier.store.queries.verification import VerifiedRule, verify_store
 from retrier.store.schema import (
@@ -27,18 +40,18 @@ from tests.support.factories import failure
 from tests.support.script import to_queue
 
 COMMON = (
-    CrashPoint.MARKING_OPENED,
-    CrashPoint.MARKING_CLAIMED,
-    CrashPoint.MARKING_MOVED,
-    CrashPoint.STAGING_PUBLISHED,
-    CrashPoint.STAGING_COMMITTED,
-    CrashPoint.FORWARDING_STAMPED,
-    CrashPoint.FORWARDING_PUBLISHED,
-    CrashPoint.FORWARDING_RECORDED,
-    CrashPoint.FORWARDING_COMPLETED,
+    BatchOpened.name,
+    MessagesClaimed.name,
+    BatchMarked.name,
+    CopiesPublished.name,
+    BatchStaged.name,
+    WindowStamped.name,
+    WindowSent.name,
+    WindowRecorded.name,
+    CompletionTried.name,
 )
 
-STEPS_OF_MARKING = (CrashPoint.MARKING_OPENED, CrashPoint.MARKING_CLAIMED)
+STEPS_OF_MARKING = (BatchOpened.name, MessagesClaimed.name)
 NOBODY = "00000000-0000-4000-8000-000000000000"
 NONE = 1_000
 """A number that nothing has."""
@@ -90,7 +103,7 @@ def test_nothing_is_off_after_every_outcome(bench: Bench) -> None:
     first = failure(queue=QUEUE)
     bench.receive(first)
     confirmed, *_ = bench.statuses()
-    bench.at(CrashPoint.STAGING_PUBLISHED, lambda: bench.receive(again(first, queue=QUEUE)))
+    bench.at(CopiesPublished.name, lambda: bench.receive(again(first, queue=QUEUE)))
     bench.transport.cue(Refused("queue is full"), when=to_queue(QUEUE))
     bench.ask_all()
     bench.ask(["nobody", confirmed])
@@ -101,9 +114,9 @@ def test_nothing_is_off_after_every_outcome(bench: Bench) -> None:
 
 
 def test_nothing_is_off_while_a_rest_is_staged_anew(bench: Bench) -> None:
-    stop_at(bench, CrashPoint.STAGING_COMMITTED)
+    stop_at(bench, BatchStaged.name)
     bench.transport.broker.delete(STAGING)
-    bench.kill_at(CrashPoint.FORWARDING_MOVED)
+    bench.kill_at(RestMoved.name)
     with pytest.raises(Killed):
         bench.work()
 
@@ -125,75 +138,75 @@ def ended(bench: Bench) -> dict[str, Any]:
 
 BENT: dict[str, tuple[str, Callable[[Bench], Any]]] = {
     "a message whose retry was issued has the claim of that retry": (
-        CrashPoint.STAGING_COMMITTED,
+        BatchStaged.name,
         lambda bench: (
             update(failed_messages).where(first_message(bench)).values(last_retry_id=NOBODY)
         ),
     ),
     "a message that is resolved or archived has no claim that could still be sent": (
-        CrashPoint.STAGING_COMMITTED,
+        BatchStaged.name,
         lambda bench: update(failed_messages).where(first_message(bench)).values(status="archived"),
     ),
     "a claim was taken at the newest failure of its message, or at an earlier one": (
-        CrashPoint.MARKING_MOVED,
+        BatchMarked.name,
         lambda _bench: update(failed_message_retries).values(failure_seq=NONE),
     ),
     "the claim of an unresolved message is of a batch in Marking or Staging": (
-        CrashPoint.STAGING_COMMITTED,
+        BatchStaged.name,
         lambda bench: (
             update(failed_messages).where(first_message(bench)).values(status="unresolved")
         ),
     ),
     "a claim of a batch in Marking is not stamped, and one in Staging is not recorded": (
-        CrashPoint.MARKING_CLAIMED,
+        MessagesClaimed.name,
         lambda bench: update(failed_message_retries).values(sending_since=bench.clock.now()),
     ),
     "a claim names the operation of its batch": (
-        CrashPoint.MARKING_MOVED,
+        BatchMarked.name,
         lambda _bench: update(failed_message_retries).values(operation_id=NOBODY),
     ),
     "the batch in Forwarding, and no other, is the one now forwarding": (
-        CrashPoint.STAGING_COMMITTED,
+        BatchStaged.name,
         lambda _bench: delete(retry_batch_now_forwarding),
     ),
     "a batch has no more claims than its size": (
-        CrashPoint.MARKING_MOVED,
+        BatchMarked.name,
         lambda _bench: update(retry_batches).values(initial_size=2),
     ),
     "a batch in Forwarding has no more messages than it was marked with": (
-        CrashPoint.STAGING_COMMITTED,
+        BatchStaged.name,
         lambda _bench: update(retry_batches).values(message_count=4),
     ),
     "every batch belongs to an operation that is under way": (
-        CrashPoint.MARKING_MOVED,
+        BatchMarked.name,
         lambda _bench: update(retry_operations).values(state="waiting"),
     ),
     "an operation counts no more messages than it was asked for": (
-        CrashPoint.MARKING_MOVED,
+        BatchMarked.name,
         lambda _bench: update(retry_operations).values(skipped=1),
     ),
     "every delivery taken off an error queue is in the ledger under one kind": (
-        CrashPoint.MARKING_MOVED,
+        BatchMarked.name,
         lambda _bench: update(ledger).where(ledger.c.entry == "taken_off").values(count=4),
     ),
     "the attempts that messages count are the attempts stored": (
-        CrashPoint.MARKING_MOVED,
+        BatchMarked.name,
         lambda bench: update(failed_messages).where(first_message(bench)).values(attempts=2),
     ),
     "a message shows one of its own attempts, with the same cause": (
-        CrashPoint.MARKING_MOVED,
+        BatchMarked.name,
         lambda bench: update(failed_messages).where(first_message(bench)).values(attempt_id=NONE),
     ),
     "an attempt without a body names one of its message's that has it": (
-        CrashPoint.MARKING_MOVED,
+        BatchMarked.name,
         lambda _bench: update(processing_attempts).values(same_body_as=NONE, body=None),
     ),
     "every ended retry is of a message that is there": (
-        CrashPoint.MARKING_MOVED,
+        BatchMarked.name,
         lambda bench: insert(ended_retries).values({**ended(bench), "number": NONE}),
     ),
     "a retry that has ended has no claim": (
-        CrashPoint.FORWARDING_PUBLISHED,
+        WindowSent.name,
         lambda bench: insert(ended_retries).values(ended(bench)),
     ),
 }
@@ -226,7 +239,7 @@ def test_an_attempt_of_a_message_that_vanished_is_found(bench: Bench) -> None:
 
 
 def test_a_claim_of_a_message_that_vanished_is_found(bench: Bench) -> None:
-    stop_at(bench, CrashPoint.MARKING_MOVED)
+    stop_at(bench, BatchMarked.name)
 
     change(bench.db, delete(failed_messages).where(first_message(bench)))
 
@@ -253,7 +266,7 @@ def test_a_claim_left_over_without_a_record_is_found(bench: Bench) -> None:
 
 
 def test_a_second_forwarding_batch_is_found(bench: Bench) -> None:
-    stop_at(bench, CrashPoint.STAGING_COMMITTED)
+    stop_at(bench, BatchStaged.name)
     other = bench.ask(["nobody"]).operation_id
     (row,) = bench.batches()
 
@@ -279,7 +292,7 @@ def test_an_attempt_whose_cause_vanished_is_found(bench: Bench) -> None:
 
 def test_a_claim_that_marking_took_too_late_breaks_no_rule(bench: Bench) -> None:
     """No message is locked then: one that was archived just now is dropped at staging."""
-    stop_at(bench, CrashPoint.MARKING_MOVED)
+    stop_at(bench, BatchMarked.name)
 
     change(bench.db, update(failed_messages).where(first_message(bench)).values(status="archived"))
 
@@ -288,7 +301,7 @@ def test_a_claim_that_marking_took_too_late_breaks_no_rule(bench: Bench) -> None
 
 def test_a_finding_counts_all_and_names_some(bench: Bench) -> None:
     bench.fail(20)
-    stop_at(bench, CrashPoint.STAGING_COMMITTED)
+    stop_at(bench, BatchStaged.name)
 
     change(bench.db, delete(failed_message_retries))
 
@@ -312,6 +325,6 @@ def test_every_rule_can_be_broken(database: Database) -> None:
 
 
 def test_batches_alive_are_counted(bench: Bench) -> None:
-    stop_at(bench, CrashPoint.MARKING_MOVED)
+    stop_at(bench, BatchMarked.name)
 
     assert verify_store(bench.db).batches == 1

@@ -14,7 +14,6 @@ from tests.faults.work import ARRIVING, RETRIED, STORED, Figures, Work
 from tests.journeys.conftest import Site
 from tests.support.parts import make_parts
 from tests.support.service import Service
-from tests.support.told import Told
 from tests.support.waiting import wait_until
 
 FAST = 500
@@ -52,7 +51,7 @@ def put_failures(site: Site, count: int) -> frozenset[str]:
 def opened_parts(site: Site) -> Iterator[Parts]:
     """Give the parts of a service on this site, which ingests fast."""
     settings = make_fast(load_settings(site.host.config, {}))
-    parts = make_parts(settings, Told().say)
+    parts = make_parts(settings)
     upgrade_schema(parts.db)
     try:
         yield parts

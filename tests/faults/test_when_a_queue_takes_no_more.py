@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from retrier.crash_points import CrashPoint
+from retrier.events.preparation import CopySentAlone
 from retrier.store.engine.database import Database, DatabaseOptions
 from retrier.store.verbs.recording import record_received
 from tests.faults.work import STORED
@@ -29,7 +29,7 @@ pytestmark = [
 RETRIED = 100
 MOST = 10
 DEADLINE = 60
-KILLED_AT = CrashPoint.STAGING_SENT_ALONE
+KILLED_AT = CopySentAlone.name
 """A copy carries nothing of its message that a broker could refuse: only a full queue refuses."""
 TOO_LARGE = 20_000_000
 """Bytes: more than RabbitMQ 4 takes of one message."""

@@ -9,7 +9,32 @@ from threading import Event, Thread
 from kombu import Connection, Consumer, Producer, Queue
 
 from retrier.app.composition import make_transport
-from retrier.crash_points import CrashPoint, LeasePoint
+from retrier.events.forwarding import (
+    CompletionTried,
+    CopiesAcked,
+    EndMarkerSent,
+    RestBackedOff,
+    RestMoved,
+    RetrySentAlone,
+    StagingQueueDeleted,
+    WindowRecorded,
+    WindowSent,
+    WindowStamped,
+)
+from retrier.events.preparation import (
+    BatchAdopted,
+    BatchMarked,
+    BatchOpened,
+    BatchStaged,
+    CopiesPublished,
+    CopiesSent,
+    MessagesClaimed,
+    StagingBackedOff,
+    StagingConnected,
+    StagingIdsRecorded,
+    StagingQueuePurged,
+)
+from retrier.events.processor import LeaseAcquired, LeaseReleased
 from retrier.settings import load_settings
 from tests.kills.sites import Place
 
@@ -122,35 +147,35 @@ class Scene:
 
 
 SCENES = [
-    Scene(point=LeasePoint.ACQUIRED, first=CrashPoint.FORWARDING_STAMPED),
-    Scene(point=LeasePoint.RELEASED, first=CrashPoint.STAGING_COMMITTED, stopped=True),
-    Scene(point=CrashPoint.MARKING_OPENED, in_steps=True),
-    Scene(point=CrashPoint.MARKING_CLAIMED, in_steps=True),
-    Scene(point=CrashPoint.MARKING_MOVED),
-    Scene(point=CrashPoint.ADOPTION_MOVED, first=CrashPoint.MARKING_CLAIMED, in_steps=True),
-    Scene(point=CrashPoint.STAGING_ID_RECORDED, time=2),
-    Scene(point=CrashPoint.STAGING_CONNECTED),
-    Scene(point=CrashPoint.STAGING_PURGED),
-    Scene(point=CrashPoint.STAGING_SENT, time=2),
-    Scene(point=CrashPoint.STAGING_BACKED_OFF, without_broker=True),
-    Scene(point=CrashPoint.STAGING_PUBLISHED),
-    Scene(point=CrashPoint.STAGING_COMMITTED),
-    Scene(point=CrashPoint.FORWARDING_MARKED, first=CrashPoint.STAGING_COMMITTED),
-    Scene(point=CrashPoint.FORWARDING_STAMPED, time=2),
-    Scene(point=CrashPoint.FORWARDING_ACKED, time=2),
-    Scene(point=CrashPoint.FORWARDING_PUBLISHED, time=2),
-    Scene(point=CrashPoint.FORWARDING_SENT_ALONE, time=2, first=CrashPoint.FORWARDING_STAMPED),
-    Scene(point=CrashPoint.FORWARDING_RECORDED),
-    Scene(point=CrashPoint.FORWARDING_COMPLETED, refused=1),
+    Scene(point=LeaseAcquired.name, first=WindowStamped.name),
+    Scene(point=LeaseReleased.name, first=BatchStaged.name, stopped=True),
+    Scene(point=BatchOpened.name, in_steps=True),
+    Scene(point=MessagesClaimed.name, in_steps=True),
+    Scene(point=BatchMarked.name),
+    Scene(point=BatchAdopted.name, first=MessagesClaimed.name, in_steps=True),
+    Scene(point=StagingIdsRecorded.name, time=2),
+    Scene(point=StagingConnected.name),
+    Scene(point=StagingQueuePurged.name),
+    Scene(point=CopiesSent.name, time=2),
+    Scene(point=StagingBackedOff.name, without_broker=True),
+    Scene(point=CopiesPublished.name),
+    Scene(point=BatchStaged.name),
+    Scene(point=EndMarkerSent.name, first=BatchStaged.name),
+    Scene(point=WindowStamped.name, time=2),
+    Scene(point=CopiesAcked.name, time=2),
+    Scene(point=WindowSent.name, time=2),
+    Scene(point=RetrySentAlone.name, time=2, first=WindowStamped.name),
+    Scene(point=WindowRecorded.name),
+    Scene(point=CompletionTried.name, refused=1),
     Scene(
-        point=CrashPoint.FORWARDING_QUEUE_DELETED,
-        first=CrashPoint.STAGING_COMMITTED,
+        point=StagingQueueDeleted.name,
+        first=BatchStaged.name,
         trouble=hold_all_copies,
     ),
-    Scene(point=CrashPoint.FORWARDING_MOVED, first=CrashPoint.STAGING_COMMITTED, trouble=purge),
+    Scene(point=RestMoved.name, first=BatchStaged.name, trouble=purge),
     Scene(
-        point=CrashPoint.FORWARDING_BACKED_OFF,
-        first=CrashPoint.STAGING_CONNECTED,
+        point=RestBackedOff.name,
+        first=StagingConnected.name,
         trouble=rob_again_and_again,
     ),
 ]

@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from retrier.crash_points import RequestPoint
 from tests.kills.conftest import Tally
 from tests.kills.rotation import everywhere
 from tests.kills.sites import COUNT, STORED, Place
+from tests.support.effects import REQUEST_POINTS
 from tests.support.waiting import wait_until
 
 DEADLINE = 60
@@ -24,7 +24,7 @@ KEY = {"Idempotency-Key": "the same"}
 class Asked:
     """A request, the point at which it is killed, and what is true when it is done."""
 
-    point: RequestPoint
+    point: str
     name: str
     method: str
     path: str
@@ -44,7 +44,7 @@ class Asked:
 
 def asked(**fields: Any) -> list[Asked]:
     """Return a request with each of the two points."""
-    return [Asked(point=point, **{"headers": {}, **fields}) for point in RequestPoint]
+    return [Asked(point=point, **{"headers": {}, **fields}) for point in REQUEST_POINTS]
 
 
 REQUESTS = [

@@ -4,7 +4,13 @@ import signal
 
 import pytest
 
-from retrier.crash_points import IngestionPoint
+from retrier.events.ingestion import (
+    BatchAcked,
+    BatchReceived,
+    BatchStored,
+    ErrorQueueOpened,
+    StoredAlone,
+)
 from tests.kills.conftest import Tally
 from tests.kills.rotation import everywhere
 from tests.kills.sites import COUNT, STORED, Combination, Place
@@ -13,12 +19,12 @@ from tests.support.waiting import wait_until
 DEADLINE = 60
 BATCH = 3
 """The batch in which it dies: the first ones hold 1, 2 and 4 messages."""
-OPENED = [IngestionPoint.OPENED]
-ALONE = [IngestionPoint.RECORDED_ALONE]
+OPENED = [ErrorQueueOpened.name]
+ALONE = [StoredAlone.name]
 ONCE = [
-    IngestionPoint.BEFORE_RECORD,
-    IngestionPoint.AFTER_RECORD,
-    IngestionPoint.AFTER_ACK,
+    BatchReceived.name,
+    BatchStored.name,
+    BatchAcked.name,
 ]
 GUILTY = (
     "CREATE TRIGGER guilty BEFORE INSERT ON failed_messages WHEN NEW.message_id = '{}' "
@@ -31,8 +37,8 @@ INNOCENT = "ALTER TABLE failed_messages DROP CONSTRAINT guilty"
 ATTEMPTS = "SELECT message_id, attempts FROM failed_messages"
 
 
-def crash_at(point: IngestionPoint) -> str:
-    return str(point) if point == IngestionPoint.OPENED else f"{point}:{BATCH}"
+def crash_at(point: str) -> str:
+    return point if point == ErrorQueueOpened.name else f"{point}:{BATCH}"
 
 
 def is_idle(place: Place) -> bool:
@@ -48,7 +54,7 @@ def die_and_start_again(place: Place, point: str) -> None:
 @pytest.mark.parametrize(
     ("combination", "point"), everywhere([*OPENED, *ONCE], first=1), indirect=["combination"]
 )
-def test_every_failure_is_stored_once(point: IngestionPoint, place: Place, tally: Tally) -> None:
+def test_every_failure_is_stored_once(point: str, place: Place, tally: Tally) -> None:
     failed = place.shop.fail(COUNT)
 
     die_and_start_again(place, crash_at(point))
@@ -64,9 +70,7 @@ def test_every_failure_is_stored_once(point: IngestionPoint, place: Place, tally
 @pytest.mark.parametrize(
     ("combination", "point"), everywhere(ONCE, first=3), indirect=["combination"]
 )
-def test_every_confirmation_resolves_its_message(
-    point: IngestionPoint, place: Place, tally: Tally
-) -> None:
+def test_every_confirmation_resolves_its_message(point: str, place: Place, tally: Tally) -> None:
     # Given messages that were retried and confirmed, while nobody ingested
     place.shop.fail(COUNT)
     service = place.host.start()
@@ -92,7 +96,7 @@ def test_every_confirmation_resolves_its_message(
     ("combination", "point"), everywhere(ALONE, first=5), indirect=["combination"]
 )
 def test_a_batch_stored_one_by_one_is_stored_once(
-    combination: Combination, point: IngestionPoint, place: Place, tally: Tally
+    combination: Combination, point: str, place: Place, tally: Tally
 ) -> None:
     # Given a message among others that the database refuses
     failed = place.shop.fail(COUNT)

@@ -1,15 +1,23 @@
-"""Every event that the code tells is in the table and in the docs, with the fields it carries."""
+"""Every event is emitted; every line of the log is in the docs, with the fields it carries."""
 
 import ast
+import importlib
 import logging
+import pkgutil
 import re
-from collections.abc import Iterator
+from dataclasses import fields
 from functools import cache
 from string import Formatter
+from types import NoneType
+from typing import get_args, get_type_hints
 
 import pytest
 
-from retrier.logs import EVENTS
+from retrier import events
+from retrier.app.log.lines import LINES
+from retrier.app.log.words import OTHER_NAMES
+from retrier.events.event import Event, SubscriberFailed
+from tests.support.effects import ALL_POINTS
 from tests.support.project import MODULES, ROOT
 
 NEVER = {"body", "header", "headers", "password", "properties", "raw", "secret", "token", "url"}
@@ -19,124 +27,141 @@ IDS = {
     "batch": {"batch_id", "operation_id"},
     "message": {"unique_message_id", "batch_id", "operation_id"},
 }
-TABLE = "logs.py"
+PLAIN = {str, int, float, bool, NoneType}
+SUBSCRIBERS = ("events/", "app/log/", "app/metrics/", "app/tracing.py")
 PAGE = (ROOT / "docs" / "logs.md").read_text()
 ROW = re.compile(r"^\| `([a-z_]+\.[a-z_]+)` \| (\w+) \| (.+) \| (.*) \|$", re.MULTILINE)
 
 
+def find_events() -> list[type[Event]]:
+    """Return every class of event."""
+    modules = [
+        importlib.import_module(f"{events.__name__}.{each.name}")
+        for each in pkgutil.iter_modules(events.__path__)
+    ]
+    return [
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Event) and value is not Event
+        if value.__module__ == module.__name__
+    ]
+
+
+EVENTS = find_events()
+
+
+def line_of(event: type[Event]) -> str:
+    return OTHER_NAMES.get(event, event.name)
+
+
+def shown_of(event: type[Event]) -> set[str]:
+    """Return the fields of an event that its line shows."""
+    hints = get_type_hints(event)
+    plain = {name for name, hint in hints.items() if set(get_args(hint) or [hint]) <= PLAIN}
+    return {each.name for each in fields(event) if each.name in {*plain, "error"}}  # type: ignore[arg-type]
+
+
 @cache
-def tellings() -> tuple[tuple[str, ast.Call], ...]:
-    """Return each place that tells an event, and the call; the code is read once."""
-    return tuple(
-        (f"{path.relative_to(ROOT)}:{node.lineno}:{node.col_offset}", node)
+def made_in_words() -> tuple[tuple[str, set[str]], ...]:
+    """Return each line that is made by name, and the fields it is given; the code is read once."""
+    calls = [
+        node
         for path in MODULES
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and name_of(node.func) == "say"
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "make_line"
+    ]
+    return tuple(
+        (str(call.args[0].value), {each.arg for each in call.keywords if each.arg})
+        for call in calls
+        if isinstance(call.args[0], ast.Constant)
     )
 
 
-def walk_texts() -> Iterator[str]:
-    """Walk every text of the code but those of the table itself."""
-    for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text())) if path.name != TABLE else ():
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield node.value
+@cache
+def named_outside() -> frozenset[str]:
+    """Return every name that is used where events come from."""
+    return frozenset(
+        node.id
+        for path in MODULES
+        if not str(path.relative_to(ROOT / "retrier")).startswith(SUBSCRIBERS)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Name)
+    )
 
 
-def name_of(function: ast.expr) -> str | None:
-    match function:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-        case _:
-            return None
+def given_to(line: str) -> list[set[str]]:
+    """Return the fields that each maker of a line gives it."""
+    plainly = [shown_of(event) for event in EVENTS if line_of(event) == line]
+    named = [given for name, given in made_in_words() if name == line]
+    # An event that is worded by hand may add to what it shows itself.
+    added = {"reason"} if line == "batch.moved" else set()
+    return [*(each | added for each in plainly), *named]
 
 
-def event_of(call: ast.Call) -> str | None:
-    """Name the event, unless the code holds it in a variable."""
-    match call.args:
-        case [ast.Constant(value=str(event))]:
-            return event
-        case _:
-            return None
+def fields_of(line: str) -> set[str]:
+    return {name for _, name, _, _ in Formatter().parse(LINES[line].sentence) if name}
 
 
-def given_to(call: ast.Call) -> set[str]:
-    return {keyword.arg for keyword in call.keywords if keyword.arg}
+@pytest.mark.parametrize(
+    "event",
+    [each for each in EVENTS if each is not SubscriberFailed],
+    ids=lambda event: event.__name__,
+)
+def test_every_event_is_emitted(event: type[Event]) -> None:
+    assert event.__name__ in named_outside()
 
 
-def fields_of(event: str) -> set[str]:
-    return {name for _, name, _, _ in Formatter().parse(EVENTS[event].sentence) if name}
+def test_no_two_events_have_one_name() -> None:
+    names = [event.name for event in EVENTS]
+
+    assert sorted(names) == sorted(set(names))
 
 
-def carried_by(event: str) -> set[str]:
-    """Return the fields of an event's lines: those of its sentence, and what the code adds."""
-    added = [given_to(call) for _, call in tellings() if event_of(call) == event]
-    return fields_of(event).union(*added) - {"exc_info"}
+def test_an_event_without_a_line_is_one_that_a_process_is_killed_at_or_is_counted() -> None:
+    silent = {event.name for event in EVENTS if line_of(event) not in LINES}
+
+    assert silent - {*ALL_POINTS} == {"processor.idle", "request.retry_asked"}
 
 
-def test_every_event_told_is_in_the_table() -> None:
-    told = {place: event_of(call) for place, call in tellings()}
-
-    unknown = {place: event for place, event in told.items() if event and event not in EVENTS}
-
-    assert told
-    assert unknown == {}
+@pytest.mark.parametrize("line", LINES)
+def test_every_line_of_the_table_is_made(line: str) -> None:
+    assert given_to(line)
 
 
-def test_every_event_of_the_table_is_told() -> None:
-    assert sorted(EVENTS.keys() - set(walk_texts())) == []
+@pytest.mark.parametrize("line", LINES)
+def test_every_field_of_the_sentence_is_given(line: str) -> None:
+    assert [fields_of(line) - given for given in given_to(line) if fields_of(line) - given] == []
 
 
-def test_every_field_of_the_sentence_is_given() -> None:
-    missing = {
-        place: lacking
-        for place, call in tellings()
-        if (event := event_of(call)) and event in EVENTS
-        if (lacking := fields_of(event) - given_to(call))
-    }
+@pytest.mark.parametrize("line", LINES)
+def test_every_line_carries_the_ids_of_what_it_is_about(line: str) -> None:
+    ids = IDS.get(line.partition(".")[0], set())
 
-    assert missing == {}
+    assert [ids - given for given in given_to(line) if ids - given] == []
 
 
-def test_every_event_carries_the_ids_of_what_it_is_about() -> None:
-    missing = {
-        place: lacking
-        for place, call in tellings()
-        if (event := event_of(call))
-        if (lacking := IDS.get(event.partition(".")[0], set()) - given_to(call))
-    }
-
-    assert missing == {}
+@pytest.mark.parametrize("line", LINES)
+def test_no_line_carries_what_may_not_be_logged_or_what_every_line_has(line: str) -> None:
+    assert [given for given in given_to(line) if given & (NEVER | OF_EVERY_LINE)] == []
 
 
-def test_no_event_carries_what_may_not_be_logged() -> None:
-    assert [place for place, call in tellings() if NEVER & given_to(call)] == []
-
-
-def test_no_event_carries_what_every_line_has() -> None:
-    assert [place for place, call in tellings() if OF_EVERY_LINE & given_to(call)] == []
-
-
-def test_no_sentence_names_what_may_not_be_logged() -> None:
-    assert [event for event in EVENTS if fields_of(event) & NEVER] == []
-
-
-def test_the_documentation_knows_every_event_and_no_other() -> None:
-    assert sorted(row[0] for row in ROW.findall(PAGE)) == sorted(EVENTS)
+def test_the_documentation_knows_every_line_and_no_other() -> None:
+    assert sorted(row[0] for row in ROW.findall(PAGE)) == sorted(LINES)
 
 
 @pytest.mark.parametrize("row", ROW.findall(PAGE), ids=lambda row: row[0])
-def test_the_documentation_knows_the_words_of_an_event(row: tuple[str, ...]) -> None:
-    event, level, sentence, _ = row
+def test_the_documentation_knows_the_words_of_a_line(row: tuple[str, ...]) -> None:
+    line, level, sentence, _ = row
 
     assert (level, sentence) == (
-        logging.getLevelName(EVENTS[event].level).lower(),
-        EVENTS[event].sentence,
+        logging.getLevelName(LINES[line].level).lower(),
+        LINES[line].sentence,
     )
 
 
 @pytest.mark.parametrize("row", ROW.findall(PAGE), ids=lambda row: row[0])
-def test_the_documentation_knows_the_fields_of_an_event(row: tuple[str, ...]) -> None:
-    event, _, _, fields = row
+def test_the_documentation_knows_the_fields_of_a_line(row: tuple[str, ...]) -> None:
+    line, _, _, shown = row
 
-    assert sorted(re.findall(r"`(\w+)`", fields)) == sorted(carried_by(event))
+    assert sorted(re.findall(r"`(\w+)`", shown)) == sorted(set[str]().union(*given_to(line)))

@@ -1,8 +1,6 @@
 """The page that says how it works knows every state, every move and every crash point of the code."""
 
-import ast
 import re
-from collections.abc import Iterator
 from enum import StrEnum
 
 import pytest
@@ -12,7 +10,8 @@ from retrier.domain.failed_message import MOVES, FailedMessageStatus
 from retrier.domain.retry_batch import NEXT, RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperationState
 from retrier.store.engine.database import Database
-from tests.support.project import MODULES, ROOT
+from tests.support.effects import ALL_POINTS
+from tests.support.project import ROOT
 
 PAGE = (ROOT / "docs" / "how-it-works.md").read_text()
 
@@ -21,7 +20,6 @@ HEADINGS: dict[str, type[StrEnum]] = {
     "A retry batch": RetryBatchStatus,
     "A retry operation": RetryOperationState,
 }
-POINT = re.compile(r"[a-z]+\.[a-z_]+")
 MOVE = re.compile(r"^\| (\S+) \| (\S+) \| .+ \| .+ \|$", re.MULTILINE)
 ARROW = re.compile(r"^ +(\S+) --> (\S+):", re.MULTILINE)
 CRASH_ROW = re.compile(r"^\| `([a-z]+\.[a-z_]+)` \|", re.MULTILINE)
@@ -32,22 +30,6 @@ def section(heading: str) -> str:
     """Return the text below a heading, up to the next one."""
     _, _, rest = PAGE.partition(f"# {heading}\n")
     return re.split(r"^#", rest, maxsplit=1, flags=re.MULTILINE)[0]
-
-
-def walk_crash_points() -> Iterator[str]:
-    """Walk the names given to crash_point, and those that a module crash_points lists."""
-    for path in MODULES:
-        tree = ast.parse(path.read_text())
-        named = [tree] if path.name == "crash_points.py" else []
-        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-        told = [node for call in calls if is_crash_point(call.func) for node in call.args]
-        for constant in (each for node in [*named, *told] for each in ast.walk(node)):
-            if isinstance(constant, ast.Constant) and POINT.fullmatch(str(constant.value)):
-                yield constant.value
-
-
-def is_crash_point(function: ast.expr) -> bool:
-    return isinstance(function, ast.Attribute) and function.attr == "crash_point"
 
 
 def moves(heading: str) -> set[tuple[str, str]]:
@@ -65,13 +47,13 @@ def state(cell: str) -> str:
 def test_every_crash_point_of_the_code_has_a_row() -> None:
     rows = CRASH_ROW.findall(section("Killed in the middle"))
 
-    assert sorted(set(walk_crash_points()) - set(rows)) == []
+    assert sorted(set(ALL_POINTS) - set(rows)) == []
 
 
 def test_every_row_names_a_crash_point_of_the_code() -> None:
     rows = CRASH_ROW.findall(section("Killed in the middle"))
 
-    assert sorted(set(rows) - set(walk_crash_points())) == []
+    assert sorted(set(rows) - set(ALL_POINTS)) == []
 
 
 def test_no_crash_point_has_two_rows() -> None:

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from sqlalchemy import text
 
-from retrier.logs import EVENTS
+from retrier.app.log.lines import LINES
 from retrier.settings import Settings
 from retrier.store.engine.database import Database
 from tests.support.commands import ALL, OPTIONS, Words
@@ -20,7 +20,7 @@ RULES = ROOT / "docs" / "monitoring" / "alerts.yaml"
 
 NAME = re.compile(r"`([a-z]+)\.([a-z_]+)`")
 FILES = {"db", "yaml", "env", "dump", "service"}
-SECTIONS = {*Settings.model_fields, *(event.partition(".")[0] for event in EVENTS)}
+SECTIONS = {*Settings.model_fields, *(event.partition(".")[0] for event in LINES)}
 BLOCK = re.compile(r"```(sh|sql)\n(.+?)```", re.DOTALL)
 SPAN = re.compile(r"`(retrier [^`]+)`")
 QUERIES = [block for kind, block in BLOCK.findall(PAGE) if kind == "sql"]
@@ -80,7 +80,7 @@ def test_a_command_of_the_page_is_there(line: str) -> None:
 def test_the_page_names_settings_and_events_that_are_there() -> None:
     named = {f"{a}.{b}" for a, b in NAME.findall(PAGE) if a in SECTIONS and b not in FILES}
 
-    assert named - set(SETTING_KEYS) - set(EVENTS) == set()
+    assert named - set(SETTING_KEYS) - set(LINES) == set()
 
 
 def test_the_page_names_variables_that_are_there() -> None:

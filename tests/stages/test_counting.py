@@ -6,9 +6,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from retrier.app.metrics.counters import RetryCounters
-from retrier.app.watchers import HarmlessWatcher
 from retrier.domain.wire import Refused, Returned, Unknown
-from retrier.processor.watcher import Nobody
+from retrier.events.event import Event, Harmless
+from retrier.events.forwarding import WindowRecorded, WindowSent
 from retrier.store.engine.database import Database
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
 from tests.support.flaky_database import FlakyDatabase
@@ -21,7 +21,7 @@ class Counted:
 
     def __init__(self, db: Database) -> None:
         self._registry = CollectorRegistry()
-        self.bench = Bench(db, watcher=RetryCounters(self._registry))
+        self.bench = Bench(db, subscriber=RetryCounters(self._registry))
 
     @property
     def forwarded(self) -> float | None:
@@ -121,23 +121,21 @@ def test_a_lost_connection_is_no_revert(counted: Counted) -> None:
     assert [counted.reverted(cause) for cause in ("ejected", "returned", "refused")] == [0, 0, 0]
 
 
-class Clumsy(Nobody):
-    """A watcher that fails at everything it is told."""
-
-    def sent(self, *_: object) -> None:
-        raise RuntimeError
-
-    def recorded(self, *_: object) -> None:
-        raise RuntimeError
+def fail_at(event: Event) -> None:
+    match event:
+        case WindowSent() | WindowRecorded():
+            raise RuntimeError
+        case _:
+            pass
 
 
-def test_a_watcher_that_fails_costs_no_retry_and_doubles_none(database: Database) -> None:
+def test_a_subscriber_that_fails_costs_no_retry_and_doubles_none(database: Database) -> None:
     log = Told()
-    bench = Bench(database, watcher=HarmlessWatcher(Clumsy(), log.say))
+    bench = Bench(database, subscriber=Harmless(fail_at, report=log.tell))
     ids = bench.fail(3)
     bench.ask_all()
 
     bench.work()
 
     assert sorted(bench.sent()) == sorted(ids)
-    assert log.names == ["watcher.failed"]
+    assert log.names == ["subscriber.failed"]

@@ -5,11 +5,30 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from retrier.crash_points import CrashPoint
 from retrier.domain.wire import ChannelClosed, Refused, Unknown
+from retrier.events.forwarding import (
+    CopiesAcked,
+    EndMarkerSent,
+    RestBackedOff,
+    RestMoved,
+    RetrySentAlone,
+    StagingQueueDeleted,
+    WindowSent,
+    WindowStamped,
+)
+from retrier.events.preparation import (
+    BatchAdopted,
+    BatchOpened,
+    BatchStaged,
+    CopySentAlone,
+    MessagesClaimed,
+    StagingBackedOff,
+    StagingQueuePurged,
+)
 from retrier.store.engine.database import Database
 from retrier.store.verbs.asking import CreatedOperation
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
+from tests.support.effects import BATCH_POINTS
 from tests.support.promises import count_doubled, count_lost, count_up, find_leftovers
 from tests.support.script import to_queue
 
@@ -44,29 +63,27 @@ def close_a_channel(bench: Bench) -> None:
     bench.transport.cue(ChannelClosed("406"), when=to_queue(QUEUE))
 
 
-TROUBLES: dict[CrashPoint, tuple[CrashPoint, Trouble]] = {
-    CrashPoint.ADOPTION_MOVED: (CrashPoint.MARKING_CLAIMED, die),
-    CrashPoint.STAGING_SENT_ALONE: (CrashPoint.STAGING_PURGED, refuse_a_copy),
-    CrashPoint.STAGING_BACKED_OFF: (CrashPoint.STAGING_PURGED, lose_the_broker),
-    CrashPoint.FORWARDING_BACKED_OFF: (CrashPoint.STAGING_COMMITTED, lose_all_copies),
-    CrashPoint.FORWARDING_MARKED: (CrashPoint.STAGING_COMMITTED, die),
-    CrashPoint.FORWARDING_MOVED: (CrashPoint.STAGING_COMMITTED, lose_all_copies),
-    CrashPoint.FORWARDING_QUEUE_DELETED: (CrashPoint.STAGING_COMMITTED, die_with_the_queue_held),
-    CrashPoint.FORWARDING_SENT_ALONE: (CrashPoint.STAGING_COMMITTED, close_a_channel),
+TROUBLES: dict[str, tuple[str, Trouble]] = {
+    BatchAdopted.name: (MessagesClaimed.name, die),
+    CopySentAlone.name: (StagingQueuePurged.name, refuse_a_copy),
+    StagingBackedOff.name: (StagingQueuePurged.name, lose_the_broker),
+    RestBackedOff.name: (BatchStaged.name, lose_all_copies),
+    EndMarkerSent.name: (BatchStaged.name, die),
+    RestMoved.name: (BatchStaged.name, lose_all_copies),
+    StagingQueueDeleted.name: (BatchStaged.name, die_with_the_queue_held),
+    RetrySentAlone.name: (BatchStaged.name, close_a_channel),
 }
 """What has to go wrong, and where, before the processor comes to a crash point at all."""
 
-STEPWISE = frozenset(
-    {CrashPoint.MARKING_OPENED, CrashPoint.MARKING_CLAIMED, CrashPoint.ADOPTION_MOVED}
-)
+STEPWISE = frozenset({BatchOpened.name, MessagesClaimed.name, BatchAdopted.name})
 """Reached only where marking takes several transactions, and can leave an orphan in between."""
 
 SENDING = frozenset(
     {
-        CrashPoint.FORWARDING_STAMPED,
-        CrashPoint.FORWARDING_ACKED,
-        CrashPoint.FORWARDING_PUBLISHED,
-        CrashPoint.FORWARDING_SENT_ALONE,
+        WindowStamped.name,
+        CopiesAcked.name,
+        WindowSent.name,
+        RetrySentAlone.name,
     }
 )
 """Where a window is stamped and not recorded: the only crashes that may double anything."""
@@ -77,7 +94,7 @@ class Crash:
     """A process that dies the n-th time it comes to a point, and the troubles that lead there."""
 
     bench: Bench
-    point: CrashPoint
+    point: str
     time: int
     doubt: set[str] = field(default_factory=set)
     happened: bool = False
@@ -127,7 +144,7 @@ def asked_for(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=list(CrashPoint))
+@pytest.fixture(params=BATCH_POINTS)
 def story(database: Database, request: pytest.FixtureRequest, time: int, asked_for: str) -> Story:
     bench = Bench(database, window=WINDOW)
     north = bench.fail(MESSAGES, endpoint="north")

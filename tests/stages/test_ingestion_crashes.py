@@ -1,16 +1,14 @@
 """Ingestion is killed at every step once; the next process takes over: nothing lost, nothing twice."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 from sqlalchemy import func, select
 
-from retrier.domain.failed_message import Noteworthy, Received
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.ingestor import Ingestor
-from retrier.overlap import WhileInFlight, nothing_else
 from retrier.store.engine.database import Database
 from retrier.store.schema import failed_messages, processing_attempts
 from retrier.store.verbs.installing import probe_write
@@ -18,13 +16,12 @@ from retrier.store.verbs.recording import record_received
 from tests.support.frozen_clock import FrozenClock
 from tests.support.raw_messages import raw_properties, retrier_headers
 from tests.support.scripted_transport import ScriptedTransport
-from tests.support.told import Told
 
 QUEUE = "error"
 IDS = [f"order-{number}" for number in range(7)]
-STEPS = 36
-"""Calls, before and after, and crash points of taking all messages off the queue."""
-STEPS_IN_FULL_SWING = 57
+STEPS = 37
+"""Calls, before and after, and events of taking all messages off the queue."""
+STEPS_IN_FULL_SWING = 58
 """The same with a prefetch so small that batches are soon taken ahead."""
 
 
@@ -86,22 +83,13 @@ def make_ingestor(
 ) -> Ingestor:
     transport.before_call = transport.after_call = step
 
-    def record(
-        received: Sequence[Received], *, while_in_flight: WhileInFlight = nothing_else
-    ) -> Sequence[Noteworthy]:
-        recorded = record_received(
-            database, received, instance="retrier", while_in_flight=while_in_flight
-        )
-        return recorded.noteworthy
-
     return Ingestor(
         mapping=QueueMapping(queue=QUEUE),
         transport=transport,
-        record=record,
+        record=partial(record_received, database, instance="retrier"),
         probe=partial(probe_write, database),
         clock=FrozenClock(),
-        say=Told().say,
-        crash_point=step,
+        emit=lambda event: step(event.name),
         prefetch=prefetch,
     )
 

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from retrier.crash_points import CrashPoint
 from retrier.domain.wire import Unknown
 from retrier.errors import BrokerUnavailable, QueueSilent
+from retrier.events.forwarding import StagingQueueDeleted
 from retrier.processor.staging_queue import Renewals
 from retrier.store.engine.database import Database
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
@@ -190,7 +190,7 @@ def test_a_kill_when_it_is_deleted_loses_nothing_and_doubles_nothing(
     bench.ask_all()
     bench.transport.fail(question, silent())
 
-    bench.kill_at(CrashPoint.FORWARDING_QUEUE_DELETED)
+    bench.kill_at(StagingQueueDeleted.name)
     with pytest.raises(Killed):
         bench.work()
     bench.restart()

@@ -170,8 +170,7 @@ def test_a_staging_queue_that_fills_up_half_way_ejects_nobody(bench: Bench) -> N
     bench.ask_all()
 
     def fill(point: str) -> None:
-        full = len(bench.transport.broker.queues[STAGING].ready) > 2
-        if point == "staging.sent" and full:
+        if point == "staging.sent" and len(bench.transport.broker.queues[STAGING].ready) > 2:
             bench.transport.cue(Refused("queue is full"), when=to_queue(STAGING), times=None)
 
     bench.crash_at = fill

@@ -9,6 +9,8 @@ from retrier.api.application import ApiParts, create_api
 from retrier.api.remembered import Remembered
 from retrier.domain.failed_message import FailedMessageStatus, Failure, Received, Resolution
 from retrier.domain.hosts import Hosts
+from retrier.events.event import Event
+from retrier.events.service import RetryAsked
 from retrier.gateway import Gateway
 from retrier.store.engine.database import Database
 from retrier.store.schema import failed_messages
@@ -40,9 +42,7 @@ class Api:
         parts = ApiParts(
             db=db,
             codec=AmqpPropertyCodec(),
-            gateway=Gateway(
-                db, self._wake, frozenset({ERROR_QUEUE, STAGING}), count_asked=self.asked.append
-            ),
+            gateway=Gateway(db, self._wake, frozenset({ERROR_QUEUE, STAGING}), self._note),
             health=lambda: self.health,
             metrics=lambda _accept: self.metrics,
             version="1.2.3",
@@ -91,6 +91,13 @@ class Api:
         fence = acquire_lease(self.db, HOLDER, timedelta(seconds=15), lambda _holder: False)
         assert isinstance(fence, Fence)
         return fence
+
+    def _note(self, event: Event) -> None:
+        match event:
+            case RetryAsked(total=total):
+                self.asked.append(total)
+            case _:
+                pass
 
     def _wake(self) -> None:
         self.wakes += 1

@@ -7,11 +7,11 @@ bench.work()                        # turns until nothing is left to do
 bench.restart()                     # the process died: connections, runs and lease are gone
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from threading import Event
 from typing import Any
 from uuid import uuid4
 
@@ -21,13 +21,13 @@ from retrier.domain import headers
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.errors import RetrierError
+from retrier.events.event import Emit, Event, ignore
 from retrier.processor.broker import Broker
 from retrier.processor.copies import get_probe_ready
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
 from retrier.processor.progress import Progress
 from retrier.processor.stage_context import RetryParameters, StageContext
-from retrier.processor.watcher import Nobody, Watcher
 from retrier.store.engine.database import Database
 from retrier.store.schema import (
     failed_messages,
@@ -67,13 +67,13 @@ class Bench:
         db: Database,
         *,
         transport: ScriptedTransport | None = None,
-        watcher: Watcher | None = None,
+        subscriber: Emit = ignore,
         **retries: Any,
     ) -> None:
         self.db = db
-        self.watcher = watcher or Nobody()
+        self.subscriber = subscriber
         self.clock = FrozenClock()
-        self.told = Told()
+        self.told = Told(self.clock)
         self.transport = transport or ScriptedTransport()
         self.transport.on_idle = self.clock.advance
         for queue in (ERROR_QUEUE, QUEUE):
@@ -95,20 +95,18 @@ class Bench:
         holder = Holder(session_id=session, host="here", pid=1, process_started=session)
         lease = Lease(self.db, holder, timedelta(seconds=15), self.clock, is_gone)
         retries = replace(retries, **self._retries)
-        self.probe = partial(get_probe_ready, self.db, lease, self.transport, retries, self._reach)
+        self.probe = partial(get_probe_ready, self.db, lease, self.transport, retries, self.emit)
         self.context = StageContext(
             db=self.db,
             broker=Broker(self.transport, STAGING, self.probe),
             lease=lease,
             clock=self.clock,
             retries=retries,
-            say=self.told.say,
-            crash_point=self._reach,
-            stop=Event(),
+            emit=self.emit,
+            stop=threading.Event(),
             progress=Progress(self.clock),
-            watcher=self.watcher,
         )
-        self.wake = Event()
+        self.wake = threading.Event()
         self.processor = Processor(self.context, self.wake)
         lease.acquire()
 
@@ -137,6 +135,12 @@ class Bench:
                 act()
 
         self.crash_at = reach
+
+    def emit(self, event: Event) -> None:
+        """Be told of an event: die there, or hand it on."""
+        self.crash_at(event.name)
+        self.told.tell(event)
+        self.subscriber(event)
 
     def lose_lease(self) -> Lease:
         """Let another process become the processor, after this one stood still for a while."""
@@ -264,9 +268,6 @@ class Bench:
             retry_type=kind, selection=selection, originator="a test", requested_by="ada"
         )
         return create_operation(self.db, request)
-
-    def _reach(self, point: str) -> None:
-        self.crash_at(point)
 
     def _is_waiting(self) -> bool:
         troubled = self.processor.reason is not None or not self.context.lease.held

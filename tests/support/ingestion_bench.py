@@ -6,14 +6,16 @@ from typing import Any
 
 from retrier.domain.failed_message import (
     FailedImport,
-    Noteworthy,
     OwnCopy,
     Received,
     Stamped,
 )
+from retrier.domain.receipt import Receipt, Recorded
+from retrier.events.event import Emit, Event, ignore
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.ingestor import Ingestor
 from retrier.overlap import WhileInFlight, nothing_else
+from retrier.store.queries.monitoring import KINDS_OF_DELIVERY
 from tests.support.frozen_clock import FrozenClock
 from tests.support.raw_messages import raw_properties, retrier_headers
 from tests.support.scripted_connections import ScriptedConsumer
@@ -39,6 +41,22 @@ class Stop(threading.Event):
         return self.is_set()
 
 
+NOTHING = Receipt(
+    attempts=(), changes=(), imports=(), new=0, repeated=0, redelivered=0, confirmations=0
+)
+
+
+def make_recorded(*noteworthy: FailedImport | OwnCopy) -> Recorded:
+    """Return what a store tells of a batch, as far as a script knows it."""
+    return Recorded(
+        receipt=NOTHING,
+        counts=dict.fromkeys(KINDS_OF_DELIVERY, 0),
+        confirmed=0,
+        failed_again=0,
+        noteworthy=noteworthy,
+    )
+
+
 class ScriptedStore:
     """Keeps the batches recorded; raises what `faults` and `probe_faults` hold, one a call."""
 
@@ -51,7 +69,7 @@ class ScriptedStore:
 
     def record(
         self, received: Sequence[Received], *, while_in_flight: WhileInFlight = nothing_else
-    ) -> Sequence[Noteworthy]:
+    ) -> Recorded:
         """Record a batch, or refuse it whole for one of its bodies; stamps are true here."""
         while while_in_flight():
             pass
@@ -64,7 +82,7 @@ class ScriptedStore:
                 raise refusal
         self.batches.append(list(received))
         told = [each.if_ours if isinstance(each, Stamped) else each for each in received]
-        return [each for each in told if isinstance(each, FailedImport | OwnCopy)]
+        return make_recorded(*(each for each in told if isinstance(each, FailedImport | OwnCopy)))
 
     def probe(self) -> None:
         """Answer, or not."""
@@ -77,9 +95,10 @@ class ScriptedStore:
 class IngestionBench:
     """One error queue, one ingestor, and everything it touches."""
 
-    def __init__(self, **changes: Any) -> None:
+    def __init__(self, subscriber: Emit = ignore, **changes: Any) -> None:
         self.clock = FrozenClock()
-        self.told = Told()
+        self.told = Told(self.clock)
+        self.subscriber = subscriber
         self.store = ScriptedStore()
         self.transport = ScriptedTransport()
         self.transport.broker.declare(QUEUE)
@@ -90,10 +109,15 @@ class IngestionBench:
                 "record": self.store.record,
                 "probe": self.store.probe,
                 "clock": self.clock,
-                "say": self.told.say,
+                "emit": self.emit,
             }
             | changes
         )
+
+    def emit(self, event: Event) -> None:
+        """Be told of an event."""
+        self.told.tell(event)
+        self.subscriber(event)
 
     def fail(self, *bodies: bytes) -> None:
         """Let one failed message per body arrive."""

@@ -2,22 +2,19 @@
 
 from retrier.app.composition import Parts, make_metrics, make_transport, open_database
 from retrier.clock import SystemClock
-from retrier.logs import Say
-from retrier.processor.watcher import Nobody
+from retrier.events.event import Emit, ignore
 from retrier.settings import Settings
 from retrier.store.engine.database import Database
 
 
-def make_parts(settings: Settings, say: Say, db: Database | None = None) -> Parts:
-    """Return parts that nobody watches, on the database of the settings or on another."""
+def make_parts(settings: Settings, emit: Emit = ignore, db: Database | None = None) -> Parts:
+    """Return parts on the database of the settings or on another."""
     clock, opened = SystemClock(), db or open_database(settings)
     return Parts(
         settings=settings,
         db=opened,
         transport=make_transport(settings),
-        say=say,
-        crash_point=lambda _point: None,
+        emit=emit,
         metrics=make_metrics(settings, opened, clock),
-        watcher=Nobody(),
         clock=clock,
     )

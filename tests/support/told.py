@@ -1,22 +1,36 @@
-"""A listener for tests: keeps what is told, and refuses what the real one would refuse."""
+"""A log for tests: keeps the lines that events make."""
 
-from retrier.logs import put_into_words
+from retrier.app.log.lines import Line, put_into_words
+from retrier.app.log.writer import Log
+from retrier.clock import Clock
+from retrier.events.event import Event
+from tests.support.frozen_clock import FrozenClock
 
 
 class Told:
-    """Remembers every event with its fields; an event that is not in the table is a KeyError."""
+    """Remembers every line with its fields; subscribes to events as the real log does."""
 
-    def __init__(self) -> None:
-        self.events: list[tuple[str, dict[str, object]]] = []
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.lines: list[Line] = []
+        self._log = Log(self._write, clock or FrozenClock())
 
-    def say(self, event: str, /, **fields: object) -> None:
-        put_into_words(event, fields)
-        self.events.append((event, fields))
+    def tell(self, event: Event) -> None:
+        """Be told of an event."""
+        self._log(event)
+
+    @property
+    def events(self) -> list[tuple[str, dict[str, object]]]:
+        """The name and the fields of each line."""
+        return [(line.name, dict(line.fields)) for line in self.lines]
 
     @property
     def names(self) -> list[str]:
-        return [event for event, _ in self.events]
+        return [line.name for line in self.lines]
 
-    def of(self, event: str) -> list[dict[str, object]]:
-        """Return the fields of each line of one event."""
-        return [fields for told, fields in self.events if told == event]
+    def of(self, name: str) -> list[dict[str, object]]:
+        """Return the fields of each line of one name."""
+        return [fields for told, fields in self.events if told == name]
+
+    def _write(self, line: Line) -> None:
+        put_into_words(line)
+        self.lines.append(line)

@@ -6,12 +6,13 @@ from uuid import uuid4
 
 import pytest
 
-from retrier.domain.failed_message import FailedImport, Noteworthy, OwnCopy, Received
+from retrier.domain.failed_message import FailedImport, OwnCopy, Received
 from retrier.domain.headers import INSTALLATION_ID, STAGING_ID
+from retrier.domain.receipt import Recorded
 from retrier.errors import DatabaseUnavailable
 from retrier.ingestion.ingestor import IngestionState
 from retrier.overlap import WhileInFlight, nothing_else
-from tests.support.ingestion_bench import QUEUE, IngestionBench
+from tests.support.ingestion_bench import QUEUE, IngestionBench, make_recorded
 from tests.support.raw_messages import raw_properties
 
 DOWN = DatabaseUnavailable("no route to the database")
@@ -33,18 +34,16 @@ class TestIngesting:
 
     def test_nothing_is_acknowledged_before_it_is_recorded(self):
         held: list[int] = []
-        bench = IngestionBench(
-            crash_point=lambda _point: held.append(len(bench.transport.broker.holds(QUEUE)))
-        )
+        bench = IngestionBench(lambda _event: held.append(len(bench.transport.broker.holds(QUEUE))))
         bench.fail(b"one")
 
         bench.ingestor.ingest_once()
 
-        assert held == [1, 1, 1, 0]
+        assert held == [1, 1, 1, 0, 0]
 
-    def test_crash_points_are_told_in_order(self):
+    def test_each_step_is_told_in_order(self):
         points: list[str] = []
-        bench = IngestionBench(crash_point=points.append)
+        bench = IngestionBench(lambda event: points.append(event.name))
         bench.fail(b"one")
 
         bench.ingestor.ingest_once()
@@ -54,6 +53,7 @@ class TestIngesting:
             "ingestion.before_record",
             "ingestion.after_record",
             "ingestion.after_ack",
+            "ingestion.started",
         ]
 
     def test_an_empty_queue_records_nothing(self, bench):
@@ -163,10 +163,12 @@ class TestTelling:
     def test_copies_of_others_are_told_once_a_batch_and_installation(self):
         def record(
             received: Sequence[Received], *, while_in_flight: WhileInFlight = nothing_else
-        ) -> Sequence[Noteworthy]:
+        ) -> Recorded:
             del received, while_in_flight
             copy = OwnCopy(staging_id="s", unique_message_id=None, error_queue=QUEUE)
-            return [replace(copy, of_another=name) for name in ("one", "two", "one")]
+            return make_recorded(
+                *(replace(copy, of_another=name) for name in ("one", "two", "one"))
+            )
 
         bench = IngestionBench(record=record)
         bench.fail(b"one")

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from retrier.domain.failed_message import FailedImport, Noteworthy, Received
+from retrier.domain.failed_message import FailedImport, Received
+from retrier.domain.receipt import Recorded
 from retrier.errors import DatabaseUnavailable, DataRefused
 from retrier.overlap import WhileInFlight, nothing_else
-from tests.support.ingestion_bench import QUEUE, IngestionBench
+from tests.support.ingestion_bench import QUEUE, IngestionBench, make_recorded
 
 BODIES = [b"%d" % number for number in range(7)]
 SLOW_START = 2
@@ -46,11 +47,11 @@ def test_the_next_batch_is_understood_piece_by_piece():
 
     def record(
         _received: Sequence[Received], *, while_in_flight: WhileInFlight = nothing_else
-    ) -> Sequence[Noteworthy]:
+    ) -> Recorded:
         pieces.append(
             [while_in_flight(), while_in_flight()] if while_in_flight is not nothing_else else []
         )
-        return []
+        return make_recorded()
 
     make_bench(record=record).turns(ENOUGH)
 
@@ -62,11 +63,11 @@ def test_nothing_is_acknowledged_before_it_is_recorded():
 
     def record(
         received: Sequence[Received], *, while_in_flight: WhileInFlight = nothing_else
-    ) -> Sequence[Noteworthy]:
+    ) -> Recorded:
         del while_in_flight
         lying = {each.body for each in bench.transport.broker.holds(QUEUE)}
         held.append({getattr(each, "body", b"") for each in received} <= lying)
-        return []
+        return make_recorded()
 
     bench = make_bench(record=record)
 

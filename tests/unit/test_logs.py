@@ -7,8 +7,9 @@ from uuid import uuid4
 
 import pytest
 
+from retrier.app.log.lines import LINES, Line, make_line, put_into_words
+from retrier.app.log.writer import LineWriter, adopt_standard_logging
 from retrier.errors import LeaseLost
-from retrier.logs import EVENTS, Events, adopt_standard_logging, put_into_words
 
 
 class Terminal(StringIO):
@@ -24,7 +25,7 @@ class Full(StringIO):
 def test_an_event_is_a_json_line_where_no_terminal_is() -> None:
     stream = StringIO()
 
-    Events(stream).say("ingestion.started", queue="error", prefetch=500)
+    LineWriter(stream).write(make_line("ingestion.started", queue="error", prefetch=500))
 
     line = json.loads(stream.getvalue())
     del line["timestamp"]
@@ -40,21 +41,21 @@ def test_an_event_is_a_json_line_where_no_terminal_is() -> None:
 def test_an_event_is_a_sentence_on_a_terminal() -> None:
     stream = Terminal()
 
-    Events(stream).say("ingestion.started", queue="error")
+    LineWriter(stream).write(make_line("ingestion.started", queue="error"))
 
     assert "Takes failed messages off error" in stream.getvalue()
 
 
 def test_an_unknown_event_is_refused() -> None:
     with pytest.raises(KeyError, match="stared"):
-        Events(StringIO()).say("ingestion.stared", queue="error")
+        make_line("ingestion.stared", queue="error")
 
 
-@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("event", LINES)
 def test_a_field_that_is_missing_stops_nothing(event: str) -> None:
     stream = StringIO()
 
-    Events(stream).say(event)
+    LineWriter(stream).write(make_line(event))
 
     assert json.loads(stream.getvalue())["event"] == event
 
@@ -63,7 +64,7 @@ def test_a_field_that_is_missing_stops_nothing(event: str) -> None:
 def test_a_field_cannot_take_the_place_of_the_event(field: str) -> None:
     stream = StringIO()
 
-    Events(stream).say("service.started", **{field: "other"})
+    LineWriter(stream).write(Line("service.started", {field: "other"}))
 
     line = json.loads(stream.getvalue())
     assert (line["event"], line["message"]) == ("service.started", "Retrier is up")
@@ -71,13 +72,15 @@ def test_a_field_cannot_take_the_place_of_the_event(field: str) -> None:
 
 @pytest.mark.parametrize("stream", [StringIO(), Terminal()])
 def test_a_field_cannot_begin_a_line_of_its_own(stream: StringIO) -> None:
-    Events(stream).say("broker.unreachable", reason="refused\nRetrier is up\x1b[2J")
+    LineWriter(stream).write(
+        make_line("broker.unreachable", reason="refused\nRetrier is up\x1b[2J")
+    )
 
     assert len(stream.getvalue().splitlines()) == 1
 
 
 def test_a_long_reason_is_cut() -> None:
-    sentence = put_into_words("broker.unreachable", {"reason": "x" * 9999})
+    sentence = put_into_words(make_line("broker.unreachable", reason="x" * 9999))
 
     assert len(sentence) < 600
 
@@ -85,7 +88,7 @@ def test_a_long_reason_is_cut() -> None:
 def test_a_log_that_cannot_be_written_stops_nothing() -> None:
     stream = Full()
 
-    Events(stream).say("service.started")
+    LineWriter(stream).write(make_line("service.started"))
 
     assert stream.getvalue() == ""
 
@@ -95,7 +98,7 @@ def test_a_traceback_is_told_without_local_variables() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         len(body) // 0
 
-    Events(stream).say("processor.turn_failed", exc_info=caught.value)
+    LineWriter(stream).write(make_line("processor.turn_failed", error=caught.value))
 
     assert "ZeroDivisionError" in stream.getvalue()
     assert body not in stream.getvalue()
@@ -107,7 +110,7 @@ def test_the_words_of_a_foreign_exception_are_not_told(words: str) -> None:
     error = RuntimeError("wrapped: 4711")
     error.__cause__ = ValueError(words)
 
-    Events(stream).say("processor.turn_failed", error="RuntimeError", exc_info=error)
+    LineWriter(stream).write(make_line("processor.turn_failed", error=error))
 
     told = json.loads(stream.getvalue())["exception"]
     assert "RuntimeError" in told
@@ -118,7 +121,9 @@ def test_the_words_of_a_foreign_exception_are_not_told(words: str) -> None:
 def test_the_words_of_our_own_exception_are_told() -> None:
     stream = StringIO()
 
-    Events(stream).say("service.part_failed", part="processor", exc_info=LeaseLost("frozen"))
+    LineWriter(stream).write(
+        make_line("service.part_failed", part="processor", error=LeaseLost("frozen"))
+    )
 
     assert "retrier.errors.LeaseLost: frozen" in json.loads(stream.getvalue())["exception"]
 
@@ -128,7 +133,7 @@ def test_an_exception_that_came_of_itself_is_told_once() -> None:
     error.__context__ = RuntimeError()
     error.__context__.__cause__ = error
 
-    Events(stream).say("service.part_failed", part="processor", exc_info=error)
+    LineWriter(stream).write(make_line("service.part_failed", part="processor", error=error))
 
     assert json.loads(stream.getvalue())["exception"].count("ValueError") == 1
 
@@ -159,7 +164,7 @@ def test_the_exception_of_a_library_is_told_without_its_words() -> None:
 def test_a_password_in_a_reason_is_masked(reason: str) -> None:
     stream = StringIO()
 
-    Events(stream).say("broker.unreachable", reason=reason)
+    LineWriter(stream).write(make_line("broker.unreachable", reason=reason))
 
     assert "***" in stream.getvalue()
     assert "ss/word" not in stream.getvalue()
@@ -177,7 +182,7 @@ def test_a_password_in_the_words_of_a_library_is_masked() -> None:
 def test_a_terminal_gets_json_if_it_is_asked_for() -> None:
     stream = Terminal()
 
-    Events(stream, "json").say("service.started")
+    LineWriter(stream, "json").write(make_line("service.started"))
 
     assert json.loads(stream.getvalue())["event"] == "service.started"
 
@@ -185,7 +190,7 @@ def test_a_terminal_gets_json_if_it_is_asked_for() -> None:
 def test_a_file_gets_sentences_without_colours_if_they_are_asked_for() -> None:
     stream = StringIO()
 
-    Events(stream, "console").say("ingestion.started", queue="error")
+    LineWriter(stream, "console").write(make_line("ingestion.started", queue="error"))
 
     assert "Takes failed messages off error" in stream.getvalue()
     assert "\x1b" not in stream.getvalue()
@@ -193,10 +198,10 @@ def test_a_file_gets_sentences_without_colours_if_they_are_asked_for() -> None:
 
 def test_what_is_below_the_level_is_not_told() -> None:
     stream = StringIO()
-    events = Events(stream, level=logging.ERROR)
+    writer = LineWriter(stream, level=logging.ERROR)
 
-    events.say("processor.backing_off", reason="tired")
-    events.say("broker.unreachable", reason="refused")
+    writer.write(make_line("processor.backing_off", reason="tired"))
+    writer.write(make_line("broker.unreachable", reason="refused"))
 
     assert [json.loads(line)["level"] for line in stream.getvalue().splitlines()] == ["error"]
 

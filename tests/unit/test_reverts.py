@@ -1,29 +1,12 @@
 """What is told of messages that came back: one line a minute for each destination."""
 
-from dataclasses import replace
-
 import pytest
 
-from retrier.domain.retry_batch import Ejected, RetryBatch, RetryBatchStatus, RevertCause
-from retrier.processor.reverts import Reverts
+from retrier.app.log.lines import Line
+from retrier.app.log.reverts import Reverts
+from retrier.domain.retry_batch import Ejected, RevertCause, WindowResult
+from retrier.events.forwarding import WindowRecorded
 from tests.support.frozen_clock import FrozenClock
-from tests.support.told import Told
-
-BATCH = RetryBatch(
-    batch_id="batch",
-    operation_id="operation",
-    session_id="session",
-    status=RetryBatchStatus.FORWARDING,
-    staging_id="staged",
-    initial_size=200,
-    message_count=200,
-    stage_attempts=1,
-    not_before=None,
-    reason=None,
-    created_at=FrozenClock().now(),
-    modified_at=FrozenClock().now(),
-)
-Line = dict[str, object]
 
 
 class Log:
@@ -31,33 +14,37 @@ class Log:
 
     def __init__(self) -> None:
         self.clock = FrozenClock()
-        self._told = Told()
-        self.reverts = Reverts(self._told.say, self.clock)
+        self._written: list[Line] = []
+        self.reverts = Reverts(self._written.append, self.clock)
         self._made = 0
 
     def come_back(self, count: int, *, destination: str = "orders", reason: str = "full") -> None:
         """Let so many messages of one window come back."""
         self._made += 1
         name = f"{self._made}"
-        batch = replace(BATCH, batch_id=f"batch {name}", operation_id=f"operation {name}")
-        self.reverts.add(
-            batch,
-            [
-                Ejected(
-                    number=number,
-                    unique_message_id=f"{name}.{number}",
-                    reason=reason,
-                    cause=RevertCause.REFUSED,
-                    destination=destination,
-                )
-                for number in range(count)
-            ],
+        reverted = tuple(
+            Ejected(
+                number=number,
+                unique_message_id=f"{name}.{number}",
+                reason=reason,
+                cause=RevertCause.REFUSED,
+                destination=destination,
+            )
+            for number in range(count)
         )
+        self.reverts.add(
+            WindowRecorded(
+                batch_id=f"batch {name}",
+                operation_id=f"operation {name}",
+                result=WindowResult(reverted=reverted),
+            )
+        )
+        self.reverts.tell_due()
 
     @property
-    def lines(self) -> list[Line]:
-        assert set(self._told.names) <= {"message.reverted"}
-        return [fields for _, fields in self._told.events]
+    def lines(self) -> list[dict[str, object]]:
+        assert {line.name for line in self._written} <= {"message.reverted"}
+        return [dict(line.fields) for line in self._written]
 
     @property
     def counts(self) -> list[tuple[object, object]]:

@@ -1,22 +1,24 @@
 """What is counted and timed as it happens, since this process was started."""
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from retrier.domain.retry_batch import Ejected, RevertCause, WindowResult
-from retrier.domain.wire import Outcome, Outgoing
-from retrier.processor.watcher import Stage
+from retrier.domain.receipt import Recorded
+from retrier.domain.retry_batch import Ejected, RetryBatchStatus, RevertCause
+from retrier.events.event import Event
+from retrier.events.forwarding import BatchForwarded, WindowRecorded
+from retrier.events.ingestion import BatchStored, StoredAlone
+from retrier.events.preparation import BatchMarked, BatchStaged
+from retrier.events.service import RetryAsked
 from retrier.store.queries.monitoring import KINDS_OF_DELIVERY
-from retrier.store.verbs.recording import Recorded
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 """Upper bounds: a batch of one on an idle machine, to a batch of a thousand at a slow broker."""
 
 
 class IngestionCounters:
-    """Counts what is taken off the error queues, once it is committed."""
+    """Subscribes to ingestion: counts what is taken off the error queues, once it is committed."""
 
     def __init__(self, registry: CollectorRegistry, error_queues: Iterable[str]) -> None:
         self._ingested = Counter(
@@ -39,8 +41,17 @@ class IngestionCounters:
             for kind in KINDS_OF_DELIVERY:
                 self._ingested.labels(queue, kind)
 
-    def count(self, queue: str, recorded: Recorded) -> None:
-        """Count one received batch."""
+    def __call__(self, event: Event) -> None:
+        """Count one transaction."""
+        match event:
+            case BatchStored(queue=queue, recorded=Recorded() as recorded):
+                self._count(queue, recorded)
+            case StoredAlone(queue=queue, recorded=recorded):
+                self._count(queue, recorded)
+            case _:
+                pass
+
+    def _count(self, queue: str, recorded: Recorded) -> None:
         for kind in KINDS_OF_DELIVERY:
             self._ingested.labels(queue, kind).inc(recorded.counts[kind])
         self._confirmed.inc(recorded.confirmed)
@@ -48,7 +59,7 @@ class IngestionCounters:
 
 
 class RetryCounters:
-    """Watches the processor, and counts what was asked of it."""
+    """Subscribes to requests and to the processor: counts what is asked, sent and reverted."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._asked = Counter(
@@ -76,31 +87,27 @@ class RetryCounters:
         )
         for cause in RevertCause:
             self._reverted.labels(cause)
-        for stage in Stage:
+        for stage in RetryBatchStatus:
             self._stage.labels(stage)
 
-    def asked(self, messages: int) -> None:
-        """Count the messages of a new operation."""
-        self._asked.inc(messages)
+    def __call__(self, event: Event) -> None:
+        """Count an event."""
+        match event:
+            case RetryAsked(total=total):
+                self._asked.inc(total)
+            case BatchMarked(seconds=seconds):
+                self._stage.labels(RetryBatchStatus.MARKING).observe(seconds)
+            case BatchStaged(seconds=seconds, ejected=ejected):
+                self._stage.labels(RetryBatchStatus.STAGING).observe(seconds)
+                self._count_reverted(ejected)
+            case WindowRecorded(result=result):
+                self._forwarded.inc(len(result.forwarded))
+                self._count_reverted(result.reverted)
+            case BatchForwarded(seconds=seconds):
+                self._stage.labels(RetryBatchStatus.FORWARDING).observe(seconds)
+            case _:
+                pass
 
-    def sent(
-        self, messages: Sequence[Outgoing], outcomes: Sequence[Outcome], began: datetime
-    ) -> None:
-        """Count nothing: what is sent is not recorded yet."""
-
-    def recorded(self, window: WindowResult) -> None:
-        """Count a window."""
-        self._forwarded.inc(len(window.forwarded))
-        self.ejected(window.reverted)
-
-    def ejected(self, messages: Sequence[Ejected]) -> None:
-        """Count what is unresolved again."""
+    def _count_reverted(self, messages: Iterable[Ejected]) -> None:
         for message in messages:
             self._reverted.labels(message.cause).inc()
-
-    def passed(self, stage: Stage, seconds: float) -> None:
-        """Note how long a batch took."""
-        self._stage.labels(stage).observe(seconds)
-
-    def close(self) -> None:
-        """Nothing is kept back."""

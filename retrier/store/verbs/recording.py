@@ -1,7 +1,6 @@
 """Recording one received batch from an error queue: everything it changes, in one transaction."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from uuid import uuid4
 
 from retrier.domain.failed_message import (
@@ -9,14 +8,13 @@ from retrier.domain.failed_message import (
     FailedImport,
     Failure,
     Judged,
-    Noteworthy,
     OwnCopy,
     Received,
     Stamped,
 )
 from retrier.domain.folding import fold
 from retrier.domain.identity import is_guid
-from retrier.domain.receipt import Receipt
+from retrier.domain.receipt import Receipt, Recorded
 from retrier.overlap import WhileInFlight, nothing_else
 from retrier.store.engine.transaction import Transaction
 from retrier.store.engine.verb import writing
@@ -42,21 +40,6 @@ def _tell(stamped: Stamped, ours: str | None, *, known: bool) -> Judged | OwnCop
     if stamped.installation_id != ours:
         return stamped.if_anothers
     return stamped.if_ours if known else stamped.if_unknown
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
-    """What one received batch came to.
-
-    `counts` is what it added to the ledger, by entry. `confirmed` messages became resolved;
-    `failed_again` came back from a retry. `noteworthy` is what somebody should look at.
-    """
-
-    receipt: Receipt
-    counts: Mapping[str, int]
-    confirmed: int
-    failed_again: int
-    noteworthy: Sequence[Noteworthy] = ()
 
 
 @writing

@@ -105,7 +105,7 @@ def no_probe() -> Outgoing:
 
 def make_surroundings(db: Database) -> StageContext:
     """Return what the stage needs; it never talks to the broker."""
-    parts = make_parts(Settings(), lambda *_told, **_fields: None, db)
+    parts = make_parts(Settings(), db=db)
     lease = make_lease(parts)
     lease.acquire()
     return StageContext(
@@ -116,8 +116,7 @@ def make_surroundings(db: Database) -> StageContext:
         retries=RetryParameters(
             staging_queue="unused", error_queues=(), installation_id="-", session_id=str(uuid4())
         ),
-        say=parts.say,
-        crash_point=parts.crash_point,
+        emit=parts.emit,
         stop=parts.stop,
         progress=Progress(SystemClock()),
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from time import perf_counter
 
-from retrier.crash_points import CrashPoint
+from retrier.events.forwarding import WindowSent
 from tests.benchmarks.figures.marking import BODY, SHORT_TRACE
 from tests.benchmarks.filling import Filling, fill
 from tests.benchmarks.options import Options
@@ -35,7 +35,7 @@ def measure_restart(options: Options, place: Place) -> Iterator[Row]:
 
 
 def _kill_within_batch(site: Site) -> None:
-    service = site.start(crash_at=CrashPoint.FORWARDING_PUBLISHED)
+    service = site.start(crash_at=WindowSent.name)
     service.wait_ready()
     with service.http as http:
         retry(http, "/api/errors/retry/all")

@@ -2,9 +2,17 @@
 
 from hypothesis import strategies as st
 
-from retrier.crash_points import CrashPoint
 from retrier.domain.message_actions import Act
 from retrier.domain.wire import ChannelClosed, Outcome, Refused, Returned, Unknown
+from retrier.events.forwarding import (
+    CopiesAcked,
+    RetrySentAlone,
+    WindowRecorded,
+    WindowSent,
+    WindowStamped,
+)
+from retrier.events.preparation import BatchStaged, CopiesPublished
+from tests.support.effects import BATCH_POINTS
 from tests.support.factories import ERROR_QUEUE
 
 VERBS = [
@@ -31,18 +39,18 @@ INGESTION = [
     "consumer.ack",
 ]
 MOMENTS = [
-    *map(str, CrashPoint),
+    *BATCH_POINTS,
     *(f"{when} {verb}" for verb in VERBS[:9] for when in ("before", "after")),
     *(f"{when}{call}" for call in CALLS for when in ("", "after ")),
 ]
 SENDING = [
-    CrashPoint.FORWARDING_STAMPED,
-    CrashPoint.FORWARDING_PUBLISHED,
-    CrashPoint.FORWARDING_ACKED,
-    CrashPoint.FORWARDING_SENT_ALONE,
-    CrashPoint.FORWARDING_RECORDED,
-    CrashPoint.STAGING_COMMITTED,
-    CrashPoint.STAGING_PUBLISHED,
+    WindowStamped.name,
+    WindowSent.name,
+    CopiesAcked.name,
+    RetrySentAlone.name,
+    WindowRecorded.name,
+    BatchStaged.name,
+    CopiesPublished.name,
 ]
 which = st.integers(0, 30)
 several = st.lists(which, min_size=1, max_size=4)

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from retrier.domain.failed_message import Noteworthy, Received
+from retrier.domain.failed_message import Received
+from retrier.domain.receipt import Recorded
 from retrier.gateway import Gateway
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.ingestor import Ingestor
@@ -202,14 +203,13 @@ class World:
             record=self._record,
             probe=lambda: probe_write(self.flaky),
             clock=self.bench.clock,
-            say=self.bench.told.say,
-            crash_point=self.reach,
+            emit=self.bench.emit,
         )
 
     def _record(
         self, received: Sequence[Received], *, while_in_flight: WhileInFlight = nothing_else
-    ) -> Sequence[Noteworthy]:
+    ) -> Recorded:
         self.recording = self.sends.tell_copies(received)
         return record_received(
             self.flaky, received, instance="test", while_in_flight=while_in_flight
-        ).noteworthy
+        )

@@ -12,7 +12,6 @@ from retrier.settings import Database, ErrorQueue, Ingestion, Settings
 from tests.support.databases import sqlite_url
 from tests.support.parts import make_parts
 from tests.support.scripted_transport import ScriptedTransport
-from tests.support.told import Told
 
 QUEUE = "error"
 
@@ -24,7 +23,7 @@ def test_what_nobody_could_look_at_again_is_no_backlog(tmp_path: Path) -> None:
         database=Database(url=sqlite_url(tmp_path)),
         ingestion=Ingestion(error_queues=(ErrorQueue(queue=QUEUE),)),
     )
-    parts = replace(make_parts(settings, Told().say), transport=transport)
+    parts = replace(make_parts(settings), transport=transport)
     ticks = Ticks(parts, ReadinessBoard())
     ticks.look_at_queues()
     assert ticks.backlogs.find(QUEUE) is not None

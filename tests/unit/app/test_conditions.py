@@ -3,7 +3,8 @@
 import pytest
 
 from retrier.app.readiness import Backlogs, describe_ingestion
-from tests.support.ingestion_bench import QUEUE, IngestionBench
+from retrier.domain.receipt import Recorded
+from tests.support.ingestion_bench import QUEUE, IngestionBench, make_recorded
 
 CONSUMING = (True, f"{QUEUE}: consuming")
 
@@ -41,10 +42,10 @@ def test_a_batch_that_the_database_does_not_take_is_told(
 ) -> None:
     heard: list[tuple[bool, str]] = []
 
-    def record(*_received: object, **_meanwhile: object) -> tuple[()]:
+    def record(*_received: object, **_while_in_flight: object) -> Recorded:
         bench.clock.advance(seconds)
         heard.append(told(bench))
-        return ()
+        return make_recorded()
 
     bench = IngestionBench(record=record)
     bench.ingestor.ingest_once()

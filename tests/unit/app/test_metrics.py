@@ -5,7 +5,9 @@ import pytest
 from retrier.app.metrics.gauges import Metrics
 from retrier.domain.retry_batch import Ejected, RevertCause, WindowResult
 from retrier.errors import DatabaseUnavailable
-from retrier.processor.watcher import Stage
+from retrier.events.forwarding import WindowRecorded
+from retrier.events.preparation import BatchStaged
+from retrier.events.service import RetryAsked
 from tests.support.bench import STAGING
 from tests.support.factories import ERROR_QUEUE
 from tests.support.ingestion_bench import IngestionBench
@@ -113,7 +115,8 @@ def test_a_window_is_counted_by_what_became_of_its_messages(metrics: Metrics) ->
         for cause in (RevertCause.RETURNED, RevertCause.REFUSED, RevertCause.RETURNED)
     )
 
-    metrics.retries.recorded(WindowResult(forwarded=(1, 2), reverted=reverted))
+    result = WindowResult(forwarded=(1, 2), reverted=reverted)
+    metrics.retries(WindowRecorded(batch_id="b", operation_id="o", result=result))
 
     scrape = Scrape.of(metrics)
     assert scrape.get("retrier_retries_forwarded_total") == 2
@@ -123,7 +126,9 @@ def test_a_window_is_counted_by_what_became_of_its_messages(metrics: Metrics) ->
 
 
 def test_a_stage_is_timed(metrics: Metrics) -> None:
-    metrics.retries.passed(Stage.STAGING, 0.3)
+    metrics.retries(
+        BatchStaged(batch_id="b", operation_id="o", staging_id="s", size=1, seconds=0.3, ejected=())
+    )
 
     scrape = Scrape.of(metrics)
     bucket = "retrier_stage_duration_seconds_bucket"
@@ -164,7 +169,7 @@ def test_openmetrics_is_told_to_whom_asks_for_it(metrics: Metrics) -> None:
 def test_two_services_in_one_process_count_apart(metrics: Metrics) -> None:
     other = idle_metrics()
 
-    metrics.retries.asked(5)
+    metrics.retries(RetryAsked(operation_id="o", total=5))
 
     assert Scrape.of(metrics).get("retrier_retries_asked_total") == 5
     assert Scrape.of(other).get("retrier_retries_asked_total") == 0

@@ -17,20 +17,22 @@ from retrier.app.process import (
     describe_holder,
     is_dead,
     make_clock,
-    make_crash_point,
+    make_crash_switch,
 )
 from retrier.clock import SystemClock
+from retrier.events.forwarding import CompletionTried
 from tests.support.waiting import wait_until
 
 ME = describe_holder("a session")
 
 CRASH = """
 import os
-from retrier.app.process import make_crash_point
-crash_point = make_crash_point({os.environ["SWITCH"]: "here:2"})
+from types import SimpleNamespace
+from retrier.app.process import make_crash_switch
+tell = make_crash_switch({os.environ["SWITCH"]: "here:2"})
 for point in ("elsewhere", "here", "elsewhere", "here"):
     print(point, flush=True)
-    crash_point(point)
+    tell(SimpleNamespace(name=point))
 print("survived")
 """
 
@@ -62,7 +64,7 @@ def test_a_process_of_another_boot_cannot_be_judged(dead_pid: int) -> None:
     assert not is_dead(replace(ME, process_started="another boot", pid=dead_pid))
 
 
-def test_a_crash_point_kills_at_the_time_asked_for() -> None:
+def test_an_event_kills_at_the_time_asked_for() -> None:
     done = subprocess.run(
         [sys.executable, "-c", CRASH],
         env={**os.environ, "SWITCH": CRASH_AT},
@@ -75,7 +77,7 @@ def test_a_crash_point_kills_at_the_time_asked_for() -> None:
     assert done.stdout.split() == ["elsewhere", "here", "elsewhere", "here"]
 
 
-def test_a_crash_point_freezes_at_the_time_asked_for() -> None:
+def test_an_event_freezes_at_the_time_asked_for() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", CRASH],
         env={**os.environ, "SWITCH": FREEZE_AT},
@@ -103,9 +105,9 @@ def test_a_clock_is_right_without_the_switch() -> None:
     assert isinstance(make_clock({}), SystemClock)
 
 
-def test_crash_points_are_inert_without_the_switch() -> None:
-    crash_point = make_crash_point({})
+def test_events_are_harmless_without_the_switch() -> None:
+    tell = make_crash_switch({})
 
-    crash_point("forwarding.published")
+    tell(CompletionTried(batch_id="batch", unrecorded=0))
 
     assert os.getpid() == ME.pid

@@ -12,7 +12,7 @@ def fail() -> None:
 def test_a_part_that_ends_by_an_exception_is_told() -> None:
     told = Told()
 
-    start_part("processor", fail, ReadinessBoard(), told.say).join()
+    start_part("processor", fail, ReadinessBoard(), told.tell).join()
 
     ((event, fields),) = told.events
     assert (event, fields["part"]) == ("service.part_failed", "processor")
@@ -21,7 +21,7 @@ def test_a_part_that_ends_by_an_exception_is_told() -> None:
 def test_a_part_that_ends_by_an_exception_is_not_ready() -> None:
     board = ReadinessBoard()
 
-    start_part("processor", fail, board, Told().say).join()
+    start_part("processor", fail, board, Told().tell).join()
 
     assert board.read() == {"processor": (False, "ended by RuntimeError")}
 
@@ -29,6 +29,6 @@ def test_a_part_that_ends_by_an_exception_is_not_ready() -> None:
 def test_a_part_that_ends_as_it_should_is_not_told() -> None:
     told = Told()
 
-    start_part("processor", lambda: None, ReadinessBoard(), told.say).join()
+    start_part("processor", lambda: None, ReadinessBoard(), told.tell).join()
 
     assert told.names == []

@@ -12,7 +12,7 @@ def test_a_tick_tells_once_that_it_fails_and_once_that_it_works_again() -> None:
         if reason := next(reasons):
             raise BrokerUnavailable(reason)
 
-    tick = GuardedTick("queue depths", look, told.say)
+    tick = GuardedTick("queue depths", look, told.tell)
     for _ in range(6):
         tick()
 

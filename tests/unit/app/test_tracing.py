@@ -12,11 +12,13 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from retrier.app.subscribers import make_traces
 from retrier.app.tracing import Tracing
-from retrier.app.watchers import make_watcher
 from retrier.domain import headers
 from retrier.domain.wire import Confirmed, Edit, Outgoing, Refused, Returned
-from retrier.processor.watcher import Nobody
+from retrier.events.event import ignore
+from retrier.events.forwarding import WindowSent
+from retrier.events.service import ServiceStopped
 from retrier.store.engine.database import Database
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.support.bench import QUEUE, Bench
@@ -39,7 +41,7 @@ class Traced:
         provider = TracerProvider(shutdown_on_exit=False)
         provider.add_span_processor(SimpleSpanProcessor(self._exporter))
         codec = AmqpPropertyCodec()
-        self.bench = Bench(db, watcher=Tracing(Nobody(), codec, provider))
+        self.bench = Bench(db, subscriber=Tracing(codec, provider))
 
     def retry(self, **headers_given: str) -> None:
         self.bench.fail(headers=headers_given)
@@ -139,18 +141,17 @@ def test_a_message_keeps_the_trace_it_came_with(traced: Traced) -> None:
     ids=str,
 )
 def test_nothing_is_traced_where_nobody_asks_for_it(environ: dict[str, str]) -> None:
-    counters = Nobody()
-
-    assert make_watcher(environ, counters, AmqpPropertyCodec(), Told().say) is counters
+    assert make_traces(environ, AmqpPropertyCodec(), Told().tell) is ignore
 
 
 def send_one(environ: dict[str, str]) -> None:
     """Let one retry be traced as the environment says, and the process end."""
     codec = AmqpPropertyCodec()
     raw = codec.edit(codec.empty, Edit(set_headers={"traceparent": TRACEPARENT}))
-    watcher = make_watcher(environ, Nobody(), codec, Told().say)
-    watcher.sent([Outgoing(queue=QUEUE, raw=raw, body=b"")], [Confirmed()], FAILED_AT)
-    watcher.close()
+    traces = make_traces(environ, codec, Told().tell)
+    message = Outgoing(queue=QUEUE, raw=raw, body=b"")
+    traces(WindowSent(messages=[message], outcomes=[Confirmed()], began=FAILED_AT))
+    traces(ServiceStopped())
 
 
 def test_an_endpoint_is_sent_the_traces_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,12 +181,11 @@ def test_a_collector_that_is_away_does_not_hold_up_the_end(
 WITHOUT_THE_EXTRA = """
 import sys
 sys.modules["opentelemetry.exporter"] = None
-from retrier.app.watchers import make_watcher
-from retrier.processor.watcher import Nobody
-counters = Nobody()
-tell = lambda event, **fields: print(event, fields["reason"])
-print(make_watcher({"OTEL_EXPORTER_OTLP_ENDPOINT": "x"}, counters, None, tell) is counters)
-print(make_watcher({}, counters, None, tell) is counters)
+from retrier.app.subscribers import make_traces
+from retrier.events.event import ignore
+tell = lambda event: print(event.name, event.reason)
+print(make_traces({"OTEL_EXPORTER_OTLP_ENDPOINT": "x"}, None, tell) is ignore)
+print(make_traces({}, None, tell) is ignore)
 """
 
 

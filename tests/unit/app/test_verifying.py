@@ -8,8 +8,8 @@ import pytest
 
 from retrier.app.process import describe_holder
 from retrier.app.verify import STAGING_RULE, verify
-from retrier.crash_points import CrashPoint
 from retrier.domain.wire import Outgoing
+from retrier.events.preparation import BatchStaged
 from retrier.settings import Settings
 from retrier.store.engine.database import Database
 from retrier.store.verbs.leases import acquire_lease, release_lease
@@ -43,7 +43,7 @@ def forwarding(db: Database) -> Bench:
     bench = Bench(db)
     bench.fail(COUNT)
     bench.ask_all()
-    bench.kill_at(CrashPoint.STAGING_COMMITTED)
+    bench.kill_at(BatchStaged.name)
     with pytest.raises(Killed):
         bench.work()
     release_lease(db, bench.context.lease.fence)

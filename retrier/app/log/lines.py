@@ -1,4 +1,4 @@
-"""What Retrier says to its operator: every event with its level and its words.
+"""What Retrier tells its operator: every line with its level and its words.
 
 Fields are names, ids, counts and reasons: never a body, a header's value or a secret. What is
 about an operation, a batch or a message has `operation_id`, `batch_id`, `unique_message_id`.
@@ -6,37 +6,32 @@ about an operation, a batch or a message has `operation_id`, `batch_id`, `unique
 
 import logging
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol, TextIO
 
-import structlog
-from structlog.typing import FilteringBoundLogger
-
-from retrier.log_lines import Form, finish, show
+from retrier.app.log.form import show
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """How one event is told: its level and its sentence, with the fields it names in braces."""
+class Wording:
+    """How one line is told: its level and its sentence, with the fields it names in braces."""
 
     level: int
     sentence: str
 
 
-def _info(sentence: str) -> Event:
-    return Event(logging.INFO, sentence)
+def _info(sentence: str) -> Wording:
+    return Wording(logging.INFO, sentence)
 
 
-def _warning(sentence: str) -> Event:
-    return Event(logging.WARNING, sentence)
+def _warning(sentence: str) -> Wording:
+    return Wording(logging.WARNING, sentence)
 
 
-def _error(sentence: str) -> Event:
-    return Event(logging.ERROR, sentence)
+def _error(sentence: str) -> Wording:
+    return Wording(logging.ERROR, sentence)
 
 
-EVENTS: Mapping[str, Event] = {
+LINES: Mapping[str, Wording] = {
     "service.starting": _info("Retrier {version} starts as {instance}: {roles}"),
     "service.places": _info("Broker: {broker}; database: {database}"),
     "service.started": _info("Retrier is up"),
@@ -96,7 +91,7 @@ EVENTS: Mapping[str, Event] = {
     "api.listening": _info("The API listens on {host} port {port}"),
     "health.listening": _info("Health and metrics are told on {host} port {port}"),
     "health.not_listening": _warning("Health and metrics cannot be asked for: {reason}"),
-    "watcher.failed": _error(
+    "subscriber.failed": _error(
         "Counting or tracing a retry failed: {error}; the retry itself goes on"
     ),
     "tracing.unavailable": _warning("Traces are asked for and cannot be sent: {reason}"),
@@ -105,54 +100,27 @@ EVENTS: Mapping[str, Event] = {
 }
 
 
-class Say(Protocol):
-    """What tells an event; code asks for this, so that tests can listen."""
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line to be written; `error` is told with where it was raised."""
 
-    def __call__(self, event: str, /, **fields: object) -> None:
-        """Tell one event of the table."""
-        ...
-
-
-class Events:
-    """Writes events to one stream, in one form, from one level on."""
-
-    def __init__(self, stream: TextIO, form: Form = "auto", level: int = logging.INFO) -> None:
-        self._logger: FilteringBoundLogger = structlog.wrap_logger(
-            structlog.WriteLogger(stream),
-            processors=[structlog.processors.add_log_level, *finish(stream, form)],
-            wrapper_class=structlog.make_filtering_bound_logger(level),
-        )
-
-    def say(self, event: str, /, **fields: object) -> None:
-        """Tell one event of the table; `exc_info` adds a traceback. Raises KeyError on another."""
-        level, sentence = EVENTS[event].level, put_into_words(event, fields)
-        bound = self._logger.bind(**fields, _name=event)
-        # A log that cannot be written must not stop a retry half-way.
-        with suppress(OSError, ValueError):
-            bound.log(level, sentence)
+    name: str
+    fields: Mapping[str, object]
+    error: Exception | None = None
 
 
-def put_into_words(event: str, fields: Mapping[str, object]) -> str:
-    """Return the sentence of an event; a field that is not given reads `?`. Raises KeyError."""
-    shown = {name: show(value) for name, value in fields.items() if name != "exc_info"}
-    return EVENTS[event].sentence.format_map(_Shown(shown))
+def make_line(name: str, /, error: Exception | None = None, **fields: object) -> Line:
+    """Return a line of the table; of an error it names the type. Raises KeyError on another."""
+    if name not in LINES:
+        raise KeyError(name)
+    named = {} if error is None else {"error": type(error).__name__}
+    return Line(name, {**named, **fields}, error)
 
 
-def adopt_standard_logging(
-    stream: TextIO, logger: logging.Logger, form: Form = "auto", level: int = logging.WARNING
-) -> None:
-    """Let a standard logger, the root for all libraries, write warnings in the same form."""
-    formatter = structlog.stdlib.ProcessorFormatter(
-        processors=[
-            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            *finish(stream, form),
-        ],
-        foreign_pre_chain=[structlog.stdlib.add_log_level, structlog.stdlib.add_logger_name],
-    )
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(formatter)
-    logger.addHandler(handler)
-    logger.setLevel(max(level, logging.WARNING))
+def put_into_words(line: Line) -> str:
+    """Return the sentence of a line; a field that is not given reads `?`."""
+    shown = {name: show(value) for name, value in line.fields.items()}
+    return LINES[line.name].sentence.format_map(_Shown(shown))
 
 
 class _Shown(dict[str, object]):

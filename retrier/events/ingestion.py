@@ -1,0 +1,95 @@
+"""What happens at an error queue. Failures and confirmations arrive the same way."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from retrier.domain.failed_message import Noteworthy
+from retrier.domain.receipt import Recorded
+from retrier.events.event import Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorQueueOpened(Event):
+    """A write to the database has succeeded, and the error queue is there."""
+
+    name = "ingestion.opened"
+    queue: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchReceived(Event):
+    """A batch is received, nothing of it is stored."""
+
+    name = "ingestion.before_record"
+    queue: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredAlone(Event):
+    """One message of a batch that the database refused as a whole is stored."""
+
+    name = "ingestion.recorded_alone"
+    queue: str
+    recorded: Recorded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchStored(Event):
+    """A batch is stored, nothing of it is acknowledged.
+
+    `recorded` is None where its messages were stored one by one. `noteworthy` is what of all of
+    them somebody should look at.
+    """
+
+    name = "ingestion.after_record"
+    queue: str
+    recorded: Recorded | None
+    noteworthy: Sequence[Noteworthy]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchAcked(Event):
+    """A batch is acknowledged."""
+
+    name = "ingestion.after_ack"
+    queue: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestionStarted(Event):
+    """The first turn at this queue went well."""
+
+    name = "ingestion.started"
+    queue: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestionPaused(Event):
+    """A turn failed, the first of this trouble; `error` only if nobody has foreseen it."""
+
+    name = "ingestion.paused"
+    queue: str
+    reason: str
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestionResumed(Event):
+    """The trouble is over."""
+
+    name = "ingestion.resumed"
+    queue: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryLimitFound(Event):
+    """An error queue that was there before may drop what is delivered too often."""
+
+    name = "ingestion.delivery_limit"
+    queue: str
+
+
+IngestionEffect = ErrorQueueOpened | BatchReceived | StoredAlone | BatchStored | BatchAcked
+"""Each follows an effect that a killed process leaves behind: tests kill a process at each."""

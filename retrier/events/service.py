@@ -1,0 +1,171 @@
+"""What happens to the service, and what people ask it for."""
+
+from dataclasses import dataclass
+
+from retrier.events.event import Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestReceived(Event):
+    """One transaction of a request begins: a retry, a message action, a redirect."""
+
+    name = "request.before_record"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRecorded(Event):
+    """One transaction of a request is committed; the client has no answer yet."""
+
+    name = "request.after_record"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryAsked(Event):
+    """A new operation is in the database; `total` is how many messages it has."""
+
+    name = "request.retry_asked"
+    operation_id: str
+    total: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceStarting(Event):
+    """The process begins, in these roles."""
+
+    name = "service.starting"
+    version: str
+    instance: str
+    roles: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacesKnown(Event):
+    """Where broker and database are."""
+
+    name = "service.places"
+    broker: str
+    database: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceStarted(Event):
+    """All parts are started."""
+
+    name = "service.started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartFailed(Event):
+    """The thread of a part ended by an exception."""
+
+    name = "service.part_failed"
+    part: str
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceStopping(Event):
+    """A signal asks for the stop."""
+
+    name = "service.stopping"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceStopped(Event):
+    """Nothing more happens in this process."""
+
+    name = "service.stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseUnreachable(Event):
+    """The start waits for the database."""
+
+    name = "database.unreachable"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseReached(Event):
+    """The database is there after all."""
+
+    name = "database.reached"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionsEnded(Event):
+    """Sessions of frozen or lost processes, which held locks, were ended at the database."""
+
+    name = "database.sessions_ended"
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerUnreachable(Event):
+    """The start waits for the broker."""
+
+    name = "broker.unreachable"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerReached(Event):
+    """The broker is there after all."""
+
+    name = "broker.reached"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiListening(Event):
+    """The API can be asked."""
+
+    name = "api.listening"
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthListening(Event):
+    """Health and metrics can be asked for; there is no API here."""
+
+    name = "health.listening"
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthNotListening(Event):
+    """Another process has the port, and this one goes on without."""
+
+    name = "health.not_listening"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracingUnavailable(Event):
+    """Traces are asked for, and what sends them is not installed."""
+
+    name = "tracing.unavailable"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TickFailed(Event):
+    """A recurring task failed, the first time in a row."""
+
+    name = "tick.failed"
+    tick: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TickRecovered(Event):
+    """A recurring task works again."""
+
+    name = "tick.recovered"
+    tick: str
+
+
+RequestEffect = RequestReceived | RequestRecorded
+"""Each follows an effect that a killed process leaves behind: tests kill a process at each."""
