@@ -110,17 +110,19 @@ def _field_error(error: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _too_slow(request: Request, error: Exception) -> Response:
-    detail = f"The database took too long: {_reason(request, error)}"
+    detail = _sentence("The database took too long", request, error)
     return _later(problem(503, detail, advice=_TOO_SLOW))
 
 
 def _unavailable(request: Request, error: Exception) -> Response:
-    return _later(problem(503, f"The database is out of reach: {_reason(request, error)}"))
+    return _later(problem(503, _sentence("The database is out of reach", request, error)))
 
 
-def _reason(request: Request, error: Exception) -> str:
+def _sentence(what: str, request: Request, error: Exception) -> str:
+    """Return a whole sentence: clients put the advice behind it."""
     place = request.app.state.parts.db.place
-    return _PATH.sub("...", str(error).replace(place, "its address"))
+    reason = _PATH.sub("...", str(error).replace(place, "its address"))
+    return f"{what}: {reason.rstrip('.')}."
 
 
 def _later(answer: Response) -> Response:

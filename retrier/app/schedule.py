@@ -147,4 +147,4 @@ def _scheduler_log() -> logging.Logger:
 
 
 def _show(depth: int | None) -> str:
-    return "missing" if depth is None else f"{depth} ready"
+    return "not created yet" if depth is None else f"{depth} ready"

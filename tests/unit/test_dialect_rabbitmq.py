@@ -27,7 +27,7 @@ def test_everything_the_broker_wrote_is_read():
         destination="orders",
         endpoint="shop",
         message_type="PlaceOrder",
-        exception_message="rejected from queue orders (3 times)",
+        exception_message="rejected by a consumer on orders, 3 times",
         failure_reason="rejected",
         time_of_failure=FAILED_AT,
         time_sent=datetime(2024, 5, 1, 12, tzinfo=UTC),
@@ -48,10 +48,10 @@ def test_the_latest_death_counts_not_the_first():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"count": 1}, "rejected from queue orders (1 time)"),
-        ({"count": 0}, "rejected from queue orders"),
-        ({"count": None}, "rejected from queue orders"),
-        ({"reason": "expired", "count": 2}, "expired from queue orders (2 times)"),
+        ({"count": 1}, "rejected by a consumer on orders"),
+        ({"count": 0}, "rejected by a consumer on orders"),
+        ({"count": None}, "rejected by a consumer on orders"),
+        ({"reason": "expired", "count": 2}, "message expired on orders, 2 times"),
         ({"reason": None}, None),
     ],
 )

@@ -32,7 +32,7 @@ def test_an_event_is_a_json_line_where_no_terminal_is() -> None:
     assert line == {
         "event": "ingestion.started",
         "level": "info",
-        "message": "Takes failed messages off error",
+        "message": "Ingestion from error started",
         "queue": "error",
         "prefetch": 500,
     }
@@ -43,7 +43,7 @@ def test_an_event_is_a_sentence_on_a_terminal() -> None:
 
     LineWriter(stream).write(make_line("ingestion.started", queue="error"))
 
-    assert "Takes failed messages off error" in stream.getvalue()
+    assert "Ingestion from error started" in stream.getvalue()
 
 
 def test_an_unknown_event_is_refused() -> None:
@@ -192,7 +192,7 @@ def test_a_file_gets_sentences_without_colours_if_they_are_asked_for() -> None:
 
     LineWriter(stream, "console").write(make_line("ingestion.started", queue="error"))
 
-    assert "Takes failed messages off error" in stream.getvalue()
+    assert "Ingestion from error started" in stream.getvalue()
     assert "\x1b" not in stream.getvalue()
 
 

@@ -33,7 +33,7 @@ def shown(headers, dialect="retrier", otherwise=None, **fields):
             "retrier",
             ("shop", "no such order", "Traceback (most recent call last):"),
         ),
-        (rabbitmq_headers(), "rabbitmq", (None, "rejected from queue orders (3 times)", None)),
+        (rabbitmq_headers(), "rabbitmq", (None, "rejected by a consumer on orders, 3 times", None)),
     ],
     ids=["nservicebus", "retrier", "rabbitmq"],
 )

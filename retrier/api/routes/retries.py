@@ -84,7 +84,7 @@ class Between(BaseModel):
     def sought(self, queue: str | None = None) -> Sought:
         """Return the pending retries of this time. Raises HTTPException without both times."""
         if self.first is None or self.last is None:
-            raise HTTPException(400, "The body names two times, from and to.")
+            raise HTTPException(400, "The body must contain `from` and `to` (ISO 8601).")
         return pending_retries(queue, modified=(self.first, self.last))
 
 
@@ -96,7 +96,7 @@ class OfQueue(Between):
     def of_queue(self) -> Sought:
         """Return the pending retries of this queue and time. Raises HTTPException without one."""
         if not self.queueaddress.strip():
-            raise HTTPException(400, "The body names a queue in queueaddress.")
+            raise HTTPException(400, "The body must contain `queueaddress`, the name of a queue.")
         return self.sought(self.queueaddress)
 
 

@@ -32,71 +32,77 @@ def _error(sentence: str) -> Wording:
 
 
 LINES: Mapping[str, Wording] = {
-    "service.starting": _info("Retrier {version} starts as {instance}: {roles}"),
+    "service.starting": _info("Retrier {version} is starting as {instance}, roles: {roles}"),
     "service.places": _info("Broker: {broker}; database: {database}"),
     "service.started": _info("Retrier is up"),
-    "service.part_failed": _error("The part {part} ended unexpectedly"),
-    "service.stopping": _info("Retrier stops: {reason}"),
+    "service.part_failed": _error("Unexpected error: {part} has stopped working"),
+    "service.stopping": _info("Retrier is stopping: {reason}"),
     "service.stopped": _info("Retrier has stopped"),
-    "database.unreachable": _error("The database cannot be reached: {reason}"),
-    "database.reached": _info("The database is reached again"),
+    "database.unreachable": _error("Waiting for the database: {reason}"),
+    "database.reached": _info("The database is back"),
     "database.sessions_ended": _warning(
-        "Sessions that a frozen or lost process had left with locks are ended: {count}"
+        "Ended {count} database sessions of a frozen or lost process that were holding locks"
     ),
-    "broker.unreachable": _error("The broker cannot be reached: {reason}"),
-    "broker.reached": _info("The broker is reached again"),
-    "ingestion.started": _info("Takes failed messages off {queue}"),
-    "ingestion.paused": _warning("Takes nothing off {queue} for now: {reason}"),
-    "ingestion.resumed": _info("Takes failed messages off {queue} again"),
+    "broker.unreachable": _error("Waiting for the broker: {reason}"),
+    "broker.reached": _info("The broker is back"),
+    "ingestion.started": _info("Ingestion from {queue} started"),
+    "ingestion.paused": _warning("Ingestion from {queue} paused: {reason}"),
+    "ingestion.resumed": _info("Ingestion from {queue} resumed"),
     "ingestion.failed_import": _warning(
-        "What cannot be understood on {queue} is kept as failed imports, {count}: {reason}"
+        "{count} messages on {queue} cannot be understood and are kept as failed imports: {reason}"
     ),
     "ingestion.own_copy": _warning(
-        "Staged copies on {queue} are dropped, {count}: a policy of the broker sends them there"
+        "Dropped {count} copies from the staging queue that arrived on {queue}: a dead-letter"
+        " or expiry policy of the broker sends them there"
     ),
     "ingestion.copy_of_another": _warning(
-        "Staged copies of the installation {installation_id} on {queue} are dropped, {count}: "
-        "a policy of the broker sends them there"
+        "Dropped {count} copies of the Retrier installation {installation_id} that arrived on"
+        " {queue}: a dead-letter or expiry policy of the broker sends them there"
     ),
     "ingestion.delivery_limit": _warning(
-        "The queue {queue} may drop messages that are delivered too often: give it no delivery limit"
+        "{queue} has a delivery limit and may drop failed messages: remove the limit"
     ),
-    "processor.waiting_for_lease": _info("Stands by: process {pid} on {host} is the processor"),
-    "processor.lease_acquired": _info("Is the processor now, epoch {epoch}"),
-    "processor.lease_lost": _warning("Is the processor no more: {reason}"),
-    "processor.gave_way": _warning("Lets another instance be the processor: {reason}"),
-    "processor.turn_failed": _error("A turn of the processor failed unexpectedly: {error}"),
-    "processor.backing_off": _warning("The processor backs off: {reason}"),
-    "processor.recovered": _info("The processor works again"),
-    "batch.marked": _info("Batch {batch_id} is marked, messages: {size}"),
-    "batch.adopted": _warning("Batch {batch_id} was left in Marking and is adopted"),
-    "batch.staged": _info("Batch {batch_id} is staged, messages: {size}"),
+    "processor.waiting_for_lease": _info("Standing by: process {pid} on {host} is the processor"),
+    "processor.lease_acquired": _info("This process is now the processor (epoch {epoch})"),
+    "processor.lease_lost": _warning("Lost the processor lease: {reason}"),
+    "processor.gave_way": _warning(
+        "Gave up the processor lease so that another process can take it: {reason}"
+    ),
+    "processor.turn_failed": _error("Unexpected error in the processor: {error}"),
+    "processor.backing_off": _warning("The processor is waiting before its next attempt: {reason}"),
+    "processor.recovered": _info("The processor is working again"),
+    "batch.marked": _info("Batch {batch_id} is marked: {size} messages"),
+    "batch.adopted": _warning(
+        "Adopted batch {batch_id}, which a stopped process had left in Marking"
+    ),
+    "batch.staged": _info("Batch {batch_id} is staged: {size} messages"),
     "batch.forwarding": _info("Batch {batch_id} is being forwarded"),
     "batch.forwarded": _info("Batch {batch_id} is forwarded"),
     "batch.moved": _warning(
-        "What was not forwarded of batch {batch_id} moves to batch {new_batch_id}: {reason}"
+        "{size} messages of batch {batch_id} were not forwarded and move to batch "
+        "{new_batch_id}: {reason}"
     ),
-    "batch.backing_off": _warning("Batch {batch_id} waits: {reason}"),
+    "batch.backing_off": _warning("Batch {batch_id} is waiting: {reason}"),
     "message.reverted": _warning(
-        "Messages to {destination} are unresolved again, {count}, one of them "
+        "{count} messages to {destination} are unresolved again, for example "
         "{unique_message_id}: {reason}"
     ),
     "message.ejected": _warning(
-        "Messages are taken out of batch {batch_id}, {count}, one of them "
+        "{count} messages were taken out of batch {batch_id}, for example "
         "{unique_message_id}: {reason}"
     ),
     "operation.completed": _info("Operation {operation_id} is complete"),
-    "staging.renewed": _warning("The staging queue is deleted, to be declared anew: {reason}"),
+    "staging.renewed": _warning("Deleting the staging queue and declaring it again: {reason}"),
     "staging.unusable": _error("The staging queue cannot be used: {reason}"),
-    "api.listening": _info("The API listens on {host} port {port}"),
-    "health.listening": _info("Health and metrics are told on {host} port {port}"),
-    "health.not_listening": _warning("Health and metrics cannot be asked for: {reason}"),
+    "api.listening": _info("The API is listening on {host} port {port}"),
+    "health.listening": _info("Health and metrics are available on {host} port {port}"),
+    "health.not_listening": _warning("Health and metrics are not available: {reason}"),
     "subscriber.failed": _error(
-        "Counting or tracing a retry failed: {error}; the retry itself goes on"
+        "Counting, tracing or logging failed: {error}; retries are not affected"
     ),
-    "tracing.unavailable": _warning("Traces are asked for and cannot be sent: {reason}"),
+    "tracing.unavailable": _warning("Traces are configured but cannot be sent: {reason}"),
     "tick.failed": _error("The recurring task {tick} failed: {reason}"),
-    "tick.recovered": _info("The recurring task {tick} works again"),
+    "tick.recovered": _info("The recurring task {tick} is working again"),
 }
 
 

@@ -61,10 +61,13 @@ def show_operation(printer: Printer, found: Json) -> None:
 
 def show_outcome(printer: Printer, found: Json) -> None:
     """Print in one sentence what an operation came to, and why what was named was skipped."""
-    words = [f"{found['forwarded']:,} of {counted(found['total'], 'message')} forwarded"]
+    words = [f"{found['forwarded']:,} of {counted(found['total'], 'message')} sent back"]
     words += [f"{found[name]:,} {name}" for name in ("skipped", "failed") if found[name]]
     reason = f": {found['reason']}" if found.get("reason") else ""
-    printer.line(f"{found['state']}: {', '.join(words)}{reason}")
+    # Sent is not handled: who handles them may confirm it, or fail again.
+    pending = "; their outcome is pending" if found["forwarded"] else ""
+    state = "" if found["state"] == "completed" else f"{found['state']}: "
+    printer.line(f"{state}{', '.join(words)}{pending}{reason}")
     _show_skipped(printer, found)
     if found["failed"]:
         printer.note("What failed is unresolved again; `retrier errors show ID` says why.")

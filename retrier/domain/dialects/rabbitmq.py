@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 
 from retrier.domain.dialects.dialect import Unintelligible, count, field
 from retrier.domain.failed_message import FailureDetails
@@ -66,13 +67,24 @@ def _latest(deaths: object) -> Mapping[str, object]:
     return first if isinstance(first, dict) else {}
 
 
+_REASONS: Mapping[str, str] = MappingProxyType(
+    {
+        "delivery_limit": "delivery limit reached",
+        "expired": "message expired",
+        "maxlen": "queue length limit reached",
+        "rejected": "rejected by a consumer",
+    }
+)
+"""RabbitMQ's words for why it dead-letters (rabbitmq.com, "Dead Letter Exchanges")."""
+
+
 def _in_words(death: Mapping[str, object]) -> str | None:
     reason, queue = _text(death.get("reason")), _text(death.get("queue"))
     if reason is None or queue is None:
         return None
     number = count(death.get("count"))
-    often = f" ({number} time{'' if number == 1 else 's'})" if number else ""
-    return f"{reason} from queue {queue}{often}"
+    often = f", {number} times" if number is not None and number > 1 else ""
+    return f"{_REASONS.get(reason, reason)} on {queue}{often}"
 
 
 def _text(value: object) -> str | None:

@@ -234,11 +234,14 @@ class BrokerConnection:
         self.drop()
         if queue is not None and is_silence(error):
             raise QueueSilent(queue, words_of(error)) from error
-        lost = self._unavailable(words_of(error))
         if isinstance(error, AMQPError) and error.reply_code:
-            kind = ChannelLost if isinstance(error, ChannelError) else Refusal
-            raise kind(str(lost), error.reply_code, words_of(error)) from error
-        raise lost from error
+            kind, words = (
+                ChannelLost if isinstance(error, ChannelError) else Refusal,
+                words_of(error),
+            )
+            said = f"the broker at {self._address} refused: {words}"
+            raise kind(said, error.reply_code, words) from error
+        raise self._unavailable(words_of(error)) from error
 
     def _unavailable(self, reason: str) -> BrokerUnavailable:
         return BrokerUnavailable(f"{UNREACHABLE}{self._address}: {reason}")

@@ -201,6 +201,6 @@ def test_an_answer_that_takes_too_long_says_what_to_do(api: Api, flaky: FlakyDat
     assert answer.status_code == 503
     assert answer.headers["Retry-After"] == "5"
     assert answer.json()["detail"] == (
-        "The database took too long: no answer from its address within 5 s"
+        "The database took too long: no answer from its address within 5 s."
     )
     assert "Narrow the request" in answer.json()["advice"]

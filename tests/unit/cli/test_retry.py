@@ -266,7 +266,7 @@ def test_a_retry_is_watched_to_its_end(cli: CommandLine) -> None:
     result = cli.run("retry", "--all", "--watch")
 
     assert result.exit_code == 0
-    assert result.stdout == "completed: 3 of 3 messages forwarded\n"
+    assert result.stdout == "3 of 3 messages sent back; their outcome is pending\n"
     assert cli.bench.sent() == ids
 
 
@@ -308,7 +308,7 @@ def test_a_bar_is_shown_on_a_terminal(cli: CommandLine) -> None:
 
     assert "3/3" in result.stderr
     assert "0:00:0" in result.stderr
-    assert result.stdout == "completed: 3 of 3 messages forwarded\n"
+    assert result.stdout == "3 of 3 messages sent back; their outcome is pending\n"
 
 
 def test_a_retry_that_skips_ends_with_1(cli: CommandLine) -> None:
@@ -318,7 +318,7 @@ def test_a_retry_that_skips_ends_with_1(cli: CommandLine) -> None:
     result = cli.run("retry", known, unknown, "--watch")
 
     assert result.exit_code == 1
-    assert "completed: 1 of 2 messages forwarded, 1 skipped" in result.stdout
+    assert "1 of 2 messages sent back, 1 skipped; their outcome is pending" in result.stdout
     assert f"{unknown}  no failed message has this id" in result.stdout
 
 
@@ -329,7 +329,7 @@ def test_a_retry_that_fails_ends_with_1(cli: CommandLine) -> None:
     result = cli.run("retry", "--all", "--watch")
 
     assert result.exit_code == 1
-    assert result.stdout == "completed: 0 of 1 message forwarded, 1 failed\n"
+    assert result.stdout == "0 of 1 message sent back, 1 failed\n"
 
 
 def test_a_watched_retry_is_one_json_document(cli: CommandLine) -> None:
