@@ -4,6 +4,7 @@ import struct
 
 from amqp.exceptions import AMQPError, ConsumerCancelled
 
+from retrier.errors import BrokerUnavailable
 from retrier.transport.rabbitmq.library import NoAnswer
 
 INTERNAL_ERROR = 541
@@ -19,6 +20,19 @@ BREAKS = (
     TypeError,
     struct.error,
 )
+
+
+class Refusal(BrokerUnavailable):
+    """The broker closed the connection, and said why."""
+
+    def __init__(self, message: str, code: int, words: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.words = words
+
+
+class ChannelLost(Refusal):
+    """The broker closed the channel alone; we drop the connection with it."""
 
 
 def is_silence(error: Exception) -> bool:

@@ -13,7 +13,7 @@ from amqp.exceptions import AMQPError, ChannelError
 from retrier.domain.wire import Outgoing
 from retrier.errors import BrokerUnavailable, QueueSilent
 from retrier.transport.rabbitmq.address import Address
-from retrier.transport.rabbitmq.breaks import BREAKS, is_silence, words_of
+from retrier.transport.rabbitmq.breaks import BREAKS, ChannelLost, Refusal, is_silence, words_of
 from retrier.transport.rabbitmq.frames import (
     METHOD,
     OVERHEAD,
@@ -38,19 +38,6 @@ UNREACHABLE = "cannot reach the broker at "
 LEAVE = write_frame(METHOD, 0, struct.pack(">HH", *spec.Connection.CloseOk))
 
 T = TypeVar("T")
-
-
-class Refusal(BrokerUnavailable):
-    """The broker closed the connection, and said why."""
-
-    def __init__(self, message: str, code: int, words: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.words = words
-
-
-class ChannelLost(Refusal):
-    """The broker closed the channel alone; we drop the connection with it."""
 
 
 class BrokerConnection:
