@@ -43,9 +43,12 @@ class FarSide:
         return True
 
     def publish(self, queue: str, count: int = 1) -> None:
-        """Publish so many messages."""
+        """Publish so many messages, and wait until the broker has them."""
+        channel = self._connection.channel()
+        channel.confirm_delivery()
         for number in range(count):
-            self.channel.basic_publish("", queue, b"%d" % number)
+            channel.basic_publish("", queue, b"%d" % number)
+        channel.close()
 
     def count(self, queue: str) -> int:
         """Return how many messages are ready."""
