@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from retrier.domain.message_actions import Act, Refusal
 from retrier.domain.retry_operation import RetryRequest
-from retrier.domain.selection import Sought
+from retrier.domain.selection import Selection
 from retrier.events.event import Emit, ignore
 from retrier.events.service import RequestReceived, RequestRecorded, RetryAsked
 from retrier.store.engine.database import Database
@@ -67,19 +67,19 @@ class Gateway:
         self._wake()
         return created
 
-    def retry_again(self, request: RetryRequest, sought: Sought | None = None) -> AskedAgain:
-        """Retry pending retries again: those the request names, or those `sought`.
+    def retry_again(self, request: RetryRequest, selection: Selection | None = None) -> AskedAgain:
+        """Retry pending retries again: those the request names, or those of a selection.
 
         Each thousand of them is an operation of its own, which the release of their claims
         creates. An idempotency key that is known gives the first one and does nothing more.
         Raises KeyReused, DatabaseUnavailable.
         """
         made: list[CreatedOperation] = []
-        for ids in self._chunks(request, sought):
+        for ids in self._chunks(request, selection):
             # The key is the first one's: a column that is unique cannot hold it twice.
             key = request.idempotency_key if not made else None
             keyed = replace(request, idempotency_key=key)
-            again = self._record(partial(retry_pending, self._db, keyed, ids, sought))
+            again = self._record(partial(retry_pending, self._db, keyed, ids, selection))
             if again.created is not None:
                 made.append(self._tell_asked(again.created))
             if made and made[-1].repeated:
@@ -95,10 +95,10 @@ class Gateway:
         asked = Asked(act=act, who=who)
         return _sum_up(self._take_way_out(asked, ids) for ids in _cut(unique_ids))
 
-    def act_on(self, act: Act, sought: Sought, who: str) -> Outcome:
+    def act_on(self, act: Act, selection: Selection, who: str) -> Outcome:
         """Archive, unarchive or resolve what is like this by now. Raises DatabaseUnavailable."""
-        asked = Asked(act=act, who=who, sought=sought)
-        return _sum_up(self._take_way_out(asked, ids) for ids in self._find_chunks(sought))
+        asked = Asked(act=act, who=who, selection=selection)
+        return _sum_up(self._take_way_out(asked, ids) for ids in self._find_chunks(selection))
 
     def create_redirect(self, from_queue: str, to_queue: str, who: str) -> str | None:
         """Create a redirect; None, or why it may not be. Raises DatabaseUnavailable."""
@@ -128,15 +128,17 @@ class Gateway:
             self._emit(RetryAsked(operation_id=created.operation_id, total=created.total))
         return created
 
-    def _chunks(self, request: RetryRequest, sought: Sought | None) -> Iterator[Sequence[str]]:
-        if sought is None:
+    def _chunks(
+        self, request: RetryRequest, selection: Selection | None
+    ) -> Iterator[Sequence[str]]:
+        if selection is None:
             return _cut(request.selection.ids or ())
         # An empty one at the end: when all are released already, the key is still looked up.
-        return chain(self._find_chunks(sought), [()])
+        return chain(self._find_chunks(selection), [()])
 
-    def _find_chunks(self, sought: Sought) -> Iterator[Sequence[str]]:
+    def _find_chunks(self, selection: Selection) -> Iterator[Sequence[str]]:
         """Walk what is there now, not what comes meanwhile: chunks end even if failures do not."""
-        bounded = replace(sought, up_to=last_number(self._db))
+        bounded = replace(selection, up_to=last_number(self._db))
         after = 0
         while chunk := find_chunk(self._db, bounded, after):
             yield chunk.unique_ids

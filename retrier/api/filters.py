@@ -10,7 +10,7 @@ from fastapi import Depends, HTTPException, Query, Request
 from retrier.api.answers import TOTAL_COUNT
 from retrier.api.times import Range, read_range
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.selection import Selection, Sought
+from retrier.domain.selection import Selection
 from retrier.domain.text import SHORTEST, IdRange, ids_beginning
 from retrier.store.queries.ordering import Order, PageRequest, Sort
 
@@ -32,9 +32,9 @@ class FilterQuery:
     message_type: str = ""
 
 
-def narrowed(wanted: Sought, **parts: Any) -> Sought:
+def narrowed(wanted: Selection, **parts: Any) -> Selection:
     """Return the filter with parts of its selection set, whatever the query said of them."""
-    return replace(wanted, selection=replace(wanted.selection, **parts))
+    return replace(wanted, **parts)
 
 
 def _ids(
@@ -53,19 +53,16 @@ def _ids(
 IdsQuery = Annotated[IdRange | None, Depends(_ids)]
 
 
-def _filter(query: Annotated[FilterQuery, Depends()], ids: IdsQuery) -> Sought:
-    selection = Selection(
+def _filter(query: Annotated[FilterQuery, Depends()], ids: IdsQuery) -> Selection:
+    return Selection(
         group=query.group or None,
         queue=query.queueaddress or query.queue or None,
         endpoint=query.endpoint or None,
         exception_type=query.exception_type or None,
         message_type=query.message_type or None,
-    )
-    return Sought(
         statuses=_statuses(query.status),
         modified=_range(query.modified),
-        ids=ids,
-        selection=selection,
+        id_range=ids,
     )
 
 
@@ -77,7 +74,7 @@ def _order(
     return Order(sort=known, descending=direction != "asc")
 
 
-Wanted = Annotated[Sought, Depends(_filter)]
+Wanted = Annotated[Selection, Depends(_filter)]
 OrderQuery = Annotated[Order, Depends(_order)]
 
 

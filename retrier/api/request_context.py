@@ -14,7 +14,7 @@ from retrier.api.views.operations import asked_again, outcome
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.message_actions import NOTHING_TO_DO, Act, Refusal
 from retrier.domain.retry_operation import RetryRequest, RetryType
-from retrier.domain.selection import Selection, Sought
+from retrier.domain.selection import Selection
 from retrier.domain.text import clean
 from retrier.gateway import Gateway
 
@@ -38,12 +38,12 @@ class Asking:
         return accepted(content, f"/api/operations/{created.operation_id}")
 
     def retry_again(
-        self, originator: str, unique_ids: tuple[str, ...], sought: Sought | None = None
+        self, originator: str, unique_ids: tuple[str, ...], selection: Selection | None = None
     ) -> Response:
         """Ask the gateway; answer 202 with the operations. Raises DatabaseUnavailable."""
-        selection = Selection(ids=unique_ids)
-        request = self._request(RetryType.MULTIPLE_MESSAGES, selection, originator)
-        again = self.gateway.retry_again(request, sought)
+        named = Selection(ids=unique_ids)
+        request = self._request(RetryType.MULTIPLE_MESSAGES, named, originator)
+        again = self.gateway.retry_again(request, selection)
         first = again.operation_ids[:1]
         return accepted(asked_again(again), f"/api/operations/{first[0]}" if first else None)
 
@@ -61,10 +61,10 @@ class Asking:
 
 def pending_retries(
     queue: str | None = None, modified: tuple[datetime, datetime] | None = None
-) -> Sought:
+) -> Selection:
     """Return the messages of a queue and time whose retry was sent, and of which no more is known."""
-    return Sought(
-        selection=Selection(queue=queue),
+    return Selection(
+        queue=queue,
         statuses=frozenset({FailedMessageStatus.RETRY_ISSUED}),
         modified=modified,
         pending=True,
@@ -139,6 +139,6 @@ def act_on_ids(asking: Asking, act: Act, unique_ids: Sequence[str]) -> Response:
     return accepted(outcome(act, asking.gateway.act(act, unique_ids, asking.requested_by)))
 
 
-def act_on(asking: Asking, act: Act, sought: Sought) -> Response:
+def act_on(asking: Asking, act: Act, selection: Selection) -> Response:
     """Answer 202 with how many were changed, and why the others were not."""
-    return accepted(outcome(act, asking.gateway.act_on(act, sought, asking.requested_by)))
+    return accepted(outcome(act, asking.gateway.act_on(act, selection, asking.requested_by)))

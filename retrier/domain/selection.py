@@ -1,6 +1,7 @@
-"""Selections: which messages a request is about. Their parts are joined by *and*."""
+"""Selections: which messages a request or a list is about. Their parts are joined by *and*."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from retrier.domain.failed_message import FailedMessageStatus
@@ -9,7 +10,13 @@ from retrier.domain.text import IdRange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What somebody names messages by; an empty one selects all of them."""
+    """What somebody names messages by; None leaves a part open, and an empty one selects all.
+
+    `ids` are whole ids, `id_range` is the beginning of some. `modified` is a range of their last
+    change, both ends included. `up_to` is a failure number: what became unresolved after the
+    request is not part of it. `pending` means only those whose retry is recorded as forwarded and
+    has no outcome yet.
+    """
 
     ids: tuple[str, ...] | None = None
     group: str | None = None
@@ -17,20 +24,18 @@ class Selection:
     endpoint: str | None = None
     exception_type: str | None = None
     message_type: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sought:
-    """Messages of a selection that are in one of these statuses; None leaves a part open.
-
-    `modified` is a range of their last change, both ends included. `up_to` is a failure number:
-    what became unresolved after the request is not part of it. `pending` means only those whose
-    retry is recorded as forwarded and has no outcome yet.
-    """
-
-    selection: Selection = field(default_factory=Selection)
     statuses: frozenset[FailedMessageStatus] | None = None
     modified: tuple[datetime, datetime] | None = None
-    ids: IdRange | None = None
+    id_range: IdRange | None = None
     up_to: int | None = None
     pending: bool = False
+
+
+NAMES = ("group", "queue", "endpoint", "exception_type", "message_type")
+"""The parts by which an operation may select; each is a text."""
+
+
+def named_parts(selection: Selection) -> Mapping[str, str]:
+    """Return the parts of a selection that are names, without those left open."""
+    parts = {name: getattr(selection, name) for name in NAMES}
+    return {name: value for name, value in parts.items() if value is not None}

@@ -12,7 +12,7 @@ from sqlalchemy import update
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.message_actions import Act, Refusal
 from retrier.domain.retry_operation import RetryRequest, RetryType
-from retrier.domain.selection import Selection, Sought
+from retrier.domain.selection import Selection
 from retrier.gateway import AskedAgain, Gateway, Outcome
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
@@ -82,7 +82,7 @@ LONG_ENOUGH = 0.3
 OPEN = frozenset({FailedMessageStatus.UNRESOLVED})
 ISSUED = frozenset({FailedMessageStatus.RETRY_ISSUED})
 SET_ASIDE = frozenset({FailedMessageStatus.ARCHIVED})
-PENDING = Sought(statuses=ISSUED, modified=ALWAYS, pending=True)
+PENDING = Selection(statuses=ISSUED, modified=ALWAYS, pending=True)
 
 
 @pytest.fixture
@@ -95,9 +95,11 @@ def gateway(database: Database) -> Gateway:
     return Gateway(database, lambda: None)
 
 
-def act(bench: Bench, wanted: Act, *ids: str, sought: Sought | None = None) -> dict[str, Refusal]:
+def act(
+    bench: Bench, wanted: Act, *ids: str, selection: Selection | None = None
+) -> dict[str, Refusal]:
     """Do it; return the refusals."""
-    asked = Asked(act=wanted, who="ada", sought=sought)
+    asked = Asked(act=wanted, who="ada", selection=selection)
     return dict(take_way_out(bench.db, asked, ids).refused)
 
 
@@ -112,7 +114,7 @@ def in_state(bench: Bench, state: str) -> str:
 
 
 def retry_again(
-    gateway: Gateway, *ids: str, sought: Sought | None = None, key: str | None = None
+    gateway: Gateway, *ids: str, selection: Selection | None = None, key: str | None = None
 ) -> AskedAgain:
     request = RetryRequest(
         retry_type=RetryType.MULTIPLE_MESSAGES,
@@ -121,7 +123,7 @@ def retry_again(
         requested_by="ada",
         idempotency_key=key,
     )
-    return gateway.retry_again(request, sought)
+    return gateway.retry_again(request, selection)
 
 
 def broken_rules(bench: Bench) -> list[str]:
@@ -265,18 +267,16 @@ class TestBulks:
         group = failure(message_type="A").cause.groups
         (wanted,) = [each.group_id for each in group if each.title == "A"]
 
-        outcome = gateway.act_on(
-            Act.ARCHIVE, Sought(statuses=OPEN, selection=Selection(group=wanted)), "ada"
-        )
+        outcome = gateway.act_on(Act.ARCHIVE, Selection(statuses=OPEN, group=wanted), "ada")
 
         assert outcome == Outcome(done=1, refused={})
         assert bench.statuses() == {resolved: "resolved", left: "archived", other: "unresolved"}
 
     def test_a_group_leaves_alone_what_was_issued_since_it_was_selected(self, bench: Bench) -> None:
         retry = bring_to(bench, STAGED)
-        unresolved = Sought(statuses=OPEN)
+        unresolved = Selection(statuses=OPEN)
 
-        refused = act(bench, Act.ARCHIVE, retry.key, sought=unresolved)
+        refused = act(bench, Act.ARCHIVE, retry.key, selection=unresolved)
 
         assert refused == {retry.key: Refusal.CHANGED}
         assert retry.message["status"] == "retry_issued"
@@ -286,7 +286,7 @@ class TestBulks:
     ) -> None:
         retry = bring_to(bench, BEING_SENT)
         (group, *_) = (each.group_id for each in retry.first.cause.groups)
-        of_group = Sought(statuses=OPEN, selection=Selection(group=group))
+        of_group = Selection(statuses=OPEN, group=group)
 
         outcome = gateway.act_on(Act.ARCHIVE, of_group, "ada")
         retry.finish()
@@ -300,7 +300,7 @@ class TestBulks:
     def test_the_archive_of_an_empty_group_leaves_nothing_behind(
         self, bench: Bench, gateway: Gateway
     ) -> None:
-        of_none = Sought(statuses=OPEN, selection=Selection(group="nobody's"))
+        of_none = Selection(statuses=OPEN, group="nobody's")
 
         outcome = gateway.act_on(Act.ARCHIVE, of_none, "ada")
 
@@ -330,8 +330,8 @@ class TestBulks:
     def test_goes_on_after_a_thousand(self, bench: Bench, gateway: Gateway) -> None:
         bench.receive(*(failure(queue=QUEUE) for _ in range(CHUNK + 2)))
 
-        archived = gateway.act_on(Act.ARCHIVE, Sought(statuses=OPEN), "ada")
-        back = gateway.act_on(Act.UNARCHIVE, Sought(statuses=SET_ASIDE, modified=ALWAYS), "ada")
+        archived = gateway.act_on(Act.ARCHIVE, Selection(statuses=OPEN), "ada")
+        back = gateway.act_on(Act.UNARCHIVE, Selection(statuses=SET_ASIDE, modified=ALWAYS), "ada")
 
         assert (archived.done, back.done) == (CHUNK + 2, CHUNK + 2)
         assert set(bench.statuses().values()) == {"unresolved"}
@@ -374,7 +374,7 @@ class TestBulks:
 
         outcome = gateway.act_on(
             Act.RESOLVE,
-            replace(PENDING, selection=Selection(queue=QUEUE), modified=modified),
+            replace(PENDING, queue=QUEUE, modified=modified),
             "ada",
         )
 
@@ -420,11 +420,11 @@ class TestPendingRetriesRetriedAgain:
 
     def test_of_a_queue_are_those_that_failed_on_it(self, bench: Bench, gateway: Gateway) -> None:
         retry = bring_to(bench, SENT)
-        of_other = replace(PENDING, selection=Selection(queue="other"))
-        of_queue = replace(PENDING, selection=Selection(queue=QUEUE))
+        of_other = replace(PENDING, queue="other")
+        of_queue = replace(PENDING, queue=QUEUE)
 
-        nothing = retry_again(gateway, sought=of_other)
-        again = retry_again(gateway, sought=of_queue)
+        nothing = retry_again(gateway, selection=of_other)
+        again = retry_again(gateway, selection=of_queue)
         bench.work()
 
         assert nothing == AskedAgain(operation_ids=(), total=0)

@@ -2,7 +2,7 @@
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import RetryRequest, RetryType
-from retrier.domain.selection import Selection, Sought
+from retrier.domain.selection import Selection
 from retrier.gateway import Gateway
 from retrier.store.engine.database import Database
 from tests.support.bench import QUEUE, Bench
@@ -24,15 +24,15 @@ def test_pending_retries_of_a_queue_asked_for_again_under_one_key_give_one_answe
         requested_by="ada",
         idempotency_key="the same",
     )
-    sought = Sought(
-        selection=Selection(queue=QUEUE),
+    selection = Selection(
+        queue=QUEUE,
         statuses=frozenset({FailedMessageStatus.RETRY_ISSUED}),
         pending=True,
     )
-    first = gateway.retry_again(request, sought)
+    first = gateway.retry_again(request, selection)
 
     # When it is asked for once more under the same key
-    second = gateway.retry_again(request, sought)
+    second = gateway.retry_again(request, selection)
 
     # Then the answer is the operation that was made, though nothing is pending any more
     assert first.total == 1

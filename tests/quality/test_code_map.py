@@ -10,7 +10,9 @@ from tests.support.project import ROOT
 
 PAGE = (ROOT / "docs" / "code-map.md").read_text()
 STEP = re.compile(r"^\| .+ \| `(retrier/[\w/]+\.py)` \| `([\w.]+)` \|$", re.MULTILINE)
-PATH = re.compile(r"`((?:retrier|tests|docs)(?:/[\w.-]+)+/?|config\.example\.yaml|pyproject\.toml)`")
+PATH = re.compile(
+    r"`((?:retrier|tests|docs)(?:/[\w.-]+)+/?|config\.example\.yaml|pyproject\.toml)`"
+)
 JOURNEYS = {
     "A failure comes in",
     "A retry is asked for",

@@ -6,7 +6,7 @@ from retrier.api.request_context import AskingFor, NamedIds, act_on, act_on_ids,
 from retrier.api.times import read_range
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.message_actions import Act
-from retrier.domain.selection import Selection, Sought
+from retrier.domain.selection import Selection
 
 router = APIRouter(prefix="/api", tags=["archive"])
 
@@ -32,8 +32,8 @@ def unarchive_messages(ids: NamedIds, asking: AskingFor) -> Response:
 def unarchive_range(first: str, last: str, asking: AskingFor) -> Response:
     """Take the messages back that were archived, or changed since, in this time."""
     modified = read_range(first, last, ("path.first", "path.last"))
-    sought = Sought(statuses=_ARCHIVED, modified=modified)
-    return act_on(asking, Act.UNARCHIVE, sought)
+    selection = Selection(statuses=_ARCHIVED, modified=modified)
+    return act_on(asking, Act.UNARCHIVE, selection)
 
 
 @router.patch("/errors/{failed_message_id}/archive", status_code=202)
@@ -46,12 +46,12 @@ def archive_message(failed_message_id: str, asking: AskingFor) -> Response:
 @router.post(f"{_GROUP}/archive", status_code=202)
 def archive_group(group_id: str, asking: AskingFor) -> Response:
     """Archive the unresolved messages of this group."""
-    sought = Sought(statuses=_UNRESOLVED, selection=Selection(group=group_id))
-    return act_on(asking, Act.ARCHIVE, sought)
+    selection = Selection(statuses=_UNRESOLVED, group=group_id)
+    return act_on(asking, Act.ARCHIVE, selection)
 
 
 @router.post(f"{_GROUP}/unarchive", status_code=202)
 def unarchive_group(group_id: str, asking: AskingFor) -> Response:
     """Take the archived messages of this group back."""
-    sought = Sought(statuses=_ARCHIVED, selection=Selection(group=group_id))
-    return act_on(asking, Act.UNARCHIVE, sought)
+    selection = Selection(statuses=_ARCHIVED, group=group_id)
+    return act_on(asking, Act.UNARCHIVE, selection)

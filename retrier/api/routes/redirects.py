@@ -80,8 +80,8 @@ def create_redirect(body: NewRedirect, asking: AskingFor) -> Response:
     if refusal is not None:
         return _refused(refusal)
     if body.retryexisting:
-        sought = pending_retries(source)
-        asking.retry_again(f"retry of the pending retries of queue {source}", (), sought)
+        selection = pending_retries(source)
+        asking.retry_again(f"retry of the pending retries of queue {source}", (), selection)
     return Response(status_code=201, headers=HEADERS)
 
 

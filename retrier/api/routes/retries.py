@@ -19,7 +19,7 @@ from retrier.api.request_context import (
 from retrier.api.times import Moment
 from retrier.domain.message_actions import Act
 from retrier.domain.retry_operation import RetryType
-from retrier.domain.selection import Selection, Sought
+from retrier.domain.selection import Selection
 from retrier.store.queries.groups import find_title
 
 router = APIRouter(prefix="/api", tags=["retries"])
@@ -81,7 +81,7 @@ class Between(BaseModel):
     first: Annotated[Moment | None, Field(alias="from")] = None
     last: Annotated[Moment | None, Field(alias="to")] = None
 
-    def sought(self, queue: str | None = None) -> Sought:
+    def of_time(self, queue: str | None = None) -> Selection:
         """Return the pending retries of this time. Raises HTTPException without both times."""
         if self.first is None or self.last is None:
             raise HTTPException(400, "The body must contain `from` and `to` (ISO 8601).")
@@ -93,11 +93,11 @@ class OfQueue(Between):
 
     queueaddress: str = ""
 
-    def of_queue(self) -> Sought:
+    def of_queue(self) -> Selection:
         """Return the pending retries of this queue and time. Raises HTTPException without one."""
         if not self.queueaddress.strip():
             raise HTTPException(400, "The body must contain `queueaddress`, the name of a queue.")
-        return self.sought(self.queueaddress)
+        return self.of_time(self.queueaddress)
 
 
 class Named(Between):
@@ -115,9 +115,9 @@ def retry_pending_messages(ids: NamedIds, asking: AskingFor) -> Response:
 @pending.post("/queues/retry", status_code=202, name="retry_queue")
 def retry_pending_of_queue(body: OfQueue, asking: AskingFor) -> Response:
     """Retry the pending retries of a queue again."""
-    sought = body.of_queue()
+    selection = body.of_queue()
     words = f"retry of the pending retries of queue {body.queueaddress}"
-    return asking.retry_again(words, (), sought)
+    return asking.retry_again(words, (), selection)
 
 
 @pending.patch("/resolve", status_code=202)
@@ -127,7 +127,7 @@ def resolve_messages(body: Named, asking: AskingFor) -> Response:
         return act_on_ids(asking, Act.RESOLVE, checked(body.uniquemessageids))
     if body.first is None or body.last is None:
         raise RequestValidationError([_NEITHER])
-    return act_on(asking, Act.RESOLVE, body.sought())
+    return act_on(asking, Act.RESOLVE, body.of_time())
 
 
 @pending.patch("/queues/resolve", status_code=202)

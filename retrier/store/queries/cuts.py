@@ -12,7 +12,7 @@ from retrier.domain.retry_batch import BATCH_BYTES, BATCH_SIZE
 from retrier.domain.retry_operation import RetryOperation
 from retrier.domain.selection import Selection
 from retrier.store.engine.transaction import StoredRow, Transaction
-from retrier.store.queries.selections import of_selection
+from retrier.store.queries.selections import conditions
 from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
@@ -97,7 +97,7 @@ def _next_selected(selection: Selection) -> Select[Any]:
             messages.failure_seq > bindparam("floor"),
             messages.failure_seq <= bindparam("cut_off"),
             ~exists().where(claims.number == messages.number),
-            *of_selection(selection),
+            *conditions(selection),
         )
         .order_by(messages.failure_seq)
         .limit(BATCH_SIZE)

@@ -11,7 +11,7 @@ from retrier.domain.cause import FailureGroup
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryOperation, RetryType
-from retrier.domain.selection import Selection, Sought
+from retrier.domain.selection import Selection
 from retrier.domain.text import IdRange
 from retrier.store.engine.transaction import Transaction
 from retrier.store.engine.verb import reading
@@ -40,7 +40,7 @@ _NUMBERS = (
 
 _BY_CAUSE = (
     select(messages.cause_id, *_NUMBERS)
-    .where(*conditions(Sought(statuses=_UNRESOLVED)))
+    .where(*conditions(Selection(statuses=_UNRESOLVED)))
     .group_by(messages.cause_id)
     .subquery()
 )
@@ -129,7 +129,7 @@ def add_retries(
 
 
 @reading
-def find_group(tx: Transaction, group_id: str, wanted: Sought) -> GroupCount | None:
+def find_group(tx: Transaction, group_id: str, wanted: Selection) -> GroupCount | None:
     """Return a group with its matching messages counted, or None. Raises DatabaseUnavailable."""
     return _find(tx, canonical(group_id), wanted) if is_guid(group_id) else None
 
@@ -148,11 +148,11 @@ def _of_classifier(classifier: str, title: str | None) -> list[Condition]:
     return [groups.classifier == classifier, *by_title]
 
 
-def _unresolved_of(group_id: str) -> Sought:
-    return Sought(statuses=_UNRESOLVED, selection=Selection(group=group_id))
+def _unresolved_of(group_id: str) -> Selection:
+    return Selection(statuses=_UNRESOLVED, group=group_id)
 
 
-def _find(tx: Transaction, group_id: str, wanted: Sought) -> GroupCount | None:
+def _find(tx: Transaction, group_id: str, wanted: Selection) -> GroupCount | None:
     group = select(failure_groups).where(groups.group_id == group_id)
     row = tx.execute(group).mappings().one_or_none()
     if row is None:

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Select, select
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
-from retrier.domain.selection import Sought
+from retrier.domain.selection import Selection
 from retrier.domain.shown import Shown, derive
 from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.transaction import Transaction
@@ -90,7 +90,7 @@ _PLAIN = (
 
 @reading
 def list_messages(
-    tx: Transaction, wanted: Sought, order: Order, page: PageRequest, codec: PropertyCodec
+    tx: Transaction, wanted: Selection, order: Order, page: PageRequest, codec: PropertyCodec
 ) -> Page[ListedMessage]:
     """Return one page of the messages that match. Raises DatabaseUnavailable."""
     found = find_numbers(tx, wanted, order, page)

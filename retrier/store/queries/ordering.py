@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy import Column, ColumnElement, Select, func, select, true, union_all
 
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.selection import Sought
+from retrier.domain.selection import Selection
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.selections import Condition, conditions, conditions_looked_up
 from retrier.store.schema import causes, failed_messages
@@ -92,10 +92,10 @@ _INDEXED = frozenset(Sort) - {Sort.MESSAGE_TYPE}
 
 
 def find_numbers(
-    tx: Transaction, wanted: Sought, order: Order, page: PageRequest, *, deep: int = DEEP
+    tx: Transaction, wanted: Selection, order: Order, page: PageRequest, *, deep: int = DEEP
 ) -> Page[int]:
     """Return the numbers of the messages on a page, in order, and how many the list has."""
-    if wanted != Sought(statuses=wanted.statuses):
+    if wanted != Selection(statuses=wanted.statuses):
         return _find_narrowed(tx, wanted, order, page)
     total = _count(tx, conditions(wanted))
     if page.offset >= total:
@@ -112,7 +112,9 @@ def find_numbers(
     return Page(items=tuple(found), total=total)
 
 
-def _find_narrowed(tx: Transaction, wanted: Sought, order: Order, page: PageRequest) -> Page[int]:
+def _find_narrowed(
+    tx: Transaction, wanted: Selection, order: Order, page: PageRequest
+) -> Page[int]:
     """Count what matches and sort it in one look: to find it takes longer than either."""
     found = conditions_looked_up(tx, wanted)
     query = _scanned(found, order).add_columns(func.count().over())
@@ -128,7 +130,7 @@ def _scanned(found: Sequence[Condition], order: Order) -> Select[Any]:
     return _numbers(found, order).order_by(*_directed([*hidden, messages.number], order))
 
 
-def _merged(wanted: Sought, order: Order, page: PageRequest) -> Select[Any]:
+def _merged(wanted: Selection, order: Order, page: PageRequest) -> Select[Any]:
     """Merge the beginnings of parts of the list: of the messages that have the value."""
     keys = [key.label(f"key_{place}") for place, key in enumerate(_KEYS[order.sort])]
     along = [_turned(key, order) for key in (*_KEYS[order.sort], messages.number)]
@@ -140,7 +142,7 @@ def _merged(wanted: Sought, order: Order, page: PageRequest) -> Select[Any]:
     return select(merged.number).order_by(*_directed(merged_keys, order))
 
 
-def _typed(tx: Transaction, wanted: Sought, order: Order, page: PageRequest) -> Sequence[int]:
+def _typed(tx: Transaction, wanted: Selection, order: Order, page: PageRequest) -> Sequence[int]:
     """Go through the first message types one by one: each is a list in the order of the key.
 
     Nothing is found where those do not fill the page.
@@ -168,7 +170,7 @@ def _causes_by_type(tx: Transaction, order: Order) -> Iterator[Sequence[int]]:
             yield [row.cause_id for row in same]
 
 
-def _parts(wanted: Sought, sort: Sort) -> Iterator[Condition]:
+def _parts(wanted: Selection, sort: Sort) -> Iterator[Condition]:
     """Return conditions for parts that an index has in the order of the list."""
     match sort:
         case Sort.TIME_OF_FAILURE:

@@ -1,13 +1,13 @@
 """Selections of failed messages as conditions, and the messages of one."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Select, exists, false, select
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.identity import canonical, is_guid
-from retrier.domain.selection import Selection, Sought
+from retrier.domain.selection import NAMES, Selection, named_parts
 from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import Transaction
 from retrier.store.engine.verb import reading
@@ -23,35 +23,31 @@ MOST_CAUSES = 1000
 """So many causes at most are looked up first."""
 
 
-def conditions(sought: Sought) -> list[Condition]:
+def conditions(selection: Selection) -> list[Condition]:
     """Return the conditions, to be joined by *and*; named ids are none of them."""
-    return [*_of_row(sought), *of_selection(sought.selection)]
+    wanted = _causes_of(selection)
+    of_cause = [] if wanted is None else [messages.cause_id.in_(wanted)]
+    return [*_of_row(selection), *of_cause]
 
 
-def conditions_looked_up(tx: Transaction, sought: Sought) -> list[Condition]:
+def conditions_looked_up(tx: Transaction, selection: Selection) -> list[Condition]:
     """Return the same, with the causes looked up first.
 
     How many messages each cause has is in the statistics: PostgreSQL reads few by their index
     then, and many by a scan. It cannot know that of causes which are still to be found.
     """
-    wanted = _causes_of(sought.selection)
+    wanted = _causes_of(selection)
     if wanted is None:
-        return conditions(sought)
+        return conditions(selection)
     found = tx.execute(wanted.limit(MOST_CAUSES + 1)).scalars().all()
     if len(found) > MOST_CAUSES:
-        return conditions(sought)
-    return [*_of_row(sought), tx.sql.member(messages.cause_id, found)]
-
-
-def of_selection(selection: Selection) -> list[Condition]:
-    """Return the conditions of everything but named ids: a cause determines all of it."""
-    wanted = _causes_of(selection)
-    return [] if wanted is None else [messages.cause_id.in_(wanted)]
+        return conditions(selection)
+    return [*_of_row(selection), tx.sql.member(messages.cause_id, found)]
 
 
 def to_json(selection: Selection) -> dict[str, object]:
     """Return what the operation's row keeps; ids have rows of their own."""
-    parts = {name: value for name, value in asdict(selection).items() if value is not None}
+    parts: dict[str, object] = dict(named_parts(selection))
     if selection.ids is not None:
         parts["ids"] = len(selection.ids)
     return parts
@@ -59,20 +55,29 @@ def to_json(selection: Selection) -> dict[str, object]:
 
 def from_json(parts: Mapping[str, object]) -> Selection:
     """Return the selection of an operation's row; its ids stay in their rows."""
-    texts = {name: str(value) for name, value in parts.items() if name != "ids"}
-    return Selection(ids=() if "ids" in parts else None, **texts)
+    texts = {name: str(parts[name]) for name in NAMES if name in parts}
+    by_name: tuple[str, ...] | None = () if "ids" in parts else None
+    return Selection(
+        ids=by_name,
+        group=texts.get("group"),
+        queue=texts.get("queue"),
+        endpoint=texts.get("endpoint"),
+        exception_type=texts.get("exception_type"),
+        message_type=texts.get("message_type"),
+    )
 
 
-def _of_row(sought: Sought) -> Iterator[Condition]:
-    if sought.statuses is not None:
-        yield _has_status(sought.statuses)
-    if sought.up_to is not None:
-        yield messages.failure_seq <= sought.up_to
-    if sought.modified is not None:
-        yield messages.last_modified.between(*sought.modified)
-    if sought.ids is not None:
-        yield messages.unique_message_id.between(sought.ids.first, sought.ids.last)
-    if sought.pending:
+def _of_row(selection: Selection) -> Iterator[Condition]:
+    if selection.statuses is not None:
+        yield _has_status(selection.statuses)
+    if selection.up_to is not None:
+        yield messages.failure_seq <= selection.up_to
+    if selection.modified is not None:
+        yield messages.last_modified.between(*selection.modified)
+    if selection.id_range is not None:
+        first, last = selection.id_range.first, selection.id_range.last
+        yield messages.unique_message_id.between(first, last)
+    if selection.pending:
         yield exists().where(claims.number == messages.number, claims.forwarded_at.is_not(None))
 
 
@@ -123,14 +128,14 @@ def last_number(tx: Transaction) -> int:
 
 
 @reading
-def find_chunk(tx: Transaction, sought: Sought, after: int) -> Chunk | None:
+def find_chunk(tx: Transaction, selection: Selection, after: int) -> Chunk | None:
     """Return the next messages behind the number `after`, at most CHUNK; None at the end.
 
     By number, so that all chunks together read the table once. Raises DatabaseUnavailable.
     """
     query = (
         select(messages.number, messages.unique_message_id)
-        .where(messages.number > after, *conditions(sought))
+        .where(messages.number > after, *conditions(selection))
         .order_by(messages.number)
         .limit(CHUNK)
     )

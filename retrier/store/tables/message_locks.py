@@ -42,7 +42,7 @@ def lock(tx: Transaction, numbers: Sequence[int]) -> None:
         tx.execute(_lock(tx.sql), {"numbers": numbers})
 
 
-def lock_sought(
+def lock_those(
     tx: Transaction, unique_ids: Sequence[str], conditions: Iterable[ColumnElement[bool]]
 ) -> Sequence[StoredRow]:
     """Lock those of these messages that meet conditions, in the order of their numbers."""

@@ -15,7 +15,7 @@ from retrier.store.engine.database import Database
 from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import ConcurrentChange, StoredRow, Transaction
 from retrier.store.engine.verb import writing
-from retrier.store.queries.selections import of_selection, to_json
+from retrier.store.queries.selections import conditions, to_json
 from retrier.store.schema import failed_messages, retry_operation_messages, retry_operations
 from retrier.store.tables import event_log
 from retrier.store.tables import retry_operation_messages as named
@@ -123,7 +123,7 @@ def _count(tx: Transaction, request: RetryRequest, cut_off: int) -> int:
         .where(
             messages.status == FailedMessageStatus.UNRESOLVED,
             messages.failure_seq <= cut_off,
-            *of_selection(request.selection),
+            *conditions(request.selection),
         )
     )
     return int(tx.execute(query).scalar_one())

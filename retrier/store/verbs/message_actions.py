@@ -11,7 +11,7 @@ from retrier.domain.failed_message import FailedMessageStatus, Move, Resolution,
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.message_actions import Act, ClaimStage, Refusal, why_not
 from retrier.domain.retry_operation import RetryRequest
-from retrier.domain.selection import Selection, Sought
+from retrier.domain.selection import Selection
 from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.engine.verb import writing
@@ -19,7 +19,7 @@ from retrier.store.queries.selections import conditions
 from retrier.store.tables import claims, event_log, failed_messages, retry_operations
 from retrier.store.tables import retry_operation_messages as named
 from retrier.store.tables.event_log import Event
-from retrier.store.tables.message_locks import lock_sought
+from retrier.store.tables.message_locks import lock_those
 from retrier.store.verbs import asking
 from retrier.store.verbs.asking import CreatedOperation
 from retrier.store.verbs.ending import end_claims
@@ -47,11 +47,11 @@ _ENDS: Mapping[Act, RetryEnd] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """An act and who asks for it; `sought` is what a bulk selected its messages by."""
+    """An act and who asks for it; `selection` is what a bulk selected its messages by."""
 
     act: Act
     who: str
-    sought: Sought | None = None
+    selection: Selection | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +83,7 @@ def change(tx: Transaction, asked: Asked, unique_ids: Sequence[str]) -> Acted:
     found = _lock(tx, asked, wanted)
     numbers = {key: row.number for key, row in found.items()}
     stages = {claim.number: _stage(claim) for claim in claims.lock(tx, sorted(numbers.values()))}
-    gone = Refusal.UNKNOWN if asked.sought is None else Refusal.CHANGED
+    gone = Refusal.UNKNOWN if asked.selection is None else Refusal.CHANGED
     judged = {
         key: _judge(asked.act, found[key], stages) if key in found else gone for key in wanted
     }
@@ -95,8 +95,8 @@ def change(tx: Transaction, asked: Asked, unique_ids: Sequence[str]) -> Acted:
 def _lock(tx: Transaction, asked: Asked, unique_ids: Sequence[str]) -> dict[str, StoredRow]:
     """Lock the messages, looking again at what they were selected by."""
     ids = [unique_id for unique_id in unique_ids if is_guid(unique_id)]
-    again = conditions(asked.sought) if asked.sought else ()
-    return {row.unique_message_id: row for row in lock_sought(tx, ids, again)}
+    again = conditions(asked.selection) if asked.selection else ()
+    return {row.unique_message_id: row for row in lock_those(tx, ids, again)}
 
 
 def _judge(act: Act, row: StoredRow, stages: Mapping[int, ClaimStage]) -> Refusal | None:
@@ -178,22 +178,22 @@ def retry_pending(
     tx: Transaction,
     request: RetryRequest,
     unique_ids: Sequence[str],
-    sought: Sought | None = None,
+    selection: Selection | None = None,
 ) -> RetriedAgain:
     """Release the pending retries among these messages and create an operation for them.
 
     Ids that somebody named are all part of it: one that is no pending retry is retried as usual,
-    or skipped with its reason. Of messages that were `sought` those that left meanwhile are not.
+    or skipped with its reason. Of those of a `selection`, what has left it since is not.
     Raises KeyReused, DatabaseUnavailable.
     """
-    selection = Selection(ids=tuple(unique_ids)) if sought is None else None
-    known = asking.find_repeated(tx, request, selection)
+    by_name = Selection(ids=tuple(unique_ids)) if selection is None else None
+    known = asking.find_repeated(tx, request, by_name)
     if known is not None:
         return RetriedAgain(created=known, released=0)
-    asked = Asked(act=Act.RELEASE, who=request.requested_by, sought=sought)
+    asked = Asked(act=Act.RELEASE, who=request.requested_by, selection=selection)
     released = change(tx, asked, unique_ids).done
-    named = tuple(unique_ids) if sought is None else released
-    if sought is not None and not named:
+    named = tuple(unique_ids) if selection is None else released
+    if selection is not None and not named:
         return RetriedAgain(created=None, released=0)
     # All these messages are locked, so their numbers are known and the cut-off is exact for them;
     # the cut-off lock, taken after row locks, would wait for those who wait for the rows.

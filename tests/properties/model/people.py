@@ -8,7 +8,7 @@ from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.message_actions import Act
 from retrier.domain.redirects import redirect_id
 from retrier.domain.retry_operation import RetryRequest, RetryType
-from retrier.domain.selection import Selection, Sought
+from retrier.domain.selection import Selection
 from retrier.errors import DatabaseUnavailable
 from tests.properties.model.account import UNRESOLVED, Account
 from tests.properties.model.world import World
@@ -55,16 +55,16 @@ class People:
 
     def retry_again(self, ids: Sequence[str], queue: str | None = None) -> bool:
         """Ask for another retry of pending ones: those named, or those of a queue."""
-        sought = None
+        selection = None
         if queue is not None:
-            sought = _pending_of(queue)
+            selection = _pending_of(queue)
             ids = self._pending(queue)
         kind = RetryType.MULTIPLE_MESSAGES
-        request = self._request(kind, Selection(ids=tuple(ids) if sought is None else ()))
+        request = self._request(kind, Selection(ids=tuple(ids) if selection is None else ()))
         released: list[str] = []
         self._world.acting = lambda: released.extend(self._account.act("release", ids))
-        asked = self._insist(lambda: self._world.gateway.retry_again(request, sought))
-        wanted = set(ids) if sought is None else set(released)
+        asked = self._insist(lambda: self._world.gateway.retry_again(request, selection))
+        wanted = set(ids) if selection is None else set(released)
         for operation_id in asked.operation_ids:
             self._world.requests.add(operation_id, wanted, self._account.now)
         self._expect("messages to retry again", asked.total, len(wanted))
@@ -83,15 +83,15 @@ class People:
         }
         source, group = sources[act], self._group(which)
         ids = [k for k, m in self._account.all() if m.status == source and group in m.groups]
-        sought = Sought(selection=Selection(group=group), statuses=frozenset({source}))
-        return self._act(act, ids, lambda: self._world.gateway.act_on(act, sought, WHO).done)
+        selection = Selection(group=group, statuses=frozenset({source}))
+        return self._act(act, ids, lambda: self._world.gateway.act_on(act, selection, WHO).done)
 
     def resolve_pending(self, queue: str) -> bool:
         """Resolve the pending retries of a queue by hand."""
         ids = self._pending(queue)
-        sought = _pending_of(queue)
+        selection = _pending_of(queue)
         gateway = self._world.gateway
-        return self._act(Act.RESOLVE, ids, lambda: gateway.act_on(Act.RESOLVE, sought, WHO).done)
+        return self._act(Act.RESOLVE, ids, lambda: gateway.act_on(Act.RESOLVE, selection, WHO).done)
 
     def redirect(self, source: str, target: str) -> bool:
         """Create a redirect, or let it lead elsewhere; say whether it is there."""
@@ -160,6 +160,6 @@ class People:
         )
 
 
-def _pending_of(queue: str) -> Sought:
+def _pending_of(queue: str) -> Selection:
     statuses = frozenset({FailedMessageStatus.RETRY_ISSUED})
-    return Sought(selection=Selection(queue=queue), statuses=statuses, pending=True)
+    return Selection(queue=queue, statuses=statuses, pending=True)

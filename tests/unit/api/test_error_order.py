@@ -7,7 +7,7 @@ from itertools import chain
 import pytest
 
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.selection import Selection, Sought
+from retrier.domain.selection import Selection
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.ordering import DEEP, Order, PageRequest, Sort, find_numbers
@@ -21,17 +21,17 @@ BOTH = pytest.mark.parametrize("descending", [True, False], ids=["descending", "
 UNRESOLVED = frozenset({FailedMessageStatus.UNRESOLVED})
 OPEN = frozenset({FailedMessageStatus.UNRESOLVED, FailedMessageStatus.RETRY_ISSUED})
 FILTERS = {
-    "all": Sought(),
-    "one status": Sought(statuses=UNRESOLVED),
-    "two statuses": Sought(statuses=OPEN),
-    "queue": Sought(statuses=OPEN, selection=Selection(queue="orders", endpoint="Sales")),
-    "type": Sought(selection=Selection(message_type="Shop.PlaceOrder")),
-    "modified": Sought(modified=(FAILED_AT, FAILED_AT + 6 * MINUTE)),
+    "all": Selection(),
+    "one status": Selection(statuses=UNRESOLVED),
+    "two statuses": Selection(statuses=OPEN),
+    "queue": Selection(statuses=OPEN, queue="orders", endpoint="Sales"),
+    "type": Selection(message_type="Shop.PlaceOrder"),
+    "modified": Selection(modified=(FAILED_AT, FAILED_AT + 6 * MINUTE)),
 }
 
 
 def numbers_of(
-    db: Database, wanted: Sought, order: Order, page: PageRequest, deep: int
+    db: Database, wanted: Selection, order: Order, page: PageRequest, deep: int
 ) -> list[int]:
     """Find a page as if the place `deep` in a list were far from its beginning."""
 
@@ -104,7 +104,7 @@ def test_newest_first_is_the_default(api: Api) -> None:
 @BOTH
 def test_a_list_has_the_same_order_far_from_its_beginning(
     api: Api,
-    wanted: Sought,
+    wanted: Selection,
     descending: bool,  # noqa: FBT001 - parametrised
 ) -> None:
     fill(api)
@@ -123,7 +123,7 @@ def test_pages_of_any_size_make_up_the_whole(api: Api, deep: int, size: int) -> 
     fill(api)
 
     for sort in Sort:
-        find = partial(numbers_of, api.db, Sought(), Order(sort=sort), deep=deep)
+        find = partial(numbers_of, api.db, Selection(), Order(sort=sort), deep=deep)
         pages = [find(PageRequest(number=n, size=size)) for n in range(1, 24 // size + 3)]
         assert list(chain(*pages)) == find(EVERYTHING)
 
@@ -162,7 +162,7 @@ def test_a_page_of_many_message_types_is_in_the_same_order(api: Api, descending:
     order = Order(sort=Sort.MESSAGE_TYPE, descending=descending)
 
     near, far = (
-        numbers_of(api.db, Sought(), order, PageRequest(number=2, size=7), deep)
+        numbers_of(api.db, Selection(), order, PageRequest(number=2, size=7), deep)
         for deep in (DEEP, 0)
     )
 
