@@ -12,7 +12,7 @@ RetrierError
 ├── KeyReused               an idempotency key came again with another request
 ├── ErrorQueueUnusable      an error queue is of a type that cannot be ingested
 ├── StagingQueueUnusable    the staging queue is somebody else's
-└── LeaseLost               another process is the processor now
+└── LeaseLost               another process has become the processor
 """
 
 from collections.abc import Sequence
@@ -78,4 +78,4 @@ class StagingQueueUnusable(RetrierError):
 
 
 class LeaseLost(RetrierError):
-    """Another process is the processor now: nothing may be published, acked or committed."""
+    """Another process has become the processor: nothing may be published, acked or committed."""

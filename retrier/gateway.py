@@ -15,8 +15,8 @@ from retrier.events.service import RequestReceived, RequestRecorded, RetryAsked
 from retrier.store.engine.database import Database
 from retrier.store.queries.selections import CHUNK, find_chunk, last_number
 from retrier.store.verbs import redirects
-from retrier.store.verbs.asking import CreatedOperation, create_operation
-from retrier.store.verbs.message_actions import Acted, Asked, retry_pending, take_way_out
+from retrier.store.verbs.message_actions import Action, ActionResult, apply_action, retry_pending
+from retrier.store.verbs.operations import CreatedOperation, create_operation
 
 Done = TypeVar("Done")
 
@@ -92,13 +92,13 @@ class Gateway:
 
     def act(self, act: Act, unique_ids: Sequence[str], who: str) -> Outcome:
         """Archive, unarchive or resolve the messages that are named. Raises DatabaseUnavailable."""
-        asked = Asked(act=act, who=who)
-        return _sum_up(self._take_way_out(asked, ids) for ids in _cut(unique_ids))
+        asked = Action(act=act, who=who)
+        return _sum_up(self._apply(asked, ids) for ids in _cut(unique_ids))
 
     def act_on(self, act: Act, selection: Selection, who: str) -> Outcome:
         """Archive, unarchive or resolve what is like this by now. Raises DatabaseUnavailable."""
-        asked = Asked(act=act, who=who, selection=selection)
-        return _sum_up(self._take_way_out(asked, ids) for ids in self._find_chunks(selection))
+        asked = Action(act=act, who=who, selection=selection)
+        return _sum_up(self._apply(asked, ids) for ids in self._find_chunks(selection))
 
     def create_redirect(self, from_queue: str, to_queue: str, who: str) -> str | None:
         """Create a redirect; None, or why it may not be. Raises DatabaseUnavailable."""
@@ -114,8 +114,8 @@ class Gateway:
         """Delete a redirect if it is there. Raises DatabaseUnavailable."""
         self._record(partial(redirects.delete_redirect, self._db, redirect_id, who=who))
 
-    def _take_way_out(self, asked: Asked, ids: Sequence[str]) -> Acted:
-        return self._record(partial(take_way_out, self._db, asked, ids))
+    def _apply(self, asked: Action, ids: Sequence[str]) -> ActionResult:
+        return self._record(partial(apply_action, self._db, asked, ids))
 
     def _record(self, transact: Callable[[], Done]) -> Done:
         self._emit(RequestReceived())
@@ -151,7 +151,7 @@ def _cut(unique_ids: Sequence[str]) -> Iterator[Sequence[str]]:
     return (ids[start : start + CHUNK] for start in range(0, max(1, len(ids)), CHUNK))
 
 
-def _sum_up(chunks: Iterator[Acted]) -> Outcome:
+def _sum_up(chunks: Iterator[ActionResult]) -> Outcome:
     done = 0
     refused: Counter[Refusal] = Counter()
     for acted in chunks:

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI
 
-from retrier.api.middleware import Doorway
+from retrier.api.middleware import RequestMiddleware
 from retrier.api.parts import ApiParts
 from retrier.api.places import take_place
 from retrier.api.problems import add_handlers
@@ -148,7 +148,7 @@ def create_api(parts: ApiParts, *, whole: bool = True) -> FastAPI:
     )
     api.state.parts = parts
     add_handlers(api)
-    api.add_middleware(Doorway, hosts=parts.hosts)
+    api.add_middleware(RequestMiddleware, hosts=parts.hosts)
     for router in WATCHING:
         api.include_router(router)
     for router in WORKING if whole else ():

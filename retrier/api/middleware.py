@@ -18,7 +18,7 @@ _DIGITS = 18
 _TOO_LARGE = f"The body of a request has at most {LARGEST_BODY} bytes."
 
 
-class Doorway:
+class RequestMiddleware:
     """ASGI middleware around all routes."""
 
     def __init__(self, app: ASGIApp, hosts: Hosts) -> None:

@@ -7,8 +7,8 @@ from typing import Annotated, TypeVar
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 
+from retrier.api.answer_cache import AnswerCache
 from retrier.api.places import Places
-from retrier.api.remembered import Remembered
 from retrier.domain.hosts import Hosts
 from retrier.domain.wire import PropertyCodec
 from retrier.gateway import Gateway
@@ -36,7 +36,7 @@ class ApiParts:
     metrics: Callable[[str], tuple[str, bytes]]
     version: str
     hosts: Hosts = field(default_factory=Hosts)
-    remembered: Remembered = field(default_factory=Remembered)
+    cache: AnswerCache = field(default_factory=AnswerCache)
     reads: Places = field(default_factory=Places)
     acts: Places = field(default_factory=Places)
     _watchers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_WATCHERS))

@@ -24,8 +24,8 @@ NOBODY = "anonymous"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
-    """One request, but for what it selects."""
+class RequestContext:
+    """Who asks, under which idempotency key, and through which gateway."""
 
     gateway: Gateway
     requested_by: str
@@ -62,7 +62,7 @@ class Asking:
 def pending_retries(
     queue: str | None = None, modified: tuple[datetime, datetime] | None = None
 ) -> Selection:
-    """Return the messages of a queue and time whose retry was sent, and of which no more is known."""
+    """Return the messages of a queue and time whose retry was sent and has no outcome yet."""
     return Selection(
         queue=queue,
         statuses=frozenset({FailedMessageStatus.RETRY_ISSUED}),
@@ -71,25 +71,25 @@ def pending_retries(
     )
 
 
-def _asking(
+def _context(
     request: Request,
     parts: Parts,
     x_retrier_user: Annotated[str, Header(description="the name to log")] = "",
     idempotency_key: Annotated[
         str, Header(description="makes repeating safe: the same key, the same operation")
     ] = "",
-) -> Asking:
+) -> RequestContext:
     if len(idempotency_key) > LONGEST_KEY:
         raise HTTPException(400, f"Idempotency-Key has at most {LONGEST_KEY} characters.")
     address = request.client.host if request.client else "unknown address"
-    return Asking(
+    return RequestContext(
         gateway=parts.gateway,
         requested_by=f"{_name(x_retrier_user)} ({address})",
         idempotency_key=idempotency_key or None,
     )
 
 
-AskingFor = Annotated[Asking, Depends(_asking)]
+InContext = Annotated[RequestContext, Depends(_context)]
 
 
 def _name(header: str) -> str:
@@ -123,9 +123,9 @@ def _is_id(each: object) -> bool:
     return isinstance(each, str) and each != "" and clean(each, _LONGEST_ID) == each
 
 
-def act_on_one(asking: Asking, act: Act, unique_id: str) -> Response:
+def act_on_one(context: RequestContext, act: Act, unique_id: str) -> Response:
     """Answer 202, also if it was done before; else 404 or 409 with the reason."""
-    came_to = asking.gateway.act(act, [unique_id], asking.requested_by)
+    came_to = context.gateway.act(act, [unique_id], context.requested_by)
     for reason in came_to.refused:
         if reason is Refusal.UNKNOWN:
             return problem(404, f"No failed message has the id {unique_id[:100]}.")
@@ -134,11 +134,11 @@ def act_on_one(asking: Asking, act: Act, unique_id: str) -> Response:
     return accepted(outcome(act, came_to))
 
 
-def act_on_ids(asking: Asking, act: Act, unique_ids: Sequence[str]) -> Response:
+def act_on_ids(context: RequestContext, act: Act, unique_ids: Sequence[str]) -> Response:
     """Answer 202 with how many were changed, and why the others were not."""
-    return accepted(outcome(act, asking.gateway.act(act, unique_ids, asking.requested_by)))
+    return accepted(outcome(act, context.gateway.act(act, unique_ids, context.requested_by)))
 
 
-def act_on(asking: Asking, act: Act, selection: Selection) -> Response:
+def act_on(context: RequestContext, act: Act, selection: Selection) -> Response:
     """Answer 202 with how many were changed, and why the others were not."""
-    return accepted(outcome(act, asking.gateway.act_on(act, selection, asking.requested_by)))
+    return accepted(outcome(act, context.gateway.act_on(act, selection, context.requested_by)))

@@ -8,7 +8,7 @@ from threading import Event
 from uuid import uuid4
 
 from retrier import __version__
-from retrier.app.lookout import Lookout, Patience
+from retrier.app.cached_query import CachedQuery, CacheTimes
 from retrier.app.metrics.gauges import Metrics
 from retrier.app.process import describe_holder, is_dead
 from retrier.clock import Clock
@@ -26,13 +26,15 @@ from retrier.settings import Api, ErrorQueue, Settings
 from retrier.store.engine.database import Database, DatabaseOptions
 from retrier.store.engine.shared_time import DatabaseClock
 from retrier.store.queries.monitoring import read_figures
-from retrier.store.verbs.installing import probe_write
+from retrier.store.verbs.installations import probe_write
 from retrier.store.verbs.recording import record_received
 from retrier.transport import transports
 from retrier.transport.seam import Transport
 from retrier.transport.transports import TransportOptions
 
-_SCRAPE = Patience(wait=timedelta(seconds=2), keep=timedelta(seconds=5), hang=timedelta(seconds=10))
+_SCRAPE = CacheTimes(
+    wait=timedelta(seconds=2), keep=timedelta(seconds=5), hang=timedelta(seconds=10)
+)
 """How long a scrape waits for the database: well below the 10 s that Prometheus waits for it."""
 
 ANSWER_LIMIT = timedelta(seconds=5)
@@ -92,7 +94,7 @@ def make_metrics(settings: Settings, db: Database, clock: Clock) -> Metrics:
         version=__version__,
         error_queues=[each.queue for each in settings.ingestion.error_queues],
         staging_queue=settings.staging_queue,
-        read_figures=Lookout(partial(read_figures, db.apart(1)), clock, _SCRAPE).read,
+        read_figures=CachedQuery(partial(read_figures, db.apart(1)), clock, _SCRAPE).read,
     )
 
 

@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from retrier import __version__
 from retrier.api.application import ApiParts, create_api
 from retrier.api.places import AT_WORK
+from retrier.app.cached_query import CachedQuery, CacheTimes
 from retrier.app.composition import (
     ANSWER_LIMIT,
     Parts,
@@ -26,7 +27,6 @@ from retrier.app.composition import (
     open_database,
 )
 from retrier.app.log.writer import LineWriter, adopt_standard_logging
-from retrier.app.lookout import Lookout, Patience
 from retrier.app.process import StopSignals, make_clock, start_part
 from retrier.app.readiness import ReadinessBoard, describe_ingestion, describe_processor
 from retrier.app.schedule import Ticks
@@ -48,9 +48,9 @@ from retrier.gateway import Gateway
 from retrier.processor.lease import Lease
 from retrier.processor.progress import Progress
 from retrier.settings import Role, Settings
-from retrier.store.verbs.installing import probe_read
+from retrier.store.verbs.installations import probe_read
 
-_PROBE = Patience(wait=timedelta(seconds=2), keep=timedelta(seconds=0), hang=timedelta(seconds=0))
+_PROBE = CacheTimes(wait=timedelta(seconds=2), keep=timedelta(seconds=0), hang=timedelta(seconds=0))
 """A database that does not answer within 2 s is not ready; each request looks anew."""
 
 _STOP_DEADLINE = 7.0
@@ -101,7 +101,7 @@ class Service:
         self._ticks = Ticks(parts, self._board)
         self._server = self._make_server()
         self._threads: list[threading.Thread] = []
-        self._probe = Lookout(partial(probe_read, parts.db.apart(1)), parts.clock, _PROBE)
+        self._probe = CachedQuery(partial(probe_read, parts.db.apart(1)), parts.clock, _PROBE)
 
     def begin_stop(self, reason: str) -> None:
         """Let every part come to its end."""

@@ -13,7 +13,7 @@ from retrier.events.service import (
     DatabaseReached,
     DatabaseUnreachable,
 )
-from retrier.store.verbs.installing import get_installation_id
+from retrier.store.verbs.installations import get_installation_id
 from retrier.store.verbs.upgrade import find_revision, upgrade_schema
 
 _WAITS = (0.5, 1.0, 2.0, 5.0, 10.0)

@@ -21,7 +21,7 @@ _OURS = "X-Particular-Version"
 """The header that every answer of the service has."""
 
 _NO_CONTENT, _NOT_FOUND, _SERVER_ERROR = 204, 404, 500
-_WAY_OUT = (
+_ADVICE = (
     "Is the service running? Start it with `retrier run`, or say where it is with --url or "
     "RETRIER_URL."
 )
@@ -136,11 +136,11 @@ class ApiClient:
             raise self._strange() from error
 
     def _strange(self) -> ServiceUnavailable:
-        return ServiceUnavailable(f"What answers at {self._url} is not Retrier. {_WAY_OUT}")
+        return ServiceUnavailable(f"What answers at {self._url} is not Retrier. {_ADVICE}")
 
     def _out_of_reach(self, error: httpx.TransportError) -> ServiceUnavailable:
         reason = str(error) or type(error).__name__
-        return ServiceUnavailable(f"Cannot reach the service at {self._url}: {reason}. {_WAY_OUT}")
+        return ServiceUnavailable(f"Cannot reach the service at {self._url}: {reason}. {_ADVICE}")
 
 
 def _address(path: Sequence[str]) -> str:

@@ -56,7 +56,7 @@ def from_body(body: bytes) -> Order:
 
 
 def make_orders(count: int) -> tuple[Order, ...]:
-    """Return orders of which a part meets each cause, and most meet none."""
+    """Return orders: some fail for each cause, and most fail for none."""
     return tuple(
         Order(
             number=number,

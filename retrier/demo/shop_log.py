@@ -23,7 +23,7 @@ class Book:
 
     @property
     def missing(self) -> frozenset[str]:
-        """Orders of which nothing was ever seen."""
+        """Orders that were never seen."""
         return self.published - frozenset(self.handled) - frozenset(self.failed)
 
     @property

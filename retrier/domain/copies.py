@@ -75,7 +75,7 @@ def make_forwarded(
     acknowledgement_queue: str,
     own_user: str | None,
 ) -> bytes:
-    """Return the properties a message is sent back with: as it failed, but for the retry.
+    """Return the properties a message is sent back with: as it failed, changed for the retry.
 
     Error headers are taken off; so is what would copy it elsewhere (CC, BCC), expire it, or have
     it refused (user_id of somebody else). Raises UnreadableProperties.

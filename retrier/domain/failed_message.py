@@ -31,7 +31,7 @@ class Move(StrEnum):
 
     FAILED      a failure arrived that is newer than what is known.
     ISSUED      its copy is in the staging queue, and its batch is about to be forwarded.
-    TAKEN_BACK  its retry could not be sent, or nobody waits for its outcome any more.
+    REVERTED  its retry could not be sent, or nobody waits for its outcome any more.
     CONFIRMED   a consumer said that its retry, or the message itself, succeeded.
     SETTLED     a person, or a presumption, says that it is dealt with.
     ARCHIVED    a person set it aside.
@@ -40,7 +40,7 @@ class Move(StrEnum):
 
     FAILED = "failed"
     ISSUED = "issued"
-    TAKEN_BACK = "taken back"
+    REVERTED = "reverted"
     CONFIRMED = "confirmed"
     SETTLED = "settled"
     ARCHIVED = "archived"
@@ -53,7 +53,7 @@ MOVES: Mapping[Move, tuple[frozenset[FailedMessageStatus], FailedMessageStatus]]
     {
         Move.FAILED: (frozenset(FailedMessageStatus), FailedMessageStatus.UNRESOLVED),
         Move.ISSUED: (_OPEN, FailedMessageStatus.RETRY_ISSUED),
-        Move.TAKEN_BACK: (_OPEN, FailedMessageStatus.UNRESOLVED),
+        Move.REVERTED: (_OPEN, FailedMessageStatus.UNRESOLVED),
         Move.CONFIRMED: (_OPEN, FailedMessageStatus.RESOLVED),
         Move.SETTLED: (_OPEN, FailedMessageStatus.RESOLVED),
         Move.ARCHIVED: (_OPEN, FailedMessageStatus.ARCHIVED),

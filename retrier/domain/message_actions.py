@@ -1,4 +1,4 @@
-"""The ways out of a failed message that a person takes, and when each of them is refused."""
+"""What a person does with a failed message besides a retry, and when each action is refused."""
 
 from enum import Enum, StrEnum
 from typing import assert_never

@@ -33,7 +33,7 @@ BACK_OFF = (1.0, 2.0, 4.0, 8.0, 10.0)
 """Seconds to wait after the first failure in a row, the second, ...; the last one for ever."""
 
 PIPELINE_DEPTH = 3
-"""In full swing one batch is recorded, one understood, and one on its way from the broker."""
+"""Batches in hand when pipelined: one being stored, one being parsed, one on its way from the broker."""
 
 
 class Record(Protocol):

@@ -22,7 +22,7 @@ from retrier.processor.forwarding_run import ForwardingRun
 from retrier.processor.lease import Lease
 from retrier.processor.stage_context import RetryParameters, StageContext
 from retrier.store.engine.database import Database
-from retrier.store.verbs.installing import record_staging_ids
+from retrier.store.verbs.installations import record_staging_ids
 from retrier.transport.seam import Transport
 
 _LOST = "its body is not in the database any more: somebody has deleted it"

@@ -80,7 +80,7 @@ class Forwarding:
         self._certain = True
 
     def leave(self) -> None:
-        """Consume no more: nothing is in Forwarding, of which we may not have heard."""
+        """Consume no more: nothing is in Forwarding, though we may not have heard of its end."""
         self._run = None
         self._context.broker.rest_consumer()
 

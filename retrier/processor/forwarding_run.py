@@ -16,7 +16,7 @@ class ForwardingRun:
 
     `counting` says that the frozen count tells when to look whether all is done, `marker` is the
     nonce of the end marker that tells it otherwise; with neither, silence does. `seen` are the
-    numbers of the messages whose copies came. `ready` is the window to come, nothing of which is
+    numbers of the messages whose copies came. `ready` is the window to come; none of it is
     stamped. `doubtful` retries may be on their way already, or shared a window with one that
     closed the channel: they go one by one. `finished` is what is settled and not recorded yet,
     `unacked` its deliveries; `droppable` are deliveries that may be acked at once. A run that is
@@ -120,7 +120,7 @@ class ForwardingRun:
     ) -> "ForwardingRun":
         """Take a window out of the inbox: what was made of it is ready, or was found unsendable.
 
-        A copy of which nothing can be made, because there is no such message any more, is acked.
+        A copy whose message is not in the database any more is acked.
         """
         ready, ejected, settled, gone = [], [], [], []
         for copy in window:
@@ -150,7 +150,7 @@ class ForwardingRun:
         )
 
     def disconnected(self) -> "ForwardingRun":
-        """Forget what went with the connection, but for what is left to be recorded."""
+        """Forget what went with the connection, except what is left to be recorded."""
         return replace(self, connected=False, droppable=(), unacked=())
 
     def acked(self) -> "ForwardingRun":

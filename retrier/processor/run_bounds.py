@@ -69,7 +69,7 @@ class RunEnd:
         self._leave = leave
 
     def close_or_wait(self, run: ForwardingRun) -> None:
-        """Close a batch of which no copy is in hand, unless more of them may still come.
+        """Close a batch when no copy of it is in hand, unless more of them may still come.
 
         Raises LeaseLost, DatabaseUnavailable, BrokerUnavailable.
         """

@@ -29,7 +29,7 @@ from retrier.events.preparation import (
 from retrier.processor.copies import make_copy, make_marker
 from retrier.processor.stage_context import StageContext
 from retrier.store.verbs.forwarding import back_off_batch, begin_forwarding, load_claimed
-from retrier.store.verbs.installing import record_staging_ids
+from retrier.store.verbs.installations import record_staging_ids
 
 _WAITS = (0.5, 1, 2, 5, 10)
 """Seconds a batch waits after each failure of the broker in a row."""

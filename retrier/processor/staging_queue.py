@@ -31,7 +31,7 @@ class Renewals:
         recent = tuple(time for time in self.times if now - time < PERIOD)
         return replace(self, times=(*recent, now)) if len(recent) < MOST_RENEWALS else None
 
-    def take_back(self) -> "Renewals":
+    def without_last(self) -> "Renewals":
         """Return these without the last one, which did not come about."""
         return replace(self, times=self.times[:-1])
 
@@ -73,7 +73,7 @@ class StagingQueue:
             raise
         except (BrokerUnavailable, DatabaseUnavailable):
             # A node that goes away again and again must not use up what heals its queue.
-            self._renewals = self._renewals.take_back()
+            self._renewals = self._renewals.without_last()
             raise
 
     def delete(self) -> None:

@@ -259,7 +259,7 @@ class TestPublishingWithKombu(KombuFixtures):
 
 
 class TestConsumingWithKombu(KombuFixtures):
-    def test_tells_whence_it_comes_and_that_it_is_new(self, channel, publish) -> None:
+    def test_tells_where_it_comes_from_and_that_it_is_new(self, channel, publish) -> None:
         publish(b"0")
 
         message = channel.basic_get("orders")

@@ -13,8 +13,8 @@ from retrier.store.engine.transaction import ConcurrentChange, Transaction
 from retrier.store.queries.operations import find_operation
 from retrier.store.schema import retry_operations
 from retrier.store.tables.retry_operations import begin_cut
-from retrier.store.verbs.asking import CreatedOperation
 from retrier.store.verbs.marking import open_batch
+from retrier.store.verbs.operations import CreatedOperation
 from tests.contract.test_store_cut_off import DEADLINE, SLOW, halted
 from tests.support.bench import Bench
 from tests.support.databases import empty

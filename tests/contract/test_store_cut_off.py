@@ -10,7 +10,7 @@ from sqlalchemy import event, text
 from retrier.domain.message_actions import Act
 from retrier.domain.retry_batch import Ejected, WindowResult
 from retrier.store.queries.next_work import find_most_advanced
-from retrier.store.verbs.message_actions import Asked, take_way_out
+from retrier.store.verbs.message_actions import Action, apply_action
 from retrier.store.verbs.windows import open_window
 from tests.contract.store_retries import STAGED, bring_to
 from tests.contract.store_rows import message, messages, record
@@ -138,7 +138,7 @@ def test_what_leaves_a_selection_while_a_click_counts_it_is_counted_or_not(bench
     with halted(bench.db, COUNTED) as (reached, go_on):
         clicked = slow.submit(bench.ask_all)
         assert reached.wait(DEADLINE)
-        take_way_out(bench.db, Asked(act=Act.ARCHIVE, who="ada"), [first])
+        apply_action(bench.db, Action(act=Act.ARCHIVE, who="ada"), [first])
         go_on.set()
         created = clicked.result(DEADLINE)
 

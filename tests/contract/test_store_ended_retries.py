@@ -12,7 +12,7 @@ from retrier.domain.wire import Refused
 from retrier.store.engine.database import Database
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import ended_retries
-from retrier.store.verbs.message_actions import Asked, take_way_out
+from retrier.store.verbs.message_actions import Action, apply_action
 from tests.contract.store_retries import BEING_SENT, CLAIMED, SENT, STAGED, Retry, bring_to
 from tests.contract.store_rows import claims, rows
 from tests.support.bench import QUEUE, Bench
@@ -28,7 +28,7 @@ def bench(database: Database) -> Bench:
 
 
 def act(retry: Retry, wanted: Act) -> None:
-    acted = take_way_out(retry.bench.db, Asked(act=wanted, who="ada"), [retry.key])
+    acted = apply_action(retry.bench.db, Action(act=wanted, who="ada"), [retry.key])
     assert acted.done == (retry.key,)
 
 

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import event, update
 
 from retrier.store.schema import event_log
-from retrier.store.tables.event_log import Event, append
+from retrier.store.tables.event_log import Entry, append
 from retrier.store.verbs.upkeep import sweep_events
 from tests.contract.store_rows import rows
 
@@ -27,7 +27,7 @@ def log(db, *events, age=timedelta(0)):
 
 
 def an_event(**changes):
-    return Event(**({"kind": "test", "text": "It happened."} | changes))
+    return Entry(**({"kind": "test", "text": "It happened."} | changes))
 
 
 def test_an_event_is_kept_with_all_it_says(database):

@@ -5,7 +5,7 @@ import pytest
 from retrier.domain.message_actions import Act
 from retrier.store.engine.database import Database
 from retrier.store.schema import retry_operation_messages
-from retrier.store.verbs.message_actions import Asked, take_way_out
+from retrier.store.verbs.message_actions import Action, apply_action
 from tests.contract.store_rows import rows
 from tests.support.bench import Bench
 
@@ -27,7 +27,7 @@ def test_a_retry_of_such_an_id_is_sent(bench: Bench) -> None:
 def test_a_message_is_archived_by_such_an_id(bench: Bench) -> None:
     (unique_id,) = bench.fail()
 
-    acted = take_way_out(bench.db, Asked(act=Act.ARCHIVE, who="ada"), [unique_id.upper()])
+    acted = apply_action(bench.db, Action(act=Act.ARCHIVE, who="ada"), [unique_id.upper()])
 
     assert (acted.done, bench.statuses()) == ((unique_id,), {unique_id: "archived"})
 
@@ -35,8 +35,8 @@ def test_a_message_is_archived_by_such_an_id(bench: Bench) -> None:
 def test_what_was_named_so_says_why_it_was_skipped(bench: Bench) -> None:
     (unique_id,) = bench.fail()
     bench.ask([unique_id.upper()])
-    archive = Asked(act=Act.ARCHIVE, who="ada")
-    bench.at("marking.moved", lambda: take_way_out(bench.db, archive, [unique_id]))
+    archive = Action(act=Act.ARCHIVE, who="ada")
+    bench.at("marking.moved", lambda: apply_action(bench.db, archive, [unique_id]))
 
     bench.work()
 

@@ -18,9 +18,9 @@ from retrier.store.schema import (
     retry_batches,
     retry_operation_messages,
 )
-from retrier.store.verbs.asking import CreatedOperation
 from retrier.store.verbs.forwarding import load_claimed
-from retrier.store.verbs.message_actions import Asked, take_way_out
+from retrier.store.verbs.message_actions import Action, apply_action
+from retrier.store.verbs.operations import CreatedOperation
 from tests.contract.store_rows import again
 from tests.contract.test_store_concurrency import count_waiting
 from tests.contract.test_store_cut_off import DEADLINE, SLOW, halted
@@ -44,11 +44,11 @@ CHANGES: dict[str, dict[str, object]] = {
 Meanwhile = Callable[[Bench, Failure], object]
 
 MEANWHILE: dict[str, Meanwhile] = {
-    "archived": lambda bench, first: take_way_out(
-        bench.db, Asked(act=Act.ARCHIVE, who="ada"), [unique_id(first)]
+    "archived": lambda bench, first: apply_action(
+        bench.db, Action(act=Act.ARCHIVE, who="ada"), [unique_id(first)]
     ),
-    "resolved": lambda bench, first: take_way_out(
-        bench.db, Asked(act=Act.RESOLVE, who="ada"), [unique_id(first)]
+    "resolved": lambda bench, first: apply_action(
+        bench.db, Action(act=Act.RESOLVE, who="ada"), [unique_id(first)]
     ),
     "failed again": lambda bench, first: bench.receive(
         again(first, queue=QUEUE, time_of_failure=LATER)

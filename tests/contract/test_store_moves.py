@@ -26,8 +26,8 @@ def confirm(tx: Transaction, number: int, key: str) -> None:
 
 
 MADE: dict[Move, Callable[[Transaction, int, str], object]] = {
-    Move.TAKEN_BACK: lambda tx, number, _key: failed_messages.become_unresolved(
-        tx, Move.TAKEN_BACK, {number: Manual()}
+    Move.REVERTED: lambda tx, number, _key: failed_messages.become_unresolved(
+        tx, Move.REVERTED, {number: Manual()}
     ),
     Move.CONFIRMED: confirm,
     Move.SETTLED: lambda tx, number, _key: failed_messages.settle(

@@ -9,7 +9,7 @@ from retrier.domain.message_actions import Act
 from retrier.domain.wire import Refused
 from retrier.store.engine.database import Database
 from retrier.store.schema import failed_messages, processing_attempts
-from retrier.store.verbs.message_actions import Asked, take_way_out
+from retrier.store.verbs.message_actions import Action, apply_action
 from tests.contract.store_retries import SENT, STAGED, bring_to
 from tests.contract.store_rows import again, message, messages, only_message, record, redelivered
 from tests.support.bench import QUEUE, Bench
@@ -26,7 +26,7 @@ def bench(database: Database) -> Bench:
 
 
 def act(bench: Bench, wanted: Act, key: str) -> None:
-    acted = take_way_out(bench.db, Asked(act=wanted, who="ada"), [key])
+    acted = apply_action(bench.db, Action(act=wanted, who="ada"), [key])
     assert acted.done == (key,)
 
 

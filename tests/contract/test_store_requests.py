@@ -16,7 +16,7 @@ from retrier.store.engine.requests import listen_for_requests
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.next_work import time_until_due
 from retrier.store.schema import retry_operations
-from retrier.store.verbs.asking import create_operation
+from retrier.store.verbs.operations import create_operation
 from tests.support.databases import empty
 from tests.support.waiting import wait_until
 

@@ -24,7 +24,7 @@ from retrier.store.schema import (
     retry_operation_messages,
     retry_operations,
 )
-from retrier.store.verbs.message_actions import Asked, take_way_out
+from retrier.store.verbs.message_actions import Action, apply_action
 from retrier.store.verbs.redirects import create_redirect
 from retrier.store.verbs.upgrade import (
     MIGRATIONS,
@@ -93,7 +93,7 @@ def filled(tmp_path: Path) -> Iterator[Database]:
     bring_to(bench, STAGED)
     bench.ask([*bench.fail(2), sent.key])
     (archived,) = bench.fail(exception_type="Other")
-    take_way_out(db, Asked(act=Act.ARCHIVE, who="ada"), [archived])
+    apply_action(db, Action(act=Act.ARCHIVE, who="ada"), [archived])
     create_redirect(db, "here", "there", own_queues=frozenset(), who="ada")
     yield db
     db.dispose()

@@ -12,7 +12,7 @@ from retrier.store.engine.database import Database
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import ended_retries, retry_operation_messages
 from retrier.store.verbs.forwarding import load_claimed
-from retrier.store.verbs.message_actions import Asked, take_way_out
+from retrier.store.verbs.message_actions import Action, apply_action
 from tests.contract.store_retries import STAGED, bring_to
 from tests.contract.store_rows import again, claims, rows, set_columns
 from tests.support.bench import QUEUE, Bench
@@ -88,7 +88,7 @@ def test_such_a_message_can_be_retried_as_soon_as_it_is_unresolved(bench: Bench)
     bench.at("marking.moved", lambda: set_columns(bench.db, key, status="archived"))
     bench.work()
 
-    take_way_out(bench.db, Asked(act=Act.UNARCHIVE, who="ada"), [key])
+    apply_action(bench.db, Action(act=Act.UNARCHIVE, who="ada"), [key])
     created = bench.ask_all()
     bench.work()
 

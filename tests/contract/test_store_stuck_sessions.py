@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from retrier.store.engine.database import Database
-from retrier.store.verbs.installing import get_installation_id
+from retrier.store.verbs.installations import get_installation_id
 from retrier.store.verbs.upkeep import end_stuck_sessions
 from tests.support.databases import empty
 from tests.support.servers import psycopg_url

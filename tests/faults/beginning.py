@@ -8,7 +8,7 @@ from retrier.app.composition import Parts, make_ingestor
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.settings import Settings, load_settings
-from retrier.store.verbs.asking import create_operation
+from retrier.store.verbs.operations import create_operation
 from retrier.store.verbs.upgrade import upgrade_schema
 from tests.faults.work import ARRIVING, RETRIED, STORED, Figures, Work
 from tests.journeys.conftest import Site
@@ -60,7 +60,7 @@ def opened_parts(site: Site) -> Iterator[Parts]:
 
 
 def make_fast(settings: Settings) -> Settings:
-    """Return the settings of the site, but for a prefetch that slows ingestion down."""
+    """Return the settings of the site without the prefetch that slows ingestion down."""
     ingestion = settings.ingestion.model_copy(update={"prefetch": FAST})
     return settings.model_copy(update={"ingestion": ingestion})
 

@@ -19,7 +19,7 @@ UNREACHABLE = "embedded:////proc/nowhere/broker.db"
 
 
 def probe(service: Service, command: list[str]) -> int:
-    """Ask for the service's health as the container would, but for the port; return the exit code."""
+    """Ask for the service's health as the container would, on another port; return the exit code."""
     with service.http as http:
         port = str(http.base_url.port)
     asked = [word.replace(PORT, port) for word in command]

@@ -10,8 +10,8 @@ from retrier.domain.retry_batch import BATCH_BYTES
 from retrier.errors import DatabaseUnavailable
 from retrier.store.engine.database import Database
 from retrier.store.schema import failed_messages
-from retrier.store.verbs.asking import CreatedOperation
 from retrier.store.verbs.marking import move_to_staging
+from retrier.store.verbs.operations import CreatedOperation
 from tests.conftest import opened_empty
 from tests.support.bench import Bench, Killed
 from tests.support.flaky_database import FlakyDatabase

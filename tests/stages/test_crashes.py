@@ -26,7 +26,7 @@ from retrier.events.preparation import (
     StagingQueuePurged,
 )
 from retrier.store.engine.database import Database
-from retrier.store.verbs.asking import CreatedOperation
+from retrier.store.verbs.operations import CreatedOperation
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
 from tests.support.effects import BATCH_POINTS
 from tests.support.promises import count_doubled, count_lost, count_up, find_leftovers

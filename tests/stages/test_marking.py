@@ -16,8 +16,8 @@ from retrier.store.schema import (
     retry_operation_messages,
     retry_operations,
 )
-from retrier.store.verbs.asking import CreatedOperation
-from retrier.store.verbs.message_actions import Asked, take_way_out
+from retrier.store.verbs.message_actions import Action, apply_action
+from retrier.store.verbs.operations import CreatedOperation
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import failure
 from tests.support.script import to_queue
@@ -251,7 +251,7 @@ def test_each_cut_begins_behind_the_one_before(bench: Bench) -> None:
 def test_what_a_person_has_dealt_with_is_in_no_retry_of_all(bench: Bench, status: str) -> None:
     kept, dealt_with = bench.fail(2)
     act = Act.ARCHIVE if status == "archived" else Act.RESOLVE
-    take_way_out(bench.db, Asked(act=act, who="ada"), [dealt_with])
+    apply_action(bench.db, Action(act=act, who="ada"), [dealt_with])
 
     operation = bench.ask_all()
     bench.work()
@@ -271,7 +271,7 @@ def test_a_claim_whose_batch_is_gone_can_be_ended_by_hand(bench: Bench) -> None:
 
     # When it is put aside and taken back, and asked for again
     for act in (Act.ARCHIVE, Act.UNARCHIVE):
-        take_way_out(bench.db, Asked(act=act, who="ada"), [unique_id])
+        apply_action(bench.db, Action(act=act, who="ada"), [unique_id])
     bench.ask([unique_id])
     bench.work()
 

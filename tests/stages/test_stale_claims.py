@@ -8,8 +8,8 @@ import pytest
 
 from retrier.domain.message_actions import Act
 from retrier.store.engine.database import Database
-from retrier.store.verbs.asking import CreatedOperation
-from retrier.store.verbs.message_actions import Asked, take_way_out
+from retrier.store.verbs.message_actions import Action, apply_action
+from retrier.store.verbs.operations import CreatedOperation
 from tests.conftest import opened_empty
 from tests.support.bench import QUEUE, Bench
 from tests.support.between import BetweenLookAndClaims
@@ -29,16 +29,16 @@ def is_confirmed(bench: Bench, unique_id: str) -> None:
 
 
 def is_archived(bench: Bench, unique_id: str) -> None:
-    take_way_out(bench.db, Asked(act=Act.ARCHIVE, who="ada"), [unique_id])
+    apply_action(bench.db, Action(act=Act.ARCHIVE, who="ada"), [unique_id])
 
 
 def is_resolved(bench: Bench, unique_id: str) -> None:
-    take_way_out(bench.db, Asked(act=Act.RESOLVE, who="ada"), [unique_id])
+    apply_action(bench.db, Action(act=Act.RESOLVE, who="ada"), [unique_id])
 
 
 def is_archived_and_taken_back(bench: Bench, unique_id: str) -> None:
     is_archived(bench, unique_id)
-    take_way_out(bench.db, Asked(act=Act.UNARCHIVE, who="ada"), [unique_id])
+    apply_action(bench.db, Action(act=Act.UNARCHIVE, who="ada"), [unique_id])
 
 
 @dataclass(slots=True, kw_only=True)

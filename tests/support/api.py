@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy import select, update
 
+from retrier.api.answer_cache import AnswerCache
 from retrier.api.application import ApiParts, create_api
-from retrier.api.remembered import Remembered
 from retrier.domain.failed_message import FailedMessageStatus, Failure, Received, Resolution
 from retrier.domain.hosts import Hosts
 from retrier.events.event import Event
@@ -48,7 +48,7 @@ class Api:
             version="1.2.3",
             hosts=hosts or Hosts(),
             # By its clock every answer is found in no time: a busy machine would have it remembered.
-            remembered=Remembered(FrozenClock()),
+            remembered=AnswerCache(FrozenClock()),
         )
         self.app = create_api(parts)
         self.http = client_of(self.app)

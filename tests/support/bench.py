@@ -35,9 +35,9 @@ from retrier.store.schema import (
     retry_batches,
     retry_operations,
 )
-from retrier.store.verbs.asking import CreatedOperation, create_operation
-from retrier.store.verbs.installing import get_installation_id
+from retrier.store.verbs.installations import get_installation_id
 from retrier.store.verbs.leases import Holder
+from retrier.store.verbs.operations import CreatedOperation, create_operation
 from retrier.store.verbs.recording import record_received
 from tests.support.factories import ERROR_QUEUE, confirmation, failure, unique_id
 from tests.support.frozen_clock import FrozenClock

@@ -18,7 +18,7 @@ def walk(command: Any, words: Words = ()) -> Iterator[tuple[Words, Any]]:
 
 
 def options_of(command: Any) -> list[str]:
-    """Return the options of a command as they are typed, but for --help."""
+    """Return the options of a command as they are typed, without --help."""
     return [
         name
         for parameter in command.params

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Response
 
-from retrier.api.request_context import AskingFor, NamedIds, act_on, act_on_ids, act_on_one
+from retrier.api.request_context import InContext, NamedIds, act_on, act_on_ids, act_on_one
 from retrier.api.times import read_range
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.message_actions import Act
@@ -17,41 +17,41 @@ _GROUP = "/recoverability/groups/{group_id}/errors"
 
 @router.patch("/errors/archive", status_code=202)
 @router.post("/errors/archive", status_code=202)
-def archive_messages(ids: NamedIds, asking: AskingFor) -> Response:
+def archive_messages(ids: NamedIds, context: InContext) -> Response:
     """Archive the messages with these ids."""
-    return act_on_ids(asking, Act.ARCHIVE, ids)
+    return act_on_ids(context, Act.ARCHIVE, ids)
 
 
 @router.patch("/errors/unarchive", status_code=202)
-def unarchive_messages(ids: NamedIds, asking: AskingFor) -> Response:
+def unarchive_messages(ids: NamedIds, context: InContext) -> Response:
     """Take the messages with these ids back."""
-    return act_on_ids(asking, Act.UNARCHIVE, ids)
+    return act_on_ids(context, Act.UNARCHIVE, ids)
 
 
 @router.patch("/errors/{first}...{last}/unarchive", status_code=202)
-def unarchive_range(first: str, last: str, asking: AskingFor) -> Response:
+def unarchive_range(first: str, last: str, context: InContext) -> Response:
     """Take the messages back that were archived, or changed since, in this time."""
     modified = read_range(first, last, ("path.first", "path.last"))
     selection = Selection(statuses=_ARCHIVED, modified=modified)
-    return act_on(asking, Act.UNARCHIVE, selection)
+    return act_on(context, Act.UNARCHIVE, selection)
 
 
 @router.patch("/errors/{failed_message_id}/archive", status_code=202)
 @router.post("/errors/{failed_message_id}/archive", status_code=202)
-def archive_message(failed_message_id: str, asking: AskingFor) -> Response:
+def archive_message(failed_message_id: str, context: InContext) -> Response:
     """Archive one message."""
-    return act_on_one(asking, Act.ARCHIVE, failed_message_id)
+    return act_on_one(context, Act.ARCHIVE, failed_message_id)
 
 
 @router.post(f"{_GROUP}/archive", status_code=202)
-def archive_group(group_id: str, asking: AskingFor) -> Response:
+def archive_group(group_id: str, context: InContext) -> Response:
     """Archive the unresolved messages of this group."""
     selection = Selection(statuses=_UNRESOLVED, group=group_id)
-    return act_on(asking, Act.ARCHIVE, selection)
+    return act_on(context, Act.ARCHIVE, selection)
 
 
 @router.post(f"{_GROUP}/unarchive", status_code=202)
-def unarchive_group(group_id: str, asking: AskingFor) -> Response:
+def unarchive_group(group_id: str, context: InContext) -> Response:
     """Take the archived messages of this group back."""
     selection = Selection(statuses=_ARCHIVED, group=group_id)
-    return act_on(asking, Act.UNARCHIVE, selection)
+    return act_on(context, Act.UNARCHIVE, selection)

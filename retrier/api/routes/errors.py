@@ -42,7 +42,7 @@ def get_errors_of_endpoint(
 @router.get("/errors/summary")
 def get_summary(request: Request, parts: Parts) -> Response:
     """Count unresolved messages by endpoint and message type; hosts are not known."""
-    summary = parts.remembered.get("summary", partial(summarise, parts.db))
+    summary = parts.cache.get("summary", partial(summarise, parts.db))
     counts = {
         "Endpoints": summary.endpoints,
         "Hosts": {},

@@ -98,4 +98,4 @@ def _count(parts: ApiParts, classifier: str, title: str | None) -> Sequence[Grou
     count = partial(count_groups, parts.db, classifier, title)
     if title is not None or classifier not in CLASSIFIERS:
         return count()
-    return parts.remembered.get(("groups", classifier), count)
+    return parts.cache.get(("groups", classifier), count)

@@ -9,7 +9,7 @@ from retrier.api.answers import HEADERS, answer
 from retrier.api.filters import PageQuery, page_headers
 from retrier.api.parts import Parts
 from retrier.api.problems import problem
-from retrier.api.request_context import AskingFor, pending_retries
+from retrier.api.request_context import InContext, pending_retries
 from retrier.api.views.redirects import redirect
 from retrier.domain.redirects import RedirectRefusal
 from retrier.store.queries.redirects import Redirect, list_redirects
@@ -71,34 +71,34 @@ def count_redirects(request: Request, page: PageQuery, parts: Parts) -> Response
 
 
 @router.post("/redirects", status_code=201)
-def create_redirect(body: NewRedirect, asking: AskingFor) -> Response:
+def create_redirect(body: NewRedirect, context: InContext) -> Response:
     """Let retries for one queue go to another."""
     source, target = body.fromphysicaladdress.strip(), body.tophysicaladdress.strip()
-    refusal = _try(source, target) or asking.gateway.create_redirect(
-        source, target, asking.requested_by
+    refusal = _try(source, target) or context.gateway.create_redirect(
+        source, target, context.requested_by
     )
     if refusal is not None:
         return _refused(refusal)
     if body.retryexisting:
         selection = pending_retries(source)
-        asking.retry_again(f"retry of the pending retries of queue {source}", (), selection)
+        context.retry_again(f"retry of the pending retries of queue {source}", (), selection)
     return Response(status_code=201, headers=HEADERS)
 
 
 @router.put("/redirects/{redirect_id}", status_code=204)
-def change_redirect(redirect_id: str, body: ChangedRedirect, asking: AskingFor) -> Response:
+def change_redirect(redirect_id: str, body: ChangedRedirect, context: InContext) -> Response:
     """Let a redirect lead elsewhere."""
     target = body.tophysicaladdress.strip()
-    refusal = _try(target) or asking.gateway.change_redirect(
-        redirect_id, target, asking.requested_by
+    refusal = _try(target) or context.gateway.change_redirect(
+        redirect_id, target, context.requested_by
     )
     return _refused(refusal) if refusal else Response(status_code=204, headers=HEADERS)
 
 
 @router.delete("/redirects/{redirect_id}", status_code=204)
-def delete_redirect(redirect_id: str, asking: AskingFor) -> Response:
+def delete_redirect(redirect_id: str, context: InContext) -> Response:
     """Delete a redirect; one that is gone is deleted too."""
-    asking.gateway.delete_redirect(redirect_id, asking.requested_by)
+    context.gateway.delete_redirect(redirect_id, context.requested_by)
     return Response(status_code=204, headers=HEADERS)
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from retrier.api.parts import Parts
 from retrier.api.request_context import (
     MOST_IDS,
-    AskingFor,
+    InContext,
     NamedIds,
     act_on,
     act_on_ids,
@@ -26,48 +26,48 @@ router = APIRouter(prefix="/api", tags=["retries"])
 
 
 @router.post("/errors/retry/all", status_code=202)
-def retry_all(asking: AskingFor) -> Response:
+def retry_all(context: InContext) -> Response:
     """Retry every unresolved message."""
-    return asking.retry(RetryType.ALL, Selection(), "retry of all messages")
+    return context.retry(RetryType.ALL, Selection(), "retry of all messages")
 
 
 @router.post("/errors/retry", status_code=202)
-def retry_messages(ids: NamedIds, asking: AskingFor) -> Response:
+def retry_messages(ids: NamedIds, context: InContext) -> Response:
     """Retry the messages with these ids."""
     selection = Selection(ids=ids)
-    return asking.retry(RetryType.MULTIPLE_MESSAGES, selection, f"retry of {len(ids)} messages")
+    return context.retry(RetryType.MULTIPLE_MESSAGES, selection, f"retry of {len(ids)} messages")
 
 
 @router.post("/errors/queues/{queue:path}/retry", status_code=202)
-def retry_queue(queue: str, asking: AskingFor) -> Response:
+def retry_queue(queue: str, context: InContext) -> Response:
     """Retry the unresolved messages that failed on this queue."""
-    return asking.retry(
+    return context.retry(
         RetryType.BY_QUEUE_ADDRESS, Selection(queue=queue), f"retry of queue {queue}"
     )
 
 
 @router.post("/errors/{endpoint:path}/retry/all", status_code=202)
-def retry_endpoint(endpoint: str, asking: AskingFor) -> Response:
+def retry_endpoint(endpoint: str, context: InContext) -> Response:
     """Retry the unresolved messages of this endpoint."""
-    return asking.retry(
+    return context.retry(
         RetryType.ALL_FOR_ENDPOINT, Selection(endpoint=endpoint), f"retry of endpoint {endpoint}"
     )
 
 
 @router.post("/errors/{failed_message_id}/retry", status_code=202)
-def retry_message(failed_message_id: str, asking: AskingFor) -> Response:
+def retry_message(failed_message_id: str, context: InContext) -> Response:
     """Retry one message."""
     selection = Selection(ids=(failed_message_id,))
-    return asking.retry(
+    return context.retry(
         RetryType.SINGLE_MESSAGE, selection, f"retry of message {failed_message_id}"
     )
 
 
 @router.post("/recoverability/groups/{group_id}/errors/retry", status_code=202)
-def retry_group(group_id: str, parts: Parts, asking: AskingFor) -> Response:
+def retry_group(group_id: str, parts: Parts, context: InContext) -> Response:
     """Retry the unresolved messages of this group."""
     title = find_title(parts.db, group_id) or group_id
-    return asking.retry(
+    return context.retry(
         RetryType.FAILURE_GROUP, Selection(group=group_id), f"retry of group {title}"
     )
 
@@ -107,33 +107,33 @@ class Named(Between):
 
 
 @pending.post("/retry", status_code=202, name="retry_messages")
-def retry_pending_messages(ids: NamedIds, asking: AskingFor) -> Response:
+def retry_pending_messages(ids: NamedIds, context: InContext) -> Response:
     """Wait no longer for the outcome of these messages' retries: retry them again."""
-    return asking.retry_again(f"retry of {len(ids)} pending retries", ids)
+    return context.retry_again(f"retry of {len(ids)} pending retries", ids)
 
 
 @pending.post("/queues/retry", status_code=202, name="retry_queue")
-def retry_pending_of_queue(body: OfQueue, asking: AskingFor) -> Response:
+def retry_pending_of_queue(body: OfQueue, context: InContext) -> Response:
     """Retry the pending retries of a queue again."""
     selection = body.of_queue()
     words = f"retry of the pending retries of queue {body.queueaddress}"
-    return asking.retry_again(words, (), selection)
+    return context.retry_again(words, (), selection)
 
 
 @pending.patch("/resolve", status_code=202)
-def resolve_messages(body: Named, asking: AskingFor) -> Response:
+def resolve_messages(body: Named, context: InContext) -> Response:
     """Resolve the messages with these ids, or the pending retries of this time."""
     if body.uniquemessageids is not None:
-        return act_on_ids(asking, Act.RESOLVE, checked(body.uniquemessageids))
+        return act_on_ids(context, Act.RESOLVE, checked(body.uniquemessageids))
     if body.first is None or body.last is None:
         raise RequestValidationError([_NEITHER])
-    return act_on(asking, Act.RESOLVE, body.of_time())
+    return act_on(context, Act.RESOLVE, body.of_time())
 
 
 @pending.patch("/queues/resolve", status_code=202)
-def resolve_queue(body: OfQueue, asking: AskingFor) -> Response:
+def resolve_queue(body: OfQueue, context: InContext) -> Response:
     """Resolve the pending retries of a queue."""
-    return act_on(asking, Act.RESOLVE, body.of_queue())
+    return act_on(context, Act.RESOLVE, body.of_queue())
 
 
 _NEITHER = {

@@ -1,4 +1,4 @@
-"""What is read at each scrape: the standing of the database, and whether the parts are ready."""
+"""What is read at each scrape: the figures of the database, and whether the parts are ready."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
@@ -33,12 +33,12 @@ class FiguresCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Return the metrics of this scrape."""
         try:
-            standing = self._read()
+            figures = self._read()
         except DatabaseUnavailable:
             yield _up(0)
             return
         yield _up(1)
-        yield from _describe(standing)
+        yield from _describe(figures)
 
 
 def _up(value: int) -> Metric:
@@ -46,37 +46,37 @@ def _up(value: int) -> Metric:
     return GaugeMetricFamily("retrier_database_up", words, value=value)
 
 
-def _describe(standing: ServiceFigures) -> Iterator[Metric]:
+def _describe(figures: ServiceFigures) -> Iterator[Metric]:
     yield _by_state(
-        "retrier_messages", "Failed messages", FailedMessageStatus, standing.ledger.stored
+        "retrier_messages", "Failed messages", FailedMessageStatus, figures.ledger.stored
     )
-    yield _by_state("retrier_operations", "Retry operations alive", _ALIVE, standing.operations)
-    yield _by_state("retrier_batches", "Retry batches alive", RetryBatchStatus, standing.batches)
-    oldest = standing.oldest_unresolved
+    yield _by_state("retrier_operations", "Retry operations alive", _ALIVE, figures.operations)
+    yield _by_state("retrier_batches", "Retry batches alive", RetryBatchStatus, figures.batches)
+    oldest = figures.oldest_unresolved
     yield GaugeMetricFamily(
         "retrier_oldest_unresolved_age_seconds",
         "How long ago the unresolved message that waits longest has failed; 0 if there is none.",
         value=oldest.total_seconds() if oldest else 0,
     )
     yield GaugeMetricFamily(
-        "retrier_failed_imports", "Failed imports kept.", value=standing.failed_imports
+        "retrier_failed_imports", "Failed imports kept.", value=figures.failed_imports
     )
     yield GaugeMetricFamily(
         "retrier_lease_epoch",
         "How often the processor's lease was taken.",
-        value=standing.epoch,
+        value=figures.epoch,
     )
-    yield _differences(standing)
+    yield _differences(figures)
 
 
-def _differences(standing: ServiceFigures) -> Metric:
+def _differences(figures: ServiceFigures) -> Metric:
     family = GaugeMetricFamily(
         "retrier_ledger_difference",
         "What was counted less what there is; not 0 means that something is lost or miscounted.",
         labels=["of"],
     )
-    family.add_metric(["deliveries"], standing.ledger.uncounted_deliveries)
-    family.add_metric(["messages"], standing.ledger.missing_messages)
+    family.add_metric(["deliveries"], figures.ledger.uncounted_deliveries)
+    family.add_metric(["messages"], figures.ledger.missing_messages)
     return family
 
 

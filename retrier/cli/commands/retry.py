@@ -7,11 +7,11 @@ from uuid import uuid4
 import typer
 
 from retrier.cli.api_client import IDEMPOTENCY_KEY, ApiClient, Json
-from retrier.cli.asked import Asked, Matching, Named, What
 from retrier.cli.command import command, make_app, tools_of
 from retrier.cli.options import Service
 from retrier.cli.printer import Column, Printer
 from retrier.cli.progress import exit_code_of, watch_operation
+from retrier.cli.retry_target import Matching, Named, RetryTarget, Target
 from retrier.cli.texts import counted, one_line, short_id
 from retrier.cli.views.messages import show_messages
 from retrier.cli.views.operations import show_outcome
@@ -23,13 +23,13 @@ SHOWN = 5
 _SKIPPED = (Column(title="id"), Column(title="would be skipped", flexible=True))
 
 
-def look_ahead(api: ApiClient, asked: Asked) -> dict[str, Any]:
+def look_ahead(api: ApiClient, target: Target) -> dict[str, Any]:
     """Return what would be retried and skipped; only reads."""
-    match asked:
+    match target:
         case Named():
-            return _look_at_named(api, asked)
+            return _look_at_named(api, target)
         case Matching():
-            return _look_at_matching(api, asked)
+            return _look_at_matching(api, target)
 
 
 def show_preview(printer: Printer, found: dict[str, Any]) -> None:
@@ -46,21 +46,21 @@ def show_preview(printer: Printer, found: dict[str, Any]) -> None:
     printer.note("nothing was asked for, nothing has changed")
 
 
-def _look_at_matching(api: ApiClient, asked: Matching) -> dict[str, Any]:
+def _look_at_matching(api: ApiClient, target: Matching) -> dict[str, Any]:
     page = api.page(
         "errors",
-        **dict(asked.filter),
+        **dict(target.filter),
         status="unresolved",
         sort="time_of_failure",
         per_page=SHOWN,
     )
-    return {"what": asked.words, "total": page.total, "newest": list(page.items)}
+    return {"what": target.words, "total": page.total, "newest": list(page.items)}
 
 
-def _look_at_named(api: ApiClient, asked: Named) -> dict[str, Any]:
-    reasons = {each: _why_not(api, each) for each in asked.ids}
+def _look_at_named(api: ApiClient, target: Named) -> dict[str, Any]:
+    reasons = {each: _why_not(api, each) for each in target.ids}
     skipped = [{"id": each, "reason": why} for each, why in reasons.items() if why is not None]
-    return {"what": asked.words, "total": len(asked.ids) - len(skipped), "skipped": skipped}
+    return {"what": target.words, "total": len(target.ids) - len(skipped), "skipped": skipped}
 
 
 def _why_not(api: ApiClient, message_id: str) -> str | None:
@@ -80,7 +80,7 @@ app = make_app("Send failed messages back to where they failed.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class How:
+class RetryOptions:
     """How the retry is asked for."""
 
     watch: Annotated[
@@ -120,23 +120,23 @@ class How:
     """
 )
 @command
-def retry(ctx: typer.Context, what: What, how: How, service: Service) -> None:
+def retry(ctx: typer.Context, chosen: RetryTarget, options: RetryOptions, service: Service) -> None:
     """Send failed messages back to where they failed.
 
     Ids name single messages; a queue, an endpoint, a group or --all mean every unresolved message
     of it. What fails after the request is no part of it, and a message that another retry has
     claimed is skipped.
     """
-    what.check()
-    headers = how.headers()
+    chosen.check()
+    headers = options.headers()
     tools = tools_of(ctx)
     with service.open(ctx) as api:
-        asked = what.resolve(api)
-        if how.dry_run:
-            _preview(tools.printer, api, asked, as_json=service.as_json)
+        target = chosen.resolve(api)
+        if options.dry_run:
+            _preview(tools.printer, api, target, as_json=service.as_json)
             return
-        accepted = api.ask(asked.path, asked.content, headers)
-        if not how.watch:
+        accepted = api.ask(target.path, target.content, headers)
+        if not options.watch:
             _tell_accepted(tools.printer, accepted, as_json=service.as_json)
             return
         found = watch_operation(tools, api, accepted["operation_id"])
@@ -144,8 +144,8 @@ def retry(ctx: typer.Context, what: What, how: How, service: Service) -> None:
     raise typer.Exit(exit_code_of(found))
 
 
-def _preview(printer: Printer, api: ApiClient, asked: Asked, *, as_json: bool) -> None:
-    found = look_ahead(api, asked)
+def _preview(printer: Printer, api: ApiClient, target: Target, *, as_json: bool) -> None:
+    found = look_ahead(api, target)
     if as_json:
         printer.document({"dry_run": True, **found})
     else:

@@ -36,7 +36,7 @@ def show_messages(printer: Printer, items: Iterable[Json]) -> None:
 
 
 def show_message(printer: Printer, found: Json) -> None:
-    """Print everything about one message, but for its body."""
+    """Print everything about one message, except its body."""
     printer.sheet(_facts(found))
     exception = found["exception"]
     printer.block("exception message", exception["message"])

@@ -38,7 +38,7 @@ _OF_THE_FILE = frozenset(
         sqlite3.SQLITE_NOTADB,
     }
 )
-"""Errors of which a connection may not recover though the file does."""
+"""Errors after which a connection may stay broken though the file is well again."""
 
 
 def make_postgres(

@@ -21,7 +21,7 @@ class _IdLoader(Loader):
 
 
 class _IdDumper(Dumper):
-    """Writes 16 bytes, of which COPY takes nothing else."""
+    """Writes 16 bytes: COPY takes nothing else."""
 
     format = Format.BINARY
     oid = _UUID

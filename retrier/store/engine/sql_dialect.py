@@ -125,7 +125,7 @@ class SqlDialect(ABC):
         columns: Mapping[str, Sequence[Any]],
         same: Mapping[str, Any],
     ) -> None:
-        """Add many rows that are given by column, but for those that are there already.
+        """Add many rows that are given by column, except those that are there already.
 
         In the order given, which is that of their keys wherever others add the same.
         """

@@ -135,7 +135,7 @@ class SqliteDialect(SqlDialect):
     ) -> BindParameter[Any]:
         """Send one JSON array: a received batch may have more ids than a statement parameters.
 
-        JSON has no bytes: hashes are sent one by one, of which there are few.
+        JSON has no bytes: hashes are sent one by one; there are few.
         """
         if isinstance(column.type, Digest):
             return bindparam(name, values, type_=column.type, expanding=True)

@@ -95,7 +95,7 @@ def end_unrecorded(tx: Transaction, batch_id: str, numbers: Sequence[int]) -> Se
 
 
 def keep_only(tx: Transaction, batch_id: str, numbers: Sequence[int]) -> Sequence[int]:
-    """Delete the unrecorded claims of this batch that are not of these messages; return of which.
+    """Delete the unrecorded claims of this batch that are not of these messages; return whose they were.
 
     Nothing of them is staged.
     """

@@ -17,7 +17,7 @@ _APPEND = insert(event_log)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Entry:
     """One line of the log; `text` is a sentence a person can read."""
 
     kind: str
@@ -29,7 +29,7 @@ class Event:
     details: dict[str, object] | None = None
 
 
-def append(tx: Transaction, events: Sequence[Event]) -> None:
+def append(tx: Transaction, events: Sequence[Entry]) -> None:
     """Add the events inside the transaction that causes them; any text will do."""
     if events:
         tx.execute(_APPEND, [{"at": tx.now, **_row(event)} for event in events])
@@ -43,7 +43,7 @@ def sweep(tx: Transaction, older_than: timedelta, at_once: int) -> int:
     return tx.execute(swept).rowcount
 
 
-def _row(event: Event) -> dict[str, object]:
+def _row(event: Entry) -> dict[str, object]:
     return {
         "kind": event.kind,
         "text": long(event.text),

@@ -101,7 +101,7 @@ def note_cut(tx: Transaction, operation_id: str, *, floor: int, skipped: int, ba
 
 
 def complete(tx: Transaction, operation_id: str) -> None:
-    """Close an operation off which an empty cut came and of which no batch is alive.
+    """Close an operation whose last cut was empty and that has no batch left.
 
     What is neither forwarded nor failed was skipped: archived, resolved, claimed by another
     operation or failed again before its turn.

@@ -24,11 +24,11 @@ from retrier.store.tables import (
     retry_operations,
 )
 from retrier.store.tables import retry_operation_messages as named
-from retrier.store.tables.event_log import Event
+from retrier.store.tables.event_log import Entry
 from retrier.store.tables.failed_messages import issue
 from retrier.store.tables.message_locks import sendable
-from retrier.store.verbs.ending import end_batch, take_back
 from retrier.store.verbs.leases import fenced
+from retrier.store.verbs.retry_ends import end_batch, revert
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ def complete_batch(tx: Transaction, batch: RetryBatch) -> int:
     unrecorded = claims.count_unrecorded(tx, batch.batch_id)
     if unrecorded == 0:
         end_batch(tx, batch.batch_id)
-        done = Event(
+        done = Entry(
             kind="batch_forwarded",
             text=f"the batch of {batch.message_count} messages is done",
             operation_id=batch.operation_id,
@@ -98,7 +98,7 @@ def _add_rest(tx: Transaction, batch: RetryBatch, rest: MovedRest, session_id: s
             "created_at": batch.created_at,
         },
     )
-    moved = Event(
+    moved = Entry(
         kind="batch_moved",
         text=f"{rest.size} messages were not seen again in the staging queue: staged anew",
         operation_id=batch.operation_id,
@@ -149,7 +149,7 @@ def begin_forwarding(tx: Transaction, batch: RetryBatch, staged: StagedCopies) -
 
     One transaction: staging id and count frozen, messages *retry issued*, pointer set. Messages
     that left meanwhile (failed again, resolved) are dropped and their claims released; their
-    copies will be acked unsent. A batch of which nothing is left is deleted. Raises LeaseLost,
+    copies will be acked unsent. A batch that has no message left is deleted. Raises LeaseLost,
     DatabaseUnavailable.
     """
     if staged.ejected:
@@ -158,7 +158,7 @@ def begin_forwarding(tx: Transaction, batch: RetryBatch, staged: StagedCopies) -
     ejected = {item.number for item in staged.ejected}
     message_locks.lock(tx, sorted({*staged.numbers, *ejected}))
     claims.lock_batch(tx, batch.batch_id)
-    take_back(tx, batch, staged.ejected)
+    revert(tx, batch, staged.ejected)
     issued = issue(tx, batch.batch_id, staged.numbers)
     dropped = claims.keep_only(tx, batch.batch_id, issued)
     named.note_dropped(tx, batch.operation_id, dropped, _DROPPED)
@@ -187,7 +187,7 @@ def _freeze(tx: Transaction, batch: RetryBatch, staging_id: str, count: int) -> 
     )
     now_forwarding.point_at(tx, batch.batch_id)
     retry_operations.go_on_its_way(tx, batch.operation_id)
-    staged = Event(
+    staged = Entry(
         kind="batch_staged",
         text=f"{count} messages are staged and on their way",
         operation_id=batch.operation_id,

@@ -18,9 +18,9 @@ from retrier.store.queries.cuts import Cut
 from retrier.store.queries.next_work import find_next
 from retrier.store.tables import claims, event_log, retry_batches, retry_operations
 from retrier.store.tables import retry_operation_messages as named
-from retrier.store.tables.event_log import Event
-from retrier.store.verbs.ending import end_batch
+from retrier.store.tables.event_log import Entry
 from retrier.store.verbs.leases import Fence, fenced
+from retrier.store.verbs.retry_ends import end_batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +149,7 @@ def _note(tx: Transaction, operation: RetryOperation, cut: Cut, claimed: int) ->
         ids = [unique_id for unique_id, why in cut.skipped.items() if why == reason]
         named.note_skipped(tx, operation_id, ids, reason)
     skipped = [
-        Event(
+        Entry(
             kind="retry_skipped",
             text=f"{unique_id}: not retried: {reason}",
             who=operation.requested_by,

@@ -26,7 +26,7 @@ from retrier.store.tables import (
 )
 from retrier.store.tables.message_columns import Newest
 from retrier.store.tables.processing_attempts import BodyHolders, StoredBody
-from retrier.store.verbs.ending import end_claims
+from retrier.store.verbs.retry_ends import end_claims
 
 Numbers = Mapping[str, int]
 """The numbers of messages by their unique ids."""

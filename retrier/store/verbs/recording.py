@@ -19,7 +19,7 @@ from retrier.overlap import WhileInFlight, nothing_else
 from retrier.store.engine.transaction import Transaction
 from retrier.store.engine.verb import writing
 from retrier.store.tables import event_log, failed_imports, installation, ledger, staging_ids
-from retrier.store.tables.event_log import Event
+from retrier.store.tables.event_log import Entry
 from retrier.store.verbs.receiving import apply, look_before
 
 
@@ -102,17 +102,17 @@ def _count(
     }
 
 
-def _events(copies: Iterable[OwnCopy], imports: Iterable[FailedImport]) -> list[Event]:
+def _events(copies: Iterable[OwnCopy], imports: Iterable[FailedImport]) -> list[Entry]:
     events = [_event_of(copy) for copy in copies]
     events += [
-        Event(kind="failed_import", text=f"{item.error_queue}: {item.reason}") for item in imports
+        Entry(kind="failed_import", text=f"{item.error_queue}: {item.reason}") for item in imports
     ]
     return events
 
 
-def _event_of(copy: OwnCopy) -> Event:
+def _event_of(copy: OwnCopy) -> Entry:
     if copy.of_another is None:
-        return Event(
+        return Entry(
             kind="own_copy_came_back",
             text=(
                 f"A copy of ours arrived on the error queue {copy.error_queue}: most likely a "
@@ -120,7 +120,7 @@ def _event_of(copy: OwnCopy) -> Event:
             ),
             unique_message_id=copy.unique_message_id,
         )
-    return Event(
+    return Entry(
         kind="copy_of_another_came",
         text=(
             f"A copy of the Retrier installation {copy.of_another} arrived on the error queue "

@@ -6,7 +6,7 @@ from retrier.domain.redirects import RedirectRefusal, redirect_id, why_not_redir
 from retrier.store.engine.transaction import Transaction
 from retrier.store.engine.verb import writing
 from retrier.store.tables import event_log, message_redirects
-from retrier.store.tables.event_log import Event
+from retrier.store.tables.event_log import Entry
 
 
 @writing
@@ -62,4 +62,4 @@ def _find(existing: Mapping[str, str], wanted_id: str) -> str | None:
 
 
 def _note(tx: Transaction, who: str, kind: str, text: str) -> None:
-    event_log.append(tx, [Event(kind=kind, text=text, who=who)])
+    event_log.append(tx, [Entry(kind=kind, text=text, who=who)])

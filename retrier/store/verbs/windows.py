@@ -17,8 +17,8 @@ from retrier.store.engine.transaction import Transaction
 from retrier.store.engine.verb import reading
 from retrier.store.schema import failed_messages, processing_attempts
 from retrier.store.tables import claims, message_locks, retry_operations
-from retrier.store.verbs.ending import take_back
 from retrier.store.verbs.leases import fenced
+from retrier.store.verbs.retry_ends import revert
 
 messages = failed_messages.c
 attempts = processing_attempts.c
@@ -35,7 +35,7 @@ def open_window(
     DatabaseUnavailable.
     """
     if finished.reverted:
-        _take_back(tx, batch, finished)
+        _revert(tx, batch, finished)
     moved = claims.record_and_stamp(tx, batch.batch_id, finished.forwarded, numbers)
     # A claim that is gone has had its outcome already, which counted it.
     recorded = moved.keys() & set(finished.forwarded)
@@ -62,12 +62,12 @@ def load_originals(tx: Transaction, numbers: Sequence[int]) -> Mapping[int, Stor
     return {number: stored.get(attempt) for number, attempt in shown.items()}
 
 
-def _take_back(tx: Transaction, batch: RetryBatch, finished: WindowResult) -> None:
+def _revert(tx: Transaction, batch: RetryBatch, finished: WindowResult) -> None:
     """Make what was reverted unresolved again; its messages are locked before any claim."""
     tx.sql.share_cut_off(tx.conn)
     message_locks.lock(tx, sorted(item.number for item in finished.reverted))
     claims.lock_batch(tx, batch.batch_id)
-    take_back(tx, batch, finished.reverted)
+    revert(tx, batch, finished.reverted)
 
 
 # Two statements and no join: with a table as large as the statistics have not heard of yet, the

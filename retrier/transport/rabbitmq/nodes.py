@@ -11,7 +11,7 @@ from retrier.transport.rabbitmq.library import CONNECT_TIMEOUT
 
 FIRST_LOOK = 1.5
 """Seconds that a node has to answer while there are others to try."""
-REMEMBERED = 60.0
+AVOIDED = 60.0
 """Seconds for which a node that could not be reached is tried after all others."""
 
 Failures = dict[Address, BrokerUnavailable]
@@ -65,7 +65,7 @@ class Nodes:
     def _order(self) -> list[Address]:
         """Return all nodes from a random one on, those that failed lately at the end."""
         first = self._dice.randrange(len(self._addresses))
-        forgotten = monotonic() - REMEMBERED
+        forgotten = monotonic() - AVOIDED
         return sorted(
             (*self._addresses[first:], *self._addresses[:first]),
             key=lambda address: max(self._failed_at.get(address, forgotten), forgotten),

@@ -29,7 +29,7 @@ A_STREAM = (
     "it is a stream, which keeps what is taken off it: nothing of it can be ingested. "
     "List a queue, of type quorum or classic, in its place."
 )
-WAY_OUT = "Empty and delete it, or give this instance another name."
+ADVICE = "Empty and delete it, or give this instance another name."
 
 Dial = Callable[[], BrokerConnection]
 T = TypeVar("T")
@@ -152,7 +152,7 @@ class RabbitMQQueues:
             if self._is_of_an_older_broker(queue, wanted):
                 raise
             raise StagingQueueUnusable(
-                f"{silent}. It is not as we declare it. {WAY_OUT}"
+                f"{silent}. It is not as we declare it. {ADVICE}"
             ) from silent
 
     def _clear_away(self, queue: str, refusal: ChannelLost, wanted: Mapping[str, Any]) -> bool:
@@ -163,7 +163,7 @@ class RabbitMQQueues:
         again, and to stop would need a person after each such upgrade.
         """
         if refusal.code == LOCKED:
-            raise StagingQueueUnusable(f"{refusal.words}. {WAY_OUT}") from refusal
+            raise StagingQueueUnusable(f"{refusal.words}. {ADVICE}") from refusal
         if refusal.code != PRECONDITION_FAILED:
             raise refusal
         found = self._look(queue)
@@ -174,18 +174,18 @@ class RabbitMQQueues:
                 return False
             raise StagingQueueUnusable(
                 f"the queue {queue!r} is not ours and in use: {found.message_count} messages ready, "
-                f"{found.consumer_count} consumers. The broker said: {refusal.words}. {WAY_OUT}"
+                f"{found.consumer_count} consumers. The broker said: {refusal.words}. {ADVICE}"
             ) from refusal
         if self._is_stream(queue):
             # One says that it is empty when it is not, and is deleted whatever the condition.
             raise StagingQueueUnusable(
-                f"the queue {queue!r} is a stream, which keeps what was taken. {WAY_OUT}"
+                f"the queue {queue!r} is a stream, which keeps what was taken. {ADVICE}"
             )
         self._delete_unused(queue)
         return True
 
     def _is_of_an_older_broker(self, queue: str, wanted: Mapping[str, Any]) -> bool:
-        """Say whether it is our staging queue but for the delivery limit."""
+        """Say whether it is our staging queue except for the delivery limit."""
         if DELIVERY_LIMIT not in wanted:
             return False
         unlimited = {name: value for name, value in wanted.items() if name != DELIVERY_LIMIT}

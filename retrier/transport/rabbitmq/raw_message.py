@@ -2,7 +2,7 @@
 
 py-amqp's own parser raises on messages that a broker may well hold (times in milliseconds, text
 that is not UTF-8) and writes other header types than it read. So properties are not parsed here.
-Deliveries and confirms, of which there is one per message, need not even pass py-amqp's dispatch:
+Deliveries and confirms come once per message and need not even pass py-amqp's dispatch:
 what is told of them can be had directly.
 """
 

@@ -22,7 +22,7 @@ from tests.benchmarks.targets import TARGET_BODY
 from tests.support.databases import open_upgraded, temporary_postgres
 
 BATCH = 166
-"""What ingestion stores at once in full swing."""
+"""How many failures ingestion stores at once when it is pipelined."""
 MOST = 20_000
 EXCEPTION = b"OutOfStockException"
 SHORT = 9

@@ -83,7 +83,7 @@ def measure_marking(options: Options, place: Place) -> Iterator[Row]:
 def mark_all(db: Database, conn: psycopg.Connection) -> list[float]:
     """Ask for a retry of everything, cut it into batches; return the seconds of each cut."""
     ask_for_all(db)
-    marking = Marking(make_surroundings(db))
+    marking = Marking(make_context(db))
     seconds: list[float] = []
     while True:
         begin = perf_counter()
@@ -103,7 +103,7 @@ def no_probe() -> Outgoing:
     raise NotImplementedError
 
 
-def make_surroundings(db: Database) -> StageContext:
+def make_context(db: Database) -> StageContext:
     """Return what the stage needs; it never talks to the broker."""
     parts = make_parts(Settings(), db=db)
     lease = make_lease(parts)

@@ -9,6 +9,6 @@ databases.py  an empty one for each example, on SQLite and on PostgreSQL
 world.py      database, broker, processor and ingestion, and what may befall them
 deeds.py      what people, consumers and faults do, at any moment
 far_side.py   consumers: messages that fail, fail again and are confirmed
-people.py     retries, ways out and redirects
+people.py     retries, message actions and redirects
 machine.py    the rules and invariants
 """

@@ -1,4 +1,4 @@
-"""Rules about people: retries, ways out and redirects."""
+"""Rules about people: retries, message actions and redirects."""
 
 from hypothesis.stateful import rule
 
@@ -8,7 +8,7 @@ from tests.properties.model.example import Example
 from tests.properties.model.tally import counted
 
 
-class Asking(Example):
+class RequestContext(Example):
     """What people ask for."""
 
     @rule(numbers=several)

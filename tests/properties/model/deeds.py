@@ -16,7 +16,7 @@ FOREIGN = "ffffffff-0000-0000-0000-000000000000"
 
 
 class Deeds:
-    """Everything that somebody does to one message or to the surroundings, by name."""
+    """Everything that somebody does to one message or to what is around it, by name."""
 
     def __init__(self, world: World, people: People, far_side: FarSide) -> None:
         self._world = world

@@ -26,7 +26,7 @@ VERBS = [
     "back_off_batch",
     "record_staging_ids",
     "record_received",
-    "take_way_out",
+    "apply_action",
     "retry_pending",
 ]
 CALLS = ["publisher.publish", "publisher.probe", "consumer.receive", "consumer.ack", "queues.purge"]

@@ -7,12 +7,12 @@ from hypothesis.stateful import initialize, invariant
 
 from retrier.store.queries.verification import verify_store
 from tests.properties.model.arriving import Arriving
-from tests.properties.model.asking import Asking
+from tests.properties.model.asking import RequestContext
 from tests.properties.model.ending import Ending
 from tests.properties.model.failing import Failing
 
 
-class Model(Arriving, Asking, Failing):
+class Model(Arriving, RequestContext, Failing):
     """Messages fail and are retried; people, process, database, broker and lease come and go."""
 
     @initialize(count=st.integers(1, 5))

@@ -1,4 +1,4 @@
-"""People: retries, the ways out and redirects, each through the gateway as the API does it."""
+"""People: retries, message actions and redirects, each through the gateway as the API does it."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar

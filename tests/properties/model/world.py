@@ -12,7 +12,7 @@ from retrier.overlap import WhileInFlight, nothing_else
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
 from retrier.store.engine.database import Database
-from retrier.store.verbs.installing import probe_write
+from retrier.store.verbs.installations import probe_write
 from retrier.store.verbs.recording import record_received
 from tests.properties.model.account import Account
 from tests.properties.model.following import MARKING, Following
@@ -36,7 +36,7 @@ QUIET = (
     "probe_write",
     "get_installation_id",
 )
-OF_OTHERS = ("record_received", "take_way_out", "retry_pending")
+OF_OTHERS = ("record_received", "apply_action", "retry_pending")
 """What ingestion and people do to messages: the account foretells all of it."""
 BETWEEN_LOOK_AND_CLAIMS = "between look and claims"
 

@@ -20,7 +20,7 @@ PATIENCE = 5.0
 """Seconds to wait while another thread finds an answer."""
 
 
-class Remembered:
+class AnswerCache:
     """Remembers a costly answer for ten times as long as it took to find.
 
     So counting a million messages takes a tenth of one thread at most, however many clients

@@ -50,11 +50,11 @@ class Matching:
     content: None = None
 
 
-Asked = Named | Matching
+Target = Named | Matching
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class What:
+class RetryTarget:
     """What is to be retried: exactly one of these."""
 
     ids: Annotated[
@@ -86,7 +86,7 @@ class What:
             # An empty part of an address could come to mean everything on its way.
             raise typer.BadParameter("a queue, endpoint or group has a name.")
 
-    def resolve(self, api: ApiClient) -> Asked:
+    def resolve(self, api: ApiClient) -> Target:
         """Return what is asked for, with whole ids. Raises RequestRefused."""
         if self.ids:
             return Named(ids=_resolve_ids(api, self.ids))

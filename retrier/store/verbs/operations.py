@@ -20,7 +20,7 @@ from retrier.store.schema import failed_messages, retry_operation_messages, retr
 from retrier.store.tables import event_log
 from retrier.store.tables import retry_operation_messages as named
 from retrier.store.tables import retry_operations as operations
-from retrier.store.tables.event_log import Event
+from retrier.store.tables.event_log import Entry
 
 messages = failed_messages.c
 
@@ -84,7 +84,7 @@ def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOpera
         # The same request was sent twice at once: the other one's operation answers both.
         raise ConcurrentChange
     _name_messages(tx, operation_id, request.selection.ids or ())
-    asked = Event(
+    asked = Entry(
         kind="retry_asked",
         text=f"{request.originator}: a retry of {total} messages was asked for",
         who=request.requested_by,

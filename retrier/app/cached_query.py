@@ -15,7 +15,7 @@ _LONGEST_KEPT = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class CacheTimes:
     """How long a look may be waited for, shown again, and under way before it counts as failed.
 
     What was seen is shown again for `keep`, or for `times_its_cost` as long as it took, a minute
@@ -33,17 +33,17 @@ class _Failed:
     reason: str
 
 
-class Lookout(Generic[T]):
+class CachedQuery(Generic[T]):
     """Looks in a thread of its own, one look at a time.
 
     A database that is frozen, as opposed to away, answers nothing for minutes; whoever asks how
     it is must be answered all the same.
     """
 
-    def __init__(self, find: Callable[[], T], clock: Clock, patience: Patience) -> None:
+    def __init__(self, find: Callable[[], T], clock: Clock, times: CacheTimes) -> None:
         self._find = find
         self._clock = clock
-        self._patience = patience
+        self._times = times
         self._lock = threading.Lock()
         self._seen: T | _Failed = _Failed("it was not looked at yet")
         self._again_at = clock.monotonic()
@@ -56,7 +56,7 @@ class Lookout(Generic[T]):
             if self._began is None and self._clock.monotonic() >= self._again_at:
                 self._start()
             done = self._done
-        done.wait(self._patience.wait.total_seconds())
+        done.wait(self._times.wait.total_seconds())
         with self._lock:
             seen = self._answer()
         if isinstance(seen, _Failed):
@@ -66,7 +66,7 @@ class Lookout(Generic[T]):
     def _start(self) -> None:
         self._began = self._clock.monotonic()
         self._done = threading.Event()
-        threading.Thread(target=self._look, name="lookout", daemon=True).start()
+        threading.Thread(target=self._look, name="cached query", daemon=True).start()
 
     def _look(self) -> None:
         try:
@@ -83,8 +83,8 @@ class Lookout(Generic[T]):
         now = self._clock.monotonic()
         # One that failed has cost the database nothing, however long it hung.
         cost = 0.0 if self._began is None or isinstance(seen, _Failed) else now - self._began
-        longer = min(cost * self._patience.times_its_cost, _LONGEST_KEPT)
-        keep = max(self._patience.keep.total_seconds(), longer)
+        longer = min(cost * self._times.times_its_cost, _LONGEST_KEPT)
+        keep = max(self._times.keep.total_seconds(), longer)
         self._seen, self._again_at, self._began = seen, now + keep, None
 
     def _answer(self) -> T | _Failed:
@@ -92,6 +92,6 @@ class Lookout(Generic[T]):
             return self._seen
         # Still under way: what was seen before stands, unless this one takes too long.
         under_way = self._clock.monotonic() - self._began
-        if under_way < self._patience.hang.total_seconds() and not isinstance(self._seen, _Failed):
+        if under_way < self._times.hang.total_seconds() and not isinstance(self._seen, _Failed):
             return self._seen
         return _Failed(f"the database has not answered for {under_way:.0f} s")

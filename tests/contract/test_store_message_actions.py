@@ -19,7 +19,7 @@ from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.selections import CHUNK, last_number
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import event_log, failed_message_retries, retry_operation_messages
-from retrier.store.verbs.message_actions import Asked, change, take_way_out
+from retrier.store.verbs.message_actions import Action, apply_action, change
 from tests.contract.store_retries import BEING_SENT, CLAIMED, SENT, STAGED, bring_to
 from tests.contract.store_rows import claims, rows
 from tests.support.bench import QUEUE, Bench
@@ -99,8 +99,8 @@ def act(
     bench: Bench, wanted: Act, *ids: str, selection: Selection | None = None
 ) -> dict[str, Refusal]:
     """Do it; return the refusals."""
-    asked = Asked(act=wanted, who="ada", selection=selection)
-    return dict(take_way_out(bench.db, asked, ids).refused)
+    asked = Action(act=wanted, who="ada", selection=selection)
+    return dict(apply_action(bench.db, asked, ids).refused)
 
 
 def in_state(bench: Bench, state: str) -> str:
@@ -466,7 +466,7 @@ class TestTwoAtOnce:
 
         with bench.db.engine.begin() as conn:
             tx = Transaction(conn, bench.db.sql)
-            change(tx, Asked(act=Act.ARCHIVE, who="ada"), [retry.key])
+            change(tx, Action(act=Act.ARCHIVE, who="ada"), [retry.key])
             working.start()
             working.join(LONG_ENOUGH)
             waited = working.is_alive()

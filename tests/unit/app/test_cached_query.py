@@ -6,18 +6,18 @@ from datetime import timedelta
 
 import pytest
 
-from retrier.app.lookout import Lookout, Patience
+from retrier.app.cached_query import CachedQuery, CacheTimes
 from retrier.errors import DatabaseUnavailable
 from tests.support.frozen_clock import FrozenClock
 from tests.support.waiting import wait_until
 
-PATIENCE = Patience(
+PATIENCE = CacheTimes(
     wait=timedelta(seconds=0.2),
     keep=timedelta(seconds=5),
     hang=timedelta(seconds=10),
     times_its_cost=10,
 )
-AT_ONCE = Patience(
+AT_ONCE = CacheTimes(
     wait=timedelta(seconds=0.2), keep=timedelta(seconds=0), hang=timedelta(seconds=0)
 )
 
@@ -41,8 +41,8 @@ class Database:
             raise self.fault
         return self.looks
 
-    def lookout(self, patience: Patience = PATIENCE) -> Lookout[int]:
-        return Lookout(self.look, self.clock, patience)
+    def cached(self, times: CacheTimes = PATIENCE) -> CachedQuery[int]:
+        return CachedQuery(self.look, self.clock, times)
 
 
 @pytest.fixture
@@ -54,33 +54,33 @@ def database() -> Iterator[Database]:
 
 
 def test_what_was_seen_is_shown_again_for_a_while(database: Database) -> None:
-    lookout = database.lookout()
+    cached = database.cached()
 
-    assert [lookout.read(), lookout.read()] == [1, 1]
+    assert [cached.read(), cached.read()] == [1, 1]
 
     database.clock.advance(5)
-    assert lookout.read() == 2
+    assert cached.read() == 2
 
 
 def test_a_costly_look_is_shown_again_for_longer(database: Database) -> None:
     database.cost = 2
-    lookout = database.lookout()
-    lookout.read()
+    cached = database.cached()
+    cached.read()
 
     database.clock.advance(19)
-    assert lookout.read() == 1
+    assert cached.read() == 1
     database.clock.advance(1)
-    assert lookout.read() == 2
+    assert cached.read() == 2
 
 
 def test_no_look_is_shown_again_for_more_than_a_minute(database: Database) -> None:
     database.cost = 100
-    lookout = database.lookout()
-    lookout.read()
+    cached = database.cached()
+    cached.read()
 
     database.clock.advance(60)
 
-    assert lookout.read() == 2
+    assert cached.read() == 2
 
 
 @pytest.mark.parametrize(
@@ -94,87 +94,87 @@ def test_a_look_that_fails_says_why_until_the_next(
     database: Database, fault: Exception, reason: str
 ) -> None:
     database.fault = fault
-    lookout = database.lookout()
+    cached = database.cached()
     for _ in range(2):
         with pytest.raises(DatabaseUnavailable, match=reason):
-            lookout.read()
+            cached.read()
     assert database.looks == 1
 
     database.fault = None
     database.clock.advance(5)
 
-    assert lookout.read() == 2
+    assert cached.read() == 2
 
 
 def test_a_look_that_failed_late_is_repeated_soon(database: Database) -> None:
     database.cost, database.fault = 30, DatabaseUnavailable("connection timeout expired")
-    lookout = database.lookout()
+    cached = database.cached()
     with pytest.raises(DatabaseUnavailable):
-        lookout.read()
+        cached.read()
 
     database.fault = None
     database.clock.advance(5)
 
-    assert lookout.read() == 2
+    assert cached.read() == 2
 
 
-def freeze(database: Database, lookout: Lookout[int]) -> None:
+def freeze(database: Database, cached: CachedQuery[int]) -> None:
     """Let one look succeed and the next one hang."""
-    lookout.read()
+    cached.read()
     database.thawed.clear()
     database.clock.advance(5)
 
 
 def test_while_a_look_takes_its_time_the_last_one_stands(database: Database) -> None:
-    lookout = database.lookout()
-    freeze(database, lookout)
+    cached = database.cached()
+    freeze(database, cached)
 
-    assert [lookout.read(), lookout.read()] == [1, 1]
+    assert [cached.read(), cached.read()] == [1, 1]
     assert database.looks == 2
 
 
 def test_a_look_that_hangs_is_an_error_in_the_end(database: Database) -> None:
-    lookout = database.lookout()
-    freeze(database, lookout)
-    lookout.read()
+    cached = database.cached()
+    freeze(database, cached)
+    cached.read()
 
     database.clock.advance(10)
 
     with pytest.raises(DatabaseUnavailable, match="not answered for 10 s"):
-        lookout.read()
+        cached.read()
 
 
 def test_the_first_look_is_not_waited_for_longer_than_any(database: Database) -> None:
     database.thawed.clear()
 
     with pytest.raises(DatabaseUnavailable, match="not answered"):
-        database.lookout().read()
+        database.cached().read()
 
 
-def test_without_patience_the_last_look_does_not_stand(database: Database) -> None:
-    lookout = database.lookout(AT_ONCE)
-    freeze(database, lookout)
+def test_without_times_the_last_look_does_not_stand(database: Database) -> None:
+    cached = database.cached(AT_ONCE)
+    freeze(database, cached)
 
     with pytest.raises(DatabaseUnavailable, match="not answered"):
-        lookout.read()
+        cached.read()
 
 
 def test_a_look_that_is_never_shown_again_may_cost_what_it_will(database: Database) -> None:
     database.cost = 2
-    lookout = database.lookout(AT_ONCE)
+    cached = database.cached(AT_ONCE)
 
-    assert [lookout.read(), lookout.read()] == [1, 2]
+    assert [cached.read(), cached.read()] == [1, 2]
 
 
 def test_a_look_that_hung_is_over_when_it_answers(database: Database) -> None:
-    lookout = database.lookout(AT_ONCE)
-    freeze(database, lookout)
+    cached = database.cached(AT_ONCE)
+    freeze(database, cached)
     with pytest.raises(DatabaseUnavailable):
-        lookout.read()
+        cached.read()
 
     database.thawed.set()
 
-    wait_until(lambda: answers(lookout.read), 5)
+    wait_until(lambda: answers(cached.read), 5)
 
 
 def answers(read: Callable[[], int]) -> bool:

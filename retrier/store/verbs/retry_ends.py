@@ -15,7 +15,7 @@ from retrier.store.tables import (
     retry_batches,
     retry_operations,
 )
-from retrier.store.tables.event_log import Event
+from retrier.store.tables.event_log import Entry
 
 
 def end_claims(tx: Transaction, numbers: Sequence[int], how: RetryEnd) -> Sequence[StoredRow]:
@@ -44,7 +44,7 @@ def end_batch(tx: Transaction, batch_id: str) -> None:
     retry_batches.remove(tx, batch_id)
 
 
-def take_back(tx: Transaction, batch: RetryBatch, ejected: Sequence[Ejected]) -> int:
+def revert(tx: Transaction, batch: RetryBatch, ejected: Sequence[Ejected]) -> int:
     """End the claims of these messages and give them a new failure number; return how many.
 
     The new number puts them above every cut-off taken so far: the operation that failed to
@@ -57,15 +57,15 @@ def take_back(tx: Transaction, batch: RetryBatch, ejected: Sequence[Ejected]) ->
         return 0
     back = [items[claim.number] for claim in ended]
     failed_messages.become_unresolved(
-        tx, Move.TAKEN_BACK, {item.number: Manual(why=item.reason) for item in back}
+        tx, Move.REVERTED, {item.number: Manual(why=item.reason) for item in back}
     )
     retry_operations.count_failed(tx, batch.operation_id, len(back))
     event_log.append(tx, [_event(batch, item) for item in back])
     return len(back)
 
 
-def _event(batch: RetryBatch, item: Ejected) -> Event:
-    return Event(
+def _event(batch: RetryBatch, item: Ejected) -> Entry:
+    return Entry(
         kind="retry_returned",
         text=f"{item.unique_message_id}: unresolved again: {item.reason}",
         unique_message_id=item.unique_message_id,

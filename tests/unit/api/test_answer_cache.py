@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from retrier.api.remembered import LONGEST, Remembered
+from retrier.api.answer_cache import LONGEST, AnswerCache
 from retrier.errors import AnswerTooSlow
 from tests.support.frozen_clock import FrozenClock
 
@@ -31,7 +31,7 @@ def clock() -> FrozenClock:
 
 @pytest.fixture
 def ask(clock: FrozenClock) -> Callable[[Counting], int]:
-    remembered = Remembered(clock)
+    remembered = AnswerCache(clock)
     return lambda find: remembered.get("key", find)
 
 
@@ -77,14 +77,14 @@ def test_no_answer_is_remembered_for_longer_than_a_minute(
 
 
 def test_an_answer_is_remembered_under_its_own_key(clock: FrozenClock) -> None:
-    remembered = Remembered(clock)
+    remembered = AnswerCache(clock)
     find = Counting(clock, seconds=2)
 
     assert [remembered.get("one", find), remembered.get("other", find)] == [1, 2]
 
 
 def test_what_could_not_be_found_is_not_remembered(clock: FrozenClock) -> None:
-    remembered = Remembered(clock)
+    remembered = AnswerCache(clock)
 
     def fail() -> int:
         clock.advance(2)
@@ -97,7 +97,7 @@ def test_what_could_not_be_found_is_not_remembered(clock: FrozenClock) -> None:
 
 
 def test_who_waits_in_vain_for_another_to_find_it_does_not_wait_in_turn(clock: FrozenClock) -> None:
-    remembered = Remembered(clock, patience=0.01)
+    remembered = AnswerCache(clock, patience=0.01)
 
     def ask_meanwhile() -> int:
         with ThreadPoolExecutor() as other:
