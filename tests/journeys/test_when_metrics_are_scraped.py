@@ -110,7 +110,7 @@ def write(sample: Sample) -> str:
 
 @ONE_IS_ENOUGH
 def test_the_depth_of_the_queues_is_seen(site: Site) -> None:
-    # Given a process that takes nothing off the queues
+    # Given a process that ingests nothing from the queues
     service = site.host.start_ready("api")
     site.shop.fail(7)
 
