@@ -48,7 +48,7 @@ class Api:
             version="1.2.3",
             hosts=hosts or Hosts(),
             # By its clock every answer is found in no time: a busy machine would have it remembered.
-            remembered=AnswerCache(FrozenClock()),
+            cache=AnswerCache(FrozenClock()),
         )
         self.app = create_api(parts)
         self.http = client_of(self.app)
