@@ -116,11 +116,15 @@ class Ejected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedCopies:
-    """What one staging attempt put into the staging queue (by number), and what it could not."""
+    """What one staging attempt put into the staging queue (by number), and what it could not.
+
+    `next_ids` are staging ids under which something may go out from now on.
+    """
 
     staging_id: str
     numbers: tuple[int, ...]
     ejected: tuple[Ejected, ...]
+    next_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,9 @@ from retrier.processor.stage_context import StageContext
 from retrier.store.verbs.forwarding import back_off_batch, begin_forwarding, load_claimed
 from retrier.store.verbs.installations import record_staging_ids
 
+_ID_KEPT_READY = 3600.0
+"""Seconds after which a staging id that was written ahead is used no more."""
+
 _WAITS = (0.5, 1, 2, 5, 10)
 """Seconds a batch waits after each failure of the broker in a row."""
 
@@ -59,6 +62,8 @@ class Staging:
     def __init__(self, context: StageContext) -> None:
         self._context = context
         self._failures = 0
+        self._next_id: tuple[str, float] | None = None
+        """A staging id that is in the database and was never used, and when it was written."""
         self.staged_batch_id: str | None = None
         """The batch this process staged last: it is forwarded in counting mode."""
 
@@ -80,11 +85,11 @@ class Staging:
     def forget(self) -> None:
         """Forget which batch was staged here: after an error it is forwarded non-counting."""
         self.staged_batch_id = None
+        self._next_id = None
 
     def _stage(self, batch: RetryBatch) -> None:
         context = self._context
         began = context.clock.monotonic()
-        staging_id = str(uuid4())
         publisher = context.broker.publisher
         context.emit(StagingConnected(batch_id=batch.batch_id))
         context.lease.ensure_fresh()
@@ -96,10 +101,7 @@ class Staging:
         copies: list[_Copy] = []
         claimed = load_claimed(context.db, batch.batch_id)
         context.lease.ensure_fresh()
-        # The probes' as well: they must be known for as long as any of them can lie somewhere.
-        ids = (staging_id, context.retries.session_id)
-        record_staging_ids(context.db, context.lease.fence, ids)
-        context.emit(StagingIdsRecorded(staging_ids=ids))
+        staging_id = self._take_id()
         # Not in windows, as in forwarding: what lies in the staging queue before the commit does
         # no harm, so nothing has to be waited for in between.
         outgoing = self._make_copies(claimed, staging_id, attempt, copies)
@@ -110,14 +112,34 @@ class Staging:
         )
         self._commit(batch, staging_id, attempt, began)
 
+    def _take_id(self) -> str:
+        """Return a staging id that is in the database, and under which nothing went out yet.
+
+        Usually the move of the batch before has written it, which saves a commit. Ids are kept
+        for 90 days from when they were written, so one that is old already is not begun with.
+        """
+        context, prepared = self._context, self._next_id
+        self._next_id = None
+        if prepared is not None and context.clock.monotonic() - prepared[1] < _ID_KEPT_READY:
+            return prepared[0]
+        staging_id = str(uuid4())
+        ids = (staging_id, context.retries.session_id)
+        record_staging_ids(context.db, context.lease.fence, ids)
+        context.emit(StagingIdsRecorded(staging_ids=ids))
+        return staging_id
+
     def _commit(self, batch: RetryBatch, staging_id: str, attempt: _Attempt, began: float) -> None:
         context = self._context
+        next_id, now = str(uuid4()), context.clock.monotonic()
         copies = StagedCopies(
             staging_id=staging_id,
             numbers=tuple(attempt.staged),
             ejected=tuple(attempt.ejected),
+            # The probes' as well: they must be known for as long as any can lie somewhere.
+            next_ids=(next_id, context.retries.session_id),
         )
         count = begin_forwarding(context.db, context.lease.fence, batch, copies)
+        self._next_id = (next_id, now)
         self.staged_batch_id = batch.batch_id
         context.emit(
             BatchStaged(

@@ -9,6 +9,7 @@ from retrier.domain import headers
 from retrier.domain.copies import PROBE_BODY
 from retrier.domain.wire import ChannelClosed, Delivery, Edit, Properties, Refused, Unknown
 from retrier.errors import BrokerUnavailable
+from retrier.events.preparation import StagingIdsRecorded
 from retrier.store.engine.database import Database
 from retrier.store.schema import message_redirects, staging_ids
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
@@ -414,7 +415,55 @@ def test_all_probes_of_a_process_go_out_under_one_id(bench: Bench) -> None:
     staged = {each.text(headers.STAGING_ID) for each in copies(bench)}
     probes = known_ids(bench) - staged
     assert bench.context.retries.session_id in probes
-    assert len(known_ids(bench)) == 1 + 6
+    written_ahead = 1
+    assert len(known_ids(bench)) == 1 + 6 + written_ahead
+
+
+def written_alone(bench: Bench) -> list[str]:
+    """Let the work be done; return each time that a staging id took a transaction of its own."""
+    reached: list[str] = []
+    bench.crash_at = reached.append
+    bench.work()
+    return [name for name in reached if name == StagingIdsRecorded.name]
+
+
+def test_the_id_of_the_next_batch_is_written_by_the_move_of_the_one_before(bench: Bench) -> None:
+    bench.ask(bench.fail(1))
+    bench.work()
+
+    bench.ask(bench.fail(1))
+
+    assert written_alone(bench) == []
+    assert {each.text(headers.STAGING_ID) for each in copies(bench)} < known_ids(bench)
+
+
+def test_two_batches_never_share_a_staging_id(bench: Bench) -> None:
+    for _ in range(3):
+        bench.ask(bench.fail(1))
+        bench.work()
+
+    assert len({each.text(headers.STAGING_ID) for each in copies(bench)}) == 3
+
+
+def test_an_id_that_was_written_long_ago_is_not_begun_with(bench: Bench) -> None:
+    """It would be deleted while its copies may still lie somewhere."""
+    bench.ask(bench.fail(1))
+    bench.work()
+    bench.clock.advance(3600)
+
+    bench.ask(bench.fail(1))
+
+    assert len(written_alone(bench)) == 1
+
+
+def test_an_id_written_ahead_is_not_used_after_an_error(bench: Bench) -> None:
+    bench.ask(bench.fail(1))
+    bench.work()
+    bench.transport.fail("publisher.publish", BrokerUnavailable("reset"))
+
+    bench.ask(bench.fail(1))
+
+    assert len(written_alone(bench)) >= 1
 
 
 def test_a_probe_says_whose_it_is(bench: Bench) -> None:

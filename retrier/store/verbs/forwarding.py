@@ -22,6 +22,7 @@ from retrier.store.tables import (
     now_forwarding,
     retry_batches,
     retry_operations,
+    staging_ids,
 )
 from retrier.store.tables import retry_operation_messages as named
 from retrier.store.tables.event_log import Entry
@@ -147,8 +148,8 @@ def load_claimed(tx: Transaction, batch_id: str) -> tuple[ClaimedMessage, ...]:
 def begin_forwarding(tx: Transaction, batch: RetryBatch, staged: StagedCopies) -> int:
     """Move a staged batch into Forwarding; return its frozen message count.
 
-    One transaction: staging id and count frozen, messages *retry issued*, pointer set. Messages
-    that left meanwhile (failed again, resolved) are dropped and their claims released; their
+    One transaction: staging id and count frozen, messages *retry issued*, pointer set, and the
+    staging ids that come next are written down. Messages that left meanwhile (failed again, resolved) are dropped and their claims released; their
     copies will be acked unsent. A batch that has no message left is deleted. Raises LeaseLost,
     DatabaseUnavailable.
     """
@@ -162,6 +163,8 @@ def begin_forwarding(tx: Transaction, batch: RetryBatch, staged: StagedCopies) -
     issued = issue(tx, batch.batch_id, staged.numbers)
     dropped = claims.keep_only(tx, batch.batch_id, issued)
     named.note_dropped(tx, batch.operation_id, dropped, _DROPPED)
+    if staged.next_ids:
+        staging_ids.add(tx, staged.next_ids)
     if not issued:
         end_batch(tx, batch.batch_id)
         return 0

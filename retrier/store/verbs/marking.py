@@ -101,7 +101,7 @@ def _open_batch(tx: Transaction, session_id: str) -> OpenedBatch | MarkedBatch |
         "operation_id": operation.operation_id,
         "session_id": session_id,
     }
-    if operation.selection.ids is None and tx.sql.marks_at_once:
+    if tx.sql.marks_at_once and (operation.selection.ids is None or operation.total == 1):
         return _mark_at_once(tx, operation, row)
     retry_operations.begin_cut(tx, operation)
     retry_batches.add(tx, row)
