@@ -65,6 +65,11 @@ def count_up(
         verify=verify(node.config),
     )
     count.problems.extend(_problems(count))
+    count.problems.extend(
+        f"{status}, attempts {attempts}, last retry {retry_id}: "
+        + ("it came" if retry_id in arrived else "it did not come")
+        for _, status, retry_id, attempts in lost_out[:5]
+    )
     doubt: set[str] = set()
     for misfortune, twice_sent in zip(misfortunes, doubled, strict=True):
         # What was sent at the end of one may be seen at the beginning of the next.

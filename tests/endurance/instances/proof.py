@@ -21,6 +21,7 @@ INSTANCES = 3
 READY_WITHIN = 60.0
 DRAINED_WITHIN = 300.0
 ASK_EVERY = 2.0
+QUIET_LOOKS = 2
 
 Blows = Sequence[tuple[str, bool, bool]]
 """Name, whether the leader is struck, whether the one that takes over is struck, too."""
@@ -120,10 +121,15 @@ def _live(
 def _drain(
     nodes: Sequence[Node], traffic: Traffic, view: DatabaseView, dice: random.Random
 ) -> None:
-    """Ask until nothing is unresolved any more, and nothing is on its way."""
-    end = monotonic() + DRAINED_WITHIN
-    while not traffic.is_done() or traffic.depth() or view.count(OPEN):
-        if monotonic() > end:
-            return
-        traffic.ask_for_all(nodes, dice)
+    """Ask until nothing is unresolved any more, and nothing is on its way.
+
+    Two looks in a row must find nothing: what a consumer is answering, or ingestion has in hand,
+    no look sees.
+    """
+    end, quiet = monotonic() + DRAINED_WITHIN, 0
+    while quiet < QUIET_LOOKS and monotonic() < end:
+        is_busy = not traffic.is_done() or traffic.depth() or view.count(OPEN)
+        quiet = 0 if is_busy else quiet + 1
+        if is_busy:
+            traffic.ask_for_all(nodes, dice)
         let_pass(ASK_EVERY)

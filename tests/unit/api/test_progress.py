@@ -158,7 +158,7 @@ def test_no_batch_alive_is_an_empty_list(api: Api) -> None:
 
 
 def test_a_batch_in_marking_is_shown_with_its_session(api: Api) -> None:
-    retry = Retry(api, ids=api.receive(failure()))
+    retry = Retry(api, ids=api.receive(failure(), failure()))
 
     opened = retry.open()
 
