@@ -92,13 +92,13 @@ class Gateway:
 
     def act(self, act: Act, unique_ids: Sequence[str], who: str) -> Outcome:
         """Archive, unarchive or resolve the messages that are named. Raises DatabaseUnavailable."""
-        asked = Action(act=act, who=who)
-        return _sum_up(self._apply(asked, ids) for ids in _cut(unique_ids))
+        action = Action(act=act, who=who)
+        return _sum_up(self._apply(action, ids) for ids in _cut(unique_ids))
 
     def act_on(self, act: Act, selection: Selection, who: str) -> Outcome:
         """Archive, unarchive or resolve what is like this by now. Raises DatabaseUnavailable."""
-        asked = Action(act=act, who=who, selection=selection)
-        return _sum_up(self._apply(asked, ids) for ids in self._find_chunks(selection))
+        action = Action(act=act, who=who, selection=selection)
+        return _sum_up(self._apply(action, ids) for ids in self._find_chunks(selection))
 
     def create_redirect(self, from_queue: str, to_queue: str, who: str) -> str | None:
         """Create a redirect; None, or why it may not be. Raises DatabaseUnavailable."""
@@ -114,8 +114,8 @@ class Gateway:
         """Delete a redirect if it is there. Raises DatabaseUnavailable."""
         self._record(partial(redirects.delete_redirect, self._db, redirect_id, who=who))
 
-    def _apply(self, asked: Action, ids: Sequence[str]) -> ActionResult:
-        return self._record(partial(apply_action, self._db, asked, ids))
+    def _apply(self, action: Action, ids: Sequence[str]) -> ActionResult:
+        return self._record(partial(apply_action, self._db, action, ids))
 
     def _record(self, transact: Callable[[], Done]) -> Done:
         self._emit(RequestReceived())

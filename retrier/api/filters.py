@@ -1,8 +1,8 @@
 """Lists: which page is asked for, how it is sorted, and what of the messages is wanted."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated
 from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import Depends, HTTPException, Query, Request
@@ -30,11 +30,6 @@ class FilterQuery:
     group: str = ""
     exception_type: str = ""
     message_type: str = ""
-
-
-def narrowed(wanted: Selection, **parts: Any) -> Selection:
-    """Return the filter with parts of its selection set, whatever the query said of them."""
-    return replace(wanted, **parts)
 
 
 def _ids(

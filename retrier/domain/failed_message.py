@@ -31,7 +31,7 @@ class Move(StrEnum):
 
     FAILED      a failure arrived that is newer than what is known.
     ISSUED      its copy is in the staging queue, and its batch is about to be forwarded.
-    REVERTED  its retry could not be sent, or nobody waits for its outcome any more.
+    REVERTED    its retry could not be sent, or nobody waits for its outcome any more.
     CONFIRMED   a consumer said that its retry, or the message itself, succeeded.
     SETTLED     a person, or a presumption, says that it is dealt with.
     ARCHIVED    a person set it aside.

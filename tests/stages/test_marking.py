@@ -83,6 +83,44 @@ def test_a_short_list_goes_before_a_bulk_asked_for_earlier(bench: Bench) -> None
     assert bench.sent() == [single, *bulk]
 
 
+def steps_of_marking(bench: Bench) -> list[str]:
+    """Let the work be done; return the steps of Marking that a process could be killed at."""
+    reached: list[str] = []
+    bench.crash_at = reached.append
+    bench.work()
+    return [name for name in reached if name.startswith("marking.")]
+
+
+def test_one_named_message_is_marked_in_one_transaction_where_a_bulk_is(bench: Bench) -> None:
+    in_steps = ["marking.opened", "marking.claimed", "marking.moved"]
+    bench.ask(bench.fail())
+
+    steps = steps_of_marking(bench)
+
+    # An empty cut ends the operation afterwards: it is no step where marking takes one transaction.
+    assert steps[:3] == (["marking.moved"] if bench.db.sql.marks_at_once else in_steps)
+
+
+def test_several_named_messages_are_marked_in_steps(bench: Bench) -> None:
+    bench.ask(bench.fail(2))
+
+    assert steps_of_marking(bench)[:3] == ["marking.opened", "marking.claimed", "marking.moved"]
+
+
+def test_one_named_message_that_may_not_be_retried_is_skipped_with_its_reason(
+    bench: Bench,
+) -> None:
+    (archived,) = bench.fail()
+    bench.set_status(archived, "archived")
+
+    operation = bench.ask([archived])
+    bench.work()
+
+    row = bench.operation(operation)
+    assert (row["state"], row["skipped"], row["batches"]) == ("completed", 1, 0)
+    assert bench.sent() == []
+
+
 def test_two_bulk_operations_take_turns(bench: Bench) -> None:
     north = bench.fail(4, endpoint="north")
     south = bench.fail(4, endpoint="south")

@@ -1,12 +1,13 @@
 """Failed messages: lists, one message, counts."""
 
 import re
+from dataclasses import replace
 from functools import partial
 
 from fastapi import APIRouter, Request, Response
 
 from retrier.api.answers import HEADERS, answer, revalidated
-from retrier.api.filters import OrderQuery, PageQuery, Wanted, narrowed, page_headers
+from retrier.api.filters import OrderQuery, PageQuery, Wanted, page_headers
 from retrier.api.parts import Parts
 from retrier.api.problems import problem
 from retrier.api.views import messages as views
@@ -33,7 +34,7 @@ def get_errors_of_endpoint(
     request: Request, name: str, parts: Parts, wanted: Wanted, order: OrderQuery, page: PageQuery
 ) -> Response:
     """List the failed messages of one endpoint."""
-    of_endpoint = narrowed(wanted, endpoint=name)
+    of_endpoint = replace(wanted, endpoint=name)
     found = list_messages(parts.db, of_endpoint, order, page, parts.codec)
     items = [views.item(message) for message in found.items]
     return answer(request, items, page_headers(request, page, found.total))

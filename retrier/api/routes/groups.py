@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from retrier.api.answers import TOTAL_COUNT, answer
-from retrier.api.filters import IdsQuery, OrderQuery, PageQuery, Wanted, narrowed, page_headers
+from retrier.api.filters import IdsQuery, OrderQuery, PageQuery, Wanted, page_headers
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.problems import problem
 from retrier.api.views import messages as message_views
@@ -64,7 +64,7 @@ def get_groups(
 def get_group(request: Request, group_id: str, parts: Parts, wanted: Wanted) -> Response:
     """Return one group with its unresolved messages counted, or those that the filter names."""
     counted = replace(wanted, statuses=wanted.statuses or _UNRESOLVED)
-    found = find_group(parts.db, group_id, narrowed(counted, group=group_id))
+    found = find_group(parts.db, group_id, replace(counted, group=group_id))
     if found is None:
         return problem(404, f"No group has the id {group_id[:100]}.")
     return answer(request, group(found))
@@ -81,7 +81,7 @@ def get_errors_of_group(
     page: PageQuery,
 ) -> Response:
     """List the failed messages of one group."""
-    of_group = narrowed(wanted, group=group_id)
+    of_group = replace(wanted, group=group_id)
     found = list_messages(parts.db, of_group, order, page, parts.codec)
     items = [message_views.item(message) for message in found.items]
     return answer(request, items, page_headers(request, page, found.total))

@@ -41,7 +41,7 @@ LINES: Mapping[str, Wording] = {
     "database.unreachable": _error("Waiting for the database: {reason}"),
     "database.reached": _info("The database is back"),
     "database.sessions_ended": _warning(
-        "Ended {count} database sessions of a frozen or lost process that were holding locks"
+        "Ended database sessions of a frozen or lost process that were holding locks: {count}"
     ),
     "broker.unreachable": _error("Waiting for the broker: {reason}"),
     "broker.reached": _info("The broker is back"),
@@ -49,15 +49,15 @@ LINES: Mapping[str, Wording] = {
     "ingestion.paused": _warning("Ingestion from {queue} paused: {reason}"),
     "ingestion.resumed": _info("Ingestion from {queue} resumed"),
     "ingestion.failed_import": _warning(
-        "{count} messages on {queue} cannot be understood and are kept as failed imports: {reason}"
+        "Kept as failed imports from {queue}: {count}; they cannot be understood: {reason}"
     ),
     "ingestion.own_copy": _warning(
-        "Dropped {count} copies from the staging queue that arrived on {queue}: a dead-letter"
-        " or expiry policy of the broker sends them there"
+        "Dropped copies from the staging queue that arrived on {queue}: {count}; a dead-"
+        "letter or expiry policy of the broker sends them there"
     ),
     "ingestion.copy_of_another": _warning(
-        "Dropped {count} copies of the Retrier installation {installation_id} that arrived on"
-        " {queue}: a dead-letter or expiry policy of the broker sends them there"
+        "Dropped copies of the Retrier installation {installation_id} that arrived on "
+        "{queue}: {count}; a dead-letter or expiry policy of the broker sends them there"
     ),
     "ingestion.delivery_limit": _warning(
         "{queue} has a delivery limit and may drop failed messages: remove the limit"
@@ -71,25 +71,24 @@ LINES: Mapping[str, Wording] = {
     "processor.turn_failed": _error("Unexpected error in the processor: {error}"),
     "processor.backing_off": _warning("The processor is waiting before its next attempt: {reason}"),
     "processor.recovered": _info("The processor is working again"),
-    "batch.marked": _info("Batch {batch_id} is marked: {size} messages"),
+    "batch.marked": _info("Batch {batch_id} is marked, messages: {size}"),
     "batch.adopted": _warning(
         "Adopted batch {batch_id}, which a stopped process had left in Marking"
     ),
-    "batch.staged": _info("Batch {batch_id} is staged: {size} messages"),
+    "batch.staged": _info("Batch {batch_id} is staged, messages: {size}"),
     "batch.forwarding": _info("Batch {batch_id} is being forwarded"),
     "batch.forwarded": _info("Batch {batch_id} is forwarded"),
     "batch.moved": _warning(
-        "{size} messages of batch {batch_id} were not forwarded and move to batch "
-        "{new_batch_id}: {reason}"
+        "What was not forwarded of batch {batch_id} moves to batch {new_batch_id}, messages: "
+        "{size}; {reason}"
     ),
     "batch.backing_off": _warning("Batch {batch_id} is waiting: {reason}"),
     "message.reverted": _warning(
-        "{count} messages to {destination} are unresolved again, for example "
+        "Unresolved again after a retry to {destination}: {count}, for example "
         "{unique_message_id}: {reason}"
     ),
     "message.ejected": _warning(
-        "{count} messages were taken out of batch {batch_id}, for example "
-        "{unique_message_id}: {reason}"
+        "Taken out of batch {batch_id}: {count}, for example {unique_message_id}: {reason}"
     ),
     "operation.completed": _info("Operation {operation_id} is complete"),
     "staging.renewed": _warning("Deleting the staging queue and declaring it again: {reason}"),

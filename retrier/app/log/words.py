@@ -48,11 +48,11 @@ def describe(event: Event) -> Iterator[Line]:
         case BatchStaged():
             yield _describe_plainly(event)
             yield from _describe_ejected(event)
+        case RestMoved(new_batch_id=None) | RestBackedOff(repeated=True):
+            return
         case RestMoved(size=size, message_count=count):
             reason = f"{size} of {count} copies {_NOT_GIVEN_BACK}"
             yield _describe_plainly(event, reason=reason)
-        case RestMoved(new_batch_id=None) | RestBackedOff(repeated=True):
-            return
         case RestBackedOff(batch_id=batch_id, operation_id=operation_id, reason=reason):
             yield make_line(
                 "batch.backing_off", batch_id=batch_id, operation_id=operation_id, reason=reason

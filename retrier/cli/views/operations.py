@@ -65,7 +65,8 @@ def show_outcome(printer: Printer, found: Json) -> None:
     words += [f"{found[name]:,} {name}" for name in ("skipped", "failed") if found[name]]
     reason = f": {found['reason']}" if found.get("reason") else ""
     # Sent is not handled: who handles them may confirm it, or fail again.
-    pending = "; their outcome is pending" if found["forwarded"] else ""
+    whose = "its" if found["forwarded"] == 1 else "their"
+    pending = f"; {whose} outcome is pending" if found["forwarded"] else ""
     state = "" if found["state"] == "completed" else f"{found['state']}: "
     printer.line(f"{state}{', '.join(words)}{pending}{reason}")
     _show_skipped(printer, found)

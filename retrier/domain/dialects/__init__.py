@@ -40,7 +40,7 @@ def strips(dialect: str, header: str) -> bool:
     """Say whether a retry must not carry the header: the dialect's, or the broker's own.
 
     The broker writes on messages of every dialect, and middleware keeps what it wrote.
-    AnswerCache: there are many messages, and their headers have few names.
+    Remembered: there are many messages, and their headers have few names.
     """
     known = by_name(dialect)
     by_broker = header in BROKER_COUNTERS or RABBITMQ.strips(header)

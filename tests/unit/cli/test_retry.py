@@ -318,7 +318,7 @@ def test_a_retry_that_skips_ends_with_1(cli: CommandLine) -> None:
     result = cli.run("retry", known, unknown, "--watch")
 
     assert result.exit_code == 1
-    assert "1 of 2 messages sent back, 1 skipped; their outcome is pending" in result.stdout
+    assert "1 of 2 messages sent back, 1 skipped; its outcome is pending" in result.stdout
     assert f"{unknown}  no failed message has this id" in result.stdout
 
 

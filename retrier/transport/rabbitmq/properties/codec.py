@@ -143,6 +143,6 @@ def _edit_table(table: bytes, edit: Edit) -> bytes:
 def _leaving_out(drop: Callable[[str], bool], replaced: frozenset[str]) -> Callable[[bytes], bool]:
     """Return what says of a header's name whether an edit leaves it out.
 
-    AnswerCache: there are many messages, and their headers have few names.
+    Remembered: there are many messages, and their headers have few names.
     """
     return lru_cache(maxsize=4096)(lambda name: text(name) in replaced or drop(text(name)))
