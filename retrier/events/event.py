@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """Something that has happened. Subclasses are frozen values with ids and numbers.
 
@@ -12,7 +13,6 @@ class Event:
     its fields may be logged, so none of them holds a body, a header's value or a secret.
     """
 
-    __slots__ = ()
     name: ClassVar[str]
 
 

@@ -59,7 +59,7 @@ def shown_of(event: type[Event]) -> set[str]:
     """Return the fields of an event that its line shows."""
     hints = get_type_hints(event)
     plain = {name for name, hint in hints.items() if set(get_args(hint) or [hint]) <= PLAIN}
-    return {each.name for each in fields(event) if each.name in {*plain, "error"}}  # type: ignore[arg-type]
+    return {each.name for each in fields(event) if each.name in {*plain, "error"}}
 
 
 @cache

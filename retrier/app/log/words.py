@@ -87,7 +87,7 @@ def _line_name(event: Event) -> str:
 
 
 def _describe_plainly(event: Event, **more: object) -> Line:
-    names = [each.name for each in fields(event)]  # type: ignore[arg-type]  # all are dataclasses
+    names = [each.name for each in fields(event)]
     given = {name: getattr(event, name) for name in names if name != "error"}
     shown = {name: value for name, value in given.items() if isinstance(value, _PLAIN)}
     return make_line(_line_name(event), error=getattr(event, "error", None), **shown, **more)
