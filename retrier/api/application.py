@@ -8,8 +8,7 @@ from typing import Any
 from fastapi import Depends, FastAPI
 
 from retrier.api.middleware import RequestMiddleware
-from retrier.api.parts import ApiParts
-from retrier.api.places import take_place
+from retrier.api.parts import ApiParts, take_place
 from retrier.api.problems import add_handlers
 from retrier.api.routes import WATCHING, WORKING
 

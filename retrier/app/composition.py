@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from retrier import __version__
 from retrier.app.cached_query import CachedQuery, CacheTimes
-from retrier.app.metrics.gauges import Metrics
+from retrier.app.metrics.instruments import Metrics
 from retrier.app.process import describe_holder, is_dead
 from retrier.clock import Clock
 from retrier.domain.hosts import Hosts, parse_host
@@ -17,17 +17,16 @@ from retrier.events.event import Emit
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.ingestor import Ingestor
 from retrier.processor.broker import AttendedTransport, Broker
-from retrier.processor.copies import get_probe_ready
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
 from retrier.processor.progress import Progress
 from retrier.processor.stage_context import RetryParameters, StageContext
+from retrier.processor.staging_queue import get_probe_ready
 from retrier.settings import Api, ErrorQueue, Settings
-from retrier.store.engine.database import Database, DatabaseOptions
-from retrier.store.engine.shared_time import DatabaseClock
+from retrier.store.engine.database import Database, DatabaseClock, DatabaseOptions
 from retrier.store.queries.monitoring import read_figures
-from retrier.store.verbs.installations import probe_write
 from retrier.store.verbs.recording import record_received
+from retrier.store.verbs.upkeep import probe_write
 from retrier.transport import transports
 from retrier.transport.seam import Transport
 from retrier.transport.transports import TransportOptions

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 
 from retrier import __version__
 from retrier.api.application import ApiParts, create_api
-from retrier.api.places import AT_WORK
+from retrier.api.parts import AT_WORK
 from retrier.app.cached_query import CachedQuery, CacheTimes
 from retrier.app.composition import (
     ANSWER_LIMIT,
@@ -48,7 +48,7 @@ from retrier.gateway import Gateway
 from retrier.processor.lease import Lease
 from retrier.processor.progress import Progress
 from retrier.settings import Role, Settings
-from retrier.store.verbs.installations import probe_read
+from retrier.store.verbs.upkeep import probe_read
 
 _PROBE = CacheTimes(wait=timedelta(seconds=2), keep=timedelta(seconds=0), hang=timedelta(seconds=0))
 """A database that does not answer within 2 s is not ready; each request looks anew."""

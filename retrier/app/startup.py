@@ -13,8 +13,8 @@ from retrier.events.service import (
     DatabaseReached,
     DatabaseUnreachable,
 )
-from retrier.store.verbs.installations import get_installation_id
 from retrier.store.verbs.upgrade import find_revision, upgrade_schema
+from retrier.store.verbs.upkeep import get_installation_id
 
 _WAITS = (0.5, 1.0, 2.0, 5.0, 10.0)
 _UNREACHABLE = {"database": DatabaseUnreachable, "broker": BrokerUnreachable}

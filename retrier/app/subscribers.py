@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from retrier.app.log.writer import LineWriter, Log
-from retrier.app.metrics.gauges import Metrics
+from retrier.app.metrics.instruments import Metrics
 from retrier.app.process import make_crash_switch
 from retrier.clock import Clock
 from retrier.domain.wire import PropertyCodec

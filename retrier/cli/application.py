@@ -8,12 +8,12 @@ import typer
 
 from retrier import __version__
 from retrier.cli.command import make_app
-from retrier.cli.commands import demo, errors, operations, retry, service, verify
+from retrier.cli.commands import demo, errors, operations, retry, service
 
 app = make_app(
     "Takes failed messages off error queues, keeps them, and sends them back in batches."
 )
-for part in (service.app, demo.app, verify.app, operations.groups_app, retry.app):
+for part in (service.app, demo.app, operations.groups_app, retry.app):
     # Without a name its commands are the command line's own.
     app.add_typer(part)
 app.add_typer(errors.app, name="errors")

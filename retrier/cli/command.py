@@ -1,18 +1,61 @@
-"""Commands as the shell has them: made of dataclasses of options, with an exit code; what they work with."""
+"""Commands as the shell has them: options as dataclasses, exit codes, and what commands work with."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from enum import IntEnum
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from threading import Event
-from typing import Any, get_type_hints
+from typing import Any, ParamSpec, get_type_hints
 
 import httpx
 import typer
 
-from retrier.cli.exit_codes import with_exit_code
-from retrier.cli.printer import Printer
+from retrier.cli.printer import Printer, harmless
 from retrier.clock import Clock, SystemClock
+from retrier.errors import (
+    BrokerUnavailable,
+    ConfigurationError,
+    DatabaseUnavailable,
+    RetrierError,
+    ServiceUnavailable,
+)
+
+P = ParamSpec("P")
+
+
+class ExitCode(IntEnum):
+    """What a script learns from a command."""
+
+    DONE = 0
+    REFUSED = 1
+    USAGE = 2
+    OUT_OF_REACH = 3
+    INTERRUPTED = 130
+
+
+def with_exit_code(command: Callable[P, None]) -> Callable[P, None]:
+    """Turn what a command raises into a line on standard error and an exit code."""
+
+    @wraps(command)
+    def run_command(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except RetrierError as error:
+            typer.echo(harmless(str(error)), err=True)
+            raise typer.Exit(_exit_code(error)) from None
+
+    return run_command
+
+
+def _exit_code(error: RetrierError) -> ExitCode:
+    match error:
+        case ConfigurationError():
+            return ExitCode.USAGE
+        case BrokerUnavailable() | DatabaseUnavailable() | ServiceUnavailable():
+            return ExitCode.OUT_OF_REACH
+        case _:
+            return ExitCode.REFUSED
 
 
 def make_app(help_text: str) -> typer.Typer:

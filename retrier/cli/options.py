@@ -1,7 +1,7 @@
-"""Options that several commands take."""
+"""Options that several commands take, and short ids, which become whole ones."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +11,12 @@ import httpx
 import typer
 
 from retrier import __version__
-from retrier.cli.api_client import ApiClient, Listing
+from retrier.cli.api_client import ApiClient, Json, Listing
 from retrier.cli.command import tools_of
-from retrier.errors import ConfigurationError
+from retrier.cli.printer import counted
+from retrier.domain.identity import canonical, is_guid
+from retrier.domain.text import SHORTEST, ids_beginning
+from retrier.errors import ConfigurationError, RequestRefused
 from retrier.settings import Settings, load_settings, redact
 
 DEFAULT_URL = "http://127.0.0.1:33333"
@@ -113,3 +116,79 @@ def _read_token(file: Path | None) -> str:
     if not (token.isascii() and token.isprintable()):
         raise ConfigurationError(["the token holds characters that no token has"])
     return token
+
+
+_MOST_NAMED = 10
+"""Candidates that an error names."""
+
+Search = Callable[[str], Sequence[Json]]
+"""Returns what has an id that begins so."""
+
+
+def find_message_id(api: ApiClient, text: str) -> str:
+    """Return the id of the failed message. Raises RequestRefused unless there is exactly one."""
+    return _find(text, "failed message", lambda prefix: _beginning(api, prefix, "errors"))
+
+
+def find_operation_id(api: ApiClient, text: str) -> str:
+    """Return the id of the operation. Raises RequestRefused unless there is exactly one."""
+    return _find(text, "operation", lambda prefix: _beginning(api, prefix, "operations"))
+
+
+def find_batch_id(api: ApiClient, text: str) -> str:
+    """Return the id of the batch alive. Raises RequestRefused unless there is exactly one."""
+    return _find(
+        text,
+        "batch alive",
+        lambda prefix: [
+            each for each in api.page("batches").items if str(each["id"]).startswith(prefix)
+        ],
+    )
+
+
+def find_group_id(api: ApiClient, text: str) -> str:
+    """Return the id of the failure group, whatever its classifier. Raises RequestRefused."""
+    return _find(text, "group", lambda prefix: _groups_beginning(api, prefix))
+
+
+def is_short(text: str) -> bool:
+    """Say whether text can only be the beginning of an id."""
+    return ids_beginning(text) is not None and not is_guid(text)
+
+
+def _find(text: str, noun: str, search: Search) -> str:
+    if is_guid(text):
+        return canonical(text)
+    if ids_beginning(text) is None:
+        raise typer.BadParameter(
+            f"{text!r} is no id: an id is hexadecimal digits and dashes, or its first {SHORTEST} "
+            "characters or more."
+        )
+    found = [str(each["id"]) for each in search(canonical(text))]
+    match found:
+        case []:
+            raise RequestRefused(f"No {noun} has an id that begins with {text}.")
+        case [one]:
+            return one
+        case _:
+            raise RequestRefused(_ambiguous(text, noun, found))
+
+
+def _ambiguous(text: str, noun: str, found: Sequence[str]) -> str:
+    named = "\n".join(f"  {each}" for each in sorted(found)[:_MOST_NAMED])
+    several = counted(len(found), "id")
+    return f"{several} of a {noun} begin with {text}; give more of the one you mean:\n{named}"
+
+
+def _beginning(api: ApiClient, prefix: str, *path: str) -> Sequence[Json]:
+    return api.page(*path, id_prefix=prefix).items
+
+
+def _groups_beginning(api: ApiClient, prefix: str) -> Sequence[Json]:
+    groups = ("recoverability", "groups")
+    # A classifier's name is text like any other: the service lists the names.
+    return [
+        each
+        for name in api.texts("recoverability", "classifiers")
+        for each in api.page(*groups, name, id_prefix=prefix).items
+    ]

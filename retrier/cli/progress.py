@@ -18,10 +18,8 @@ from rich.progress import (
 from rich.text import Text
 
 from retrier.cli.api_client import ApiClient, Json
-from retrier.cli.command import Tools
-from retrier.cli.exit_codes import ExitCode
-from retrier.cli.printer import Printer
-from retrier.cli.texts import short_id
+from retrier.cli.command import ExitCode, Tools
+from retrier.cli.printer import Printer, short_id
 from retrier.clock import Clock
 from retrier.errors import ServiceUnavailable
 

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from retrier.cli.api_client import ApiClient
-from retrier.cli.ids import find_group_id, find_message_id
-from retrier.cli.texts import counted
+from retrier.cli.options import find_group_id, find_message_id
+from retrier.cli.printer import counted
 from retrier.errors import RequestRefused
 
 MOST_IDS = 100_000

@@ -9,9 +9,8 @@ from types import FrameType
 
 from retrier.clock import SystemClock
 from retrier.demo.client import Client, find_url, is_ready
-from retrier.demo.orders import REPAIRS, Cause, make_orders
 from retrier.demo.scenario import Scenario
-from retrier.demo.shop import Shop
+from retrier.demo.shop import REPAIRS, Cause, Shop, make_orders
 from retrier.demo.shop_log import ShopLog
 from retrier.demo.workspace import Workspace, temporary_workspace
 from retrier.errors import RetrierError

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from retrier.demo.orders import Cause
+from retrier.demo.shop import Cause
 
 _STOP = 10
 """Seconds the service has to end."""

@@ -7,8 +7,7 @@ from hashlib import sha256
 from operator import attrgetter
 from types import MappingProxyType
 
-from retrier.domain.cause import Cause, FailureGroup
-from retrier.domain.failed_message import FailureDetails
+from retrier.domain.failed_message import Cause, FailureDetails, FailureGroup
 from retrier.domain.identity import FINGERPRINT_DIGITS, md5_guid
 from retrier.domain.text import clean
 

@@ -1,4 +1,4 @@
-"""A failed message, the failures seen of it, and the states it can be in."""
+"""A failed message, the failures seen of it, their causes, and the states it can be in."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,32 @@ from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 
-from retrier.domain.cause import Cause
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureGroup:
+    """All failures that one classifier gives the same title."""
+
+    group_id: str
+    classifier: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """What failures have in common that differ in nothing which a classifier looks at.
+
+    `fingerprint` is a hash of all of it but `exception_message`, which is the first one's.
+    """
+
+    fingerprint: str
+    queue: str
+    destination: str
+    endpoint: str | None
+    message_type: str | None
+    exception_type: str | None
+    failure_reason: str | None
+    exception_message: str | None
+    groups: tuple[FailureGroup, ...]
 
 
 class FailedMessageStatus(StrEnum):

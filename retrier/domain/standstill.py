@@ -1,7 +1,6 @@
 """Whether a processor that has something to do gets on, and what holds it up if it does not."""
 
 from dataclasses import dataclass
-from itertools import islice
 from typing import assert_never
 
 PATIENCE = 15.0
@@ -107,6 +106,5 @@ def _describe(cause: Cause) -> str:
 
 
 def _name(queues: frozenset[str]) -> str:
-    named = ", ".join(islice(sorted(queues), _MOST_NAMED))
-    more = len(queues) - _MOST_NAMED
-    return named if more <= 0 else f"{named} and {more} more"
+    first, more = sorted(queues)[:_MOST_NAMED], len(queues) - _MOST_NAMED
+    return ", ".join(first) + (f" and {more} more" if more > 0 else "")

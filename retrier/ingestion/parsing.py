@@ -23,8 +23,13 @@ from retrier.domain.identity import canonical, fingerprint, is_guid
 from retrier.domain.text import clean
 from retrier.domain.times import parse_iso_time, parse_wire_time
 from retrier.domain.wire import Delivery, PropertyCodec, UnreadableProperties
-from retrier.ingestion.arrival import Arrival, QueueMapping, make_import, read_arrival
-from retrier.ingestion.failure import understand_failure
+from retrier.ingestion.arrival import (
+    Arrival,
+    QueueMapping,
+    make_import,
+    read_arrival,
+    understand_failure,
+)
 
 UNFORESEEN = "unforeseen"
 

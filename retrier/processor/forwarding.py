@@ -22,11 +22,10 @@ from retrier.events.forwarding import (
     WindowStamped,
 )
 from retrier.overlap import WhileInFlight, nothing_else
-from retrier.processor.copies import make_retry, receive, refuse_foreign
 from retrier.processor.forwarding_run import ForwardingRun
 from retrier.processor.run_bounds import RunEnd, begin_run
 from retrier.processor.stage_context import StageContext
-from retrier.processor.staging_queue import StagingQueue
+from retrier.processor.staging_queue import StagingQueue, make_retry, receive, refuse_foreign
 from retrier.processor.window import ReadyRetry, Suspect, settle
 from retrier.store.verbs.windows import load_originals, open_window
 

@@ -14,10 +14,9 @@ from retrier.events.forwarding import (
     RestBackedOff,
     RestMoved,
 )
-from retrier.processor.copies import make_marker
 from retrier.processor.forwarding_run import ForwardingRun
 from retrier.processor.stage_context import StageContext
-from retrier.processor.staging_queue import StagingQueue
+from retrier.processor.staging_queue import StagingQueue, make_marker
 from retrier.store.verbs.forwarding import MovedRest, back_off_batch, complete_batch, move_rest
 
 _LOSSES_BEFORE_BACKING_OFF = 3

@@ -26,10 +26,10 @@ from retrier.events.preparation import (
     StagingIdsRecorded,
     StagingQueuePurged,
 )
-from retrier.processor.copies import make_copy, make_marker
 from retrier.processor.stage_context import StageContext
+from retrier.processor.staging_queue import make_copy, make_marker
 from retrier.store.verbs.forwarding import back_off_batch, begin_forwarding, load_claimed
-from retrier.store.verbs.installations import record_staging_ids
+from retrier.store.verbs.upkeep import record_staging_ids
 
 _ID_KEPT_READY = 3600.0
 """Seconds after which a staging id that was written ahead is used no more."""

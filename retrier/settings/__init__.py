@@ -6,6 +6,7 @@ from retrier.settings.model import (
     Api,
     Broker,
     Database,
+    ErrorQueue,
     Ingestion,
     Log,
     Processor,
@@ -14,7 +15,6 @@ from retrier.settings.model import (
     Role,
     Settings,
 )
-from retrier.settings.queues import ErrorQueue
 
 __all__ = [
     "Api",

@@ -8,9 +8,8 @@ from hashlib import sha512
 
 import pytest
 
-from retrier.domain.cause import FailureGroup
 from retrier.domain.classifiers import cause_of
-from retrier.domain.failed_message import Failure, FailureDetails
+from retrier.domain.failed_message import Failure, FailureDetails, FailureGroup
 from retrier.domain.identity import fingerprint
 from retrier.errors import DataRefused
 from retrier.store.queries.details import find_body, find_message

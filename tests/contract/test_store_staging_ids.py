@@ -9,8 +9,7 @@ from sqlalchemy import event, update
 from retrier.errors import LeaseLost
 from retrier.store.schema import staging_ids
 from retrier.store.tables.staging_ids import find_known
-from retrier.store.verbs.installations import record_staging_ids
-from retrier.store.verbs.upkeep import sweep_staging_ids
+from retrier.store.verbs.upkeep import record_staging_ids, sweep_staging_ids
 from tests.contract.store_retries import STAGED, bring_to
 from tests.contract.store_rows import rows
 from tests.support.bench import Bench

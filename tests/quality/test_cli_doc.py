@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from retrier.cli.exit_codes import ExitCode
+from retrier.cli.command import ExitCode
 from tests.support.commands import ALL, COMMANDS, OPTIONS, Words
 from tests.support.project import ROOT
 

@@ -11,8 +11,8 @@ from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.ingestor import Ingestor
 from retrier.store.engine.database import Database
 from retrier.store.schema import failed_messages, processing_attempts
-from retrier.store.verbs.installations import probe_write
 from retrier.store.verbs.recording import record_received
+from retrier.store.verbs.upkeep import probe_write
 from tests.support.frozen_clock import FrozenClock
 from tests.support.raw_messages import raw_properties, retrier_headers
 from tests.support.scripted_transport import ScriptedTransport

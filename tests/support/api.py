@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from retrier.api.answer_cache import AnswerCache
+from retrier.api.answers import AnswerCache
 from retrier.api.application import ApiParts, create_api
 from retrier.domain.failed_message import FailedMessageStatus, Failure, Received, Resolution
 from retrier.domain.hosts import Hosts

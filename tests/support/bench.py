@@ -23,11 +23,11 @@ from retrier.domain.selection import Selection
 from retrier.errors import RetrierError
 from retrier.events.event import Emit, Event, ignore
 from retrier.processor.broker import Broker
-from retrier.processor.copies import get_probe_ready
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
 from retrier.processor.progress import Progress
 from retrier.processor.stage_context import RetryParameters, StageContext
+from retrier.processor.staging_queue import get_probe_ready
 from retrier.store.engine.database import Database
 from retrier.store.schema import (
     failed_messages,
@@ -35,10 +35,10 @@ from retrier.store.schema import (
     retry_batches,
     retry_operations,
 )
-from retrier.store.verbs.installations import get_installation_id
 from retrier.store.verbs.leases import Holder
 from retrier.store.verbs.operations import CreatedOperation, create_operation
 from retrier.store.verbs.recording import record_received
+from retrier.store.verbs.upkeep import get_installation_id
 from tests.support.factories import ERROR_QUEUE, confirmation, failure, unique_id
 from tests.support.frozen_clock import FrozenClock
 from tests.support.scripted_transport import ScriptedTransport

@@ -6,7 +6,6 @@ import pytest
 from amqp import spec
 from amqp.exceptions import UnexpectedFrame
 
-from retrier.transport.rabbitmq.frames import read_ack, read_deliver
 from retrier.transport.rabbitmq.raw_message import (
     BODY,
     HEADER,
@@ -14,6 +13,8 @@ from retrier.transport.rabbitmq.raw_message import (
     METHOD,
     FrameHandler,
     RawMessage,
+    read_ack,
+    read_deliver,
 )
 
 DELIVER = bytes([0, 60, 0, 60])

@@ -2,8 +2,8 @@
 
 from fastapi import APIRouter, Response
 
+from retrier.api.filters import read_range
 from retrier.api.request_context import InContext, NamedIds, act_on, act_on_ids, act_on_one
-from retrier.api.times import read_range
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.message_actions import Act
 from retrier.domain.selection import Selection

@@ -10,7 +10,7 @@ from retrier.api.filters import PageQuery, page_headers
 from retrier.api.parts import Parts
 from retrier.api.problems import problem
 from retrier.api.request_context import InContext, pending_retries
-from retrier.api.views.redirects import redirect
+from retrier.api.views.service import redirect
 from retrier.domain.redirects import RedirectRefusal
 from retrier.store.queries.redirects import Redirect, list_redirects
 

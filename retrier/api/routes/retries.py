@@ -6,6 +6,7 @@ from fastapi import APIRouter, HTTPException, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 
+from retrier.api.filters import Moment
 from retrier.api.parts import Parts
 from retrier.api.request_context import (
     MOST_IDS,
@@ -16,7 +17,6 @@ from retrier.api.request_context import (
     checked,
     pending_retries,
 )
-from retrier.api.times import Moment
 from retrier.domain.message_actions import Act
 from retrier.domain.retry_operation import RetryType
 from retrier.domain.selection import Selection

@@ -7,10 +7,8 @@ from fastapi import APIRouter, Request, Response
 from retrier.api.answers import HEADERS, answer, encode
 from retrier.api.filters import PageQuery, page_headers
 from retrier.api.parts import Parts
-from retrier.api.views.events import event
-from retrier.api.views.ledger import ledger
-from retrier.store.queries.events import list_events
-from retrier.store.queries.monitoring import read_ledger
+from retrier.api.views.service import event, ledger
+from retrier.store.queries.monitoring import list_events, read_ledger
 
 watching = APIRouter(tags=["service"])
 """What every process answers, whatever its roles."""

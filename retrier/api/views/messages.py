@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from retrier.api.answers import Json, camel, present, time
-from retrier.domain.cause import FailureGroup
+from retrier.domain.failed_message import FailureGroup
 from retrier.domain.retry_operation import RetryOperation, RetryOperationState
 from retrier.store.queries.details import MessageDetails, ShownAttempt
 from retrier.store.queries.groups import GroupCount

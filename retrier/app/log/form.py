@@ -19,7 +19,8 @@ Form = Literal["auto", "console", "json"]
 """Lines for people, or one JSON object a line; auto: for people if a terminal reads them."""
 
 _LONGEST_VALUE = 500
-_LONGEST_SENTENCE = 2000
+_LONGEST = {"event": 2000}
+"""Of a line's sentence."""
 
 # Other exceptions may quote what they stumbled over: a value of a header, a row, a password.
 # These two name types and attributes of the code.
@@ -67,9 +68,7 @@ def _console(stream: TextIO) -> Processor:
 
 def _tidy(_logger: object, _method: str, line: EventDict) -> EventDict:
     return {
-        name: value
-        if name in _KEPT
-        else show(value, _LONGEST_SENTENCE if name == "event" else _LONGEST_VALUE)
+        name: value if name in _KEPT else show(value, _LONGEST.get(name, _LONGEST_VALUE))
         for name, value in line.items()
     }
 

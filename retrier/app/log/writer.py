@@ -1,22 +1,93 @@
-"""Writes the lines of events, and those of libraries, to one stream in one form."""
+"""Writes the lines of events and of libraries to one stream; reverts make one line a minute."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
+from threading import Lock
 from typing import TextIO
 
 import structlog
 from structlog.typing import FilteringBoundLogger
 
 from retrier.app.log.form import Form, finish
-from retrier.app.log.lines import LINES, Line, put_into_words
-from retrier.app.log.reverts import Reverts
+from retrier.app.log.lines import LINES, Line, make_line, put_into_words
 from retrier.app.log.words import describe
 from retrier.clock import Clock
+from retrier.domain.retry_batch import Ejected
 from retrier.events.event import Event
 from retrier.events.forwarding import WindowRecorded
 from retrier.events.processor import LeaseReleased
 from retrier.events.service import ServiceStopped
+
+_EVERY = 60.0
+"""Seconds between two lines about one destination."""
+
+
+@dataclass(slots=True)
+class _Notice:
+    """What is to be told of one destination: how many, and one of them with its window."""
+
+    told_at: float | None = None
+    count: int = 0
+    sample: tuple[WindowRecorded, Ejected] | None = None
+
+
+class Reverts:
+    """Tells of reverted messages: the first time at once, then how many more there were.
+
+    Somebody who retries again and again to a queue that is full must not fill the log. The reason
+    of each single message is in the database. A destination is forgotten when nothing came back
+    from it for a while.
+    """
+
+    def __init__(self, write: Callable[[Line], None], clock: Clock) -> None:
+        self._write = write
+        self._clock = clock
+        self._lock = Lock()
+        self._notices: dict[str, _Notice] = {}
+
+    def add(self, window: WindowRecorded) -> None:
+        """Count the messages of one window that are recorded as reverted."""
+        with self._lock:
+            for item in window.result.reverted:
+                notice = self._notices.setdefault(item.destination, _Notice())
+                notice.count += 1
+                notice.sample = notice.sample or (window, item)
+
+    def tell_due(self) -> None:
+        """Tell of the destinations of which nothing was told for a while."""
+        now = self._clock.monotonic()
+        self._tell_those(lambda told_at: told_at is None or now - told_at >= _EVERY)
+
+    def tell_all(self) -> None:
+        """Tell what is left to tell, due or not: nobody counts any further."""
+        self._tell_those(lambda _told_at: True)
+
+    def _tell_those(self, wanted: Callable[[float | None], bool]) -> None:
+        # Any thread may come by here with an event of its own.
+        with self._lock:
+            due = [name for name, each in self._notices.items() if wanted(each.told_at)]
+            lines = [line for name in due for line in self._end(name)]
+        for line in lines:
+            self._write(line)
+
+    def _end(self, destination: str) -> Iterator[Line]:
+        """Yield the line of a destination and begin to count anew; forget one with nothing new."""
+        notice = self._notices.pop(destination)
+        if notice.sample is None:
+            return
+        window, item = notice.sample
+        yield make_line(
+            "message.reverted",
+            destination=destination,
+            count=notice.count,
+            unique_message_id=item.unique_message_id,
+            batch_id=window.batch_id,
+            operation_id=window.operation_id,
+            reason=item.reason,
+        )
+        self._notices[destination] = _Notice(told_at=self._clock.monotonic())
 
 
 class LineWriter:

@@ -10,10 +10,8 @@ import typer
 
 from retrier.cli.api_client import ApiClient
 from retrier.cli.command import command, make_app, tools_of
-from retrier.cli.ids import find_group_id, find_message_id, is_short
-from retrier.cli.options import Pages, Service
-from retrier.cli.printer import Printer
-from retrier.cli.texts import counted
+from retrier.cli.options import Pages, Service, find_group_id, find_message_id, is_short
+from retrier.cli.printer import Printer, counted
 from retrier.cli.views.messages import show_message, show_messages
 from retrier.errors import ConfigurationError, RequestRefused
 

@@ -5,10 +5,9 @@ from typing import Annotated
 import typer
 
 from retrier.cli.command import command, make_app, tools_of
-from retrier.cli.ids import find_batch_id, find_operation_id
-from retrier.cli.options import Pages, Service
+from retrier.cli.options import Pages, Service, find_batch_id, find_operation_id
+from retrier.cli.printer import counted
 from retrier.cli.progress import exit_code_of, watch_operation
-from retrier.cli.texts import counted
 from retrier.cli.views.messages import show_groups
 from retrier.cli.views.operations import show_batch, show_batches, show_operation, show_operations
 

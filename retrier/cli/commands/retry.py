@@ -9,10 +9,9 @@ import typer
 from retrier.cli.api_client import IDEMPOTENCY_KEY, ApiClient, Json
 from retrier.cli.command import command, make_app, tools_of
 from retrier.cli.options import Service
-from retrier.cli.printer import Column, Printer
+from retrier.cli.printer import Column, Printer, counted, one_line, short_id
 from retrier.cli.progress import exit_code_of, watch_operation
 from retrier.cli.retry_target import Matching, Named, RetryTarget, Target
-from retrier.cli.texts import counted, one_line, short_id
 from retrier.cli.views.messages import show_messages
 from retrier.cli.views.operations import show_outcome
 from retrier.errors import RequestRefused

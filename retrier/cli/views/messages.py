@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 
 from retrier.cli.api_client import Json
-from retrier.cli.printer import Column, Printer
-from retrier.cli.texts import minute, moment, one_line, short_id
+from retrier.cli.printer import Column, Printer, minute, moment, one_line, short_id
 
 _LONGEST_HEADER = 300
 """Characters of a header's value that are shown; --json has all of them."""

@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 
 from retrier.cli.api_client import Json
-from retrier.cli.printer import Column, Printer
-from retrier.cli.texts import counted, minute, moment, short_id
+from retrier.cli.printer import Column, Printer, counted, minute, moment, short_id
 
 _OPERATIONS = (
     Column(title="id"),

@@ -1,25 +1,25 @@
-"""The database: its engine, and how a verb becomes a transaction."""
+"""The database: its engine, its clock, and how a function of a transaction becomes a verb."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from functools import partial
+from datetime import datetime, timedelta
+from functools import partial, wraps
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Engine, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
+from retrier.clock import Clock
 from retrier.errors import ConfigurationError, DatabaseUnavailable, DataRefused
 from retrier.store.engine.engines import make_postgres, make_sqlite
 from retrier.store.engine.postgres_dialect import POSTGRES
 from retrier.store.engine.refusals import Translator, is_transient
 from retrier.store.engine.sql_dialect import SqlDialect
-from retrier.store.engine.sqlite_dialect import SQLITE
-from retrier.store.engine.sqlite_file import SqliteFile
+from retrier.store.engine.sqlite_dialect import SQLITE, SqliteFile
 from retrier.store.engine.transaction import ConcurrentChange, Transaction
 
 T = TypeVar("T")
@@ -155,3 +155,57 @@ class Database:
             except (UnicodeError, OverflowError) as error:
                 raise DataRefused(str(error)) from error
         raise DatabaseUnavailable(f"the database at {self.place} stayed busy for {_TRIES} tries")
+
+
+class DatabaseClock:
+    """Tells the time of the database; measures durations as this machine does."""
+
+    def __init__(self, db: Database, clock: Clock) -> None:
+        self._db = db
+        self._clock = clock
+
+    def now(self) -> datetime:
+        """Return the time of day of the database, in UTC. Raises DatabaseUnavailable."""
+        return self._db.read(lambda tx: tx.now)
+
+    def monotonic(self) -> float:
+        """Return seconds from an arbitrary start; never goes back."""
+        return self._clock.monotonic()
+
+
+P = ParamSpec("P")
+
+InTransaction = Callable[Concatenate[Transaction, P], T]
+Verb = Callable[Concatenate[Database, P], T]
+
+
+def writing(body: InTransaction[P, T]) -> Verb[P, T]:
+    """Make one transaction of it, that is tried again after a conflict."""
+
+    @wraps(body)
+    def verb(db: Database, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return db.transact(bind(body, *args, **kwargs))
+
+    return verb
+
+
+def reading(body: InTransaction[P, T]) -> Verb[P, T]:
+    """Have it look at one consistent view, without any lock."""
+
+    @wraps(body)
+    def verb(db: Database, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return db.read(bind(body, *args, **kwargs))
+
+    return verb
+
+
+def bind(
+    body: InTransaction[P, T], *args: P.args, **kwargs: P.kwargs
+) -> Callable[[Transaction], T]:
+    """Return what is left to be called with the transaction; it keeps its name."""
+
+    @wraps(body)
+    def run(tx: Transaction) -> T:
+        return body(tx, *args, **kwargs)
+
+    return run

@@ -19,9 +19,9 @@ from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from retrier.errors import DataRefused
-from retrier.store.engine.ids_as_text import read_ids_as_text
+from retrier.store.engine.postgres_dialect import read_ids_as_text
 from retrier.store.engine.sql_dialect import IN_BINARY, READING, RESTRUCTURING
-from retrier.store.engine.sqlite_file import SqliteFile
+from retrier.store.engine.sqlite_dialect import SqliteFile
 from retrier.store.engine.timeouts import TimedConnection
 
 _USED = "last used"

@@ -9,8 +9,8 @@ from sqlalchemy import ColumnElement, Select, and_, case, func, select
 
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_batch import RetryBatch, RetryBatchStatus
+from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import StoredRow, Transaction
-from retrier.store.engine.verb import reading
 from retrier.store.queries.messages import ShownClaim, shown_claims
 from retrier.store.schema import (
     failed_message_retries,

@@ -7,14 +7,13 @@ from typing import Any
 
 from sqlalchemy import Select, func, select
 
-from retrier.domain.cause import FailureGroup
-from retrier.domain.failed_message import Resolution
+from retrier.domain.failed_message import FailureGroup, Resolution
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.shown import derive
 from retrier.domain.wire import PropertyCodec
+from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import IN_BINARY
 from retrier.store.engine.transaction import Transaction
-from retrier.store.engine.verb import reading
 from retrier.store.queries.messages import (
     SOURCES,
     ListedMessage,

@@ -7,14 +7,13 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from retrier.domain.cause import FailureGroup
-from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.failed_message import FailedMessageStatus, FailureGroup
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryOperation, RetryType
 from retrier.domain.selection import Selection
 from retrier.domain.text import IdRange
+from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
-from retrier.store.engine.verb import reading
 from retrier.store.queries import operations
 from retrier.store.queries.selections import Condition, conditions, conditions_looked_up
 from retrier.store.schema import (

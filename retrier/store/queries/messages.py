@@ -11,8 +11,8 @@ from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.selection import Selection
 from retrier.domain.shown import Shown, derive
 from retrier.domain.wire import PropertyCodec
+from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
-from retrier.store.engine.verb import reading
 from retrier.store.queries.ordering import Order, Page, PageRequest, find_numbers
 from retrier.store.schema import (
     causes,

@@ -1,4 +1,4 @@
-"""The ledger: what was taken off the error queues, and what became of it; the standing of the service."""
+"""The ledger, the event log, and how the service is, as people and metrics read it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,10 +9,12 @@ from sqlalchemy import func, select
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperationState
+from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
-from retrier.store.engine.verb import reading
 from retrier.store.queries.operations import is_alive
+from retrier.store.queries.ordering import Page, PageRequest
 from retrier.store.schema import (
+    event_log,
     failed_imports,
     failed_messages,
     ledger,
@@ -117,3 +119,29 @@ def _age_of_oldest(tx: Transaction) -> timedelta | None:
         return None
     # A sender's clock may be ahead.
     return max(timedelta(0), tx.now - last_failure)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedEvent:
+    """One line of the event log."""
+
+    event_id: int
+    at: datetime
+    kind: str
+    who: str
+    text: str
+    unique_message_id: str | None
+    operation_id: str | None
+    batch_id: str | None
+    details: dict[str, object] | None
+
+
+@reading
+def list_events(tx: Transaction, page: PageRequest) -> Page[LoggedEvent]:
+    """Return one page of the event log, newest first. Raises DatabaseUnavailable."""
+    query = (
+        select(event_log).order_by(event_log.c.event_id.desc()).limit(page.size).offset(page.offset)
+    )
+    total = tx.execute(select(func.count()).select_from(event_log)).scalar_one()
+    rows = tx.execute(query).mappings()
+    return Page(items=tuple(LoggedEvent(**row) for row in rows), total=total)

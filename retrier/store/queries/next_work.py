@@ -9,9 +9,9 @@ from sqlalchemy.sql import ColumnElement
 
 from retrier.domain.retry_batch import RetryBatch, RetryBatchStatus
 from retrier.domain.retry_operation import OPEN_STATES, RetryOperation
+from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.engine.transaction import Transaction
-from retrier.store.engine.verb import reading
 from retrier.store.queries.batches import batch_from_row
 from retrier.store.queries.operations import operation_from_row
 from retrier.store.schema import retry_batch_now_forwarding, retry_batches, retry_operations

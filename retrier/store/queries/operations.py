@@ -15,8 +15,8 @@ from retrier.domain.retry_operation import (
     RetryType,
 )
 from retrier.domain.text import IdRange
+from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
-from retrier.store.engine.verb import reading
 from retrier.store.queries.ordering import Page, PageRequest
 from retrier.store.queries.selections import Condition, from_json
 from retrier.store.schema import retry_batches, retry_operation_messages, retry_operations

@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import Column, FromClause, Select, false, func, select, true, union_all
 
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
-from retrier.store.engine.verb import reading
 from retrier.store.queries.ordering import Page, PageRequest
 from retrier.store.schema import causes, failed_messages
 

@@ -6,8 +6,8 @@ from datetime import datetime
 from sqlalchemy import select
 
 from retrier.domain.redirects import redirect_id
+from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
-from retrier.store.engine.verb import reading
 from retrier.store.schema import message_redirects
 
 

@@ -8,9 +8,9 @@ from sqlalchemy import ColumnElement, Select, exists, false, select
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.selection import NAMES, Selection, named_parts
+from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import Transaction
-from retrier.store.engine.verb import reading
 from retrier.store.schema import cause_groups, causes, failed_message_retries, failed_messages
 
 messages = failed_messages.c

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from sqlalchemy import Select, func, select
 
 from retrier.domain.retry_batch import RetryBatchStatus
+from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
-from retrier.store.engine.verb import reading
 from retrier.store.queries.batches import Holder, find_holder
 from retrier.store.queries.monitoring import find_ledger
 from retrier.store.queries.verification_rules import RULES

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import select
 
-from retrier.domain.cause import Cause
+from retrier.domain.failed_message import Cause
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import cause_groups, causes, failure_groups
-from retrier.store.tables.texts import short
+from retrier.store.tables.event_log import short
 
 _TEXTS = [
     "queue",

@@ -8,7 +8,7 @@ from sqlalchemy import bindparam, case, delete, func, or_, select, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.store.engine.new_ids import make_ids
+from retrier.store.engine.new_rows import make_ids
 from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.schema import failed_message_retries, failed_messages

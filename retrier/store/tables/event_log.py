@@ -1,14 +1,39 @@
-"""The event log (`event_log`): who did what to what, and when."""
+"""The event log (`event_log`): who did what to what, and when, in text that a column takes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import overload
 
 from sqlalchemy import delete, insert, select
 
+from retrier.domain.text import LONG_BYTES, clean
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import event_log
-from retrier.store.tables.texts import identifier, long, short
+
+_ID_BYTES = 36
+
+
+@overload
+def short(text: str) -> str: ...
+@overload
+def short(text: None) -> None: ...
+@overload
+def short(text: str | None) -> str | None: ...
+def short(text: str | None) -> str | None:
+    """Cut to what an index holds (1 kB)."""
+    return None if text is None else clean(text)
+
+
+def long(text: str | None) -> str | None:
+    """Cut to what a person would read (64 kB)."""
+    return None if text is None else clean(text, LONG_BYTES)
+
+
+def identifier(text: str | None) -> str | None:
+    """Cut to the length of our ids."""
+    return None if text is None else clean(text, _ID_BYTES)
+
 
 SERVICE = "retrier"
 """Who did what nobody asked for."""

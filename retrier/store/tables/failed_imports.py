@@ -8,7 +8,7 @@ from sqlalchemy import select
 from retrier.domain.failed_message import FailedImport
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import failed_imports
-from retrier.store.tables.texts import short
+from retrier.store.tables.event_log import short
 
 
 def add(tx: Transaction, imports: Sequence[FailedImport]) -> Sequence[FailedImport]:

@@ -21,8 +21,8 @@ from retrier.store.engine.sql_dialect import Counter, SqlDialect
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import failed_message_retries, failed_messages
 from retrier.store.schema.types import UtcTime
-from retrier.store.tables.message_columns import Newest, decided_columns, shown_columns
 from retrier.store.tables.message_locks import legal, sendable
+from retrier.store.tables.processing_attempts import Newest, decided_columns, shown_columns
 
 messages = failed_messages.c
 claims = failed_message_retries.c

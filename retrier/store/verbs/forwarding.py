@@ -7,8 +7,8 @@ from uuid import uuid4
 from sqlalchemy import bindparam, func, select
 
 from retrier.domain.retry_batch import ClaimedMessage, RetryBatch, RetryBatchStatus, StagedCopies
+from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
-from retrier.store.engine.verb import reading
 from retrier.store.schema import (
     causes,
     failed_message_retries,

@@ -7,9 +7,8 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
 from retrier.errors import LeaseLost
-from retrier.store.engine.database import Database
+from retrier.store.engine.database import Database, InTransaction, writing
 from retrier.store.engine.transaction import StoredRow, Transaction
-from retrier.store.engine.verb import InTransaction, writing
 from retrier.store.queries.batches import Holder, holder_of
 from retrier.store.tables import processor_lease
 

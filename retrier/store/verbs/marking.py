@@ -10,9 +10,8 @@ from uuid import uuid4
 
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperation
-from retrier.store.engine.database import Database
+from retrier.store.engine.database import Database, reading
 from retrier.store.engine.transaction import Transaction
-from retrier.store.engine.verb import reading
 from retrier.store.queries import cuts
 from retrier.store.queries.cuts import Cut
 from retrier.store.queries.next_work import find_next

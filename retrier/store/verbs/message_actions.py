@@ -12,9 +12,9 @@ from retrier.domain.identity import canonical, is_guid
 from retrier.domain.message_actions import Act, ClaimStage, Refusal, why_not
 from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.selection import Selection
+from retrier.store.engine.database import writing
 from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import StoredRow, Transaction
-from retrier.store.engine.verb import writing
 from retrier.store.queries.selections import conditions
 from retrier.store.tables import claims, event_log, failed_messages, retry_operations
 from retrier.store.tables import retry_operation_messages as named

@@ -11,10 +11,9 @@ from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryOperationState, RetryRequest
 from retrier.domain.selection import Selection
 from retrier.errors import KeyReused
-from retrier.store.engine.database import Database
+from retrier.store.engine.database import Database, writing
 from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import ConcurrentChange, StoredRow, Transaction
-from retrier.store.engine.verb import writing
 from retrier.store.queries.selections import conditions, to_json
 from retrier.store.schema import failed_messages, retry_operation_messages, retry_operations
 from retrier.store.tables import event_log

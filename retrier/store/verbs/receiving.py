@@ -24,8 +24,7 @@ from retrier.store.tables import (
     processing_attempts,
     retry_operations,
 )
-from retrier.store.tables.message_columns import Newest
-from retrier.store.tables.processing_attempts import BodyHolders, StoredBody
+from retrier.store.tables.processing_attempts import BodyHolders, Newest, StoredBody
 from retrier.store.verbs.retry_ends import end_claims
 
 Numbers = Mapping[str, int]

@@ -16,8 +16,8 @@ from retrier.domain.folding import fold
 from retrier.domain.identity import is_guid
 from retrier.domain.receipt import Receipt, Recorded
 from retrier.overlap import WhileInFlight, nothing_else
+from retrier.store.engine.database import writing
 from retrier.store.engine.transaction import Transaction
-from retrier.store.engine.verb import writing
 from retrier.store.tables import event_log, failed_imports, installation, ledger, staging_ids
 from retrier.store.tables.event_log import Entry
 from retrier.store.verbs.receiving import apply, look_before

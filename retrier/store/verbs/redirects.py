@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from retrier.domain.redirects import RedirectRefusal, redirect_id, why_not_redirect
+from retrier.store.engine.database import writing
 from retrier.store.engine.transaction import Transaction
-from retrier.store.engine.verb import writing
 from retrier.store.tables import event_log, message_redirects
 from retrier.store.tables.event_log import Entry
 

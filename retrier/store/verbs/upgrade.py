@@ -12,9 +12,8 @@ from sqlalchemy import text
 
 from retrier.errors import ConfigurationError, DatabaseUnavailable, RetrierError
 from retrier.store import schema
-from retrier.store.engine.database import Database
+from retrier.store.engine.database import Database, bind, reading
 from retrier.store.engine.transaction import Transaction
-from retrier.store.engine.verb import bind, reading
 from retrier.store.schema import VIEWS
 
 

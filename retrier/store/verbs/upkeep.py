@@ -1,14 +1,14 @@
-"""Upkeep: what is swept away when it is old, and sessions that hold locks for ever."""
+"""Upkeep: the installation's id, a try whether the database takes writes, sweeps, and stuck sessions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from sqlalchemy import text
+from sqlalchemy import select, text
 
-from retrier.store.engine.database import Database
+from retrier.store.engine.database import Database, reading, writing
 from retrier.store.engine.transaction import Transaction
-from retrier.store.engine.verb import writing
-from retrier.store.tables import event_log, staging_ids
+from retrier.store.tables import event_log, installation, staging_ids
+from retrier.store.verbs.leases import fenced
 
 _AT_ONCE = 1000
 
@@ -64,3 +64,30 @@ def end_stuck_sessions(db: Database, *, older_than: timedelta) -> int:
 @writing
 def _end(tx: Transaction, older_than: timedelta) -> int:
     return int(tx.execute(_END, {"limit": older_than}).scalar_one())
+
+
+@writing
+def get_installation_id(tx: Transaction) -> str:
+    """Return this database's installation id, making it at the first call."""
+    return installation.get(tx)
+
+
+@writing
+def probe_write(tx: Transaction) -> None:
+    """Prove that the database takes writes. Raises DatabaseUnavailable."""
+    installation.get(tx)
+
+
+@reading
+def probe_read(tx: Transaction) -> None:
+    """Prove that the database answers. Raises DatabaseUnavailable."""
+    tx.execute(select(1))
+
+
+@fenced
+def record_staging_ids(tx: Transaction, ids: Sequence[str]) -> None:
+    """Write these staging ids down; one that is there is as if it were made now.
+
+    Raises LeaseLost, DatabaseUnavailable.
+    """
+    staging_ids.add(tx, ids)

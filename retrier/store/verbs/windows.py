@@ -12,9 +12,9 @@ from retrier.domain.retry_batch import (
     StoredOriginal,
     WindowResult,
 )
+from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import IN_BINARY, SqlDialect
 from retrier.store.engine.transaction import Transaction
-from retrier.store.engine.verb import reading
 from retrier.store.schema import failed_messages, processing_attempts
 from retrier.store.tables import claims, message_locks, retry_operations
 from retrier.store.verbs.leases import fenced

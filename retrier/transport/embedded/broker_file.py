@@ -1,8 +1,12 @@
-"""One connection to the broker's file: opened, shared by threads, its errors told as ours."""
+"""One connection to the broker's file, and the rows of those who hold messages in it.
+
+When a holder's row goes, what it held is ready again, in its places, and no queue has it as its
+active consumer any more.
+"""
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Lock
@@ -10,6 +14,7 @@ from time import monotonic
 from typing import TypeVar
 
 from retrier.errors import BrokerUnavailable
+from retrier.processes import Owner, is_gone
 
 PATIENCE = 30.0
 """Seconds to wait for other processes that are writing."""
@@ -177,3 +182,46 @@ def _is_ours(connection: Connection) -> bool:
 def _is_busy(error: sqlite3.Error) -> bool:
     primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+ENTER = "INSERT INTO holders (boot, space, pid, started, lease, until) VALUES (?, ?, ?, ?, ?, ?)"
+RENEW = "UPDATE holders SET until = ? + lease WHERE id = ?"
+
+
+def enter(conn: Connection, owner: Owner, lease: float, now: float) -> int:
+    """Make a holder with a lease of so many seconds; return its number."""
+    row = (owner.boot, owner.space, owner.pid, owner.started, lease, now + lease)
+    return conn.execute(ENTER, row).lastrowid or 0
+
+
+def renew(conn: Connection, holder: int, now: float) -> bool:
+    """Begin the lease anew; false when the holder is no more."""
+    return conn.execute(RENEW, [now, holder]).rowcount == 1
+
+
+def leave(conn: Connection, holders: Iterable[int]) -> None:
+    """End holders."""
+    conn.executemany("DELETE FROM holders WHERE id = ?", [(holder,) for holder in holders])
+
+
+def find_gone(conn: Connection, me: Owner, now: float) -> list[int]:
+    """Return the holders that died or let their lease run out, as this process sees it."""
+    rows = conn.execute(
+        "SELECT id, boot, space, pid, started, lease, until FROM holders"
+    ).fetchall()
+    return [
+        holder
+        for holder, boot, space, pid, started, lease, until in rows
+        if _has_run_out(lease, until - now)
+        or is_gone(Owner(boot=boot, space=space, pid=pid, started=started), me)
+    ]
+
+
+def reap(conn: Connection, me: Owner, now: float, sparing: int | None = None) -> None:
+    """End the holders that died or let their lease run out, but not this one."""
+    leave(conn, [holder for holder in find_gone(conn, me, now) if holder != sparing])
+
+
+def _has_run_out(lease: float, left: float) -> bool:
+    # The clock begins anew with each boot: more left than there can be is of an earlier one.
+    return not 0 <= left <= 2 * lease

@@ -14,10 +14,8 @@ from kombu.transport import virtual
 from kombu.utils.uuid import uuid
 
 from retrier.errors import BrokerUnavailable
-from retrier.transport.embedded.envelope import Payload, put_together, take_apart
-from retrier.transport.embedded.publish_batch import PublishBatch
+from retrier.transport.embedded import rows
 from retrier.transport.embedded.queues_db import QueuesDb
-from retrier.transport.embedded.rows import Parcel, QueueGone, Tag, parse_tag, why_too_large
 
 SINGLE_ACTIVE = "x-single-active-consumer"
 NO_ROUTE = 312
@@ -110,7 +108,7 @@ class Channel(UntypedChannel):  # type: ignore[misc]  # Kombu types half of itse
 
     def basic_publish(
         self,
-        message: Payload,
+        message: rows.Payload,
         exchange: str,
         routing_key: str,
         mandatory: bool = False,
@@ -127,9 +125,9 @@ class Channel(UntypedChannel):  # type: ignore[misc]  # Kombu types half of itse
             raise ChannelError(f"NO_ROUTE - {exchange!r}, {routing_key!r}", reply_code=NO_ROUTE)
         super().basic_publish(message, exchange, routing_key, **options)
 
-    def create_publish_batch(self, max_size: int) -> PublishBatch:
+    def create_publish_batch(self, max_size: int) -> rows.PublishBatch:
         """Begin a batch of messages that are stored in one transaction (`Producer.batch`)."""
-        return PublishBatch(self, self._store, max_size)
+        return rows.PublishBatch(self, self._store, max_size)
 
     def basic_consume(
         self,
@@ -188,22 +186,24 @@ class Channel(UntypedChannel):  # type: ignore[misc]  # Kombu types half of itse
         db: QueuesDb = self.connection.db
         return db
 
-    def _settle(self, settle: Callable[[list[Tag]], int], delivery_tags: Sequence[str]) -> None:
-        missing = len(delivery_tags) - settle([parse_tag(tag) for tag in delivery_tags])
+    def _settle(
+        self, settle: Callable[[list[rows.Tag]], int], delivery_tags: Sequence[str]
+    ) -> None:
+        missing = len(delivery_tags) - settle([rows.parse_tag(tag) for tag in delivery_tags])
         if missing:
             # Harmless for the queue: whoever has them now settles them.
             logger.warning("%s messages are not ours to settle any more", missing)
 
-    def _get(self, queue: str, timeout: float | None = None) -> Payload:  # noqa: ARG002 - Kombu's signature
+    def _get(self, queue: str, timeout: float | None = None) -> rows.Payload:  # noqa: ARG002 - Kombu's signature
         try:
             held = self.connection.take(queue)
-        except QueueGone as gone:
+        except rows.QueueGone as gone:
             raise NotFound(str(gone)) from gone
         if held is None:
             raise Empty
-        return put_together(held)
+        return rows.put_together(held)
 
-    def _get_and_deliver(self, queue: str, callback: Callable[[Payload, str], object]) -> None:
+    def _get_and_deliver(self, queue: str, callback: Callable[[rows.Payload, str], object]) -> None:
         try:
             payload = self._get(queue)
         except NotFound as gone:
@@ -212,18 +212,19 @@ class Channel(UntypedChannel):  # type: ignore[misc]  # Kombu types half of itse
         callback(payload, queue)
 
     def _put(
-        self, queue: str, message: Payload, batch: PublishBatch | None = None, **_options: object
+        self,
+        queue: str,
+        message: rows.Payload,
+        batch: rows.PublishBatch | None = None,
+        **_options: object,
     ) -> None:
-        parcel = take_apart(queue, message)
-        reason = why_too_large(parcel.raw, parcel.body)
+        parcel = rows.take_apart(queue, message)
+        reason = rows.why_too_large(parcel.raw, parcel.body)
         if reason is not None:
             raise PreconditionFailed(reason)
-        if batch is None:
-            self._store([parcel])
-        else:
-            batch.add(parcel)
+        self._store([parcel]) if batch is None else batch.add(parcel)
 
-    def _store(self, parcels: Sequence[Parcel]) -> None:
+    def _store(self, parcels: Sequence[rows.Parcel]) -> None:
         """Store all messages or none."""
         missing = self._db.put_all(parcels)
         if missing is not None:

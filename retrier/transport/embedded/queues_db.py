@@ -7,8 +7,16 @@ from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
 from retrier.processes import Owner
-from retrier.transport.embedded.broker_file import BrokerFile, Connection, nothing
-from retrier.transport.embedded.holders import enter, find_gone, leave, reap, renew
+from retrier.transport.embedded.broker_file import (
+    BrokerFile,
+    Connection,
+    enter,
+    find_gone,
+    leave,
+    nothing,
+    reap,
+    renew,
+)
 from retrier.transport.embedded.rows import Held, HoldLost, Parcel, Queue, QueueGone, Tag
 
 LOOK = """

@@ -1,8 +1,26 @@
-"""What goes into the broker's file and comes out of it."""
+"""What goes into the broker's file and comes out of it: rows, and the envelopes that Kombu knows.
 
+A stored envelope has no body, and nothing of one delivery: tag, exchange and routing key. So it
+stays the same bytes from queue to queue. Bodies are plain bytes; Kombu is given them in base64, as
+by its other transports.
+"""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from kombu.utils import json as kombu_json
 
 from retrier.errors import BrokerUnavailable
+
+BASE64 = "base64"
+KOMBU_JSON: Any = kombu_json
+"""Kombu types half of itself."""
+
+Payload = dict[str, Any]
+
 
 LARGEST_MESSAGE = 128 * 1024 * 1024
 """Bytes of properties and body together: a message is in memory as a whole, several times."""
@@ -107,3 +125,96 @@ CREATE TABLE contents (
 CREATE INDEX ready ON messages (queue) WHERE holder IS NULL;
 CREATE INDEX held ON messages (holder, queue) WHERE holder IS NOT NULL
 """
+
+
+Store = Callable[[Sequence[Parcel]], None]
+
+
+class PublishBatch:
+    """What `Producer.batch` collects into: stored when it is full, flushed, or at its end."""
+
+    def __init__(self, channel: Any, store: Store, max_size: int) -> None:
+        self.channel = channel
+        self._store = store
+        self._max_size = max_size
+        self._parcels: list[Parcel] = []
+
+    def publish(self, message: dict[str, Any], **options: object) -> None:
+        """Route one message, which leads to `add` for each queue it goes to."""
+        self.channel.basic_publish(message, batch=self, **options)
+        if len(self._parcels) >= self._max_size:
+            self.flush()
+
+    def add(self, parcel: Parcel) -> None:
+        """Take up what one queue is to get."""
+        self._parcels.append(parcel)
+
+    def flush(self) -> None:
+        """Store what was collected, all of it or nothing."""
+        parcels, self._parcels = self._parcels, []
+        if parcels:
+            self._store(parcels)
+
+    def discard(self) -> None:
+        """Drop what was collected."""
+        self._parcels = []
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to let go of."""
+
+
+def take_apart(queue: str, payload: Mapping[str, Any]) -> Parcel:
+    """Return what is stored of a payload. Raises TypeError for headers that JSON cannot hold."""
+    properties = dict(payload.get("properties") or {})
+    encoding = properties.pop("body_encoding", None)
+    info = properties.pop("delivery_info", None) or {}
+    properties.pop("delivery_tag", None)
+    envelope = {name: value for name, value in payload.items() if name != "body"}
+    return Parcel(
+        queue=queue,
+        exchange=str(info.get("exchange") or ""),
+        routing_key=str(info.get("routing_key") or queue),
+        raw=KOMBU_JSON.dumps({**envelope, "properties": properties}).encode(),
+        body=_body_bytes(payload.get("body"), encoding),
+    )
+
+
+def put_together(held: Held) -> Payload:
+    """Return the payload that Kombu makes a message of."""
+    payload = _load(held.raw)
+    return {
+        **payload,
+        "body": b64encode(held.body).decode(),
+        "properties": {
+            **(payload.get("properties") or {}),
+            "body_encoding": BASE64,
+            "delivery_tag": str(held.tag),
+            "delivery_info": {
+                "exchange": held.exchange,
+                "routing_key": held.routing_key,
+                "redelivered": held.redelivered,
+                "delivery_count": held.tag.delivery - 1,
+            },
+        },
+    }
+
+
+def _body_bytes(body: object, encoding: str | None) -> bytes:
+    match body:
+        case None:
+            return b""
+        case str() if encoding == BASE64:
+            return b64decode(body)
+        case str():
+            return body.encode()
+        case _:
+            return bytes(memoryview(body))  # type: ignore[arg-type]  # bytes in one of their forms
+
+
+def _load(raw: bytes) -> Payload:
+    try:
+        payload: Payload = KOMBU_JSON.loads(raw)
+    except (ValueError, TypeError, AttributeError, ArithmeticError):
+        # A header only looks like one of Kombu's types: shown as it is, the message can be taken.
+        payload = json.loads(raw)
+    return payload

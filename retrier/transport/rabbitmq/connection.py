@@ -14,13 +14,6 @@ from retrier.domain.wire import Outgoing
 from retrier.errors import BrokerUnavailable, QueueSilent
 from retrier.transport.rabbitmq.address import Address
 from retrier.transport.rabbitmq.breaks import BREAKS, ChannelLost, Refusal, is_silence, words_of
-from retrier.transport.rabbitmq.frames import (
-    METHOD,
-    OVERHEAD,
-    PROPERTIES_AT,
-    write_frame,
-    write_publish,
-)
 from retrier.transport.rabbitmq.library import (
     Channel,
     Question,
@@ -30,7 +23,15 @@ from retrier.transport.rabbitmq.library import (
     read_frames,
     read_version,
 )
-from retrier.transport.rabbitmq.raw_message import Method, Taker
+from retrier.transport.rabbitmq.raw_message import (
+    METHOD,
+    OVERHEAD,
+    PROPERTIES_AT,
+    Method,
+    Taker,
+    write_frame,
+    write_publish,
+)
 from retrier.transport.rabbitmq.silence import PATIENCE, Silence
 
 GOODBYE_TIMEOUT = 1.0

@@ -12,8 +12,7 @@ from kombu.connection import Connection
 from kombu.transport import pyamqp
 
 from retrier.transport.rabbitmq.address import Address
-from retrier.transport.rabbitmq.frames import Frame, FrameBuffer
-from retrier.transport.rabbitmq.raw_message import FrameHandler
+from retrier.transport.rabbitmq.raw_message import Frame, FrameBuffer, FrameHandler
 from retrier.transport.rabbitmq.silence import Silence
 
 CONNECT_TIMEOUT = 5.0

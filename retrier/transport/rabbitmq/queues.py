@@ -7,9 +7,8 @@ import amqp
 from amqp.protocol import queue_declare_ok_t
 
 from retrier.errors import QueueSilent, StagingQueueUnusable
-from retrier.transport.rabbitmq.breaks import ChannelLost, Refusal
+from retrier.transport.rabbitmq.breaks import ChannelLost, Difference, Refusal, read_difference
 from retrier.transport.rabbitmq.connection import BrokerConnection
-from retrier.transport.rabbitmq.difference import Difference, read_difference
 from retrier.transport.rabbitmq.silence import DELETION_PATIENCE, PATIENCE
 from retrier.transport.seam import QueueKind
 

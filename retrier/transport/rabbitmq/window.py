@@ -1,9 +1,12 @@
-"""One window of published messages: which delivery tag is whose, and what became of each."""
+"""One window of published messages: whose a delivery tag is, what became of each, what is awaited."""
 
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 from retrier.domain.wire import Confirmed, Outcome, Outgoing, Refused, Returned
+from retrier.errors import QueueSilent
+from retrier.transport.rabbitmq.connection import BrokerConnection
+from retrier.transport.rabbitmq.silence import PATIENCE
 
 
 class Window:
@@ -102,3 +105,31 @@ class Window:
 
     def _is(self, place: int, raw: bytes, body: bytes) -> bool:
         return self.messages[place].raw == raw and self.messages[place].body == body
+
+
+NOTHING = f"it has confirmed nothing for {PATIENCE:g} s"
+
+
+class AwaitedQueue:
+    """Watches a window that is written while it is settled.
+
+    A broker that confirms one message after the other is slow, and one under an alarm says so:
+    neither is silent.
+    """
+
+    def __init__(self, connection: BrokerConnection, window: Window, own_queue: str | None) -> None:
+        """`own_queue` is the one that is not waited for without end."""
+        self._connection = connection
+        self._window = window
+        self._own_queue = own_queue
+        self._left = window.left
+        connection.silence.begin()
+
+    def check(self) -> None:
+        """Raise QueueSilent if it is our own queue that has confirmed nothing for too long."""
+        left, self._left = self._left, self._window.left
+        if self._left < left or self._connection.blocked:
+            self._connection.silence.begin()
+        too_long = self._connection.silence.seconds >= PATIENCE
+        if too_long and self._own_queue in self._window.open_queues:
+            raise QueueSilent(self._own_queue, NOTHING)

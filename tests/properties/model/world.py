@@ -12,8 +12,8 @@ from retrier.overlap import WhileInFlight, nothing_else
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
 from retrier.store.engine.database import Database
-from retrier.store.verbs.installations import probe_write
 from retrier.store.verbs.recording import record_received
+from retrier.store.verbs.upkeep import probe_write
 from tests.properties.model.account import Account
 from tests.properties.model.following import MARKING, Following
 from tests.properties.model.look import completed, look

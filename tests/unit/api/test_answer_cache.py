@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from retrier.api.answer_cache import LONGEST, AnswerCache
+from retrier.api.answers import LONGEST, AnswerCache
 from retrier.errors import AnswerTooSlow
 from tests.support.frozen_clock import FrozenClock
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from anyio.to_thread import current_default_thread_limiter
 
-from retrier.api.places import AT_WORK, Places
+from retrier.api.parts import AT_WORK, Places
 from retrier.errors import AnswerTooSlow
 from tests.support.api import Api
 from tests.support.databases import open_upgraded, sqlite_url

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from retrier.cli.texts import harmless, minute, moment, one_line
+from retrier.cli.printer import harmless, minute, moment, one_line
 from tests.support.command_line import CommandLine
 from tests.support.factories import failure
 

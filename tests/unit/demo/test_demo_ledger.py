@@ -3,7 +3,7 @@
 import pytest
 
 from retrier.demo.client import Listed
-from retrier.demo.orders import Cause, Order, from_body, handle, make_orders
+from retrier.demo.shop import Cause, Order, from_body, handle, make_orders
 from retrier.demo.shop_log import Book, ShopLog, compare
 
 

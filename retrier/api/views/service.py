@@ -1,7 +1,29 @@
-"""The event log as JSON (ServiceControl: EventLogItem)."""
+"""The ledger, the event log and the redirects as JSON (ServiceControl: EventLogItem, RedirectsQueryModel)."""
 
 from retrier.api.answers import Json, present, time
-from retrier.store.queries.events import LoggedEvent
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.store.queries.monitoring import KINDS_OF_DELIVERY, Ledger, LoggedEvent
+from retrier.store.queries.redirects import Redirect
+
+
+def ledger(read: Ledger) -> Json:
+    """Show both sums, term by term, and the differences: 0 when everything adds up."""
+    kinds = {kind: read.entry(kind) for kind in KINDS_OF_DELIVERY}
+    stored = {status.value: read.stored.get(status, 0) for status in FailedMessageStatus}
+    return {
+        "deliveries": {
+            "taken_off": read.entry("taken_off"),
+            **kinds,
+            "difference": read.uncounted_deliveries,
+        },
+        "messages": {
+            "new": read.entry("new"),
+            **stored,
+            "deleted": read.entry("deleted"),
+            "difference": read.missing_messages,
+        },
+    }
+
 
 _SEVERITIES = {
     "retry_returned": "error",
@@ -37,3 +59,13 @@ def event(logged: LoggedEvent) -> Json:
             "details": logged.details,
         }
     )
+
+
+def redirect(shown: Redirect) -> Json:
+    """Show one redirect."""
+    return {
+        "message_redirect_id": shown.redirect_id,
+        "from_physical_address": shown.from_queue,
+        "to_physical_address": shown.to_queue,
+        "last_modified": time(shown.modified_at),
+    }

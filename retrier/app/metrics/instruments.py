@@ -1,0 +1,222 @@
+"""The instruments of this process: what it counts and times, and how it is at this moment."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import choose_encoder
+
+from retrier.app.metrics.collectors import FiguresCollector, ReadinessCollector
+from retrier.app.readiness import Readiness
+from retrier.domain.receipt import Recorded
+from retrier.domain.retry_batch import Ejected, RetryBatchStatus, RevertCause
+from retrier.events.event import Event
+from retrier.events.forwarding import BatchForwarded, WindowRecorded
+from retrier.events.ingestion import BatchStored, StoredAlone
+from retrier.events.preparation import BatchMarked, BatchStaged
+from retrier.events.service import RetryAsked
+from retrier.ingestion.ingestor import Ingestor
+from retrier.processor.lease import Lease
+from retrier.store.queries.monitoring import KINDS_OF_DELIVERY, ServiceFigures
+
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+"""Upper bounds: a batch of one on an idle machine, to a batch of a thousand at a slow broker."""
+
+
+class IngestionCounters:
+    """Subscribes to ingestion: counts what is taken off the error queues, once it is committed."""
+
+    def __init__(self, registry: CollectorRegistry, error_queues: Iterable[str]) -> None:
+        self._ingested = Counter(
+            "retrier_ingested",
+            "Messages taken off an error queue, by what they turned out to be, as in the ledger.",
+            ["queue", "kind"],
+            registry=registry,
+        )
+        self._confirmed = Counter(
+            "retrier_retries_confirmed",
+            "Messages that a confirmation has resolved.",
+            registry=registry,
+        )
+        self._failed_again = Counter(
+            "retrier_retries_failed_again",
+            "Messages that came back to an error queue after their retry was sent.",
+            registry=registry,
+        )
+        for queue in error_queues:
+            for kind in KINDS_OF_DELIVERY:
+                self._ingested.labels(queue, kind)
+
+    def __call__(self, event: Event) -> None:
+        """Count one transaction."""
+        match event:
+            case BatchStored(queue=queue, recorded=Recorded() as recorded):
+                self._count(queue, recorded)
+            case StoredAlone(queue=queue, recorded=recorded):
+                self._count(queue, recorded)
+            case _:
+                pass
+
+    def _count(self, queue: str, recorded: Recorded) -> None:
+        for kind in KINDS_OF_DELIVERY:
+            self._ingested.labels(queue, kind).inc(recorded.counts[kind])
+        self._confirmed.inc(recorded.confirmed)
+        self._failed_again.inc(recorded.failed_again)
+
+
+class RetryCounters:
+    """Subscribes to requests and to the processor: counts what is asked, sent and reverted."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._asked = Counter(
+            "retrier_retries_asked",
+            "Messages for which a retry was asked for at this process.",
+            registry=registry,
+        )
+        self._forwarded = Counter(
+            "retrier_retries_forwarded",
+            "Messages whose retry the broker has confirmed and the database has recorded.",
+            registry=registry,
+        )
+        self._reverted = Counter(
+            "retrier_retries_reverted",
+            "Messages that are unresolved again because their retry could not be sent.",
+            ["cause"],
+            registry=registry,
+        )
+        self._stage = Histogram(
+            "retrier_stage_duration_seconds",
+            "How long a batch took in a stage.",
+            ["stage"],
+            registry=registry,
+            buckets=_SECONDS,
+        )
+        for cause in RevertCause:
+            self._reverted.labels(cause)
+        for stage in RetryBatchStatus:
+            self._stage.labels(stage)
+
+    def __call__(self, event: Event) -> None:
+        """Count an event."""
+        match event:
+            case RetryAsked(total=total):
+                self._asked.inc(total)
+            case BatchMarked(seconds=seconds):
+                self._stage.labels(RetryBatchStatus.MARKING).observe(seconds)
+            case BatchStaged(seconds=seconds, ejected=ejected):
+                self._stage.labels(RetryBatchStatus.STAGING).observe(seconds)
+                self._count_reverted(ejected)
+            case WindowRecorded(result=result):
+                self._forwarded.inc(len(result.forwarded))
+                self._count_reverted(result.reverted)
+            case BatchForwarded(seconds=seconds):
+                self._stage.labels(RetryBatchStatus.FORWARDING).observe(seconds)
+            case _:
+                pass
+
+    def _count_reverted(self, messages: Iterable[Ejected]) -> None:
+        for message in messages:
+            self._reverted.labels(message.cause).inc()
+
+
+class ProcessGauges:
+    """How this process is, asked at each scrape; nothing here waits for anything."""
+
+    def __init__(
+        self, registry: CollectorRegistry, version: str, error_queues: Iterable[str]
+    ) -> None:
+        info = Gauge(
+            "retrier_info", "1, with the version as its label.", ["version"], registry=registry
+        )
+        info.labels(version).set(1)
+        self._leader = Gauge(
+            "retrier_leader", "1 if this process is the processor, else 0.", registry=registry
+        )
+        self._consuming = Gauge(
+            "retrier_ingestion_consuming",
+            "1 if this process takes messages off the error queue, else 0.",
+            ["queue"],
+            registry=registry,
+        )
+        for queue in error_queues:
+            # Also where nothing is ingested: one that no process consumes must show.
+            self._consuming.labels(queue)
+
+    def watch_lease(self, lease: Lease) -> None:
+        """Tell whether this process is the processor."""
+        self._leader.set_function(lambda: float(lease.held))
+
+    def watch_ingestion(self, ingestors: Sequence[Ingestor]) -> None:
+        """Tell of each error queue whether it is consumed."""
+        for ingestor in ingestors:
+            gauge = self._consuming.labels(ingestor.mapping.queue)
+            gauge.set_function(partial(_is_consuming, ingestor))
+
+
+def _is_consuming(ingestor: Ingestor) -> float:
+    return float(ingestor.state.consuming)
+
+
+class QueueGauges:
+    """What the tick sees at the broker; a scrape asks no broker."""
+
+    def __init__(self, registry: CollectorRegistry, staging_queue: str) -> None:
+        self._staging_queue = staging_queue
+        self._up = Gauge(
+            "retrier_broker_up",
+            "1 if the broker could be reached when it was last looked at, else 0.",
+            registry=registry,
+        )
+        self._staging = Gauge(
+            "retrier_staging_queue_messages",
+            "Messages ready in the staging queue.",
+            ["queue"],
+            registry=registry,
+        )
+        self._error = Gauge(
+            "retrier_error_queue_messages",
+            "Messages ready in an error queue.",
+            ["queue"],
+            registry=registry,
+        )
+
+    def reached(self, depths: Mapping[str, int | None]) -> None:
+        """Note the depths of all queues; one that is missing has none."""
+        self._up.set(1)
+        for queue, depth in depths.items():
+            gauge = self._staging if queue == self._staging_queue else self._error
+            gauge.labels(queue).set(depth or 0)
+
+    def lost(self) -> None:
+        """Note that the broker is away; how much lies in its queues is not known then."""
+        self._up.set(0)
+        self._staging.clear()
+        self._error.clear()
+
+
+class Metrics:
+    """The metrics, on a registry of their own: two services in one process do not mix."""
+
+    def __init__(
+        self,
+        *,
+        version: str,
+        error_queues: Iterable[str],
+        staging_queue: str,
+        read_figures: Callable[[], ServiceFigures],
+    ) -> None:
+        self.registry = CollectorRegistry()
+        self.process = ProcessGauges(self.registry, version, error_queues)
+        self.ingestion = IngestionCounters(self.registry, error_queues)
+        self.retries = RetryCounters(self.registry)
+        self.queues = QueueGauges(self.registry, staging_queue)
+        self.registry.register(FiguresCollector(read_figures))
+
+    def watch_readiness(self, read: Callable[[], Readiness]) -> None:
+        """Tell of each part whether it is ready."""
+        self.registry.register(ReadinessCollector(read))
+
+    def expose(self, accept: str) -> tuple[str, bytes]:
+        """Return the content type and the text of a scrape whose Accept header this is."""
+        encode, content_type = choose_encoder(accept)
+        return content_type, encode(self.registry)
