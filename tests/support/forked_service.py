@@ -4,7 +4,7 @@ import json
 import multiprocessing
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -86,14 +86,11 @@ class ForkedService(Service):
 
 
 class ForkingHost(Host):
-    """Starts forked services on one configuration."""
+    """Starts forked services on one configuration; no command can be put in front of them."""
 
-    def start(
-        self, *roles: str, crash_at: str | None = None, environ: Mapping[str, str] | None = None
+    def _launch(
+        self, environ: Mapping[str, str], roles: tuple[str, ...], within: Sequence[str]
     ) -> Service:
-        """Start a process; with `crash_at` it kills itself at that crash point."""
-        crash = {"RETRIER_TEST_CRASH_AT": crash_at} if crash_at else {}
+        assert not within, "a fork runs no command"
         log = self.config.with_name(f"{len(self.services)}.log")
-        service = ForkedService(self.config, {**crash, **(environ or {})}, roles, log)
-        self.services.append(service)
-        return service
+        return ForkedService(self.config, environ, roles, log)

@@ -130,18 +130,28 @@ class Host:
         self.services: list[Service] = []
 
     def start(
-        self, *roles: str, within: Sequence[str] = (), **switches: str | float | None
+        self,
+        *roles: str,
+        within: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
+        **switches: str | float | None,
     ) -> Service:
         """Start a process; with `crash_at` it kills itself at that crash point.
 
-        Other switches: `freeze_at` a crash point, `clock_offset` in seconds.
+        Other switches: `freeze_at` a crash point, `clock_offset` in seconds. `environ` is for
+        this process alone.
         """
         switched = {
             f"RETRIER_TEST_{name.upper()}": str(value) for name, value in switches.items() if value
         }
-        environ = {**self.environ, **switched}
-        self.services.append(Service(self.config, environ, roles, within=within))
+        found = {**self.environ, **switched, **(environ or {})}
+        self.services.append(self._launch(found, roles, within))
         return self.services[-1]
+
+    def _launch(
+        self, environ: Mapping[str, str], roles: tuple[str, ...], within: Sequence[str]
+    ) -> Service:
+        return Service(self.config, environ, roles, within=within)
 
     def configure(self, section: str, **keys: object) -> None:
         """Set keys of one section for what is started from now on."""
@@ -150,10 +160,14 @@ class Host:
         self.config.write_text(yaml.safe_dump(settings))
 
     def start_ready(
-        self, *roles: str, within: Sequence[str] = (), **switches: str | float | None
+        self,
+        *roles: str,
+        within: Sequence[str] = (),
+        environ: Mapping[str, str] | None = None,
+        **switches: str | float | None,
     ) -> Service:
         """Start a process and wait until it is ready."""
-        service = self.start(*roles, within=within, **switches)
+        service = self.start(*roles, within=within, environ=environ, **switches)
         service.wait_ready()
         return service
 
