@@ -223,7 +223,7 @@ class Run:
 
     def _query(self, sql: str) -> list[tuple[Any, ...]]:
         with psycopg.connect(psycopg_url(self.database)) as conn:
-            return conn.execute(sql).fetchall()  # type: ignore[call-overload]
+            return conn.execute(sql).fetchall()
 
     def _count(self, sql: str) -> int:
         return int(self._query(sql)[0][0])

@@ -7,14 +7,13 @@ import argparse
 import sys
 import time
 import traceback
-from functools import partial
 
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.properties.model import tally
 from tests.properties.model.databases import Databases, databases
-from tests.properties.model.machine import Model
+from tests.properties.model.machine import model_on
 
 STEPS_OF_AN_EXAMPLE = 100
 EXAMPLES_AT_ONCE = 25
@@ -47,7 +46,7 @@ def run(opened: Databases, number: int, *, shrink: bool) -> bool:
         report_multiple_bugs=False,
     )
     try:
-        run_state_machine_as_test(seed(number)(partial(Model, opened)), settings=how)
+        run_state_machine_as_test(seed(number)(model_on(opened)), settings=how)
     except Exception:  # noqa: BLE001 - whatever it is, it is the finding
         say(f"found with seed {number}:", traceback.format_exc())
         return False

@@ -3,14 +3,12 @@
 The long form is `python -m tests.endurance.model`.
 """
 
-from functools import partial
-
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.properties.model.databases import databases
-from tests.properties.model.machine import Model
+from tests.properties.model.machine import model_on
 
 SHORT = settings(
     max_examples=20,
@@ -23,4 +21,4 @@ SHORT = settings(
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def test_the_engine_does_what_the_account_says_whatever_happens(kind: str) -> None:
     with databases(kind) as opened:
-        run_state_machine_as_test(partial(Model, opened), settings=SHORT)
+        run_state_machine_as_test(model_on(opened), settings=SHORT)

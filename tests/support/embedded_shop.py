@@ -102,9 +102,10 @@ class EmbeddedShop:
 
     def _get(self, queue: str) -> Message | None:
         try:
-            return Queue(queue)(self.channel).get()
+            message: Message | None = Queue(queue)(self.channel).get()
         except Empty:
             return None
+        return message
 
 
 def _make_failure(queue: str) -> KombuSent:

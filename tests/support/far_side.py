@@ -34,10 +34,10 @@ class FarSide:
         self.channel.queue_declare(queue, durable=durable, arguments=named)
         return queue
 
-    def declares_alike(self, queue: str, **arguments: object) -> bool:
-        """Say whether the queue exists with just these arguments, and durable."""
+    def declares_alike(self, queue: str, *, durable: bool = True, **arguments: object) -> bool:
+        """Say whether the queue exists with just these arguments, durable or not."""
         try:
-            self.declare(queue, **arguments)
+            self.declare(queue, durable=durable, **arguments)
         except pika.exceptions.ChannelClosedByBroker:
             return False
         return True

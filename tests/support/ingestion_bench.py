@@ -102,17 +102,15 @@ class IngestionBench:
         self.store = ScriptedStore()
         self.transport = ScriptedTransport()
         self.transport.broker.declare(QUEUE)
-        self.ingestor = Ingestor(
-            **{
-                "mapping": QueueMapping(queue=QUEUE),
-                "transport": self.transport,
-                "record": self.store.record,
-                "probe": self.store.probe,
-                "clock": self.clock,
-                "emit": self.emit,
-            }
-            | changes
-        )
+        parts: dict[str, Any] = {
+            "mapping": QueueMapping(queue=QUEUE),
+            "transport": self.transport,
+            "record": self.store.record,
+            "probe": self.store.probe,
+            "clock": self.clock,
+            "emit": self.emit,
+        }
+        self.ingestor = Ingestor(**parts | changes)
 
     def emit(self, event: Event) -> None:
         """Be told of an event."""

@@ -59,7 +59,7 @@ def consume(connection: Connection, queue: str) -> None:
 
 def hold(connection: Connection, queue: str, count: str, lease: str) -> None:
     """Take messages and keep them."""
-    connection.transport_options["lease"] = float(lease)
+    connection.transport_options = {"lease": float(lease)}
     held: list[Message] = []
     with Consumer(connection, [Queue(queue)], callbacks=[lambda _, message: held.append(message)]):
         while len(held) < int(count):

@@ -129,7 +129,7 @@ class PrivateRabbitMQ:
 
     def control(self, *words: str) -> None:
         """Tell the node something with `rabbitmqctl`."""
-        command = [self._tools / "rabbitmqctl", *words]
+        command = [str(self._tools / "rabbitmqctl"), *words]
         subprocess.run(command, env=self._environ, check=True, capture_output=True, timeout=60)
 
     def _signal(self, number: int) -> None:

@@ -109,7 +109,7 @@ class Shop:
     def take(self, queue: str, count: int, deadline: float = 60) -> list[Sent]:
         """Wait for so many messages and take everything that is there."""
         wait_until(lambda: self.depth(queue) >= count, deadline, f"{count} messages on {queue}")
-        taken = []
+        taken: list[Sent] = []
         while True:
             method, properties, body = self.channel.basic_get(queue, auto_ack=True)
             if method is None:

@@ -43,7 +43,7 @@ class Lines(Protocol):
 class Relays:
     """All on this host: a line is a relay that stops passing on."""
 
-    within = ()
+    within: tuple[str, ...] = ()
 
     def __init__(self, relays: Mapping[str, Relay]) -> None:
         self._relays = relays

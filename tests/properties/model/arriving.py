@@ -75,7 +75,7 @@ class Arriving(Example):
         self.far_side.fail_anew(number, when="now")
         self.far_side.fail("orders")
         process = self.world.ingestor
-        self.world.at(moment, time, lambda: self.deed["die"](0) and None)
+        self.world.at(moment, time, lambda: self.deed["die"](0))
         self.take_in(4)
         self.world.moment = None
         return process is not self.world.ingestor

@@ -8,6 +8,7 @@ from hypothesis.stateful import initialize, invariant
 from retrier.store.queries.verification import verify_store
 from tests.properties.model.arriving import Arriving
 from tests.properties.model.asking import RequestContext
+from tests.properties.model.databases import Databases
 from tests.properties.model.ending import Ending
 from tests.properties.model.failing import Failing
 
@@ -39,6 +40,16 @@ class Model(Arriving, RequestContext, Failing):
             fail_with(ending.findings())
         finally:
             self.world.close()
+
+
+def model_on(databases: Databases) -> type[Model]:
+    """Return the model that takes the database of each example from these."""
+
+    class Opened(Model):
+        def __init__(self) -> None:
+            super().__init__(databases)
+
+    return Opened
 
 
 def fail_with(findings: Iterable[object]) -> None:

@@ -60,7 +60,7 @@ class World:
         self.changed = True
         """Whether anything was committed since the store was verified."""
         self.zombies: list[tuple[Processor, Lease]] = []
-        self.moment: tuple[str, int, Callable[[], None]] | None = None
+        self.moment: tuple[str, int, Callable[[], object]] | None = None
         self.bench = Bench(
             self.flaky,
             transport=self.transport,
@@ -82,7 +82,7 @@ class World:
         """Let go of the database."""
         self._between.close()
 
-    def at(self, moment: str, time: int, deed: Callable[[], None]) -> None:
+    def at(self, moment: str, time: int, deed: Callable[[], object]) -> None:
         """Let something happen the n-th time that the engine comes to this moment."""
         self.moment = (moment, time, deed)
 
