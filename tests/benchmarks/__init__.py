@@ -1,0 +1,1 @@
+"""How fast Retrier is and what it takes, beside other ways to do the same."""

@@ -14,6 +14,8 @@ from urllib.parse import unquote, urlsplit
 import amqp
 from amqp import spec
 
+METHOD, HEADER, BODY = 1, 2, 3
+"""Kinds of frames."""
 HEADER_SIZE = 12
 """Bytes of class, weight and body size ahead of the properties."""
 PATIENCE = {socket.TCP_USER_TIMEOUT: 120_000}
@@ -27,6 +29,7 @@ class RawMessage(amqp.Message):  # type: ignore[misc]  # py-amqp has no types
     raw = b"\0\0"
 
     def inbound_header(self, buf: bytes, offset: int = 0) -> int:
+        """Keep the properties as bytes; return where in the frame they begin."""
         self.body_size = unpack_from(">Q", buf, offset + 4)[0]
         self.raw = buf[offset + HEADER_SIZE :]
         self.ready = not self.body_size
@@ -67,15 +70,15 @@ def handle_frames(connection: amqp.Connection, sink: Callable[..., Any]) -> Call
     def on_frame(frame: tuple[int, int, bytes]) -> bool:
         kind, channel, content = frame
         connection.bytes_recv += 1
-        if kind == 1:
+        if kind == METHOD:
             method = unpack_from(">HH", content)
             if method not in WITH_CONTENT:
                 sink(channel, method, content, None)
                 return True
             partial[channel] = RawMessage(frame_method=method, frame_args=content)
-        elif kind in (2, 3):
+        elif kind in (HEADER, BODY):
             message = partial[channel]
-            (message.inbound_header if kind == 2 else message.inbound_body)(content)
+            (message.inbound_header if kind == HEADER else message.inbound_body)(content)
             if message.ready:
                 sink(channel, message.frame_method, message.frame_args, message)
                 return True

@@ -11,6 +11,8 @@ from tests.benchmarks.options import FIGURES
 from tests.benchmarks.results import Row
 
 COLUMNS = ("", "what", "queues", "body", "Retrier", "beside", "", "ratio", "target", "reached")
+WHOLE_FROM = 100
+"""From here on a value is shown without decimals."""
 BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
 
@@ -77,5 +79,5 @@ def _cells(row: Row) -> list[str]:
 
 
 def _number(value: float, unit: str) -> str:
-    text = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    text = f"{value:,.0f}" if abs(value) >= WHOLE_FROM else f"{value:.3g}"
     return f"{text} {unit}"

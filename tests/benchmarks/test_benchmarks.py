@@ -26,6 +26,7 @@ SMALL = "--queues classic --bodies 2KiB --messages 200 --slow 50"
 
 
 def row(value: float, *, target: Target | None = None) -> Row:
+    """Make a row beside a rival that does 10 a second."""
     return Row(
         figure="a", what="w", value=value, unit="/s", rival="r", rival_value=10, target=target
     )
@@ -36,6 +37,7 @@ def row(value: float, *, target: Target | None = None) -> Row:
 def test_a_small_run_sets_every_stage_beside_its_rivals(
     amqp_url: str, postgres_url: str, tmp_path: Path
 ) -> None:
+    """Measure with 200 messages: too few to reach a target, enough for every ratio."""
     result = tmp_path / "result.json"
     servers = ["--amqp-url", amqp_url, "--postgres-url", postgres_url]
 
@@ -48,6 +50,7 @@ def test_a_small_run_sets_every_stage_beside_its_rivals(
 
 @pytest.mark.postgres
 def test_a_filled_message_is_as_ingestion_would_have_stored_it(postgres_url: str) -> None:
+    """Look at the last of 30: PostgreSQL made it, only the first 20 are really ingested."""
     filling = Filling(count=30, queue="orders", error_queue="error", body_size=300)
     with temporary_postgres(postgres_url) as url:
         db = open_upgraded(url)
@@ -76,6 +79,7 @@ def test_a_filled_message_is_as_ingestion_would_have_stored_it(postgres_url: str
 
 
 def test_stamps_can_be_taken_out_again() -> None:
+    """Compare bytes: what is taken out leaves nothing behind."""
     (message,) = make_messages("orders", 1, 10)
 
     stamped = splice(message.raw)
@@ -87,6 +91,7 @@ def test_stamps_can_be_taken_out_again() -> None:
 
 
 def test_a_target_is_reached_only_if_every_run_reaches_it() -> None:
+    """Sum up two runs, of which one does less than twice what the rival does."""
     target = Target(at_least=2)
 
     (good,) = sum_up([row(20, target=target), row(30, target=target)])
@@ -97,12 +102,14 @@ def test_a_target_is_reached_only_if_every_run_reaches_it() -> None:
 
 
 def test_a_limit_is_kept_by_what_is_at_most_as_large() -> None:
+    """Set a value at the limit, and one above it, beside a rival."""
     limit = Target(at_most=2)
 
     assert [row(value, target=limit).reached for value in (20, 21)] == [True, False]
 
 
 def test_the_table_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    """Write two tables into one page: the text around them stays."""
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- figures: begin -->\nold\n<!-- figures: end -->\nafter\n")
 

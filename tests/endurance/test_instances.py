@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.journey, pytest.mark.rabbitmq, pytest.mark.postgres]
 def test_instances_that_die_freeze_and_are_cut_off_lose_and_double_nothing(
     amqp_url: str, postgres_url: str, tmp_path: Path
 ) -> None:
+    """Run in network namespaces where that is possible, otherwise behind relays."""
     plan = Plan(
         amqp_url=amqp_url,
         postgres_url=postgres_url,

@@ -15,6 +15,7 @@ SHORT = Plan(messages=600, kills=6, seed=4)
 def test_random_kills_lose_nothing_and_double_only_what_was_in_doubt(
     amqp_url: str, postgres_url: str
 ) -> None:
+    """Kill a process six times; some pending retries must have been asked for again."""
     account = endure(SHORT, amqp_url, postgres_url)
 
     tell(*report(account))
@@ -24,10 +25,12 @@ def test_random_kills_lose_nothing_and_double_only_what_was_in_doubt(
 
 
 def kill(*in_doubt: str) -> Kill:
+    """Make a kill at which these retries were in doubt."""
     return Kill(number=1, after=1.0, in_doubt=frozenset(in_doubt), stored=0)
 
 
 def test_a_second_copy_belongs_to_the_kill_at_which_it_was_in_doubt() -> None:
+    """Give it to the second of three kills, and nothing to the others."""
     kills = [kill("a"), kill("b"), kill("c")]
 
     assert attribute({"a": 1, "b": 2}, kills) == []
@@ -36,10 +39,12 @@ def test_a_second_copy_belongs_to_the_kill_at_which_it_was_in_doubt() -> None:
 
 
 def test_a_second_copy_that_was_never_in_doubt_is_not_explained() -> None:
+    """Let another retry be in doubt at the only kill."""
     assert attribute({"a": 2}, [kill("b")]) == ["a"]
 
 
 def test_one_kill_explains_one_copy_of_a_retry() -> None:
+    """Let three copies come of what was in doubt once: the third is unexplained."""
     assert attribute({"a": 3}, [kill("a")]) == ["a"]
 
 
@@ -56,4 +61,5 @@ def test_one_kill_explains_one_copy_of_a_retry() -> None:
 def test_what_is_lost_is_found(
     stored: list[str], given_out: list[str], seen: dict[str, str], lost: set[str]
 ) -> None:
+    """Compare the one message that failed with what is stored, given out and seen."""
     assert find_lost(["m"], stored, given_out, seen) == lost

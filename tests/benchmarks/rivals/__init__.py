@@ -1,0 +1,1 @@
+"""The other ways to move and to store messages, measured for comparison."""

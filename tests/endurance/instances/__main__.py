@@ -51,7 +51,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--hosts", choices=("namespaces", "proxies"), help="what a host is")
     parser.add_argument("--lease", type=int, default=15, help="seconds")
     parser.add_argument("--window", type=int, default=200, help="retries.forwarding_window")
-    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))  # noqa: S311
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 32))  # noqa: S311 - no secret
     parser.add_argument("--logs", help="a folder for the logs of all instances")
     return parser.parse_args()
 
