@@ -1,1 +1,1 @@
-"""Connections, transactions, and where the two databases differ."""
+"""Connections, transactions, and the differences between PostgreSQL and SQLite."""

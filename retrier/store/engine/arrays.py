@@ -12,10 +12,10 @@ from retrier.store.schema.types import Digest, Id, Number
 
 
 class Array(UserDefinedType[Sequence[Any]]):
-    """A PostgreSQL array that is sent as its literal.
+    """A PostgreSQL array that is sent as an array literal (text).
 
-    The driver dumps an array element by element, which takes it longer than the server needs for
-    the whole statement.
+    psycopg would dump it element by element, which takes longer than the server needs for the
+    whole statement.
     """
 
     cache_ok = True
@@ -26,17 +26,17 @@ class Array(UserDefinedType[Sequence[Any]]):
         self.kind = kind
 
     def get_col_spec(self, **_: object) -> str:
-        """Name the type, by which the server reads the literal."""
+        """Return the type to which the server casts the literal."""
         return f"{self.kind}[]"
 
     def bind_processor(self, dialect: Dialect) -> Callable[[Sequence[Any] | None], str | None]:  # noqa: ARG002 - SQLAlchemy's signature
-        """Hand over the literal."""
+        """Return the function that writes the literal."""
         write = _WRITERS[self.kind]
         return lambda values: None if values is None else write(values)
 
 
 class JsonArray(TypeDecorator[Sequence[Any]]):
-    """A JSON array, which SQLite takes apart."""
+    """A JSON array, which SQLite expands with `json_each`."""
 
     impl = Text
     cache_ok = True
@@ -47,7 +47,7 @@ class JsonArray(TypeDecorator[Sequence[Any]]):
 
 
 def array_like(column: ColumnElement[Any]) -> Array:
-    """Return the type of an array of such values as the column holds."""
+    """Return the array type for values of this column."""
     match column.type:
         case Id():
             return Array("UUID")
@@ -73,12 +73,12 @@ def _quote(text: str | None) -> str:
 
 
 def _write_plain(values: Sequence[object]) -> str:
-    """Write what needs no quotes: numbers and ids."""
+    """Write numbers or ids, which need no quotes."""
     return f"{{{','.join(map(str, values))}}}"
 
 
 def _write_digests(values: Sequence[str]) -> str:
-    """Write bytes in their hexadecimal form."""
+    """Write `bytea` values in hexadecimal form."""
     return write_array([f"\\x{digits}" for digits in values])
 
 

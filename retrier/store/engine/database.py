@@ -1,4 +1,4 @@
-"""The database: its engine, its clock, and how a function of a transaction becomes a verb."""
+"""The database: its engine, its clock, and decorators that make verbs of functions."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -31,9 +31,9 @@ _TRIES = 10
 class DatabaseOptions:
     """How to connect.
 
-    `lease` bounds a statement (half of it), a wait for a lock and an idle transaction (a third).
-    Where there is an `answer_limit`, that bounds a statement, with its waits for locks: it is
-    for who only reads. `connections` are kept open at most.
+    `lease` limits a statement (to half of it), a wait for a lock and an idle transaction (to a
+    third). `answer_limit`, for read-only users, limits a statement with its waits for locks.
+    `connections` is how many stay open at most. PostgreSQL only, except `url` and `connections`.
     """
 
     url: str
@@ -44,10 +44,10 @@ class DatabaseOptions:
 
 
 class Database:
-    """An engine and its dialect; hands verbs a connection inside a transaction."""
+    """An engine and its SQL dialect; runs verbs, each inside a transaction."""
 
     def __init__(self, options: DatabaseOptions, file: SqliteFile | None = None) -> None:
-        """Connect to nothing yet. Raises ConfigurationError."""
+        """Make the engine without connecting. Raises ConfigurationError."""
         self._options = options
         self._url = make_url(options.url)
         self.is_sqlite = self._url.get_backend_name() == "sqlite"
@@ -61,39 +61,39 @@ class Database:
         except ArgumentError as error:
             raise ConfigurationError([f"database.url: {error}"]) from None
         self.place = self._find_place()
-        """Where it is, without user or password; every host that may be connected to."""
+        """The file, or all hosts and the database name; without user and password."""
         self._translator = Translator(place=self.place, answer_limit=options.answer_limit)
         self._pause = threading.Event()
 
     def transact(self, verb: Callable[[Transaction], T]) -> T:
         """Run the verb in one transaction that writes.
 
-        Deadlocks, serialization failures and a busy SQLite are tried again. Raises
-        DatabaseUnavailable, or DataRefused when a row's data is the reason.
+        It is tried again after deadlocks, lock timeouts, serialization failures, and while SQLite
+        is busy. Raises DatabaseUnavailable, or DataRefused when a row's data is the reason.
         """
         done = self._run(partial(self._begin, {}), verb)
-        # What was committed to a file that is deleted meanwhile must not be acknowledged.
+        # A commit to a file that was deleted meanwhile is lost: it must not be acknowledged.
         self._check_file()
         return done
 
     def restructure(self, verb: Callable[[Transaction], T]) -> T:
-        """Run a verb that changes tables, without any limit of time. Raises DatabaseUnavailable.
+        """Run a verb that changes tables, without any time limit. Raises DatabaseUnavailable.
 
-        SQLite looks at no foreign key meanwhile: it changes a table by making it anew, and to drop
-        the former one would take all rows along that refer to it.
+        SQLite changes a table by building a new one and dropping the old one. Foreign keys are off
+        meanwhile: the drop would delete the rows that refer to the table (CASCADE), or fail.
         """
         done = self._run(partial(self._begin, self.sql.restructuring), verb)
         self._check_file()
         return done
 
     def read(self, verb: Callable[[Transaction], T]) -> T:
-        """Run the verb on one consistent view, without any lock. Raises DatabaseUnavailable."""
+        """Run the verb on one consistent snapshot, without locks. Raises DatabaseUnavailable."""
         return self._run(partial(self._begin, self.sql.reading), verb)
 
     def apart(self, connections: int, answer_limit: timedelta | None = None) -> "Database":
-        """Return the same database with connections of its own, closed together with ours.
+        """Return the same database with connections of its own; `dispose` closes them, too.
 
-        Who uses it can neither take all of ours, nor be kept waiting by who has taken them.
+        Its users cannot use up our connections, and ours cannot make them wait (decision 0021).
         """
         options = replace(self._options, connections=connections, answer_limit=answer_limit)
         self._apart.append(Database(options, self._file))
@@ -126,7 +126,7 @@ class Database:
         _, options = self.engine.dialect.create_connect_args(self._url)
         hosts = str(options.get("host") or "local socket").split(",")
         ports = str(options.get("port") or "").split(",")
-        pairs = zip_longest(hosts, ports)  # without a port in the URL there is none of any host
+        pairs = zip_longest(hosts, ports)  # a URL without a port has none for any host
         places = ", ".join(f"{host}:{port or 5432}" for host, port in pairs)
         return f"{places}/{self._url.database}"
 
@@ -150,7 +150,7 @@ class Database:
             except SQLAlchemyError as error:
                 if not is_transient(error):
                     raise self._translator.translate(error) from error
-                # Two that collided must not collide again in step; not a wait inside a transaction.
+                # Longer each time, or two that collided may collide again. No transaction is open.
                 self._pause.wait(0.01 * attempt)
             except (UnicodeError, OverflowError) as error:
                 raise DataRefused(str(error)) from error
@@ -158,7 +158,7 @@ class Database:
 
 
 class DatabaseClock:
-    """Tells the time of the database; measures durations as this machine does."""
+    """Takes the time of day from the database, and durations from this machine's clock."""
 
     def __init__(self, db: Database, clock: Clock) -> None:
         self._db = db
@@ -180,7 +180,7 @@ Verb = Callable[Concatenate[Database, P], T]
 
 
 def writing(body: InTransaction[P, T]) -> Verb[P, T]:
-    """Make one transaction of it, that is tried again after a conflict."""
+    """Make a verb of it: one transaction that writes, and is tried again after a conflict."""
 
     @wraps(body)
     def verb(db: Database, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -190,7 +190,7 @@ def writing(body: InTransaction[P, T]) -> Verb[P, T]:
 
 
 def reading(body: InTransaction[P, T]) -> Verb[P, T]:
-    """Have it look at one consistent view, without any lock."""
+    """Make a verb of it that reads one consistent snapshot, without locks."""
 
     @wraps(body)
     def verb(db: Database, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -202,7 +202,7 @@ def reading(body: InTransaction[P, T]) -> Verb[P, T]:
 def bind(
     body: InTransaction[P, T], *args: P.args, **kwargs: P.kwargs
 ) -> Callable[[Transaction], T]:
-    """Return what is left to be called with the transaction; it keeps its name."""
+    """Bind all arguments but the transaction; the result keeps the name of `body`."""
 
     @wraps(body)
     def run(tx: Transaction) -> T:

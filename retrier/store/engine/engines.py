@@ -1,4 +1,4 @@
-"""How each database is connected to: pragmas, session settings, timeouts."""
+"""Engines for PostgreSQL and SQLite: pragmas, session settings, timeouts."""
 
 import json
 import sqlite3
@@ -26,10 +26,10 @@ from retrier.store.engine.timeouts import TimedConnection
 
 _USED = "last used"
 PING_AFTER_IDLE = 1.0
-"""Seconds for which a connection that has worked is believed to go on working."""
+"""Seconds after its last use during which a connection is used again without a ping."""
 
-_PRIMARY = 0xFF
-_OF_THE_FILE = frozenset(
+_PRIMARY_CODE = 0xFF
+_FILE_ERRORS = frozenset(
     {
         sqlite3.SQLITE_READONLY,
         sqlite3.SQLITE_IOERR,
@@ -38,7 +38,7 @@ _OF_THE_FILE = frozenset(
         sqlite3.SQLITE_NOTADB,
     }
 )
-"""Errors after which a connection may stay broken though the file is well again."""
+"""SQLite errors after which a connection may stay broken although the file is usable again."""
 
 
 def make_postgres(
@@ -55,32 +55,32 @@ def make_postgres(
     lock_ms = lease_ms // 3
     if answer_limit is not None:
         limit_ms = min(limit_ms, int(answer_limit.total_seconds() * 1000))
-        # What waits for a lock would be tried again, and again for so long.
+        # Only a lock timeout is tried again: let the statement timeout come first (decision 0021).
         lock_ms = limit_ms * 2
     settings = {
-        # A role or database set to "off" would lose acknowledged failures in a server crash.
+        # If a role or database sets "off", a server crash loses acknowledged failures.
         "synchronous_commit": "on",
         "lock_timeout": max(1, lock_ms),
-        # A frozen leader inside a transaction would block its successor for ever without this.
+        # Without this, a processor frozen inside a transaction would block its successor for ever.
         "idle_in_transaction_session_timeout": max(1, lease_ms // 3),
-        # A plan made for any array of ids guesses ten of them, and compares one after the other.
+        # A generic plan assumes ten ids in any array, and compares them one after the other.
         "plan_cache_mode": "force_custom_plan",
         "statement_timeout": max(1, limit_ms),
-        # The server's side of a lost network; its own default is two hours.
+        # Let the server notice a lost network: its default is two hours.
         "tcp_keepalives_idle": 5,
         "tcp_keepalives_interval": 2,
         "tcp_keepalives_count": 3,
         "tcp_user_timeout": lease_ms,
     }
     connect_args: dict[str, Any] = {
-        # To the driver 0 is no limit at all.
+        # 0 means "no limit" to the driver.
         "connect_timeout": max(1, ceil(connect_timeout.total_seconds())),
         "options": _options(url, settings),
         "application_name": "retrier",
         "keepalives_idle": 5,
         "keepalives_interval": 2,
         "keepalives_count": 3,
-        # No keep-alive is sent while data is unacknowledged: a lost network would hang a verb.
+        # TCP sends no keep-alive while data is unacknowledged: a lost network would hang a verb.
         "tcp_user_timeout": lease_ms,
     }
     engine = create_engine(
@@ -100,7 +100,7 @@ def make_postgres(
 def make_sqlite(url: URL, file: SqliteFile, connections: int = 10) -> Engine:
     """Return an engine that makes the file's folder and takes the write lock at BEGIN.
 
-    `file` is told of each connection.
+    `file` is notified when a connection opens or closes.
     """
     engine = create_engine(
         url,
@@ -147,33 +147,33 @@ def _note_use(_connection: object, record: ConnectionPoolEntry) -> None:
 def _ping_if_idle(
     dialect: Dialect, connection: Any, record: ConnectionPoolEntry, _proxy: object
 ) -> None:
-    """Find out whether a connection still lives, unless it has just been used.
+    """Ping a connection that is taken from the pool, unless it was used just now.
 
-    Not at each transaction, as `pool_pre_ping` would: a batch has dozens of them. A server that
-    ends a session says so, and that is seen at once; only a line that is half open is silent.
+    `pool_pre_ping` would ping before each transaction, and a batch has dozens. A server that ends
+    a session sends a message, so there is input at once; only a half-open connection is silent.
     """
     recent = monotonic() - record.info.get(_USED, monotonic()) < PING_AFTER_IDLE
     try:
-        if not recent or _has_news(connection):
+        if not recent or _has_input(connection):
             dialect.do_ping(connection)
     except dialect.loaded_dbapi.Error as error:
         raise InvalidatePoolError(str(error)) from error
 
 
-def _has_news(connection: Any) -> bool:
-    told = poll()
-    told.register(connection.fileno(), POLLIN)
-    return bool(told.poll(0))
+def _has_input(connection: Any) -> bool:
+    look = poll()
+    look.register(connection.fileno(), POLLIN)
+    return bool(look.poll(0))
 
 
 def _options(url: URL, settings: Mapping[str, object]) -> str:
-    """Put our settings behind the operator's own: of two of one name the last one holds."""
+    """Append our settings to the operator's: of two with the same name the last one wins."""
     theirs = url.normalized_query.get("options", ())
     return " ".join([*theirs, *(f"-c {name}={value}" for name, value in settings.items())])
 
 
 def _to_json(value: object) -> str:
-    """Write JSON in one place: elsewhere such errors are not the data's fault but ours."""
+    """Write JSON. Raises DataRefused: only here are such errors caused by the data."""
     try:
         return json.dumps(value)
     except (TypeError, ValueError, RecursionError) as error:
@@ -181,33 +181,33 @@ def _to_json(value: object) -> str:
 
 
 def _make_folder(_dialect: object, _record: object, args: list[Any], _options: object) -> None:
-    # If this fails, SQLite says that it cannot open the file, as for every other reason.
+    # If this fails, SQLite reports that it cannot open the file: one error for all reasons.
     with suppress(OSError):
         Path(args[0]).parent.mkdir(parents=True, exist_ok=True)
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
-    # The driver must not begin transactions by itself: it would begin them without the write lock.
+    # The driver must not begin transactions by itself: it would take no write lock at BEGIN.
     connection.isolation_level = None
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
 
 
 def _connect_anew_after(context: ExceptionContext) -> None:
-    """Give up every connection after an error of the file, and open others.
+    """Let SQLAlchemy replace all connections after an error of the file.
 
-    One that was opened while the file was read-only stays so, also when the file may be written
-    to again.
+    A connection that was opened while the file was read-only stays read-only, even when the file
+    is writable again.
     """
     code = getattr(context.original_exception, "sqlite_errorcode", 0)
-    if code & _PRIMARY in _OF_THE_FILE:
+    if code & _PRIMARY_CODE in _FILE_ERRORS:
         context.is_disconnect = True
 
 
 def _begin_sqlite(conn: Connection) -> None:
     options = conn.get_execution_options()
     if options.get(RESTRUCTURING, False):
-        # Of no effect within a transaction, and for this one only: the connection is closed then.
+        # Before BEGIN, as it has no effect later; detached, the connection is closed after use.
         conn.exec_driver_sql("PRAGMA foreign_keys=OFF")
         conn.detach()
     conn.exec_driver_sql("BEGIN" if options.get(READING, False) else "BEGIN IMMEDIATE")

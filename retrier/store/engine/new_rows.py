@@ -1,4 +1,4 @@
-"""New rows by COPY, and by INSERT with a look at what somebody else added."""
+"""New rows: inserted with a check for rows of other processes, by COPY on PostgreSQL; new ids."""
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
@@ -17,10 +17,10 @@ from retrier.store.schema.types import Digest, UtcTime
 
 
 def add_new(tx: Transaction, table: Table, rows: Rows) -> None:
-    """Add rows in the order given, which is that of their keys wherever others add the same.
+    """Add rows in the order given: key order where others may add the same, or they deadlock.
 
-    Raises ConcurrentChange if another process has added one of them meanwhile: what it means has
-    to be judged again, with its row in sight.
+    Raises ConcurrentChange if another process has added one of them meanwhile: the verb must run
+    again and see that row.
     """
     if not rows:
         return
@@ -38,13 +38,13 @@ _DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's
 def copy_in(conn: Connection, table: Table, rows: Rows) -> None:
     """Add rows that all have the same columns. Raises DBAPIError, DataRefused.
 
-    In the connection's transaction, though behind SQLAlchemy's back, which has no word for it.
+    Runs in the connection's transaction, but directly on the driver: SQLAlchemy has no COPY.
     """
     statement = f"COPY {table.name} ({', '.join(rows[0])}) FROM STDIN (FORMAT BINARY)"
     try:
         _stream(conn.connection.driver_connection, statement, table, rows)
     except psycopg.Error as error:
-        # Like every other statement's: what is made of it is decided in one place.
+        # The error that SQLAlchemy raises for other statements: Translator handles both alike.
         raise DBAPIError.instance(
             statement, None, error, psycopg.Error, hide_parameters=True
         ) from error
@@ -61,7 +61,7 @@ def _stream(driver: Any, statement: str, table: Table, rows: Rows) -> None:
 
 
 def _converted(columns: Sequence[Column[Any]], rows: Rows) -> Iterator[list[Any]]:
-    """Put moments into UTC, as elsewhere (the driver writes years that it cannot read), and so on."""
+    """Convert as column types do: in UTC, no time gets a year that the driver cannot read back."""
     own = [
         (at, partial(each.type.process_bind_param, dialect=_DIALECT))
         for at, each in enumerate(columns)
@@ -76,7 +76,7 @@ def _converted(columns: Sequence[Column[Any]], rows: Rows) -> Iterator[list[Any]
 
 @lru_cache(maxsize=256)
 def _type_name(column: Column[Any]) -> str:
-    """Return the type by the name that the driver knows: without its length."""
+    """Return the column's type by the driver's name for it, which has no length."""
     return column.type.compile(_DIALECT).lower().partition("(")[0]
 
 
@@ -84,7 +84,7 @@ _BYTES = 16
 
 
 def make_ids(count: int) -> list[str]:
-    """Return so many ids, as random as those of `uuid4` (RFC 9562, 5.4), in a third of the time."""
+    """Return `count` random ids, version 4 (RFC 9562, 5.4), in a third of the time of `uuid4`."""
     digits = urandom(_BYTES * count).hex()
     return [_write(digits[at : at + 32]) for at in range(0, len(digits), 32)]
 

@@ -1,4 +1,4 @@
-"""What PostgreSQL is asked in its own words; its `uuid` as the text that ids are everywhere else."""
+"""The SQL dialect of PostgreSQL, and the conversion of its `uuid` from and to text."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,7 +37,7 @@ _UUID = psycopg.adapters.types["uuid"].oid
 
 
 class _IdLoader(Loader):
-    """Reads 16 bytes."""
+    """Loads a binary `uuid` (16 bytes) as text."""
 
     format = Format.BINARY
 
@@ -47,7 +47,7 @@ class _IdLoader(Loader):
 
 
 class _IdDumper(Dumper):
-    """Writes 16 bytes: COPY takes nothing else."""
+    """Dumps text as a binary `uuid` (16 bytes): binary COPY accepts nothing else."""
 
     format = Format.BINARY
     oid = _UUID
@@ -57,9 +57,9 @@ class _IdDumper(Dumper):
 
 
 def read_ids_as_text(connection: psycopg.Connection[Any]) -> None:
-    """Have a connection load ids as text, and copy them in from text.
+    """Make a connection load ids as text, and copy them in from text.
 
-    Its own way would make an object of each, only for us to write it as text again.
+    By default psycopg makes an object of each id, which we would turn into text again.
     """
     connection.adapters.register_loader("uuid", TextLoader)
     connection.adapters.register_loader("uuid", _IdLoader)
@@ -67,7 +67,7 @@ def read_ids_as_text(connection: psycopg.Connection[Any]) -> None:
 
 
 _CLOCK = func.clock_timestamp(type_=DateTime(timezone=True))
-# Any two numbers that nothing else on the database uses; they name the cut-off lock.
+# The key of the cut-off lock: two numbers that nothing else in the database uses.
 _CUT_OFF_LOCK = "7263, 1"
 _TAKE = {
     counter: text(f"SELECT nextval('{counter}') FROM generate_series(1, :count)")  # noqa: S608 - a name of ours
@@ -86,7 +86,7 @@ _BY_INDEX = select(
 class PostgresDialect(SqlDialect):
     """PostgreSQL: rows are locked, numbers come from a sequence and may commit out of order."""
 
-    # By default every statement would see what others have committed since the one before.
+    # In READ COMMITTED, the default, each statement sees what was committed since the last.
     reading = MappingProxyType({"isolation_level": "REPEATABLE READ", "postgresql_readonly": True})
     restructuring = MappingProxyType[str, Any]({})
     marks_at_once = True
@@ -96,11 +96,11 @@ class PostgresDialect(SqlDialect):
         moment: datetime = conn.execute(select(func.clock_timestamp())).scalar_one()
         return moment
 
-    # The statement that writes them reads the clock: one question less.
+    # The statement that writes them reads the clock: this saves a round trip.
     moments = (_CLOCK, _CLOCK + bindparam("later", type_=Interval))
 
-    def tell(self, conn: Connection, later: timedelta) -> Mapping[str, object]:  # noqa: ARG002 - the other one asks
-        """Say how much later."""
+    def tell(self, conn: Connection, later: timedelta) -> Mapping[str, object]:  # noqa: ARG002 - SQLite uses it
+        """Return how much later `moments[1]` is."""
         return {"later": later}
 
     def take_numbers(self, conn: Connection, counter: Counter, count: int) -> list[int]:
@@ -112,23 +112,23 @@ class PostgresDialect(SqlDialect):
         return int(conn.execute(_LAST[counter]).scalar_one())
 
     def share_cut_off(self, conn: Connection) -> None:
-        """Take the shared lock; it goes with the transaction."""
+        """Take the shared lock; it ends with the transaction."""
         conn.execute(text(f"SELECT pg_advisory_xact_lock_shared({_CUT_OFF_LOCK})"))
 
     def take_cut_off(self, conn: Connection) -> None:
-        """Take the exclusive lock; it goes with the transaction."""
+        """Take the exclusive lock; it ends with the transaction."""
         conn.execute(text(f"SELECT pg_advisory_xact_lock({_CUT_OFF_LOCK})"))
 
     def force_index_order(self, conn: Connection) -> None:
-        """Forbid to read tables in the order in which their rows lie.
+        """Forbid scans that return rows in the order in which they lie in the table.
 
-        Whatever the statistics say: a table may have grown a lot since they were made.
+        The planner may choose them when a table has grown since its statistics were made.
         """
         conn.execute(_BY_INDEX)
 
     @contextmanager
     def using_waits(self, conn: Connection, while_in_flight: WhileInFlight) -> Iterator[None]:
-        """Have it done whenever an answer is not there yet."""
+        """Call `while_in_flight` for as long as an answer has not arrived."""
         driver = conn.connection.driver_connection
         if not isinstance(driver, TimedConnection):
             yield
@@ -140,7 +140,7 @@ class PostgresDialect(SqlDialect):
             driver.while_in_flight = nothing_else
 
     def without_timeouts(self, conn: Connection, lock: str) -> None:
-        """Lift every limit; the connection is closed afterwards, and nobody else gets it."""
+        """Lift every limit; detached, the connection is closed afterwards and not used again."""
         for limit in ("lock_timeout", "statement_timeout"):
             conn.execute(text(f"SET LOCAL {limit} = 0"))
         conn.detach()
@@ -149,8 +149,8 @@ class PostgresDialect(SqlDialect):
             driver.patience = None
         conn.execute(text(f"SELECT pg_advisory_xact_lock({lock})"))
 
-    def find_strays(self, conn: Connection) -> frozenset[str]:  # noqa: ARG002 - the other one looks
-        """Return nothing: every foreign key is looked at as rows are written."""
+    def find_strays(self, conn: Connection) -> frozenset[str]:  # noqa: ARG002 - SQLite uses it
+        """Return nothing: PostgreSQL checks every foreign key when a row is written."""
         return frozenset()
 
     def lock_table(self, conn: Connection, table: Table) -> None:
@@ -158,7 +158,7 @@ class PostgresDialect(SqlDialect):
         conn.execute(text(f"LOCK TABLE {table.name} IN SHARE ROW EXCLUSIVE MODE"))
 
     def announce_request(self, conn: Connection) -> None:
-        """Notify; the server keeps it back until the commit, and drops it with a rollback."""
+        """Notify; the server delivers it at the commit, and drops it at a rollback."""
         conn.execute(select(func.pg_notify(REQUESTS, "")))
 
     def insert(self, table: Table) -> postgresql.Insert:
@@ -166,7 +166,7 @@ class PostgresDialect(SqlDialect):
         return postgresql.insert(table)
 
     def add_rows(self, conn: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Copy them in."""
+        """Add them by COPY."""
         copy_in(conn, table, rows)
 
     def add_missing(
@@ -182,7 +182,7 @@ class PostgresDialect(SqlDialect):
     def insert_columns(
         self, table: Table, columns: Mapping[str, Sequence[Any]], same: Mapping[str, Any]
     ) -> postgresql.Insert:
-        """Send one array for each column, and not one parameter for each value."""
+        """Send one array for each column instead of one parameter for each value."""
         arrays = [self.values(table.c[name], None, values) for name, values in columns.items()]
         shared = [literal(value, table.c[name].type) for name, value in same.items()]
         rows = select(*map(func.unnest, arrays), *shared)

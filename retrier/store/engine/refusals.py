@@ -1,4 +1,4 @@
-"""What an error of the driver means: to be tried again, out of reach, or the data's own fault."""
+"""What an error of the driver means: try again, database unavailable, or data refused."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,15 +20,15 @@ from retrier.errors import AnswerTooSlow, DatabaseUnavailable, DataRefused
 
 DUPLICATE = "23505"
 # Deadlock detected, serialization failure, lock timeout: the transaction did nothing; do it again.
-# So it is with a missing row that another one refers to: somebody has just deleted it, and the
-# next try looks at what is there now.
+# Foreign key violation, too: the row referred to has just been deleted, and the next try sees
+# that.
 _TRANSIENT_STATES = frozenset({"40P01", "40001", "55P03", "23503"})
-# By a statement's time limit, as a rule.
+# query_canceled: usually by statement_timeout.
 _CANCELLED = "57014"
 # Program limits, such as a value too large for an index, come as operational errors, but they are
 # the data's fault.
 _PROGRAM_LIMITS = "54"
-# No such table, no right to it: the database is not what it should be, whatever the statement.
+# No such table, or no right to use it: the fault is in the database, not in the statement.
 _UNUSABLE_STATES = frozenset({"42P01", "42501"})
 _UNUSABLE = (OperationalError, InterfaceError, InternalError)
 _BUSY_WORDS = ("database is locked", "database table is locked")
@@ -36,19 +36,19 @@ _BUSY_WORDS = ("database is locked", "database table is locked")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translator:
-    """Turns errors of one database into ours."""
+    """Turns errors of SQLAlchemy and the driver into errors of Retrier."""
 
     place: str
     answer_limit: timedelta | None
 
     def translate(self, error: SQLAlchemyError) -> Exception:
-        """Return our error for it; itself, if it is a fault of ours."""
+        """Return the Retrier error for it; the error itself if our own code is at fault."""
         match error:
             case DBAPIError():
                 return self._translate_from_driver(error)
             case NoConnectionFree():
                 return DatabaseUnavailable(f"all connections to {self.place} are in use")
-            # What SQLAlchemy itself objects to is our statement; blaming a row would hide that.
+            # An error of SQLAlchemy itself is a fault of our statement: DataRefused would hide it.
             case StatementError(orig=Exception() as cause) if not isinstance(
                 cause, SQLAlchemyError
             ):
@@ -58,13 +58,13 @@ class Translator:
 
     def _translate_from_driver(self, error: DBAPIError) -> Exception:
         words = str(error.orig).strip().splitlines()
-        # The first line only: what follows may quote the data.
+        # Only the first line: the others may quote a message's data.
         first = words[0] if words else type(error.orig).__name__
         limit = self.answer_limit
         if limit is not None and state_of(error) == _CANCELLED:
             return AnswerTooSlow(f"no answer from {self.place} within {limit.total_seconds():g} s")
         if _is_refusal(error):
-            # PostgreSQL quotes there what is no id, say.
+            # PostgreSQL quotes the refused value behind `: "`.
             return DataRefused(first.partition(': "')[0])
         if _is_unusable(error):
             return DatabaseUnavailable(f"cannot reach the database at {self.place}: {first}")
@@ -72,7 +72,7 @@ class Translator:
 
 
 def is_transient(error: SQLAlchemyError) -> bool:
-    """Say whether the same transaction may well succeed when it is tried again."""
+    """Return whether the same transaction may succeed when it is tried again."""
     if not isinstance(error, DBAPIError):
         return False
     return state_of(error) in _TRANSIENT_STATES or any(
@@ -93,7 +93,7 @@ def _is_refusal(error: DBAPIError) -> bool:
 
 def _is_unusable(error: DBAPIError) -> bool:
     connecting = error.statement is None
-    # SQLite tells of a damaged file, or of one that is no database, by the plain class.
+    # SQLite reports a damaged file, or one that is no database, as a plain DatabaseError.
     damaged = type(error) is DatabaseError
     unusable = isinstance(error, _UNUSABLE) or state_of(error) in _UNUSABLE_STATES
     return connecting or damaged or unusable or error.connection_invalidated

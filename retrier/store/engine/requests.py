@@ -1,4 +1,4 @@
-"""Hearing, in one process, of what another one was asked for."""
+"""Notifications on PostgreSQL: a request to one process wakes the processor in another."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -15,9 +15,9 @@ _LOOK_AT_STOP = 0.5
 
 
 def listen_for_requests(db: Database, stop: Event, heard: Callable[[], None]) -> None:
-    """Call `heard` for each request that is committed anywhere, until told to stop.
+    """Call `heard` for each request that any process commits, until `stop` is set.
 
-    Also once at the start: what came before that nobody heard. On PostgreSQL only. Raises
+    Also once at the start, for requests that came before LISTEN. On PostgreSQL only. Raises
     DatabaseUnavailable when the connection is lost.
     """
     try:
@@ -32,7 +32,7 @@ def listen_for_requests(db: Database, stop: Event, heard: Callable[[], None]) ->
 
 
 def _connect(db: Database) -> psycopg.Connection:
-    """Take a connection out of the pool for good: a notification reaches one session only."""
+    """Take a connection out of the pool for good: only the session that listens is notified."""
     taken = db.engine.raw_connection()
     connection: psycopg.Connection = taken.driver_connection  # type: ignore[assignment]
     taken.detach()

@@ -1,4 +1,4 @@
-"""What SQLite is asked in its own words; whether what is written still goes where its path leads."""
+"""The SQL dialect of SQLite, and a check that the open files are still those at their paths."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ from retrier.store.schema import counters
 from retrier.store.schema.types import Digest, UtcTime
 
 Identity = tuple[int, int]
-"""Device and inode: what a file is, whatever it is called."""
+"""Device and inode: they identify a file whatever its name."""
 
 _LOGS = ("-wal", "-shm")
 
@@ -39,15 +39,15 @@ _LOGS = ("-wal", "-shm")
 class SqliteFile:
     """One database file, its write-ahead log and that log's index, as this process opened them.
 
-    SQLite goes on with files that are deleted, moved or replaced: all that it commits from then on
-    is gone with the process. A log lives for as long as any connection is open; the last one to
-    close has put all of it into the database, and deletes it.
+    SQLite goes on with files that were deleted, moved or replaced: all that it commits then is
+    lost with the process. The log exists while any connection is open: the last one to close
+    writes all of it into the database and deletes it.
     """
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
         self._place = self._path.resolve()
-        # They lie beside the file itself, and not beside a link to it.
+        # SQLite puts them beside the file itself, not beside a symbolic link to it.
         self._log_paths = [Path(f"{self._place}{suffix}") for suffix in _LOGS]
         self._lock = Lock()
         self._open = 0
@@ -55,8 +55,8 @@ class SqliteFile:
         self._logs: tuple[Identity | None, ...] = ()
 
     def note_opened(self, connection: Any, _record: object) -> None:
-        """Note which files these are, at the first connection."""
-        # Only who reads opens the log.
+        """Count a connection; at the first one, note which files are open."""
+        # SQLite opens the log at the first read only.
         connection.execute("SELECT 1 FROM sqlite_master").fetchall()
         with self._lock:
             self._open += 1
@@ -65,14 +65,14 @@ class SqliteFile:
                 self._logs = tuple(self._identify_logs())
 
     def note_closed(self, _connection: Any, _record: object) -> None:
-        """Expect no log after the last connection."""
+        """Count a connection off; after the last one, expect no log."""
         with self._lock:
             self._open -= 1
             if self._open == 0:
                 self._logs = ()
 
     def check(self) -> None:
-        """Raise DatabaseUnavailable if these are not the files any more; they may come back."""
+        """Raise DatabaseUnavailable while other files, or none, are at the paths."""
         if self._file is None:
             return
         if _identify(self._path) != self._file:
@@ -114,69 +114,69 @@ _LAST = select(counters.c.value).where(counters.c.name == bindparam("counter"))
 
 
 class SqliteDialect(SqlDialect):
-    """SQLite: one writer at a time, so BEGIN IMMEDIATE is every lock there is."""
+    """SQLite: one writer at a time, so BEGIN IMMEDIATE is the only lock."""
 
     reading = MappingProxyType({READING: True})
     restructuring = MappingProxyType({RESTRUCTURING: True})
     marks_at_once = False
 
     def now(self, conn: Connection) -> datetime:
-        """Return this machine's clock, as SQLite reads it."""
+        """Return the time of this machine's clock, as SQLite reads it."""
         moment = conn.execute(text("SELECT strftime('%Y-%m-%d %H:%M:%f', 'now')")).scalar_one()
         return datetime.fromisoformat(moment).replace(tzinfo=UTC)
 
     moments = (bindparam("now", type_=UtcTime), bindparam("later", type_=UtcTime))
 
     def tell(self, conn: Connection, later: timedelta) -> Mapping[str, object]:
-        """Read the clock first: times are text here, with which SQLite cannot reckon."""
+        """Read the clock first: SQLite stores times as text and cannot add to them."""
         now = self.now(conn)
         return {"now": now, "later": now + later}
 
     def take_numbers(self, conn: Connection, counter: Counter, count: int) -> list[int]:
-        """Count up the row that stands for the sequence."""
+        """Add to the row of `counters`, which replaces a sequence."""
         last = conn.execute(_TAKE, {"name": counter, "value": count}).scalar_one()
         return list(range(last - count + 1, last + 1))
 
     def last_number(self, conn: Connection, counter: Counter) -> int:
-        """Read the row that stands for the sequence; 0 before its first use."""
+        """Read the row of `counters`; 0 before its first use."""
         return conn.execute(_LAST, {"counter": counter}).scalar_one_or_none() or 0
 
     def share_cut_off(self, conn: Connection) -> None:
-        """Nothing: BEGIN IMMEDIATE lets one transaction write at a time."""
+        """Do nothing: BEGIN IMMEDIATE lets one transaction write at a time."""
 
     def take_cut_off(self, conn: Connection) -> None:
-        """Nothing: BEGIN IMMEDIATE lets one transaction write at a time."""
+        """Do nothing: BEGIN IMMEDIATE lets one transaction write at a time."""
 
     def force_index_order(self, conn: Connection) -> None:
-        """Nothing: whoever writes is alone, and it knows no other way where there is an index."""
+        """Do nothing: with one writer no lock order matters, and SQLite uses indexes anyway."""
 
     def using_waits(
         self,
-        conn: Connection,  # noqa: ARG002 - the other one has waits
-        while_in_flight: WhileInFlight,  # noqa: ARG002 - the other one has waits
+        conn: Connection,  # noqa: ARG002 - PostgreSQL uses it
+        while_in_flight: WhileInFlight,  # noqa: ARG002 - PostgreSQL uses it
     ) -> AbstractContextManager[None]:
-        """Do nothing: the database is at work in this very thread."""
+        """Do nothing: SQLite works in this very thread, so there is no wait to use."""
         return nullcontext()
 
     def without_timeouts(self, conn: Connection, lock: str) -> None:
-        """Nothing: no statement is limited, a file answers, and whoever writes is alone."""
+        """Do nothing: no statement has a time limit, and the only writer needs no lock."""
 
     def find_strays(self, conn: Connection) -> frozenset[str]:
-        """Look at all foreign keys at once."""
+        """Check all foreign keys of all tables."""
         return frozenset(row[0] for row in conn.execute(text("PRAGMA foreign_key_check")))
 
     def lock_table(self, conn: Connection, table: Table) -> None:
-        """Nobody else can write anything."""
+        """Do nothing: nobody else can write while this transaction does."""
 
     def announce_request(self, conn: Connection) -> None:
-        """Do nothing: other processes look once a second."""
+        """Do nothing: other processes look for requests once a second."""
 
     def insert(self, table: Table) -> sqlite.Insert:
         """Return SQLite's insert."""
         return sqlite.insert(table)
 
     def add_rows(self, conn: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Insert them one after the other, in one call of the driver."""
+        """Insert them one by one, in one call of the driver (executemany)."""
         conn.execute(table.insert(), rows)
 
     def add_missing(
@@ -186,7 +186,7 @@ class SqliteDialect(SqlDialect):
         columns: Mapping[str, Sequence[Any]],
         same: Mapping[str, Any],
     ) -> None:
-        """Insert them one after the other, in one call of the driver."""
+        """Insert them one by one, in one call of the driver (executemany)."""
         rows = [
             {**dict(zip(columns, row, strict=True)), **same}
             for row in zip(*columns.values(), strict=True)
@@ -201,23 +201,23 @@ class SqliteDialect(SqlDialect):
         row = rows.table_valued("value").c.value
         values = (func.json_extract(row, f"$[{place}]") for place in range(len(columns)))
         shared = [literal(value, table.c[name].type) for name, value in same.items()]
-        # SQLite would take ON CONFLICT for a join's condition if there were no WHERE before it.
+        # Without a WHERE before it, SQLite parses ON CONFLICT as the condition of a join.
         rows_made = select(*values, *shared).where(true())
         return sqlite.insert(table).from_select([*columns, *same], rows_made)
 
     def values(
         self, column: ColumnElement[Any], name: str | None, values: Sequence[Any] | None = None
     ) -> BindParameter[Any]:
-        """Send one JSON array: a received batch may have more ids than a statement parameters.
+        """Send one JSON array: a batch may have more ids than SQLite allows parameters.
 
-        JSON has no bytes: hashes are sent one by one; there are few.
+        Hashes are one parameter each, because JSON has no bytes; there are few of them.
         """
         if isinstance(column.type, Digest):
             return bindparam(name, values, type_=column.type, expanding=True)
         return bindparam(name, values, type_=JsonArray)
 
     def among(self, column: ColumnElement[Any], values: BindParameter[Any]) -> ColumnElement[bool]:
-        """Take the array apart."""
+        """Expand the array with `json_each`."""
         if values.expanding:
             return column.in_(values)
         return column.in_(select(func.json_each(values).table_valued("value").c.value))

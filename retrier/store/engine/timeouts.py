@@ -1,4 +1,4 @@
-"""A PostgreSQL connection that waits for an answer only so long, whatever holds it up."""
+"""A PostgreSQL connection that limits how long it waits for any answer."""
 
 from collections.abc import Generator
 from select import POLLIN, POLLOUT, poll
@@ -14,44 +14,44 @@ from retrier.overlap import WhileInFlight, nothing_else
 T = TypeVar("T")
 
 _LOOK = 0.1
-"""Seconds after which a wait is interrupted to look at the time."""
+"""Seconds between two looks at the clock during a wait."""
 
 
 class TimedConnection(psycopg.Connection[Any]):
     """Gives up a server that does not answer for `patience` seconds; None: waits for ever.
 
-    The server's own time-outs do not reach us over a line that is half open, and no kernel sees
-    that it is: a proxy, or the system of a server that hangs, acknowledges every packet. The
-    processor would wait for ever, and a request with it.
+    On a half-open connection the server's time-outs do not reach us. TCP does not notice either:
+    a proxy, or the kernel of a hanging server, acknowledges every packet. The processor and API
+    requests would wait for ever.
     """
 
     patience: float | None = None
     while_in_flight: WhileInFlight = staticmethod(nothing_else)
-    """What there is to do while the server is at work."""
+    """Called while the server works and has not answered yet."""
 
     def wait(
         self, gen: Generator[Any, Any, T], interval: float = _LOOK, timeout: float | None = None
     ) -> T:
-        """Wait for one answer. Raises OperationalError, and closes the connection.
+        """Wait for one answer. Without one, closes the connection and raises OperationalError.
 
-        Who listens for notifications sets a limit of its own, and nothing is owed to it.
+        LISTEN waits with a `timeout` of its own. No answer is due there, so none is missing.
         """
         if timeout is not None:
-            # In one go: an idle service would wake up ten times a second for nothing.
+            # One wait for the whole time: an idle service must not wake up ten times a second.
             return super().wait(gen, max(interval, timeout), timeout)
         if self.patience is None:
             return super().wait(gen, interval)
         try:
             return super().wait(self._attend(gen, self.patience), interval)
         except _NoAnswer:
-            # What comes now would be taken for the answer to the next question.
+            # A late answer would be taken for the answer to the next statement.
             self.close()
             raise
 
     def _attend(self, gen: Generator[Any, Any, T], seconds: float) -> Generator[Any, Any, T]:
-        """Hand everything through, until nothing has come for too long.
+        """Pass everything on to `gen`; raise _NoAnswer when nothing arrived for `seconds`.
 
-        Before a wait that would take time, something else is done.
+        Before a wait that would take time, `while_in_flight` is called.
         """
         end = monotonic() + seconds
         ready = None
@@ -75,7 +75,7 @@ class TimedConnection(psycopg.Connection[Any]):
 
 
 class _NoAnswer(psycopg.OperationalError):
-    """The server said nothing for too long; what was asked may have been done or not."""
+    """The server did not answer in time; the statement may or may not have been executed."""
 
 
 def _is_ready(pgconn: PGconn, wanted: int) -> bool:

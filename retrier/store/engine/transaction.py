@@ -1,4 +1,4 @@
-"""A transaction as verbs see it: a connection, what the database calls things, and its time."""
+"""A transaction as verbs see it: a connection, the SQL dialect, and the database's time."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -9,21 +9,21 @@ from sqlalchemy import Connection, CursorResult, Executable, Row
 from retrier.store.engine.sql_dialect import SqlDialect
 
 Rows = Sequence[Mapping[str, Any]]
-"""Rows on their way into a table."""
+"""Rows to be written, by column name."""
 
 StoredRow = Row[*tuple[Any, ...]]
-"""A row out of one; what its columns are the statement says."""
+"""A row that was read; its columns are those of the statement."""
 
 
 class ConcurrentChange(Exception):
-    """Another transaction got in between; this one is done again from the start."""
+    """Another transaction came in between; Database.transact runs the verb again."""
 
 
 class Transaction:
-    """One transaction. `now` is the database's time: it is asked once, where it is needed.
+    """One transaction. `now` is the database's time, read once, at its first use.
 
-    `fence` is the epoch of the processor that has its lease renewed in this transaction, which
-    ends with an error once another epoch has begun; None for everybody else.
+    `fence` is the epoch under which this transaction has renewed the processor's lease; None if
+    it is not a transaction of the processor.
     """
 
     __slots__ = ("_now", "conn", "fence", "sql")
@@ -36,18 +36,18 @@ class Transaction:
 
     @property
     def now(self) -> datetime:
-        """The database's time, the same for all that this transaction writes."""
+        """The database's time; all rows that this transaction writes have the same."""
         if self._now is None:
             self._now = self.sql.now(self.conn)
         return self._now
 
     def hold(self, fence: int, now: datetime) -> None:
-        """Note that the lease was renewed in this transaction, and when."""
+        """Note that this transaction renewed the lease under this epoch, at this time."""
         self.fence = fence
         self._now = now
 
     def execute(
         self, statement: Executable, known: Mapping[str, Any] | Rows | None = None
     ) -> CursorResult[*tuple[Any, ...]]:
-        """Carry out a statement, for each of these rows if there are many."""
+        """Execute a statement, once for each row if `known` is a sequence of rows."""
         return self.conn.execute(statement, known)
