@@ -1,4 +1,4 @@
-"""Tables about failed messages: the messages, what is known of each failure, and its causes."""
+"""Tables about failed messages: the messages, their failures (attempts), and the causes."""
 
 from sqlalchemy import (
     Boolean,
@@ -20,7 +20,7 @@ from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.store.schema.types import Digest, Id, Number, UtcTime, metadata, one_of
 
 RESOLUTIONS = ("confirmed", "presumed", "by_hand", "edited")
-"""`edited`: an edited version of it was sent instead. Nothing writes it yet."""
+"""`edited` (an edited version of the message was sent instead) and `presumed`: not written yet."""
 
 failure_seq = Sequence("failure_seq", metadata=metadata)
 """Numbers messages in the order in which they became unresolved (PostgreSQL)."""
@@ -37,7 +37,7 @@ counters = Table(
     Column("name", String(64), primary_key=True),
     Column("value", Number, nullable=False),
 )
-"""The same numbers on SQLite, which has no sequences: a number is never given out again."""
+"""SQLite has no sequences: these rows replace them. A number is never given out again."""
 
 failure_groups = Table(
     "failure_groups",
@@ -60,10 +60,10 @@ causes = Table(
     Column("failure_reason", Text),
     Column("exception_message", Text),
     Column("created_at", UtcTime, nullable=False),
-    # Attempts name causes without a foreign key: an id must never mean another cause.
+    # Attempts refer to causes without a foreign key: the id of a deleted one must not come again.
     sqlite_autoincrement=True,
 )
-# Lists and cuts by what a cause determines find the causes first, then the messages by cause.
+# Lists and cuts by queue, endpoint, type or group find the causes first, then their messages.
 Index("ix_causes_queue", causes.c.queue)
 Index("ix_causes_endpoint", causes.c.endpoint)
 
@@ -75,8 +75,8 @@ cause_groups = Table(
 )
 Index("ix_cause_groups_group", cause_groups.c.group_id)
 
-# What is of one size comes first: PostgreSQL finds such columns without walking the row, and a
-# list that is sorted by one of them looks at a million rows.
+# Columns of a fixed size come first: PostgreSQL finds them without walking the row, and a list
+# that is sorted by one of them may read a million rows.
 failed_messages = Table(
     "failed_messages",
     metadata,
@@ -141,7 +141,7 @@ Index(
     postgresql_where=_unresolved,
     sqlite_where=_unresolved,
 )
-# The same of a queue, an endpoint, a group, a type: they all come down to causes.
+# The same for one queue, endpoint, group or type: each of these is a set of causes.
 Index(
     "ix_failed_messages_cause",
     failed_messages.c.cause_id,
@@ -151,8 +151,8 @@ Index(
 )
 # Lists by status, newest failure first; how many there are of each status.
 Index("ix_failed_messages_list", failed_messages.c.status, failed_messages.c.last_failure)
-# The first pages of lists in these orders: without them each would look at every message. They cost
-# PostgreSQL about 2 and 1 us a failure of 36, and as much for a change of the status.
+# The first pages of lists in these orders: without an index each would read every message. Of the
+# 36 us that PostgreSQL takes for a failure they cost about 2 and 1; as much at a change of status.
 Index("ix_failed_messages_time_sent", failed_messages.c.time_sent)
 Index("ix_failed_messages_modified", failed_messages.c.last_modified)
 # One message by the id that its sender gave it.
@@ -162,9 +162,9 @@ processing_attempts = Table(
     "processing_attempts",
     metadata,
     Column("attempt_id", Number, primary_key=True, autoincrement=False),
-    # Without foreign keys: the transaction that adds an attempt has just locked or added its
-    # message, whose own key holds the cause; to look both up once more took PostgreSQL a fifth of
-    # all it does for a failure. `retrier verify` looks for strays.
+    # No foreign keys: the transaction that adds an attempt has just locked or added its message,
+    # and the message's own foreign key holds the cause. Looking both up again took a fifth of
+    # PostgreSQL's time for a failure (decision 0026). `retrier verify` looks for strays.
     Column("number", Number, nullable=False),
     Column("cause_id", Number, nullable=False),
     Column("received_at", UtcTime, nullable=False),
@@ -181,10 +181,10 @@ processing_attempts = Table(
     Column("completed_steps", Text),
     Column("exception_message", Text),
     Column("stack_trace", Text),
-    # Without a foreign key: whoever deletes an attempt would have all others searched for it.
+    # No foreign key: deleting an attempt would search all others for references to it.
     Column("same_body_as", Number),
     Column("raw_properties", LargeBinary, nullable=False),
-    # The last column: what does not fit into a page of SQLite goes on elsewhere.
+    # Last: SQLite puts the end of a row that exceeds its page into other pages.
     Column("body", LargeBinary),
     one_of("disposition", Disposition),
     CheckConstraint("(body IS NULL) = (same_body_as IS NOT NULL)", name="one_body"),

@@ -20,10 +20,10 @@ from retrier.domain.retry_operation import RetryOperationState, RetryType
 from retrier.store.schema.types import Id, Json, Number, UtcTime, metadata, one_of
 
 RETRY_TYPES = (*RetryType, "by_policy", "edit")
-"""Nothing makes the last two yet. A constraint of SQLite cannot be changed in its place."""
+"""Nothing uses the last two yet: SQLite cannot add values to a constraint later (decision 0026)."""
 
 OUTCOMES = (*RetryEnd, "presumed", "edited")
-"""Nothing writes the last two yet."""
+"""Nothing writes the last two yet; see RETRY_TYPES."""
 
 retry_operations = Table(
     "retry_operations",
@@ -84,9 +84,9 @@ retry_operation_messages = Table(
     Column("number", Number),
     Column("skipped_because", Text),
 )
-"""The ids somebody named one by one; a selection by anything else has no rows here.
+"""The ids of a request that named messages by id; other selections have no rows here.
 
-`number` is that of the message which had the id when it was asked for.
+`number` is that of the message which had the id at the time of the request.
 """
 
 retry_batches = Table(
@@ -114,7 +114,7 @@ retry_batches = Table(
     ),
 )
 Index("ix_retry_batches_operation", retry_batches.c.operation_id, unique=True)
-"""Unique: an operation has at most one batch alive."""
+"""Unique: an operation has at most one batch at a time (decision 0017)."""
 
 staging_ids = Table(
     "staging_ids",
@@ -135,8 +135,8 @@ retry_batch_now_forwarding = Table(
 failed_message_retries = Table(
     "failed_message_retries",
     metadata,
-    # No foreign keys: to look the message up once more takes longer than the claim, and claims
-    # outlive their batch. `retrier verify` looks for strays.
+    # No foreign keys: looking the message up again takes longer than writing the claim, and
+    # claims outlive their batch (decision 0015). `retrier verify` looks for strays.
     Column("number", Number, primary_key=True, autoincrement=False),
     Column("failure_seq", Number, nullable=False),
     Column("retry_id", Id, nullable=False),
@@ -147,7 +147,7 @@ failed_message_retries = Table(
     CheckConstraint(
         "forwarded_at IS NULL OR sending_since IS NOT NULL", name="stamped_before_recorded"
     ),
-    # Each is stamped twice; in a page with room for that the indexes need not know of it.
+    # Each is updated twice, stamped and recorded: with room in its page, no index is written.
     postgresql_with={"fillfactor": 50},
 )
 Index("ix_failed_message_retries_batch", failed_message_retries.c.batch_id)
@@ -165,7 +165,7 @@ ended_retries = Table(
     Column("outcome", String(16), nullable=False),
     one_of("outcome", OUTCOMES),
 )
-"""What is kept of a claim that was stamped, when it ends: the story of a message needs it."""
+"""What is kept of a stamped claim when it ends, for the history of its message."""
 
 message_redirects = Table(
     "message_redirects",

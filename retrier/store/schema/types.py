@@ -52,13 +52,13 @@ class UtcTime(TypeDecorator[datetime]):
 
 
 class PostgresUuid(UserDefinedType[str]):
-    """PostgreSQL's `uuid`, which is text to us: its loaders are set where connections are made."""
+    """PostgreSQL's `uuid`, as text in Python: each connection gets loaders for that."""
 
     cache_ok = True
     render_bind_cast = True
 
     def get_col_spec(self, **_: object) -> str:
-        """Name the type."""
+        """Return the name of the type."""
         return "UUID"
 
 
@@ -69,14 +69,14 @@ class Id(TypeDecorator[str]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        """Choose by the database."""
+        """Return `uuid` on PostgreSQL, text elsewhere."""
         uuid: TypeEngine[Any] = PostgresUuid()
         text: TypeEngine[Any] = String(ID_LENGTH)
         return dialect.type_descriptor(uuid if dialect.name == "postgresql" else text)
 
 
 class Digest(TypeDecorator[str]):
-    """A hash: bytes in the database, hexadecimal digits to us."""
+    """A hash: bytes in the database, hexadecimal digits in Python."""
 
     impl = LargeBinary
     cache_ok = True
@@ -92,10 +92,10 @@ class Digest(TypeDecorator[str]):
 
 Json = JSON().with_variant(JSONB(), "postgresql")
 Number = BigInteger().with_variant(Integer(), "sqlite")
-"""64 bits; SQLite numbers rows by itself only where the type is called INTEGER."""
+"""64 bits; SQLite numbers rows itself only if the column's type is named INTEGER."""
 
 
 def one_of(column: str, values: Iterable[str]) -> CheckConstraint:
-    """Constrain a column to some words."""
+    """Return the constraint that a column has one of these values."""
     names = ", ".join(f"'{value}'" for value in values)
     return CheckConstraint(f"{column} IN ({names})", name=f"{column}_known")

@@ -1,4 +1,4 @@
-"""Views: what the lean tables say, for people who ask in SQL. Their columns are public, too."""
+"""Views: tables joined for people who query in SQL. Their columns are public, too."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -37,4 +37,4 @@ VIEWS: Mapping[str, str] = MappingProxyType(
         "v_failed_message_retries": _FAILED_MESSAGE_RETRIES,
     }
 )
-"""By name, the query that each view is."""
+"""The query of each view, by the name of the view."""

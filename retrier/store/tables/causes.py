@@ -1,4 +1,4 @@
-"""Causes (`causes`, `cause_groups`, `failure_groups`): added at the first failure that has one."""
+"""Causes (`causes`, `cause_groups`, `failure_groups`): each is added at its first failure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -20,11 +20,11 @@ _TEXTS = [
 ]
 
 Numbered = Mapping[str, int]
-"""The numbers of causes by their fingerprints."""
+"""The ids of causes by their fingerprints."""
 
 
 def identify(tx: Transaction, wanted: Iterable[Cause]) -> Numbered:
-    """Return the numbers of these causes, of new ones too, by fingerprint."""
+    """Return the ids of these causes by fingerprint; adds those that are new."""
     distinct = {cause.fingerprint: cause for cause in wanted}
     if not distinct:
         return {}
@@ -40,13 +40,13 @@ def _find(tx: Transaction, fingerprints: Sequence[str]) -> dict[str, int]:
 
 
 def _add(tx: Transaction, new: Sequence[Cause]) -> dict[str, int]:
-    """Add causes in one order everywhere: two instances that add the same must not deadlock."""
+    """Add causes in order of fingerprint: two instances that add the same must not deadlock."""
     columns: dict[str, list[str | None]] = {
         name: [short(getattr(cause, name)) for cause in new] for name in _TEXTS
     }
     columns["fingerprint"] = [cause.fingerprint for cause in new]
     tx.sql.add_missing(tx.conn, causes, columns, {"created_at": tx.now})
-    # Another process may have added some of them meanwhile: their numbers are as good.
+    # Read all ids back: another process may have added some of these causes meanwhile.
     numbers = _find(tx, [cause.fingerprint for cause in new])
     _add_groups(tx, new)
     members = sorted(

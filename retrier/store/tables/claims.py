@@ -1,4 +1,4 @@
-"""Claims (`failed_message_retries`): one per message at most, whoever asks for its retry."""
+"""Claims (`failed_message_retries`): at most one for each message, by its primary key."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -16,7 +16,7 @@ from retrier.store.schema.types import UtcTime
 
 claims = failed_message_retries.c
 
-# Made once: SQLAlchemy takes longer to make a statement than to carry it out.
+# Made once: SQLAlchemy takes longer to make a statement than to execute it.
 _OF_BATCH = select(claims.number).where(claims.batch_id == bindparam("batch"))
 _LOCK_BATCH = _OF_BATCH.order_by(claims.number).with_for_update()
 _UNRECORDED = _OF_BATCH.where(claims.forwarded_at.is_(None))
@@ -36,10 +36,10 @@ _MOVE_REST = (
 def take(
     tx: Transaction, batch_id: str, operation_id: str, failures: Mapping[int, int]
 ) -> Sequence[int]:
-    """Claim messages for a batch, each at the failure it was seen with (number: failure number).
+    """Claim messages for a batch; `failures` maps each number to the failure number seen.
 
-    Returns those that nobody else had claimed. No message is locked: one that changes just now is
-    found out at staging, by its failure number.
+    Returns the numbers that no other batch had claimed. No message is locked: Staging drops the
+    claim of one that has changed since, as its failure number differs (decision 0027).
     """
     if not failures:
         return []
@@ -53,11 +53,11 @@ def take(
         },
         {"batch_id": batch_id, "operation_id": operation_id},
     )
-    # Insert if absent: the first batch wins, and the other one goes on without the message.
+    # The first batch to insert the claim wins; the other one goes on without the message.
     insert = insert.on_conflict_do_nothing().execution_options(preserve_rowcount=True)
     if tx.execute(insert).rowcount == len(numbers):
         return numbers
-    # Asked for only then: nearly always all of a thousand rows would come back as they went.
+    # Read back only here: RETURNING would nearly always send back the same thousand rows.
     return tx.execute(_OF_BATCH, {"batch": batch_id}).scalars().all()
 
 
@@ -75,7 +75,7 @@ def lock(tx: Transaction, numbers: Sequence[int]) -> Sequence[StoredRow]:
 
 
 def lock_batch(tx: Transaction, batch_id: str) -> None:
-    """Lock all claims of a batch, in the order in which everybody locks claims."""
+    """Lock all claims of a batch in the order of their numbers, as every lock of claims does."""
     tx.execute(_LOCK_BATCH, {"batch": batch_id})
 
 
@@ -85,7 +85,7 @@ def end(tx: Transaction, numbers: Sequence[int]) -> Sequence[StoredRow]:
 
 
 def end_unrecorded(tx: Transaction, batch_id: str, numbers: Sequence[int]) -> Sequence[StoredRow]:
-    """Delete those of these claims that are of this batch and not recorded; return their rows."""
+    """Delete the unrecorded claims that this batch has of these messages; return their rows."""
     return _delete(
         tx,
         claims.batch_id == batch_id,
@@ -95,9 +95,9 @@ def end_unrecorded(tx: Transaction, batch_id: str, numbers: Sequence[int]) -> Se
 
 
 def keep_only(tx: Transaction, batch_id: str, numbers: Sequence[int]) -> Sequence[int]:
-    """Delete the unrecorded claims of this batch that are not of these messages; return whose they were.
+    """Delete the batch's unrecorded claims of all other messages; return those messages' numbers.
 
-    Nothing of them is staged.
+    They are unstamped, so nothing was sent: a stamped claim holds until its outcome arrives.
     """
     kept = set(numbers)
     unrecorded = tx.execute(_UNRECORDED, {"batch": batch_id}).scalars()
@@ -119,7 +119,7 @@ def count_unrecorded(tx: Transaction, batch_id: str) -> int:
 
 
 def move_rest(tx: Transaction, batch_id: str, rest_id: str) -> None:
-    """Hand what is not recorded over to another batch, stamps and retry ids and all."""
+    """Move the unrecorded claims to another batch; they keep their stamps and retry ids."""
     tx.execute(_MOVE_REST, {"batch": batch_id, "rest": rest_id})
 
 
@@ -128,8 +128,8 @@ def record_and_stamp(
 ) -> dict[int, bool]:
     """Record claims of a batch as forwarded and stamp others, all in one statement.
 
-    Returns those that were there and unrecorded, and whether each was stamped before: such a
-    message may be on its way already.
+    Returns the number of each claim it changed, and whether that was stamped before: its message
+    may have been sent already. Others are gone, recorded, or of a message not *retry issued*.
     """
     known = {
         "batch": batch_id,
@@ -148,16 +148,16 @@ def _delete(tx: Transaction, *conditions: Any) -> Sequence[StoredRow]:
 
 @cache
 def _record_and_stamp(sql: SqlDialect) -> ReturningUpdate[Any]:
-    """Make one statement of both, without a lock before it: to lock a claim costs as much again.
+    """Make one statement that locks nothing first: a lock costs as much as the write itself.
 
-    So the server has to come by the claims in the order in which all others lock them, or this
-    deadlocks with the failures of a window that come back while it is recorded: by the index of
-    their numbers. That of batches is kept out of its sight.
+    So the statement itself must visit claims in the order of their numbers, as every lock does,
+    or it deadlocks with ingestion of a window's new failures. `coalesce` hides the index of
+    batches from the planner, so that only the index of numbers is left (decision 0016).
     """
     now = bindparam("now", type_=UtcTime)
     recorded = sql.listed(claims.number, "recorded")
-    # One that was put aside or resolved since it was staged is on nobody's way any more. Not
-    # EXISTS: the server would make a join of it, and begin with all messages of that status.
+    # A message that was archived or resolved since it was staged must not be sent. No EXISTS:
+    # the server would turn it into a join, and read all messages of that status first.
     status = (
         select(failed_messages.c.status)
         .where(failed_messages.c.number == claims.number)
@@ -172,10 +172,10 @@ def _record_and_stamp(sql: SqlDialect) -> ReturningUpdate[Any]:
             or_(recorded, status == FailedMessageStatus.RETRY_ISSUED),
         )
         .values(
-            # The first stamp stays: it says since when the message has been in doubt.
+            # Keep the first stamp: the message has been in doubt since then.
             sending_since=func.coalesce(claims.sending_since, now),
             forwarded_at=case((recorded, now)),
         )
-        # Any other stamp is of an earlier try, also a later one: a clock may be set back.
+        # Not `<`: if the clock was set back, the stamp of an earlier try is later than `now`.
         .returning(claims.number, claims.sending_since != now)
     )

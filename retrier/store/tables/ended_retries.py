@@ -1,4 +1,4 @@
-"""What is kept of retries that were sent, or may have been, when they end (`ended_retries`)."""
+"""Ended retries (`ended_retries`): what is kept of claims that had been stamped."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from retrier.store.schema import ended_retries
 
 
 def keep(tx: Transaction, claims: Sequence[StoredRow], outcome: RetryEnd) -> None:
-    """Keep what claims said that were stamped; nothing was ever sent under the others."""
+    """Keep those of these ended claims that were stamped; nothing was sent under the others."""
     rows = [
         {
             "number": claim.number,

@@ -1,4 +1,4 @@
-"""The event log (`event_log`): who did what to what, and when, in text that a column takes."""
+"""The event log (`event_log`): who did what to what, and when; texts cut to fit columns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,22 +21,22 @@ def short(text: None) -> None: ...
 @overload
 def short(text: str | None) -> str | None: ...
 def short(text: str | None) -> str | None:
-    """Cut to what an index holds (1 kB)."""
+    """Clean, and cut to what an index can hold (1 KiB)."""
     return None if text is None else clean(text)
 
 
 def long(text: str | None) -> str | None:
-    """Cut to what a person would read (64 kB)."""
+    """Clean, and cut to what a person would read (64 KiB)."""
     return None if text is None else clean(text, LONG_BYTES)
 
 
 def identifier(text: str | None) -> str | None:
-    """Cut to the length of our ids."""
+    """Clean, and cut to the length of our ids (36 bytes)."""
     return None if text is None else clean(text, _ID_BYTES)
 
 
 SERVICE = "retrier"
-"""Who did what nobody asked for."""
+"""The value of `who` for what no person asked for."""
 
 _APPEND = insert(event_log)
 
@@ -55,7 +55,7 @@ class Entry:
 
 
 def append(tx: Transaction, events: Sequence[Entry]) -> None:
-    """Add the events inside the transaction that causes them; any text will do."""
+    """Add the events inside the transaction that causes them; cleans and cuts their texts."""
     if events:
         tx.execute(_APPEND, [{"at": tx.now, **_row(event)} for event in events])
 

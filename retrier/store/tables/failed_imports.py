@@ -14,8 +14,8 @@ from retrier.store.tables.event_log import short
 def add(tx: Transaction, imports: Sequence[FailedImport]) -> Sequence[FailedImport]:
     """Keep them; return those that were new.
 
-    A redelivered one whose bytes are kept is the same: a crash between commit and
-    acknowledgement must not make two of it. Two that merely look alike are two.
+    A redelivered one with a known fingerprint is the same: a crash between commit and
+    acknowledgement must not store it twice. Without the redelivered flag, equal bytes are two.
     """
     known = _known(tx, [item.fingerprint for item in imports if item.redelivered])
     fresh = [item for item in imports if not (item.redelivered and item.fingerprint in known)]

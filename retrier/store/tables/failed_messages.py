@@ -1,4 +1,4 @@
-"""Failed messages (`failed_messages`): the only module that writes them, and their moves."""
+"""Failed messages (`failed_messages`): added, counted, and moved between states."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -35,15 +35,15 @@ _COUNTED = {
     "first_failure": case((messages.first_failure > _FIRST, _FIRST), else_=messages.first_failure),
 }
 """What every attempt changes in the row of its message; see `_counted` for the parameters."""
-_UNDISPOSED = {"disposition": Disposition.MANUAL, "disposition_reason": None, "retry_at": None}
-"""What is not unresolved waits for nothing."""
+_NO_DISPOSITION = {"disposition": Disposition.MANUAL, "disposition_reason": None, "retry_at": None}
+"""Only an unresolved message has a decision (check constraint)."""
 
 
 def add(tx: Transaction, numbers: Sequence[int], new: Sequence[Newest]) -> None:
-    """Add messages under these numbers; each takes a failure number, too.
+    """Add messages under these numbers, each with a new failure number.
 
-    Laid down in the order of their unique ids: two processes that add the same must not deadlock.
-    Raises ConcurrentChange if another one has added one of them meanwhile.
+    Added in the order of their unique ids: two processes that add the same must not deadlock.
+    Raises ConcurrentChange if another process has added one of them meanwhile.
     """
     seqs = tx.sql.take_numbers(tx.conn, Counter.FAILURE_SEQ, len(new)) if new else []
     rows = [
@@ -70,9 +70,9 @@ def become_unresolved(
 ) -> None:
     """Make messages unresolved, each under a new failure number and with a decision.
 
-    The number puts them above every cut-off taken so far: no operation that was asked for before
-    picks them up again. `newest` gives what they show from now on. Whoever calls this has shared
-    the cut-off first, then locked the messages. One that may not move so is left alone.
+    The new number is above every cut-off taken so far: no earlier operation picks the message up
+    again. `newest` gives what the messages show from now on. The caller must share the cut-off
+    first, then lock the messages. A message that may not make this move is not changed.
     """
     if not decisions:
         return
@@ -92,7 +92,7 @@ def become_unresolved(
 
 
 def count_attempts(tx: Transaction, changes: Mapping[int, MessageChange]) -> None:
-    """Count attempts that change nothing else of their messages."""
+    """Count attempts that change neither status nor details of their messages."""
     rows = [
         {"key": number, "latest": change.last_failure, **_counted(change)}
         for number, change in sorted(changes.items())
@@ -105,11 +105,11 @@ def count_attempts(tx: Transaction, changes: Mapping[int, MessageChange]) -> Non
 
 
 def confirm(tx: Transaction, changes: Mapping[int, MessageChange]) -> None:
-    """Resolve messages by the word of their consumers."""
+    """Resolve messages whose consumers confirmed them."""
     rows = [
         {
             "key": number,
-            # Left empty without a time: later failures are compared with it.
+            # NULL if the confirmation has no time: later failures are compared with this one.
             "at": change.confirmation.succeeded_at,
             "now": change.confirmation.received_at,
         }
@@ -121,18 +121,18 @@ def confirm(tx: Transaction, changes: Mapping[int, MessageChange]) -> None:
 
 
 def settle(tx: Transaction, numbers: Sequence[int], resolution: Resolution) -> None:
-    """Resolve messages on other evidence than a consumer's word."""
+    """Resolve messages on evidence other than a confirmation."""
     evidence = {"resolution": resolution, "resolved_at": tx.now}
     tx.execute(_put(tx, Move.SETTLED, numbers).values(**evidence))
 
 
 def archive(tx: Transaction, numbers: Sequence[int]) -> None:
-    """Set messages aside."""
+    """Archive messages."""
     tx.execute(_put(tx, Move.ARCHIVED, numbers))
 
 
 def issue(tx: Transaction, batch_id: str, numbers: Sequence[int]) -> Sequence[int]:
-    """Make staged messages *retry issued* that may be sent by this batch; return which these are."""
+    """Make messages *retry issued* if their claim by this batch holds; return their numbers."""
     if not numbers:
         return []
     known = {"batch": batch_id, "numbers": numbers, "now": tx.now}
@@ -153,7 +153,7 @@ def _issue(sql: SqlDialect) -> ReturningUpdate[Any]:
             status=MOVES[Move.ISSUED][1],
             last_retry_id=claims.retry_id,
             last_modified=_NOW,
-            **_UNDISPOSED,
+            **_NO_DISPOSITION,
         )
         .returning(messages.number)
     )
@@ -167,7 +167,7 @@ def _become_unresolved(move: Move) -> Update:
 @cache
 def _fail_anew(names: Sequence[str]) -> Update:
     columns = {name: bindparam(f"new_{name}", type_=messages[name].type) for name in names}
-    # A retry that a person asked for begins the count anew.
+    # After a retry that a person asked for, the count begins again at 1.
     retried = messages.status == FailedMessageStatus.RETRY_ISSUED
     count = case((retried, 1), else_=messages.failure_count + 1)
     return _moved_anew(Move.FAILED).values(**_COUNTED, **columns, failure_count=count)
@@ -201,7 +201,7 @@ def _confirm() -> Update:
             resolution=Resolution.CONFIRMED,
             resolved_at=bindparam("at", type_=UtcTime),
             last_modified=_NOW,
-            **_UNDISPOSED,
+            **_NO_DISPOSITION,
         )
     )
 
@@ -210,7 +210,7 @@ def _put(tx: Transaction, move: Move, numbers: Sequence[int]) -> Update:
     return (
         update(failed_messages)
         .where(tx.sql.member(messages.number, numbers), legal(move))
-        .values(status=MOVES[move][1], last_modified=tx.now, **_UNDISPOSED)
+        .values(status=MOVES[move][1], last_modified=tx.now, **_NO_DISPOSITION)
     )
 
 

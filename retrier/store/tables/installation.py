@@ -1,4 +1,4 @@
-"""The installation (`installation`): a random id by which two Retriers on one broker differ."""
+"""The installation (`installation`): a random id that marks its copies on the broker."""
 
 from uuid import uuid4
 
@@ -13,7 +13,7 @@ def get(tx: Transaction) -> str:
     insert = tx.sql.insert(installation).values(
         id=1, installation_id=str(uuid4()), created_at=tx.now
     )
-    # An update, also of an existing row: only a write proves that writes work.
+    # Update an existing row, too: `probe_write` needs a write, to prove that writes work.
     tx.execute(
         insert.on_conflict_do_update(
             index_elements=["id"], set_={"installation_id": installation.c.installation_id}
@@ -23,5 +23,5 @@ def get(tx: Transaction) -> str:
 
 
 def find(tx: Transaction) -> str | None:
-    """Return it; None before it was made."""
+    """Return the installation id; None before it was made."""
     return tx.execute(select(installation.c.installation_id)).scalar_one_or_none()

@@ -1,4 +1,4 @@
-"""The ledger: deliveries counted up as they happen, never computed from the rows."""
+"""The ledger: deliveries counted as they happen, never computed from other tables."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from retrier.store.schema import ledger
 
 
 def count(tx: Transaction, instance: str, counts: Mapping[str, int]) -> None:
-    """Add to this instance's entries; a row per instance, so that instances do not wait."""
+    """Add to this instance's entries; instances share no row, so none waits for another."""
     rows = [
         {"instance": instance, "entry": entry, "count": number}
         for entry, number in sorted(counts.items())

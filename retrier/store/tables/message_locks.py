@@ -1,4 +1,4 @@
-"""Locks on failed messages, always in the order of their numbers, and what holds of a locked one."""
+"""Locks on failed messages, always in the order of their numbers; conditions on their state."""
 
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -29,7 +29,7 @@ def lock_by_id(tx: Transaction, unique_ids: Sequence[str]) -> Sequence[StoredRow
 
 
 def find_existing(tx: Transaction, unique_ids: Sequence[str]) -> frozenset[str]:
-    """Return those of these ids that messages have; locks nothing."""
+    """Return those of these ids that exist; locks nothing."""
     if not unique_ids:
         return frozenset()
     column = messages.unique_message_id
@@ -37,7 +37,7 @@ def find_existing(tx: Transaction, unique_ids: Sequence[str]) -> frozenset[str]:
 
 
 def lock(tx: Transaction, numbers: Sequence[int]) -> None:
-    """Lock these messages in the order of their numbers, before anything else is locked."""
+    """Lock these messages in the order of their numbers; call it before locking any claim."""
     if numbers:
         tx.execute(_lock(tx.sql), {"numbers": numbers})
 
@@ -56,11 +56,11 @@ def lock_those(
 
 
 def sendable() -> ColumnElement[bool]:
-    """Say of a message and its claim whether the claim still holds.
+    """Return the condition that a claim still holds, for a join of messages and claims.
 
-    The message is unresolved by the failure at which it was claimed: marking locks no message, so
-    it may have failed again, or been archived, just then. Or it is on its way by this very claim:
-    a batch that forwarding handed back.
+    Either the message is unresolved with the failure number of the claim: Marking locks no
+    message, so it may have failed again or been archived meanwhile (decision 0027). Or it is
+    *retry issued* by this very claim: Forwarding moved it to a new batch in Staging.
     """
     return or_(
         (messages.status == FailedMessageStatus.UNRESOLVED)
@@ -73,7 +73,7 @@ def sendable() -> ColumnElement[bool]:
 def legal(move: Move) -> ColumnElement[bool]:
     """Return the condition that a message may make this move."""
     sources, _ = MOVES[move]
-    # Written out: a list of values cannot be part of a statement for many rows.
+    # OR, not IN: SQLAlchemy cannot expand a list of values in a statement for many rows.
     return or_(*(messages.status == status for status in sorted(sources)))
 
 

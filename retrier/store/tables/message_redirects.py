@@ -11,9 +11,9 @@ redirects = message_redirects.c
 
 
 def lock(tx: Transaction) -> Mapping[str, str]:
-    """Return all of them, from queue to queue, while nobody else may change any.
+    """Lock the table against changes by others; return all redirects, from queue to queue.
 
-    Two redirects made at once must not become a chain.
+    Without the lock, two redirects made at the same time could become a chain.
     """
     tx.sql.lock_table(tx.conn, message_redirects)
     rows = tx.execute(select(redirects.from_queue, redirects.to_queue).order_by("from_queue"))
@@ -27,7 +27,7 @@ def add(tx: Transaction, from_queue: str, to_queue: str) -> None:
 
 
 def change(tx: Transaction, from_queue: str, to_queue: str) -> None:
-    """Let one lead elsewhere."""
+    """Change the target of one."""
     tx.execute(
         update(message_redirects)
         .where(redirects.from_queue == from_queue)

@@ -12,10 +12,10 @@ _CLEAR = delete(retry_batch_now_forwarding).where(
 
 
 def point_at(tx: Transaction, batch_id: str) -> None:
-    """Name the batch; an error if another one is named: there is at most one, by constraint."""
+    """Point at the batch. Raises IntegrityError if the pointer is set: only one row may exist."""
     tx.execute(_POINT_AT, {"batch": batch_id})
 
 
 def clear(tx: Transaction, batch_id: str) -> None:
-    """Name this batch no longer, if it is the one."""
+    """Delete the pointer if it names this batch."""
     tx.execute(_CLEAR, {"batch": batch_id})

@@ -1,4 +1,4 @@
-"""Processing attempts (`processing_attempts`): every failure ever seen of a message, written once."""
+"""Processing attempts (`processing_attempts`): every failure of a message, never changed later."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -18,7 +18,7 @@ from retrier.store.tables.event_log import identifier, long, short
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Newest:
-    """What a message shows from now on: the change, its attempt's number and its cause's."""
+    """What a message shows from now on: its change, its newest attempt, and their ids."""
 
     change: MessageChange
     attempt: Attempt
@@ -27,7 +27,7 @@ class Newest:
 
 
 def decided_columns(decision: Decision) -> dict[str, object]:
-    """Return the parameters that say what was decided of an unresolved message."""
+    """Return the parameters for the decision on an unresolved message."""
     undecided: dict[str, object] = {"why": short(decision.why), "due": None, "by": None}
     match decision:
         case Manual():
@@ -41,7 +41,7 @@ def decided_columns(decision: Decision) -> dict[str, object]:
 
 
 def shown_columns(newest: Newest) -> dict[str, object]:
-    """Return the columns that say what a message shows of its newest failure."""
+    """Return the columns of a message that come from its newest failure."""
     failure = newest.attempt.failure
     details = failure.details
     return {
@@ -49,7 +49,7 @@ def shown_columns(newest: Newest) -> dict[str, object]:
         "cause_id": newest.cause_id,
         "message_id": short(failure.message_id),
         "time_sent": details.time_sent,
-        # A missing time is filled in for display only; last_failure_known says so.
+        # A missing time is filled in for display only; last_failure_known is false then.
         "last_failure": newest.attempt.shown_time,
         "last_failure_known": details.time_of_failure is not None,
         "last_modified": failure.received_at,
@@ -64,18 +64,18 @@ attempts = processing_attempts.c
 
 
 class StoredBody(NamedTuple):
-    """The hash of a body, and the attempt that has it; None if somebody has deleted that one."""
+    """A body's hash, and the attempt that stores the body; None if somebody deleted that."""
 
     body_hash: str
     held_by: int | None
 
 
 BodyHolders = dict[tuple[int, str], int]
-"""Which attempt has the body of a message (by number) with a hash."""
+"""The attempt that stores a body, by the number of its message and the body's hash."""
 
 
 def seen(tx: Transaction, fingerprints: Sequence[str]) -> dict[str, AbstractSet[str]]:
-    """Return, for each fingerprint that has attempts, the messages they belong to."""
+    """Return, for each fingerprint that has attempts, the unique ids of their messages."""
     found: dict[str, set[str]] = {}
     if fingerprints:
         query = (
@@ -91,7 +91,7 @@ def seen(tx: Transaction, fingerprints: Sequence[str]) -> dict[str, AbstractSet[
 
 
 def find_bodies(tx: Transaction, attempt_ids: Sequence[int]) -> dict[int, StoredBody]:
-    """Return what is known of the bodies of these attempts that are there, by attempt."""
+    """Return the stored bodies of these attempts, by attempt; deleted attempts are left out."""
     if not attempt_ids:
         return {}
     holders = processing_attempts.alias("holders")
@@ -105,7 +105,7 @@ def find_bodies(tx: Transaction, attempt_ids: Sequence[int]) -> dict[int, Stored
 
 
 def take_ids(tx: Transaction, count: int) -> Sequence[int]:
-    """Take the ids of so many attempts, ascending."""
+    """Take `count` new attempt ids, ascending."""
     return tx.sql.take_numbers(tx.conn, Counter.ATTEMPT, count) if count else []
 
 
@@ -117,10 +117,10 @@ def add(
     cause_ids: Mapping[str, int],
     holders: BodyHolders,
 ) -> None:
-    """Add attempts under these ids; the messages must have rows already.
+    """Add attempts under these ids; their messages must have rows already.
 
-    `numbers` and `cause_ids` are those of the messages, by unique id, and of the causes, by
-    fingerprint. A body that its message has already, by `holders`, is not stored once more.
+    `numbers` are those of the messages by unique id, `cause_ids` those of the causes by
+    fingerprint. A body that `holders` has for the same message is not stored again.
     """
     if new:
         rows = list(_rows(ids, new, numbers, cause_ids, holders))

@@ -1,4 +1,4 @@
-"""The processor's lease (`processor_lease`): one row, an epoch that fences commits."""
+"""The processor's lease (`processor_lease`): one row, whose epoch fences commits."""
 
 from datetime import datetime, timedelta
 from functools import cache
@@ -13,7 +13,7 @@ lease = processor_lease.c
 
 
 def lock(tx: Transaction) -> StoredRow:
-    """Lock the one row, which is made at the first call, and return it."""
+    """Lock the only row and return it; the first call makes it."""
     tx.execute(tx.sql.insert(processor_lease).values(id=1, epoch=0).on_conflict_do_nothing())
     return tx.execute(select(processor_lease).with_for_update()).one()
 
@@ -21,8 +21,8 @@ def lock(tx: Transaction) -> StoredRow:
 def renew(tx: Transaction, epoch: int, duration: timedelta) -> datetime | None:
     """Extend the lease of this epoch; return the database's time, None if the epoch is over.
 
-    Fenced by the epoch alone: a lease that ran out but was not taken is still ours. The row
-    lock keeps a successor waiting until this transaction has ended.
+    Only the epoch counts: a lease that ran out but that nobody took is still ours. The row lock
+    makes a successor wait until this transaction has ended.
     """
     known = {"fenced": epoch, **tx.sql.tell(tx.conn, duration)}
     moment: datetime | None = tx.execute(_renew(tx.sql), known).scalar_one_or_none()
@@ -30,7 +30,7 @@ def renew(tx: Transaction, epoch: int, duration: timedelta) -> datetime | None:
 
 
 def take(tx: Transaction, epoch: int, duration: timedelta, holder: dict[str, object]) -> None:
-    """Give the lease to somebody, under a new epoch; the row is locked."""
+    """Give the lease to a holder under a new epoch; the caller has locked the row."""
     tx.execute(
         update(processor_lease).values(
             epoch=epoch,

@@ -1,4 +1,4 @@
-"""Retry batches (`retry_batches`): opened, and moved by compare-and-set."""
+"""Retry batches (`retry_batches`): added, and moved by compare-and-set."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -12,7 +12,7 @@ from retrier.store.schema import retry_batches
 
 batches = retry_batches.c
 
-# Made once: SQLAlchemy takes longer to make a statement than to carry it out.
+# Made once: SQLAlchemy takes longer to make a statement than to execute it.
 _ADD = retry_batches.insert()
 _DELETE = delete(retry_batches).where(batches.batch_id == bindparam("batch"))
 
@@ -30,7 +30,7 @@ def add(tx: Transaction, row: dict[str, object]) -> None:
 
 
 def move(tx: Transaction, batch_id: str, to: RetryBatchStatus, **columns: object) -> bool:
-    """Compare-and-set: true when this call made the move, and only from the status before it."""
+    """Move a batch if it is in the status before `to`; return whether this call moved it."""
     source = next(status for status, following in NEXT.items() if following is to)
     written = {"status": to, "modified_at": tx.now, **columns}
     moved = _move(tuple(sorted(written)))
@@ -39,7 +39,7 @@ def move(tx: Transaction, batch_id: str, to: RetryBatchStatus, **columns: object
 
 
 def resize(tx: Transaction, batch_id: str, size: int) -> None:
-    """Note how many claims a batch in Marking got."""
+    """Store how many claims a batch in Marking got."""
     tx.execute(
         update(retry_batches)
         .where(batches.batch_id == batch_id)
@@ -48,7 +48,7 @@ def resize(tx: Transaction, batch_id: str, size: int) -> None:
 
 
 def back_off(tx: Transaction, batch_id: str, wait: timedelta, reason: str) -> None:
-    """Let a batch in Staging wait, and say why."""
+    """Make a batch in Staging wait, and store the reason."""
     tx.execute(
         update(retry_batches)
         .where(batches.batch_id == batch_id, batches.status == RetryBatchStatus.STAGING)
@@ -57,7 +57,7 @@ def back_off(tx: Transaction, batch_id: str, wait: timedelta, reason: str) -> No
 
 
 def remove(tx: Transaction, batch_id: str) -> None:
-    """Delete a batch to which nothing points any more."""
+    """Delete a batch; the pointer must not name it any more (foreign key)."""
     tx.execute(_DELETE, {"batch": batch_id})
 
 

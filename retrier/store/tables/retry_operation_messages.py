@@ -1,4 +1,4 @@
-"""Messages that somebody named one by one (`retry_operation_messages`), and why some were skipped."""
+"""The ids named in a request (`retry_operation_messages`), and why some were skipped."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -13,7 +13,7 @@ named = retry_operation_messages.c
 def add(
     tx: Transaction, operation_id: str, unique_ids: Iterable[str], numbers: Mapping[str, int]
 ) -> None:
-    """Add the ids in the order in which they were named, each once; `numbers` knows some of them."""
+    """Add the ids in the order given, each once; `numbers` has those of messages that exist."""
     rows = [
         {
             "operation_id": operation_id,
@@ -30,7 +30,7 @@ def add(
 def note_skipped(
     tx: Transaction, operation_id: str, unique_ids: Sequence[str], reason: str
 ) -> None:
-    """Say why these were skipped."""
+    """Store why these ids were skipped."""
     tx.execute(
         update(retry_operation_messages)
         .where(
@@ -42,7 +42,7 @@ def note_skipped(
 
 
 def note_dropped(tx: Transaction, operation_id: str, numbers: Sequence[int], reason: str) -> None:
-    """Say why these messages were dropped after they were claimed, those that were named."""
+    """Store why these messages were dropped after their claim; an earlier reason stays."""
     if numbers:
         tx.execute(
             update(retry_operation_messages)

@@ -1,4 +1,4 @@
-"""Retry operations (`retry_operations`): written down, cut off, counted, completed."""
+"""Retry operations (`retry_operations`): added, cut, counted, completed."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ operations = retry_operations.c
 _NOTHING = "nothing to retry: no unresolved message matched when it was asked for"
 _KEY = operations.operation_id == bindparam("operation")
 _NOW = bindparam("now", type_=UtcTime)
-# Made once: SQLAlchemy takes longer to make a statement than to carry it out.
+# Made once: SQLAlchemy takes longer to make a statement than to execute it.
 _BEGIN_CUT = (
     update(retry_operations)
     .where(_KEY, operations.state == bindparam("before"), operations.floor == bindparam("from"))
@@ -74,10 +74,10 @@ def add(tx: Transaction, row: dict[str, object]) -> bool:
 
 
 def begin_cut(tx: Transaction, operation: RetryOperation) -> None:
-    """Begin a cut, if the operation is as it was when it was looked at.
+    """Begin a cut, if state and floor of the operation are still as they were read.
 
-    Raises ConcurrentChange: it was paused or cancelled between the look and the cut, and nothing
-    may be cut off it.
+    Raises ConcurrentChange if not, or if it is not open: it was paused or cancelled between the
+    look and the cut, and must not be cut.
     """
     waiting = operation.state is RetryOperationState.WAITING
     begun = tx.execute(
@@ -95,13 +95,13 @@ def begin_cut(tx: Transaction, operation: RetryOperation) -> None:
 
 
 def note_cut(tx: Transaction, operation_id: str, *, floor: int, skipped: int, batches: int) -> None:
-    """Move the floor, and count what was skipped, and a batch if one came of it."""
+    """Move the floor, and count the skipped ids and the batch, if there is one."""
     known = {"operation": operation_id, "to": floor, "now": tx.now}
     tx.execute(_NOTE_CUT, {**known, "more_skipped": skipped, "more_batches": batches})
 
 
 def complete(tx: Transaction, operation_id: str) -> None:
-    """Close an operation whose last cut was empty and that has no batch left.
+    """Complete an operation whose last cut was empty and that has no batch left.
 
     What is neither forwarded nor failed was skipped: archived, resolved, claimed by another
     operation or failed again before its turn.
@@ -110,12 +110,12 @@ def complete(tx: Transaction, operation_id: str) -> None:
 
 
 def go_on_its_way(tx: Transaction, operation_id: str) -> None:
-    """Say that messages of it are on their way, from the first batch on."""
+    """Move an operation from Preparing to Forwarding; its first batch does it."""
     tx.execute(_ON_ITS_WAY, {"operation": operation_id, "now": tx.now})
 
 
 def count_forwarded(tx: Transaction, operation_ids: Iterable[str]) -> None:
-    """Count one forwarded message for each operation named, as often as it is named."""
+    """Count a forwarded message for each id; an id given twice counts two."""
     rows: Rows = [
         {"operation": operation_id, "number": number}
         for operation_id, number in sorted(Counter(operation_ids).items())

@@ -1,4 +1,4 @@
-"""Staging ids (`staging_ids`): written before anything goes out under them."""
+"""Staging ids (`staging_ids`): committed before anything is sent under them (decision 0020)."""
 
 from collections.abc import Collection, Sequence
 from datetime import timedelta
@@ -12,7 +12,7 @@ made = staging_ids.c
 
 
 def add(tx: Transaction, ids: Sequence[str]) -> None:
-    """Write these down; one that is there is as if it were made now."""
+    """Store these ids; one that exists gets a new `made_at`, so that it is kept longer."""
     new = tx.sql.insert(staging_ids)
     tx.execute(
         new.on_conflict_do_update(
@@ -23,7 +23,7 @@ def add(tx: Transaction, ids: Sequence[str]) -> None:
 
 
 def find_known(tx: Transaction, ids: Collection[str]) -> frozenset[str]:
-    """Return those of them that were made here."""
+    """Return those of these ids that are stored."""
     if not ids:
         return frozenset()
     wanted = tx.sql.member(made.staging_id, sorted(set(ids)))
@@ -31,7 +31,7 @@ def find_known(tx: Transaction, ids: Collection[str]) -> frozenset[str]:
 
 
 def sweep(tx: Transaction, older_than: timedelta, at_once: int) -> int:
-    """Delete old ones; return how many. That of a batch alive stays, however long it takes."""
+    """Delete old ids, at most `at_once`; return how many. The ids of existing batches stay."""
     alive = select(retry_batches.c.staging_id).where(retry_batches.c.staging_id == made.staging_id)
     oldest = select(made.staging_id).where(made.made_at < tx.now - older_than, ~alive.exists())
     swept = delete(staging_ids).where(

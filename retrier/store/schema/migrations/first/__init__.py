@@ -1,1 +1,1 @@
-"""What the first revision makes, as it was then: later revisions change the tables, not this."""
+"""The tables as the first revision makes them. Later revisions never change this package."""

@@ -37,7 +37,7 @@ def downgrade() -> None:
 
 
 def _compress() -> None:
-    """PostgreSQL's own method takes more time than all else it does with a row; lz4 next to none."""
+    """Use lz4: PostgreSQL's own method took 85 of 280 us for a failure (decision 0013)."""
     bind = op.get_bind()
     if bind.dialect.name != "postgresql" or not bind.execute(sa.text(KNOWS_LZ4)).scalar_one():
         return
