@@ -1,1 +1,1 @@
-"""What the program calls: one function, one transaction, one word of the domain."""
+"""Verbs, which the program calls: each is one function, one transaction, one domain action."""

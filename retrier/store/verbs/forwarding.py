@@ -1,4 +1,4 @@
-"""Staging and forwarding: what a batch's copies are made of, and how it moves on to its end."""
+"""Staging and Forwarding: what copies are made of, and the moves of a batch up to its end."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -34,7 +34,7 @@ from retrier.store.verbs.retry_ends import end_batch, revert
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedRest:
-    """What a batch that could not be completed left: a new batch in Staging."""
+    """The new batch in Staging that holds the rest of a batch that could not be completed."""
 
     batch_id: str
     size: int
@@ -43,9 +43,9 @@ class MovedRest:
 
 @fenced
 def complete_batch(tx: Transaction, batch: RetryBatch) -> int:
-    """Delete the batch and the pointer if no claim of it is unrecorded; return how many are.
+    """Delete batch and pointer if all its claims are recorded; return how many are not.
 
-    The claims stay: they keep other retries off until the outcome arrives. Raises LeaseLost,
+    The claims stay: they prevent other retries until the outcome arrives. Raises LeaseLost,
     DatabaseUnavailable.
     """
     unrecorded = claims.count_unrecorded(tx, batch.batch_id)
@@ -65,10 +65,10 @@ def complete_batch(tx: Transaction, batch: RetryBatch) -> int:
 def move_rest(
     tx: Transaction, batch: RetryBatch, *, session_id: str, made_progress: bool
 ) -> MovedRest | None:
-    """Move what is not recorded into a new batch in Staging, claims and retry ids and all.
+    """Move the unrecorded claims, with their retry ids, to a new batch in Staging.
 
     A batch only ever moves forward, so the old one and the pointer are deleted in the same
-    transaction. None when everything was recorded after all. Raises LeaseLost,
+    transaction. Returns None if everything was recorded after all. Raises LeaseLost,
     DatabaseUnavailable.
     """
     claims.lock_batch(tx, batch.batch_id)
@@ -101,7 +101,7 @@ def _add_rest(tx: Transaction, batch: RetryBatch, rest: MovedRest, session_id: s
     )
     moved = Entry(
         kind="batch_moved",
-        text=f"{rest.size} messages were not seen again in the staging queue: staged anew",
+        text=f"{rest.size} messages were not found in the staging queue: staged again",
         operation_id=batch.operation_id,
         batch_id=rest.batch_id,
         details={"from_batch": batch.batch_id},
@@ -115,7 +115,7 @@ redirects = message_redirects.c
 
 _DROPPED = "it changed after it was claimed"
 
-# Made once: SQLAlchemy takes longer to make a statement than to carry it out.
+# Made once: SQLAlchemy takes longer to make a statement than to execute it.
 _LOAD_CLAIMED = (
     select(
         retries.number,
@@ -134,13 +134,13 @@ _LOAD_CLAIMED = (
 
 @reading
 def load_claimed(tx: Transaction, batch_id: str) -> tuple[ClaimedMessage, ...]:
-    """Return the batch's unrecorded claims in the order of failure, redirects applied.
+    """Return the batch's unrecorded claims that hold, by failure number, with redirects applied.
 
     Raises DatabaseUnavailable.
     """
     claimed = tx.execute(_LOAD_CLAIMED, {"batch": batch_id})
     names = tuple(claimed.keys())
-    # Not by `mappings`: to make one of each row takes as long as to read the row.
+    # No `mappings`: making one takes as long as reading its row.
     return tuple(ClaimedMessage(**dict(zip(names, row, strict=True))) for row in claimed.all())
 
 
@@ -148,13 +148,13 @@ def load_claimed(tx: Transaction, batch_id: str) -> tuple[ClaimedMessage, ...]:
 def begin_forwarding(tx: Transaction, batch: RetryBatch, staged: StagedCopies) -> int:
     """Move a staged batch into Forwarding; return its frozen message count.
 
-    One transaction: staging id and count frozen, messages *retry issued*, pointer set, and the
-    staging ids that come next are written down. Messages that left meanwhile (failed again, resolved) are dropped and their claims released; their
-    copies will be acked unsent. A batch that has no message left is deleted. Raises LeaseLost,
+    One transaction: it freezes staging id and count, makes messages *retry issued*, sets the
+    pointer, and stores the next staging ids. Messages that changed meanwhile lose their claims,
+    and their copies are acked unsent. A batch without messages is deleted. Raises LeaseLost,
     DatabaseUnavailable.
     """
     if staged.ejected:
-        # Before any row: an ingester that waits for these rows holds off who wants the numbers.
+        # Before any row lock: an ingester that waits for our rows shares this lock already.
         tx.sql.share_cut_off(tx.conn)
     ejected = {item.number for item in staged.ejected}
     message_locks.lock(tx, sorted({*staged.numbers, *ejected}))
@@ -174,7 +174,7 @@ def begin_forwarding(tx: Transaction, batch: RetryBatch, staged: StagedCopies) -
 
 @fenced
 def back_off_batch(tx: Transaction, batch_id: str, *, wait: timedelta, reason: str) -> None:
-    """Let a batch in Staging wait, and say why. Raises LeaseLost, DatabaseUnavailable."""
+    """Make a batch in Staging wait; store the reason. Raises LeaseLost, DatabaseUnavailable."""
     retry_batches.back_off(tx, batch_id, wait, reason)
 
 

@@ -1,4 +1,4 @@
-"""Leases: who is the processor, and statements that only it may carry out."""
+"""The lease: who is the processor, and transactions that only the processor may commit."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -18,16 +18,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fence:
-    """The right to commit as the processor, as long as the epoch is still this one."""
+    """The right to commit as the processor while the lease has this epoch."""
 
     epoch: int
     duration: timedelta
 
 
 def fenced(body: InTransaction[P, T]) -> Callable[Concatenate[Database, Fence, P], T]:
-    """Make one transaction of it that commits only while the epoch lasts, and renews the lease.
+    """Make a verb of it: one transaction that renews the lease, and fails if the epoch is over.
 
-    What is called raises LeaseLost, and DatabaseUnavailable.
+    The verb raises LeaseLost and DatabaseUnavailable.
     """
 
     @wraps(body)
@@ -43,7 +43,7 @@ def fenced(body: InTransaction[P, T]) -> Callable[Concatenate[Database, Fence, P
 
 
 def hold(tx: Transaction, fence: Fence) -> None:
-    """Renew the lease in this transaction, whose time is the lease's. Raises LeaseLost."""
+    """Renew the lease in this transaction; `tx.now` is the time of that. Raises LeaseLost."""
     moment = processor_lease.renew(tx, fence.epoch, fence.duration)
     if moment is None:
         raise LeaseLost(f"epoch {fence.epoch} is over")
@@ -62,7 +62,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldByAnother:
-    """Somebody else is the processor."""
+    """The processor is another process, named here."""
 
     host: str
     pid: int
@@ -80,8 +80,8 @@ def acquire_lease(
 ) -> Fence | HeldByAnother:
     """Take the lease if it is free, expired, ours, or held by a process known to be dead.
 
-    Also if it was not renewed since `silent_since`: the caller has seen that for as long as the
-    lease lasts. Raises DatabaseUnavailable.
+    Also if it was last renewed at `silent_since`: the caller has measured a whole lease without
+    renewal by its own clock, as the database's may be set back. Raises DatabaseUnavailable.
     """
     row = processor_lease.lock(tx)
     is_silent = row.renewed_at is not None and row.renewed_at == silent_since
@@ -100,7 +100,7 @@ def acquire_lease(
 @fenced
 def renew_lease(tx: Transaction) -> None:
     """Extend the lease. Raises LeaseLost when another epoch began, or DatabaseUnavailable."""
-    # A fenced transaction does so of itself.
+    # Nothing to do: `fenced` has renewed it already.
 
 
 @writing

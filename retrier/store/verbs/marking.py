@@ -1,8 +1,8 @@
 """Marking: the next messages of the operation whose turn it is become the claims of a batch.
 
-Where the database can, all of it is one transaction, and the batch appears in Staging. For named
-ids, and on SQLite, each verb commits by itself: a crash between them leaves a batch in Marking,
-which is adopted.
+On PostgreSQL a cut is one transaction, and the batch is added in Staging (decision 0027). For
+several named ids (0030), and on SQLite, each verb commits by itself: a crash between them leaves a
+batch in Marking, which is adopted.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from retrier.store.verbs.retry_ends import end_batch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedBatch:
-    """A batch in Marking, and the operation it is cut off."""
+    """A new batch in Marking, and the operation that it is cut from."""
 
     batch_id: str
     operation: RetryOperation
@@ -32,7 +32,7 @@ class OpenedBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkedBatch:
-    """What a cut came to; `completed` says that it found nothing and closed the operation."""
+    """The result of a cut; `completed`: it found nothing and completed the operation."""
 
     batch_id: str
     operation_id: str
@@ -44,11 +44,11 @@ class MarkedBatch:
 def open_batch(db: Database, fence: Fence, session_id: str) -> OpenedBatch | MarkedBatch | None:
     """Open a batch for the operation whose turn it is; None when nothing may be cut.
 
-    By priority, and among equals the operation cut longest ago: a bulk of a million starves
-    nobody. Nothing is cut while a batch waits in Staging. One that has all its claims already is
-    in Staging. Raises LeaseLost, DatabaseUnavailable.
+    By priority, then the operation cut longest ago: a bulk of a million starves nobody. Nothing
+    is cut while a batch waits in Staging. Returns a MarkedBatch if the cut is done already, in
+    this one transaction. Raises LeaseLost, DatabaseUnavailable.
     """
-    # A look without any lock first: a processor with nothing to do writes nothing.
+    # Look without a lock first: `_open_batch` writes the lease, even with nothing to do.
     return _open_batch(db, fence, session_id) if _is_any_open(db) else None
 
 
@@ -56,8 +56,8 @@ def open_batch(db: Database, fence: Fence, session_id: str) -> OpenedBatch | Mar
 def claim_messages(tx: Transaction, opened: OpenedBatch) -> MarkedBatch:
     """Take the batch's claims, move the operation's floor, and count what was skipped.
 
-    One transaction: the floor never passes a message that was neither claimed nor left to
-    somebody else. Raises LeaseLost, DatabaseUnavailable.
+    One transaction: the floor never passes a message that is neither claimed here nor by another
+    retry. Raises LeaseLost, DatabaseUnavailable.
     """
     operation = opened.operation
     cut, claimed = _take(tx, opened.batch_id, operation)
@@ -73,7 +73,7 @@ def claim_messages(tx: Transaction, opened: OpenedBatch) -> MarkedBatch:
 def move_to_staging(tx: Transaction, batch_id: str) -> int:
     """Move a batch from Marking to Staging with the claims it has; delete it if it has none.
 
-    The same step ends marking and adopts an orphan. Returns how many claims it has. Raises
+    This ends Marking, and it also adopts an orphan. Returns how many claims the batch has. Raises
     LeaseLost, DatabaseUnavailable.
     """
     size = claims.count(tx, batch_id)
@@ -112,7 +112,7 @@ def _mark_at_once(
 ) -> MarkedBatch:
     """Cut in this one transaction: claims first, then the batch, then the operation.
 
-    In this order because ingestion counts at the operation while it holds claims.
+    Ingestion counts at the operation while it holds claims: another order here would deadlock.
     """
     batch_id = str(row["batch_id"])
     cut, claimed = _take(tx, batch_id, operation)
@@ -127,7 +127,7 @@ def _mark_at_once(
 
 
 def _take(tx: Transaction, batch_id: str, operation: RetryOperation) -> tuple[Cut, int]:
-    """Claim the next messages; what somebody else has claimed meanwhile is not claimed."""
+    """Claim the next messages, except those that another retry has claimed meanwhile."""
     tx.sql.force_index_order(tx.conn)
     cut = cuts.look(tx, operation)
     claimed = claims.take(tx, batch_id, operation.operation_id, cut.eligible)
@@ -135,7 +135,7 @@ def _take(tx: Transaction, batch_id: str, operation: RetryOperation) -> tuple[Cu
 
 
 def _note(tx: Transaction, operation: RetryOperation, cut: Cut, claimed: int) -> None:
-    """Move the floor, and keep why each named id was skipped, with the id and as events."""
+    """Move the floor; store the reason for each skipped id, in its row and as an event."""
     operation_id = operation.operation_id
     retry_operations.note_cut(
         tx,

@@ -1,4 +1,4 @@
-"""What a person does with a failed message besides a retry: archive, unarchive, resolve, release."""
+"""Actions on failed messages: archive, unarchive, resolve, release; and retries of pending ones."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,12 +29,12 @@ _DONE: Mapping[Act, tuple[str, str]] = MappingProxyType(
         Act.ARCHIVE: ("message_archived", "archived"),
         Act.UNARCHIVE: ("message_unarchived", "unarchived: unresolved again"),
         Act.RESOLVE: ("message_resolved", "resolved by hand"),
-        Act.RELEASE: ("retry_released", "its retry is waited for no more: unresolved again"),
+        Act.RELEASE: ("retry_released", "its pending retry was released: unresolved again"),
     }
 )
-"""The event of each act, and its words."""
+"""The kind and the text of each act's event."""
 
-_ENDS: Mapping[Act, RetryEnd] = MappingProxyType(
+_RETRY_ENDS: Mapping[Act, RetryEnd] = MappingProxyType(
     {
         Act.ARCHIVE: RetryEnd.RELEASED,
         Act.UNARCHIVE: RetryEnd.RELEASED,
@@ -42,12 +42,12 @@ _ENDS: Mapping[Act, RetryEnd] = MappingProxyType(
         Act.RELEASE: RetryEnd.RELEASED,
     }
 )
-"""How the retry ends that an act finds. Archived is only what was not sent, which leaves nothing."""
+"""How each act ends a retry. ARCHIVE and UNARCHIVE find unstamped claims only: nothing is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """An act and who asks for it; `selection` is what a bulk selected its messages by."""
+    """An act and who asks for it; `selection` is that of a bulk, None for named messages."""
 
     act: Act
     who: str
@@ -56,7 +56,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionResult:
-    """The messages that did change, and why the others did not."""
+    """The ids of the messages that changed, and for each other id why not."""
 
     done: tuple[str, ...]
     refused: Mapping[str, Refusal]
@@ -64,10 +64,10 @@ class ActionResult:
 
 @writing
 def apply_action(tx: Transaction, action: Action, unique_ids: Sequence[str]) -> ActionResult:
-    """Do the act to each of these messages that may be, and say why the others may not.
+    """Do the act to each of these messages that allows it; return why the others do not.
 
-    One transaction. Claims end with it; a message that was claimed and not sent yet is out of its
-    batch, and its operation counts it as skipped. Raises DatabaseUnavailable.
+    One transaction. It ends claims: a message that was claimed but not sent leaves its batch, and
+    its operation counts it as skipped. Raises DatabaseUnavailable.
     """
     acted = change(tx, action, unique_ids)
     event_log.append(tx, list(_refusals(action, acted)))
@@ -75,9 +75,9 @@ def apply_action(tx: Transaction, action: Action, unique_ids: Sequence[str]) -> 
 
 
 def change(tx: Transaction, action: Action, unique_ids: Sequence[str]) -> ActionResult:
-    """Do the act inside a transaction that does more; refusals are left to the caller to tell."""
+    """Do the act as part of a larger transaction; the caller must log the refusals as events."""
     if action.act in (Act.UNARCHIVE, Act.RELEASE):
-        # Before any row, as ingestion does it: who waits for the numbers must hold no message.
+        # Before any row lock, as ingestion does: waiting for this with rows locked could deadlock.
         tx.sql.share_cut_off(tx.conn)
     wanted = [canonical(each) if is_guid(each) else each for each in unique_ids]
     found = _lock(tx, action, wanted)
@@ -95,7 +95,7 @@ def change(tx: Transaction, action: Action, unique_ids: Sequence[str]) -> Action
 
 
 def _lock(tx: Transaction, action: Action, unique_ids: Sequence[str]) -> dict[str, StoredRow]:
-    """Lock the messages, looking again at what they were selected by."""
+    """Lock the messages that (still) match the selection; return their rows by unique id."""
     ids = [unique_id for unique_id in unique_ids if is_guid(unique_id)]
     again = conditions(action.selection) if action.selection else ()
     return {row.unique_message_id: row for row in lock_those(tx, ids, again)}
@@ -134,8 +134,8 @@ def _apply(tx: Transaction, action: Action, done: Mapping[int, str]) -> None:
 
 
 def _end_claims(tx: Transaction, action: Action, done: Mapping[int, str]) -> Iterable[Entry]:
-    """End the claims; those of messages not sent yet are shown as skipped by their operations."""
-    ended = end_claims(tx, sorted(done), _ENDS[action.act])
+    """End the claims; yield events for messages not sent, which their operations skip."""
+    ended = end_claims(tx, sorted(done), _RETRY_ENDS[action.act])
     unsent = sorted(
         (claim for claim in ended if claim.forwarded_at is None), key=attrgetter("operation_id")
     )
@@ -155,7 +155,7 @@ def _end_claims(tx: Transaction, action: Action, done: Mapping[int, str]) -> Ite
 
 
 def _refusals(action: Action, acted: ActionResult) -> Iterable[Entry]:
-    """One event for each reason; it names the message if there is one only."""
+    """Yield one event for each reason; it names the message if there is only one."""
     for reason in sorted(set(acted.refused.values())):
         keys = [key for key, why in acted.refused.items() if why is reason]
         one = keys[0] if len(keys) == 1 else None
@@ -169,7 +169,7 @@ def _refusals(action: Action, acted: ActionResult) -> Iterable[Entry]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetriedAgain:
-    """The operation, None if nothing was left to retry, and how many claims were released."""
+    """The operation (None if nothing was left to retry), and how many claims were released."""
 
     created: CreatedOperation | None
     released: int
@@ -184,8 +184,8 @@ def retry_pending(
 ) -> RetriedAgain:
     """Release the pending retries among these messages and create an operation for them.
 
-    Ids that somebody named are all part of it: one that is no pending retry is retried as usual,
-    or skipped with its reason. Of those of a `selection`, what has left it since is not.
+    Without a `selection`, all ids become part of it: one that is no pending retry is retried as
+    usual, or skipped with its reason. With one, only the messages that still match it do.
     Raises KeyReused, DatabaseUnavailable.
     """
     by_name = Selection(ids=tuple(unique_ids)) if selection is None else None
@@ -197,8 +197,8 @@ def retry_pending(
     named = tuple(unique_ids) if selection is None else released
     if selection is not None and not named:
         return RetriedAgain(created=None, released=0)
-    # All these messages are locked, so their numbers are known and the cut-off is exact for them;
-    # the cut-off lock, taken after row locks, would wait for those who wait for the rows.
+    # All these messages are locked, so the cut-off is exact for them without the cut-off lock.
+    # Taken after row locks, that would deadlock with ingesters that wait for the rows.
     cut_off = tx.sql.last_number(tx.conn, Counter.FAILURE_SEQ)
     created = operations.freeze(tx, replace(request, selection=Selection(ids=named)), cut_off)
     return RetriedAgain(created=created, released=len(released))

@@ -1,4 +1,4 @@
-"""Retry operations are asked for: frozen with their cut-off, durable when the answer is given."""
+"""Creating retry operations: frozen with their cut-off, durable before the answer is given."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ messages = failed_messages.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedOperation:
-    """The answer to a request; `repeated` when its idempotency key was known already."""
+    """The answer to a request; `repeated`: an earlier request with its key created it."""
 
     operation_id: str
     total: int
@@ -37,8 +37,8 @@ def create_operation(db: Database, request: RetryRequest) -> CreatedOperation:
     """Freeze the request: its selection, cut-off and total, durable when this returns.
 
     A message that fails after this has a higher failure number and is not part of it. The cut-off
-    is taken by itself, and what is up to it counted afterwards: whoever stores failures waits for
-    the first, and to count a million takes a while. Raises KeyReused, DatabaseUnavailable.
+    is taken in a short transaction of its own, because ingestion waits for that; counting a
+    million messages takes a while and comes afterwards. Raises KeyReused, DatabaseUnavailable.
     """
     return _create_operation(db, request, _take_cut_off(db))
 
@@ -55,7 +55,7 @@ def _create_operation(tx: Transaction, request: RetryRequest, cut_off: int) -> C
 
 
 def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOperation:
-    """Write the operation down; all failure numbers up to the cut-off are committed, or ours."""
+    """Add the operation; the caller has made the cut-off exact for the messages selected."""
     total = _count(tx, request, cut_off)
     operation_id = str(uuid4())
     added = operations.add(
@@ -80,7 +80,7 @@ def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOpera
         },
     )
     if not added:
-        # The same request was sent twice at once: the other one's operation answers both.
+        # The same request came twice at once: the next try finds and returns the other operation.
         raise ConcurrentChange
     _name_messages(tx, operation_id, request.selection.ids or ())
     asked = Entry(
@@ -99,8 +99,8 @@ def find_repeated(
 ) -> CreatedOperation | None:
     """Return the operation that this same request created under its idempotency key.
 
-    A `selection` that is None was looked up, and is not compared. Raises KeyReused if another
-    request had the key: to answer with that one's operation would drop this one without a word.
+    Without a `selection`, the originator is compared instead. Raises KeyReused if a different
+    request had the key: answering with its operation would drop this one silently (0010).
     """
     if request.idempotency_key is None:
         return None
@@ -129,7 +129,7 @@ def _count(tx: Transaction, request: RetryRequest, cut_off: int) -> int:
 
 
 def _name_messages(tx: Transaction, operation_id: str, ids: Sequence[str]) -> None:
-    """Write down the ids, with the numbers of the messages that have them now."""
+    """Store the ids, with the numbers of the messages that have them now."""
     if ids:
         named.add(tx, operation_id, ids, _find_numbers(tx, ids))
 
@@ -154,6 +154,6 @@ def _is_same(
         return True
     ids = retry_operation_messages.c
     query = select(ids.unique_message_id).where(ids.operation_id == row.operation_id)
-    # The words tell a retry from one that is retried again.
+    # The originator distinguishes a retry from a retry of pending ones.
     known = set(tx.execute(query).scalars())
     return bool(row.originator == request.originator) and known == set(selection.ids)

@@ -1,4 +1,4 @@
-"""What is known of the messages of a received batch, and the writing of what becomes of them."""
+"""Reading what is stored about a received batch, and writing what the batch changes."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,11 +34,11 @@ Numbers = Mapping[str, int]
 def look_before(
     tx: Transaction, failed: Iterable[Failure], confirmed: Iterable[Confirmation]
 ) -> Before:
-    """Lock what the failures and confirmations may be about, and return what is known of it.
+    """Lock the messages that the batch may be about, and return what is stored about them.
 
-    First the messages in the order of their numbers, then their claims.
+    Lock order: first the messages by number, then their claims by number.
     """
-    # A confirmation that confirms nothing may turn out to be a failure.
+    # A confirmation that confirms nothing may be judged as a failure (decision 0020).
     perhaps = [item.if_idle for item in confirmed if isinstance(item.if_idle, Failure)]
     failed = [*failed, *perhaps]
     rows = message_locks.lock_by_id(tx, _candidates(tx, failed, confirmed))
@@ -54,10 +54,10 @@ def look_before(
 
 
 def apply(tx: Transaction, receipt: Receipt, before: Before) -> frozenset[str]:
-    """Write all of it; return the messages whose retry has its outcome now."""
+    """Write all of it; return the ids of the messages whose retry has its outcome now."""
     new = [change for change in receipt.changes if change.is_new]
     fresh = tx.sql.take_numbers(tx.conn, sql_dialect.Counter.MESSAGE, len(new)) if new else []
-    # In the order of arrival: the number is what a stream goes by.
+    # In the order of arrival: streams are to be ordered by number.
     numbers = {
         **{key: each.number for key, each in before.stored.items() if each.number is not None},
         **dict(zip((change.unique_message_id for change in new), fresh, strict=True)),
@@ -83,10 +83,10 @@ def apply(tx: Transaction, receipt: Receipt, before: Before) -> frozenset[str]:
 def _candidates(
     tx: Transaction, failed: Sequence[Failure], confirmed: Iterable[Confirmation]
 ) -> list[str]:
-    """Return every id that one of them may be stored under.
+    """Return every unique id under which one of them may be stored.
 
-    A message has its body in its id only where another one has the id without it, stored or in
-    this batch: it is asked for only then, which spares nearly all failures a look-up.
+    An id is computed with the body only if another message, stored or in this batch, has the id
+    without it. Only then is it looked up: nearly all failures are spared that.
     """
     ids = {unique_id for failure in failed for unique_id in named_ids(failure)}
     ids |= {confirmation.unique_message_id for confirmation in confirmed}
@@ -118,9 +118,9 @@ def _end_retries(
 ) -> frozenset[str]:
     """End the claims of messages whose outcome arrived: failed again, or confirmed.
 
-    Returns the messages whose retry had been sent, or was being sent. One that was being sent
-    and is not recorded yet has evidently been forwarded, so it is counted here: its recording
-    will find no claim and count nothing.
+    Returns the ids of those whose retry was stamped. One that was stamped but not recorded has
+    evidently been forwarded, so it is counted as forwarded here: recording it later will find no
+    claim and count nothing.
     """
     ending = {numbers[c.unique_message_id]: c for c in changes if c.claim_ends}
     by_word = [n for n, change in ending.items() if change.confirmation is not None]
@@ -144,7 +144,7 @@ def _holders(before: Before) -> BodyHolders:
 
 
 def _stored(row: StoredRow, claim: StoredRow | None, body: StoredBody | None) -> StoredMessage:
-    """Return what is known of a message; its body agrees with no other if it was deleted."""
+    """Return what is stored of a message; a deleted body has the hash "", equal to no other."""
     resolution = Resolution(row.resolution) if row.resolution else None
     confirmed = resolution is Resolution.CONFIRMED
     return StoredMessage(
@@ -165,10 +165,10 @@ def _stored(row: StoredRow, claim: StoredRow | None, body: StoredBody | None) ->
 
 
 def _claim_in_force(row: StoredRow, claim: StoredRow | None) -> str | None:
-    """Return the retry id of the claim, if it holds.
+    """Return the retry id of the claim if the claim holds, else None (decision 0027).
 
-    Marking locks no message. A claim taken while the message failed again, or was put aside, is
-    of a failure that is no longer the newest: it is dropped at staging, and means nothing.
+    Marking locks no message: a claim may be taken while the message fails again or is archived.
+    Such a claim does not hold, and Staging drops it.
     """
     if claim is None:
         return None

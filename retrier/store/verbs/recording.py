@@ -1,4 +1,4 @@
-"""Recording one received batch from an error queue: everything it changes, in one transaction."""
+"""Recording a batch received from an error queue, in one transaction."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from uuid import uuid4
@@ -24,19 +24,19 @@ from retrier.store.verbs.receiving import apply, look_before
 
 
 def tell_apart(tx: Transaction, received: Sequence[Received]) -> Sequence[Judged | OwnCopy]:
-    """Return what each turns out to be. Without any stamps in the batch nothing is asked."""
+    """Decide what each message is (decision 0020); without any stamps no query is needed."""
     stamped = [item for item in received if isinstance(item, Stamped)]
     if not stamped:
         return [item for item in received if not isinstance(item, Stamped)]
     ours = installation.find(tx)
     known = staging_ids.find_known(tx, [s.staging_id for s in stamped if is_guid(s.staging_id)])
     return [
-        _tell(item, ours, known=item.staging_id in known) if isinstance(item, Stamped) else item
+        _judge(item, ours, known=item.staging_id in known) if isinstance(item, Stamped) else item
         for item in received
     ]
 
 
-def _tell(stamped: Stamped, ours: str | None, *, known: bool) -> Judged | OwnCopy:
+def _judge(stamped: Stamped, ours: str | None, *, known: bool) -> Judged | OwnCopy:
     if stamped.installation_id != ours:
         return stamped.if_anothers
     return stamped.if_ours if known else stamped.if_unknown
@@ -52,21 +52,21 @@ def record_received(
 ) -> Recorded:
     """Store failures, confirmations, failed imports and the ledger's counts.
 
-    `while_in_flight` is called, piece by piece, while the database is at work.
+    `while_in_flight` is called again and again while the database works.
 
-    Replaying a batch after a crash stores nothing twice: redelivered attempts are recognised by
-    their fingerprint. Raises DatabaseUnavailable, or DataRefused when a row's data is at fault.
+    A batch that comes again after a crash is not stored twice: redelivered attempts are recognised
+    by their fingerprint. Raises DatabaseUnavailable, or DataRefused when a row's data is at fault.
     """
     with tx.sql.using_waits(tx.conn, while_in_flight):
         return _record(tx, received, instance)
 
 
 def _record(tx: Transaction, received: Sequence[Received], instance: str) -> Recorded:
-    told = tell_apart(tx, received)
-    failed = [item for item in told if isinstance(item, Failure)]
-    confirmed = [item for item in told if isinstance(item, Confirmation)]
-    copies = [item for item in told if isinstance(item, OwnCopy)]
-    imports = [item for item in told if isinstance(item, FailedImport)]
+    judged = tell_apart(tx, received)
+    failed = [item for item in judged if isinstance(item, Failure)]
+    confirmed = [item for item in judged if isinstance(item, Confirmation)]
+    copies = [item for item in judged if isinstance(item, OwnCopy)]
+    imports = [item for item in judged if isinstance(item, FailedImport)]
 
     tx.sql.force_index_order(tx.conn)
     tx.sql.share_cut_off(tx.conn)

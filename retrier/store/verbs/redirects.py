@@ -1,4 +1,4 @@
-"""Redirects: set, changed and deleted; Staging applies them."""
+"""Redirects: created, changed and deleted; Staging applies them."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ from retrier.store.tables.event_log import Entry
 def create_redirect(
     tx: Transaction, from_queue: str, to_queue: str, *, own_queues: frozenset[str], who: str
 ) -> str | None:
-    """Create a redirect; None when it is there, also if it was before. Else why it may not be.
+    """Create a redirect; return None if it exists now (or did before), else why it is refused.
 
     Raises DatabaseUnavailable.
     """
@@ -31,7 +31,7 @@ def create_redirect(
 def change_redirect(
     tx: Transaction, wanted_id: str, to_queue: str, *, own_queues: frozenset[str], who: str
 ) -> str | None:
-    """Let a redirect lead elsewhere; None when it does, else why it may not.
+    """Change the target of a redirect; return None if done, else why it is refused.
 
     Raises DatabaseUnavailable.
     """
@@ -49,7 +49,7 @@ def change_redirect(
 
 @writing
 def delete_redirect(tx: Transaction, wanted_id: str, *, who: str) -> None:
-    """Delete a redirect if it is there. Raises DatabaseUnavailable."""
+    """Delete a redirect if it exists. Raises DatabaseUnavailable."""
     from_queue = _find(message_redirects.lock(tx), wanted_id)
     if from_queue is not None:
         message_redirects.remove(tx, from_queue)

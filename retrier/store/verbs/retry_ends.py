@@ -1,4 +1,4 @@
-"""Ends: of a batch, of claims, and of retries that are taken back."""
+"""How batches, claims and retries end; reverting a retry."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ from retrier.store.tables.event_log import Entry
 
 
 def end_claims(tx: Transaction, numbers: Sequence[int], how: RetryEnd) -> Sequence[StoredRow]:
-    """End the claims of these messages; return their rows, and keep what was sent."""
+    """Delete the claims of these messages, keep the stamped ones as ended; return their rows."""
     if not numbers:
         return []
     ended = claims.end(tx, numbers)
@@ -30,7 +30,7 @@ def end_claims(tx: Transaction, numbers: Sequence[int], how: RetryEnd) -> Sequen
 def end_unrecorded_claims(
     tx: Transaction, batch_id: str, numbers: Sequence[int], how: RetryEnd
 ) -> Sequence[StoredRow]:
-    """End those of these claims that are of this batch and not recorded; return their rows."""
+    """Do so for the unrecorded claims that this batch has of these messages."""
     if not numbers:
         return []
     ended = claims.end_unrecorded(tx, batch_id, numbers)
@@ -39,17 +39,17 @@ def end_unrecorded_claims(
 
 
 def end_batch(tx: Transaction, batch_id: str) -> None:
-    """Delete a batch that is done or has nothing left, and the pointer if it names it."""
+    """Delete a batch that is done or has no claims left, and the pointer if that names it."""
     now_forwarding.clear(tx, batch_id)
     retry_batches.remove(tx, batch_id)
 
 
 def revert(tx: Transaction, batch: RetryBatch, ejected: Sequence[Ejected]) -> int:
-    """End the claims of these messages and give them a new failure number; return how many.
+    """End the claims of these messages and give them new failure numbers; return how many.
 
-    The new number puts them above every cut-off taken so far: the operation that failed to
-    send them does not pick them up again. One whose claim is gone already is left alone. The
-    caller has shared the cut-off and locked the messages.
+    A new number is above every cut-off taken so far: the operation that failed to send the message
+    does not pick it up again. A message whose claim is gone is not changed. The caller must share
+    the cut-off and lock the messages before.
     """
     items = {item.number: item for item in ejected}
     ended = end_unrecorded_claims(tx, batch.batch_id, sorted(items), RetryEnd.REVERTED)

@@ -1,4 +1,4 @@
-"""The schema of a database: found, upgraded, and restructured without a foreign key looked at."""
+"""The schema of a database: its revision, and its upgrade; foreign keys are checked at the end."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,25 +18,25 @@ from retrier.store.schema import VIEWS
 
 
 class StrayRows(RetrierError):
-    """A revision has left rows that refer to what is not there: nothing of it is kept."""
+    """A revision has left rows that refer to missing rows: the upgrade is rolled back."""
 
 
 def take_views_away(tx: Transaction) -> None:
-    """Drop our views, which are made anew afterwards."""
+    """Drop our views: a table that a view reads cannot be rebuilt. They are made anew later."""
     for name in reversed(list(VIEWS)):
         tx.execute(text(f"DROP VIEW IF EXISTS {name}"))
 
 
 def put_views_back(tx: Transaction) -> None:
-    """Make our views as this version has them."""
+    """Create our views as this version defines them."""
     for name, query in VIEWS.items():
         tx.execute(text(f"CREATE VIEW {name} AS {query}"))
 
 
 def refuse_strays(tx: Transaction) -> None:
-    """Look at every foreign key of SQLite, where none was looked at. Raises StrayRows.
+    """Check all foreign keys of SQLite, which were off during the upgrade. Raises StrayRows.
 
-    PostgreSQL has looked at them all the time.
+    PostgreSQL has checked its foreign keys all the time.
     """
     if strays := tx.sql.find_strays(tx.conn):
         raise StrayRows(
@@ -46,13 +46,13 @@ def refuse_strays(tx: Transaction) -> None:
 
 
 _UPGRADE_LOCK = "7263, 2"
-"""Two numbers that name the lock under which one instance upgrades and the others wait."""
+"""The key (two numbers) of the lock: one instance upgrades while the others wait."""
 
 _BEFORE_THE_FIRST_RELEASE = frozenset({"0001", "0002", "0003", "0004", "0005", "0006"})
 
 _NOTHING_CARRIED_OVER = (
-    "was made by a version before the first release, of which nothing can be carried over; name a "
-    "new one"
+    "was made by a version before the first release and cannot be upgraded; name a new, empty "
+    "database"
 )
 
 MIGRATIONS = Path(schema.__file__).parent / "migrations"
@@ -60,24 +60,24 @@ MIGRATIONS = Path(schema.__file__).parent / "migrations"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaRevision:
-    """Where a database stands, and where this version of Retrier wants it."""
+    """The revision of a database, and the one that this version of Retrier needs."""
 
     current: str | None
     wanted: str
 
     @property
     def is_current(self) -> bool:
-        """Whether nothing has to be done."""
+        """Whether no upgrade is needed."""
         return self.current == self.wanted
 
 
 def upgrade_schema(db: Database, migrations: Path = MIGRATIONS) -> SchemaRevision:
-    """Apply all missing revisions in one transaction; return where it stood before.
+    """Apply all missing revisions in one transaction; return the revision before that.
 
     Safe when several instances start at once. Raises DatabaseUnavailable, and ConfigurationError
     for a database that was made before the first release.
     """
-    # A look first: only what is to be changed has to be waited for without limit.
+    # Look first: only an upgrade has to wait for its lock without a limit.
     found = find_revision(db, migrations)
     if found.is_current:
         return found
@@ -85,7 +85,7 @@ def upgrade_schema(db: Database, migrations: Path = MIGRATIONS) -> SchemaRevisio
 
 
 def find_revision(db: Database, migrations: Path = MIGRATIONS) -> SchemaRevision:
-    """Return where the database stands. Raises DatabaseUnavailable, and ConfigurationError."""
+    """Return the database's revision. Raises DatabaseUnavailable and ConfigurationError."""
     found = _find_revision(db, migrations)
     if found.current in _BEFORE_THE_FIRST_RELEASE:
         raise ConfigurationError(
@@ -117,10 +117,10 @@ def _apply_missing(tx: Transaction, place: str, migrations: Path, before: Schema
     try:
         command.upgrade(config, "head")
     except CommandError as error:
-        # A revision that this version has not heard of: a newer one has been at work here.
+        # This version does not know the revision: a newer one has upgraded the database.
         raise DatabaseUnavailable(
             f"the database at {place} is at revision {before.current}, and this version "
-            f"knows them up to {before.wanted} only"
+            f"knows only revisions up to {before.wanted}"
         ) from error
 
 

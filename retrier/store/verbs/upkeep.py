@@ -1,4 +1,4 @@
-"""Upkeep: the installation's id, a try whether the database takes writes, sweeps, and stuck sessions."""
+"""Upkeep: the installation id, probes of the database, sweeps, and stuck sessions."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -23,7 +23,7 @@ def sweep_events(db: Database, *, older_than: timedelta) -> int:
 def sweep_staging_ids(db: Database, *, older_than: timedelta) -> int:
     """Delete staging ids older than that; return how many.
 
-    The id of a batch that is alive stays, however long that takes. Raises DatabaseUnavailable.
+    The id of a batch that exists stays, however old it is. Raises DatabaseUnavailable.
     """
     return _sweep_all(db, staging_ids.sweep, older_than)
 
@@ -39,9 +39,9 @@ def _sweep_all(db: Database, sweep: Sweep, older_than: timedelta) -> int:
     return swept
 
 
-# Several statements are sent at once (a pipeline): where the client stops in between, the server
-# waits for it, "active" or "idle in transaction", with neither statement_timeout nor
-# idle_in_transaction_session_timeout running. The same while it writes a result nobody reads.
+# A client that stops in the middle of a pipeline (several statements sent at once) makes the server
+# wait, "active" or "idle in transaction"; neither statement_timeout nor
+# idle_in_transaction_session_timeout runs then. The same with a result that the client never reads.
 _END = text("""
 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 WHERE datname = current_database() AND usename = current_user
@@ -52,10 +52,10 @@ WHERE datname = current_database() AND usename = current_user
 
 
 def end_stuck_sessions(db: Database, *, older_than: timedelta) -> int:
-    """End what has waited for its client for so long; return how many sessions that were.
+    """End sessions whose server has waited that long for the client; return how many.
 
-    A process that is frozen, or cut off behind something that answers in its stead, would hold
-    its locks until it is back: nobody could take its lease over. SQLite has no such sessions.
+    A frozen process, or one cut off behind a proxy that keeps the connection open, would hold its
+    locks until it is back: nobody could take over its lease. SQLite has no such sessions.
     Raises DatabaseUnavailable.
     """
     return 0 if db.is_sqlite else _end(db, older_than)
@@ -86,7 +86,7 @@ def probe_read(tx: Transaction) -> None:
 
 @fenced
 def record_staging_ids(tx: Transaction, ids: Sequence[str]) -> None:
-    """Write these staging ids down; one that is there is as if it were made now.
+    """Store these staging ids; one that exists gets a new time, so that it is kept longer.
 
     Raises LeaseLost, DatabaseUnavailable.
     """

@@ -1,4 +1,4 @@
-"""Windows of forwarding: what is finished is recorded, what comes next is stamped, in one go."""
+"""Windows of Forwarding: one transaction records the window before and stamps the next one."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -30,14 +30,14 @@ def open_window(
 ) -> tuple[StampedMessage, ...]:
     """Record the window before, and stamp the claims of this one.
 
-    One transaction, and it renews the lease. Only what is returned may be published: the rest
-    has no claim of this batch any more or is recorded already. Raises LeaseLost,
+    One transaction, which also renews the lease. Only what is returned may be published: any
+    other message has lost its claim, is recorded, or is not *retry issued*. Raises LeaseLost,
     DatabaseUnavailable.
     """
     if finished.reverted:
         _revert(tx, batch, finished)
     moved = claims.record_and_stamp(tx, batch.batch_id, finished.forwarded, numbers)
-    # A claim that is gone has had its outcome already, which counted it.
+    # If a claim is gone, its outcome has arrived, and was counted then.
     recorded = moved.keys() & set(finished.forwarded)
     retry_operations.count_forwarded(tx, [batch.operation_id] * len(recorded))
     return tuple(
@@ -51,27 +51,27 @@ def open_window(
 def load_originals(tx: Transaction, numbers: Sequence[int]) -> Mapping[int, StoredOriginal | None]:
     """Return these messages as they failed, by number; None for one whose failure is deleted.
 
-    A message that is deleted itself is missing. Nothing is promised of the others: one that fails
-    once more is another message, and its claim is over, so that it cannot be stamped any more.
+    A deleted message is missing in the result. Nothing is locked: a message may fail again with
+    another body, but that ends its claim, so it is not stamped and the old body is not sent.
     Raises DatabaseUnavailable.
     """
     shown = {row[0]: row[1] for row in tx.execute(_shown(tx.sql), {"numbers": numbers})}
     rows = tx.execute(_stored(tx.sql), {"attempts": list(shown.values())})
-    # A body that somebody deleted leaves nothing to send, either.
+    # If somebody deleted only the body, there is nothing to send either.
     stored = {row[0]: StoredOriginal(*row[1:]) for row in rows if row.body is not None}
     return {number: stored.get(attempt) for number, attempt in shown.items()}
 
 
 def _revert(tx: Transaction, batch: RetryBatch, finished: WindowResult) -> None:
-    """Make what was reverted unresolved again; its messages are locked before any claim."""
+    """Make the reverted messages unresolved again; locks messages first, then claims."""
     tx.sql.share_cut_off(tx.conn)
     message_locks.lock(tx, sorted(item.number for item in finished.reverted))
     claims.lock_batch(tx, batch.batch_id)
     revert(tx, batch, finished.reverted)
 
 
-# Two statements and no join: with a table as large as the statistics have not heard of yet, the
-# server would read all of it to find two hundred rows.
+# Two statements instead of a join: if the table has grown since its statistics were made, the
+# planner would read all of it for a join, to find two hundred rows.
 @cache
 def _shown(sql: SqlDialect) -> Select[Any]:
     return select(messages.number, messages.attempt_id).where(
