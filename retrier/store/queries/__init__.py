@@ -1,1 +1,1 @@
-"""What only reads: for the faces, and for verbs that look before they write."""
+"""Read-only queries: for the API, commands and metrics, and for verbs before they write."""

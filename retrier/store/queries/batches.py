@@ -1,4 +1,4 @@
-"""Retry batches now alive, their claims counted, and who is the processor."""
+"""Existing retry batches with counts of their claims, and who is the processor."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ SHOWN_CLAIMS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchCount:
-    """A batch alive and its claims: all, recorded as forwarded, and stamped but not recorded."""
+    """A batch and the numbers of its claims: all, recorded, and in doubt (stamped, unrecorded)."""
 
     batch: RetryBatch
     claims: int
@@ -39,7 +39,7 @@ class BatchCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchDetails:
-    """A batch alive and the claims that are in doubt: sent perhaps, and not recorded."""
+    """A batch and its claims in doubt: perhaps sent, not recorded; at most SHOWN_CLAIMS."""
 
     counted: BatchCount
     in_doubt: tuple[ShownClaim, ...]
@@ -47,7 +47,7 @@ class BatchDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processor:
-    """Who holds the lease; nobody while `is_held` is false. `forwarding` names a batch."""
+    """The lease; nobody holds it if `is_held` is false. `forwarding` is the batch in Forwarding."""
 
     is_held: bool
     epoch: int
@@ -62,13 +62,13 @@ class Processor:
 
 @reading
 def list_batches(tx: Transaction) -> tuple[BatchCount, ...]:
-    """Return every batch now alive, oldest first. Raises DatabaseUnavailable."""
+    """Return every existing batch, oldest first. Raises DatabaseUnavailable."""
     return tuple(_counts(tx, select(retry_batches)))
 
 
 @reading
 def find_batch(tx: Transaction, batch_id: str) -> BatchDetails | None:
-    """Return the batch alive with that id, or None. Raises DatabaseUnavailable."""
+    """Return the batch with that id, or None if there is none. Raises DatabaseUnavailable."""
     if not is_guid(batch_id):
         return None
     found = _counts(tx, select(retry_batches).where(batches.batch_id == canonical(batch_id)))
@@ -86,7 +86,7 @@ def find_batch(tx: Transaction, batch_id: str) -> BatchDetails | None:
 
 @reading
 def find_processor(tx: Transaction) -> Processor | None:
-    """Return the lease as it stands; None before anybody held it. Raises DatabaseUnavailable."""
+    """Return the lease as it is now; None before the first holder. Raises DatabaseUnavailable."""
     row = tx.execute(select(processor_lease)).mappings().one_or_none()
     if row is None:
         return None
@@ -100,7 +100,7 @@ def find_processor(tx: Transaction) -> Processor | None:
 
 
 def batch_from_row(row: Mapping[str, Any]) -> RetryBatch:
-    """Return a row of retry_batches as the domain's value."""
+    """Return a row of retry_batches as a RetryBatch."""
     values = {column.name: row[column.name] for column in batches}
     return RetryBatch(**{**values, "status": RetryBatchStatus(row["status"])})
 
@@ -141,7 +141,7 @@ def _batch_count(row: Mapping[str, Any]) -> BatchCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """A process that wants to be the processor. `process_started` tells reused pids apart."""
+    """A process that is or wants to be the processor; reused pids differ in `process_started`."""
 
     session_id: str
     host: str
@@ -150,7 +150,7 @@ class Holder:
 
 
 def find_holder(tx: Transaction) -> Holder | None:
-    """Return who holds the lease now; None when it is free or has run out."""
+    """Return the holder of the lease; None if it is free or has expired."""
     row = tx.execute(select(processor_lease)).one_or_none()
     if row is None or row.session_id is None or row.expires_at <= tx.now:
         return None
@@ -158,7 +158,7 @@ def find_holder(tx: Transaction) -> Holder | None:
 
 
 def holder_of(row: StoredRow) -> Holder:
-    """Return whom the row of the lease names."""
+    """Return the holder that the row of the lease names."""
     return Holder(
         session_id=row.session_id, host=row.host, pid=row.pid, process_started=row.process_started
     )

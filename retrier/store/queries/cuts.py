@@ -1,4 +1,4 @@
-"""Cuts: the next messages of an operation's frozen selection, from its floor on."""
+"""Cuts: the next messages of an operation's frozen selection, behind its floor."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,7 +41,7 @@ _NAMED = (
 _CUT_NAMED = _NAMED.where(named.position > bindparam("floor")).limit(BATCH_SIZE)
 
 _SELECTIONS = 32
-"""So many statements are kept: to make one takes longer than to carry it out."""
+"""Statements kept in a cache: making one takes longer than executing it."""
 _CHANGED = "it changed while it was being claimed"
 
 
@@ -49,8 +49,8 @@ _CHANGED = "it changed while it was being claimed"
 class Cut:
     """What one look at the selection found.
 
-    `eligible` gives each message's failure number by its number; `skipped` the reason for each
-    named id that may not be retried.
+    `eligible` maps numbers to failure numbers, `skipped` named ids to the reasons against a retry.
+    `floor` is the failure number, or the position of the named id, up to which it looked.
     """
 
     eligible: Mapping[int, int]
@@ -59,12 +59,12 @@ class Cut:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the selection is at its end."""
+        """Whether the selection has no more messages."""
         return not self.eligible and not self.skipped
 
 
 def look(tx: Transaction, operation: RetryOperation) -> Cut:
-    """Look at the next messages of the selection, at most 1000 and 64 MiB of bodies."""
+    """Find the next messages of the selection: at most 1000, with 64 MiB of bodies."""
     if operation.selection.ids is not None:
         return _look_at_named(tx, operation)
     known = {"floor": operation.floor, "cut_off": operation.cut_off}
@@ -76,7 +76,7 @@ def look(tx: Transaction, operation: RetryOperation) -> Cut:
 
 
 def look_again(tx: Transaction, operation: RetryOperation, cut: Cut, claimed: Sequence[int]) -> Cut:
-    """Add why named ids that looked eligible were not claimed: somebody was faster."""
+    """Add the reasons for eligible named ids that were not claimed: another retry was faster."""
     left = set(cut.eligible).difference(claimed)
     if operation.selection.ids is None or not left:
         return cut

@@ -37,12 +37,12 @@ messages = failed_messages.c
 attempts = processing_attempts.c
 
 SHOWN_ATTEMPTS = 50
-"""So many of the newest attempts are shown; `attempts` of the message counts them all."""
+"""At most so many attempts are shown, the newest; `attempts` of the message counts them all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownAttempt:
-    """One failure of a message. `is_current`: the message's details and headers are from it."""
+    """One failure of a message. `is_current`: the message shows details and headers of this one."""
 
     attempt_id: int
     retry_id: str | None
@@ -159,7 +159,7 @@ def _attempt(
     texts = texts_of(row, codec)
     return ShownAttempt(
         **{column.name: row[column.name] for column in _PLAIN_OF_ATTEMPT},
-        # The cause of an old failure may be gone.
+        # An old attempt's cause may be deleted: it has no foreign key.
         queue=row["queue"] or message["queue"],
         exception_message=texts.exception_message,
         stack_trace=texts.stack_trace,
@@ -204,7 +204,7 @@ _NEWEST = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageBody:
-    """A body, the hash of its bytes, and the content type its sender gave."""
+    """A body, the hash of its bytes, and the content type that its sender gave."""
 
     body: bytes
     body_hash: str
@@ -213,7 +213,7 @@ class MessageBody:
 
 @reading
 def find_body(tx: Transaction, key: str, codec: PropertyCodec) -> MessageBody | None:
-    """Return the body of the message with that unique id, else the newest with that message id.
+    """Return the body of the message with that unique id, else of the newest with that message id.
 
     None when there is no such message. Raises DatabaseUnavailable.
     """

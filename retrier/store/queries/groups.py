@@ -1,4 +1,4 @@
-"""Failure groups with their unresolved messages counted, and the retries alive for them."""
+"""Failure groups: counts of their unresolved messages, and their unfinished retries."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,12 +43,12 @@ _BY_CAUSE = (
     .group_by(messages.cause_id)
     .subquery()
 )
-"""By cause first: there every message is one row, and not one for each classifier."""
+"""Counted by cause first: joined to groups, a message would be a row for each classifier."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCount:
-    """A group, its messages counted with their first and last failure, and its retry alive."""
+    """A group, the count and first and last failure of its messages, and its unfinished retry."""
 
     group: FailureGroup
     count: int
@@ -63,7 +63,7 @@ def count_groups(
 ) -> tuple[GroupCount, ...]:
     """Return a classifier's groups with unresolved messages, at most 200, newest failure first.
 
-    Reads every unresolved message once: costly where there are many. Raises DatabaseUnavailable.
+    Reads every unresolved message once: slow if there are many. Raises DatabaseUnavailable.
     """
     counts = (
         select(
@@ -110,9 +110,9 @@ def find_groups(tx: Transaction, classifier: str, ids: IdRange) -> tuple[GroupCo
 def add_retries(
     tx: Transaction, counted: Sequence[GroupCount], classifier: str, title: str | None = None
 ) -> tuple[GroupCount, ...]:
-    """Return the groups with the retries alive for them, and those that have nothing else.
+    """Return the groups with their unfinished retries, and other groups that have one, too.
 
-    While a retry runs, no message of its group may be unresolved any more. Raises
+    While a retry runs, its group may have no unresolved message, so it was not counted. Raises
     DatabaseUnavailable.
     """
     alive = _alive_operations(tx)
@@ -129,7 +129,7 @@ def add_retries(
 
 @reading
 def find_group(tx: Transaction, group_id: str, wanted: Selection) -> GroupCount | None:
-    """Return a group with its matching messages counted, or None. Raises DatabaseUnavailable."""
+    """Return a group with the count of matching messages, or None. Raises DatabaseUnavailable."""
     return _find(tx, canonical(group_id), wanted) if is_guid(group_id) else None
 
 
@@ -162,7 +162,7 @@ def _find(tx: Transaction, group_id: str, wanted: Selection) -> GroupCount | Non
 
 
 def _alive_operations(tx: Transaction) -> dict[str, RetryOperation]:
-    """Return the oldest retry alive of each group: it holds the claims of the others' messages."""
+    """Return the oldest unfinished retry of each group: it has the claims, others skip them."""
     query = (
         select(retry_operations)
         .where(retry_operations.c.retry_type == RetryType.FAILURE_GROUP, operations.is_alive())

@@ -30,11 +30,11 @@ SOURCES = (
     attempts.stack_trace,
     causes.c.queue,
 )
-"""The columns that it is made of."""
+"""Columns from which `texts_of` makes headers and texts."""
 
 
 def texts_of(row: Mapping[str, Any], codec: PropertyCodec) -> Shown:
-    """Return headers and texts of a row with these columns; what has a column of its own wins."""
+    """Return headers and texts of a row with SOURCES; a text stored in its own column wins."""
     shown = derive(codec, row["raw_properties"], dialect=row["dialect"], otherwise=row["queue"])
     return replace(
         shown,
@@ -48,7 +48,7 @@ messages = failed_messages.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedMessage:
-    """A failed message without its headers, body and attempts; names are those of the columns."""
+    """A failed message without headers, body and attempts; fields are named like columns."""
 
     unique_message_id: str
     message_id: str | None
@@ -98,7 +98,7 @@ def list_messages(
 
 
 def shown_messages(*more: Any) -> Select[Any]:
-    """Return the query of what `from_row` reads, and of more columns."""
+    """Return the query for the columns that `from_row` reads, and for more columns."""
     return (
         select(messages.number, messages.status, messages.disposition, *_PLAIN, *SOURCES, *more)
         .join_from(failed_messages, causes, causes.c.cause_id == messages.cause_id)
@@ -107,7 +107,7 @@ def shown_messages(*more: Any) -> Select[Any]:
 
 
 def from_row(row: Mapping[str, Any], codec: PropertyCodec) -> ListedMessage:
-    """Return a row of that query as a value."""
+    """Return a row of `shown_messages` as a ListedMessage."""
     texts = texts_of(row, codec)
     return ListedMessage(
         **{column.name: row[column.name] for column in _PLAIN},
@@ -132,7 +132,7 @@ claims = failed_message_retries.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownClaim:
-    """The claim in force of a message; in doubt while it is stamped and not recorded."""
+    """The claim of a message; in doubt while it is stamped and not recorded."""
 
     unique_message_id: str
     batch_id: str

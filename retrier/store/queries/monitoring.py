@@ -1,4 +1,4 @@
-"""The ledger, the event log, and how the service is, as people and metrics read it."""
+"""The ledger, the event log, and figures about the service, for people and metrics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,19 +31,19 @@ KINDS_OF_DELIVERY = (
     "own_copies",
     "failed_imports",
 )
-"""What a delivery that was taken off is counted as."""
+"""The ledger counts each delivery taken off an error queue as one of these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """What was counted as it happened (`entries`), and the failed messages there are now."""
+    """Counts added as things happened (`entries`), and of the failed messages stored now."""
 
     entries: Mapping[str, int]
     stored: Mapping[FailedMessageStatus, int]
 
     @property
     def uncounted_deliveries(self) -> int:
-        """Deliveries taken off that were counted as nothing; 0 when everything adds up."""
+        """Deliveries taken off that no kind counts; 0 when everything adds up."""
         return self.entry("taken_off") - sum(map(self.entry, KINDS_OF_DELIVERY))
 
     @property
@@ -52,7 +52,7 @@ class Ledger:
         return self.entry("new") - self.entry("deleted") - sum(self.stored.values())
 
     def entry(self, name: str) -> int:
-        """Return one entry over all instances; one that was never counted up is 0."""
+        """Return the sum of one entry over all instances; 0 if it was never counted."""
         return self.entries.get(name, 0)
 
 
@@ -68,16 +68,16 @@ def find_ledger(tx: Transaction) -> Ledger:
 
 
 read_ledger = reading(find_ledger)
-"""The same, in a transaction of its own. Raises DatabaseUnavailable."""
+"""`find_ledger` in a transaction of its own. Raises DatabaseUnavailable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceFigures:
-    """Counts by state; a state that nothing is in is missing.
+    """Counts by state; states without items are left out.
 
-    `operations` are those alive. `oldest_unresolved` is how long ago the unresolved message that
-    waits longest has failed for the last time; None when nothing is unresolved. `epoch` is 0
-    before there was a processor.
+    `operations` counts the unfinished ones. `oldest_unresolved` is the age of the oldest "last
+    failure" among unresolved messages; None when nothing is unresolved. `epoch` is 0 before the
+    first processor.
     """
 
     ledger: Ledger
@@ -90,7 +90,7 @@ class ServiceFigures:
 
 @reading
 def read_figures(tx: Transaction) -> ServiceFigures:
-    """Return how everything stands. Raises DatabaseUnavailable."""
+    """Return the figures of the service. Raises DatabaseUnavailable."""
     operations = select(retry_operations.c.state, func.count()).where(is_alive())
     batches = select(retry_batches.c.status, func.count())
     epoch = tx.execute(select(processor_lease.c.epoch)).scalar_one_or_none()
@@ -117,7 +117,7 @@ def _age_of_oldest(tx: Transaction) -> timedelta | None:
     last_failure: datetime | None = oldest.scalar_one()
     if last_failure is None:
         return None
-    # A sender's clock may be ahead.
+    # The sender's clock, which gave the time, may be ahead of the database's.
     return max(timedelta(0), tx.now - last_failure)
 
 

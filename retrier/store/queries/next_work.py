@@ -1,4 +1,4 @@
-"""What the processor does next: the batch that is most advanced, the operation whose turn it is, what falls due."""
+"""What the processor does next: the most advanced batch, the next operation, and what is due."""
 
 from datetime import datetime, timedelta
 from functools import cache
@@ -18,25 +18,25 @@ from retrier.store.schema import retry_batch_now_forwarding, retry_batches, retr
 
 batches = retry_batches.c
 
-# Made once: SQLAlchemy takes longer to make a statement than to carry it out.
+# Made once: SQLAlchemy takes longer to make a statement than to execute it.
 _ANY_STAGING = select(batches.batch_id).where(batches.status == RetryBatchStatus.STAGING).limit(1)
 
 
 def is_due(now: ColumnElement[datetime] | datetime) -> ColumnElement[bool]:
-    """Compare the time a batch waits for with this one.
+    """Return the condition that a batch need not wait any longer at the time `now`.
 
-    A batch that was changed in the future was changed before the database's clock was set back:
-    it would wait for as long as that was, and every other batch behind it.
+    If `modified_at` is in the future, the database's clock was set back: without that condition
+    the batch would wait that much longer, and every other batch behind it.
     """
     return or_(batches.not_before.is_(None), batches.not_before <= now, batches.modified_at > now)
 
 
 @reading
 def find_most_advanced(tx: Transaction) -> RetryBatch | None:
-    """Return the batch that is to be moved next, or None; one look, without a lock.
+    """Return the batch that is to be moved next, or None; reads once, without a lock.
 
     The one the pointer names; else the next that may be staged, by priority, then age; else one
-    in Marking, which at the top of a turn is an orphan. Raises DatabaseUnavailable.
+    in Marking, which is an orphan at the beginning of a turn. Raises DatabaseUnavailable.
     """
     known = tx.sql.tell(tx.conn, timedelta(0))
     row = tx.execute(_most_advanced(tx.sql), known).mappings().first()
@@ -45,7 +45,7 @@ def find_most_advanced(tx: Transaction) -> RetryBatch | None:
 
 @reading
 def is_any_staging(tx: Transaction) -> bool:
-    """Say whether any batch is in Staging, also one that has to wait."""
+    """Return whether any batch is in Staging, including one that has to wait."""
     return tx.execute(_ANY_STAGING).first() is not None
 
 
@@ -72,7 +72,7 @@ operations = retry_operations.c
 
 
 def find_next(tx: Transaction) -> RetryOperation | None:
-    """Return it; None when nothing may be cut."""
+    """Return the operation that is to be cut next; None when nothing may be cut."""
     row = tx.execute(_next(tx.sql), tx.sql.tell(tx.conn, timedelta(0))).mappings().first()
     return None if row is None else operation_from_row(dict(row))
 
@@ -87,8 +87,8 @@ def _next(sql: SqlDialect) -> Select[Any]:
             operations.state.in_(sorted(OPEN_STATES)),
             or_(operations.not_before.is_(None), operations.not_before <= now),
             ~exists().where(retry_batches.c.operation_id == operations.operation_id),
-            # With the broker down, claiming on would only take priority, cancel and canary away
-            # from the operations.
+            # No cut while a batch waits in Staging: with the broker down, more claims would only
+            # fix the order of operations, and neither priority nor cancelling could change it.
             ~exists().where(waiting.c.status == RetryBatchStatus.STAGING),
         )
         .order_by(
@@ -102,7 +102,7 @@ def _next(sql: SqlDialect) -> Select[Any]:
 
 @reading
 def is_work_due(tx: Transaction) -> bool:
-    """Say whether an operation may be cut or a batch be moved now. Raises DatabaseUnavailable."""
+    """Return whether an operation can be cut or a batch moved now. Raises DatabaseUnavailable."""
     now = tx.now
     batch = exists().where(or_(batches.status != RetryBatchStatus.STAGING, is_due(now)))
     operation = exists().where(
@@ -115,7 +115,7 @@ def is_work_due(tx: Transaction) -> bool:
 
 @reading
 def time_until_due(tx: Transaction) -> timedelta | None:
-    """Return how long until a batch or operation that waits for a time of its own may go on.
+    """Return the time until the first batch or operation that waits (`not_before`) may go on.
 
     By the database's clock; None when none waits. Raises DatabaseUnavailable.
     """

@@ -1,4 +1,4 @@
-"""Retry operations as people follow them."""
+"""Retry operations as people see them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from retrier.store.schema import retry_batches, retry_operation_messages, retry_
 columns = retry_operations.c
 
 SHOWN_SKIPPED = 1000
-"""So many skipped ids at most are shown with their reasons; `skipped` counts them all."""
+"""Skipped ids shown with their reasons, at most; `skipped` counts them all."""
 
 
 _PLAIN = (
@@ -51,9 +51,9 @@ _PLAIN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationDetails:
-    """An operation, the batch of it that is alive, and why named ids were skipped.
+    """An operation, its batch if it has one now, and why named ids were skipped.
 
-    `at` is the database's time of the look, for estimates.
+    `at` is the database's time of this query, for estimates.
     """
 
     operation: RetryOperation
@@ -112,7 +112,7 @@ def is_alive() -> Condition:
 
 
 def operation_from_row(row: Mapping[str, Any]) -> RetryOperation:
-    """Return a row of retry_operations as the domain's value."""
+    """Return a row of retry_operations as a RetryOperation."""
     return RetryOperation(
         **{column.name: row[column.name] for column in _PLAIN},
         retry_type=RetryType(row["retry_type"]),

@@ -1,4 +1,4 @@
-"""The orders of a list of failed messages, and the numbers on one page of it.
+"""The orders of a list of failed messages, and the numbers of the messages on one page.
 
 A message without the value that the list is sorted by comes last, in either direction.
 """
@@ -46,13 +46,13 @@ class Page(Generic[T]):
 messages = failed_messages.c
 
 DEEP = 10_000
-"""From this place on a scan finds a page sooner: an index leads to each row in its own place."""
+"""From this offset on a scan is faster: an index fetches each row from another place."""
 
 _MOST_TYPES = 5
-"""So many message types are looked at for one page before all messages are."""
+"""Message types that are tried for one page; then all messages are scanned."""
 
 _MOST_CAUSES = 10_000
-"""With more, to sort them takes as long as to look at all messages."""
+"""With more causes, sorting them takes as long as scanning all messages."""
 
 
 class Sort(StrEnum):
@@ -69,7 +69,7 @@ class Sort(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """How a list is sorted; equal values by number."""
+    """How a list is sorted; messages with equal values by number."""
 
     sort: Sort = Sort.TIME_SENT
     descending: bool = True
@@ -115,7 +115,7 @@ def find_numbers(
 def _find_narrowed(
     tx: Transaction, wanted: Selection, order: Order, page: PageRequest
 ) -> Page[int]:
-    """Count what matches and sort it in one look: to find it takes longer than either."""
+    """Count and sort in one query: finding the matches takes longer than both."""
     found = conditions_looked_up(tx, wanted)
     query = _scanned(found, order).add_columns(func.count().over())
     rows = tx.execute(query.limit(page.size).offset(page.offset)).all()
@@ -131,7 +131,7 @@ def _scanned(found: Sequence[Condition], order: Order) -> Select[Any]:
 
 
 def _merged(wanted: Selection, order: Order, page: PageRequest) -> Select[Any]:
-    """Merge the beginnings of parts of the list: of the messages that have the value."""
+    """Merge the first rows of each of the `_parts`; messages without the value are left out."""
     keys = [key.label(f"key_{place}") for place, key in enumerate(_KEYS[order.sort])]
     along = [_turned(key, order) for key in (*_KEYS[order.sort], messages.number)]
     numbers = _numbers(conditions(wanted), order).add_columns(*keys).order_by(*along)
@@ -143,9 +143,9 @@ def _merged(wanted: Selection, order: Order, page: PageRequest) -> Select[Any]:
 
 
 def _typed(tx: Transaction, wanted: Selection, order: Order, page: PageRequest) -> Sequence[int]:
-    """Go through the first message types one by one: each is a list in the order of the key.
+    """Read the messages of the first message types, type by type, each in order of number.
 
-    Nothing is found where those do not fill the page.
+    Returns fewer than a page if these types have no more: `find_numbers` scans all then.
     """
     found: list[int] = []
     last = page.offset + page.size
@@ -161,7 +161,7 @@ def _typed(tx: Transaction, wanted: Selection, order: Order, page: PageRequest) 
 
 
 def _causes_by_type(tx: Transaction, order: Order) -> Iterator[Sequence[int]]:
-    """Yield the causes of each message type, in order; nothing where there are very many."""
+    """Yield the causes of each message type, in order; nothing if more than _MOST_CAUSES exist."""
     types = select(causes.c.message_type, causes.c.cause_id)
     rows = tx.execute(types.limit(_MOST_CAUSES + 1)).all()
     if len(rows) <= _MOST_CAUSES:
@@ -171,7 +171,7 @@ def _causes_by_type(tx: Transaction, order: Order) -> Iterator[Sequence[int]]:
 
 
 def _parts(wanted: Selection, sort: Sort) -> Iterator[Condition]:
-    """Return conditions for parts that an index has in the order of the list."""
+    """Yield conditions for parts of the list; an index has each part in the list's order."""
     match sort:
         case Sort.TIME_OF_FAILURE:
             # The index of this order begins with the status.
@@ -199,7 +199,7 @@ def _turned(key: ColumnElement[Any], order: Order) -> ColumnElement[Any]:
 
 
 def _hidden(key: ColumnElement[Any]) -> ColumnElement[Any]:
-    """Return a key so that no index of it is used; the same on every database."""
+    """Return an expression of equal value that no index matches, on both databases."""
     return func.coalesce(key, key)
 
 

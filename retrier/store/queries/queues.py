@@ -17,7 +17,7 @@ messages = failed_messages.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCount:
-    """A queue on which messages failed, and how many are known of it in any status."""
+    """A queue on which messages failed, and how many are stored, in any status."""
 
     queue: str
     count: int
@@ -51,7 +51,7 @@ def list_queues(tx: Transaction, page: PageRequest) -> Page[QueueCount]:
 @reading
 def summarise(tx: Transaction) -> Summary:
     """Count all unresolved messages. Raises DatabaseUnavailable."""
-    # Both add up the same counts, for which the table is read once.
+    # Both sum the same counts by cause: the table of messages is read only once.
     unresolved = _UNRESOLVED_BY_CAUSE.cte("unresolved")
     both = union_all(
         _count_by(causes.c.endpoint, unresolved).add_columns(true().label("is_endpoint")),
@@ -65,7 +65,7 @@ def summarise(tx: Transaction) -> Summary:
 
 
 def _count_by(column: Column[Any], by_cause: FromClause) -> Select[Any]:
-    """Add up the causes that have the same value."""
+    """Sum the counts of causes that have the same value in this column."""
     return (
         select(column.label("value"), func.sum(by_cause.c.number).label("number"))
         .join_from(by_cause, causes, causes.c.cause_id == by_cause.c.cause_id)

@@ -21,12 +21,12 @@ class Redirect:
 
     @property
     def redirect_id(self) -> str:
-        """The id that follows from the queue it leads away from."""
+        """The id, which is computed from `from_queue`."""
         return redirect_id(self.from_queue)
 
 
 @reading
 def list_redirects(tx: Transaction) -> tuple[Redirect, ...]:
-    """Return all redirects, by the queue they lead away from. Raises DatabaseUnavailable."""
+    """Return all redirects, sorted by `from_queue`. Raises DatabaseUnavailable."""
     query = select(message_redirects).order_by(message_redirects.c.from_queue)
     return tuple(Redirect(**row) for row in tx.execute(query).mappings())

@@ -1,4 +1,4 @@
-"""Selections of failed messages as conditions, and the messages of one."""
+"""Selections of failed messages as SQL conditions and as JSON, and their messages in chunks."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,21 +20,21 @@ members = cause_groups.c
 Condition = ColumnElement[bool]
 
 MOST_CAUSES = 1000
-"""So many causes at most are looked up first."""
+"""Causes that are looked up before the messages, at most."""
 
 
 def conditions(selection: Selection) -> list[Condition]:
-    """Return the conditions, to be joined by *and*; named ids are none of them."""
+    """Return the conditions, to be joined by AND; there is none for named ids."""
     wanted = _causes_of(selection)
     of_cause = [] if wanted is None else [messages.cause_id.in_(wanted)]
     return [*_of_row(selection), *of_cause]
 
 
 def conditions_looked_up(tx: Transaction, selection: Selection) -> list[Condition]:
-    """Return the same, with the causes looked up first.
+    """Return the same conditions, with the ids of causes looked up first.
 
-    How many messages each cause has is in the statistics: PostgreSQL reads few by their index
-    then, and many by a scan. It cannot know that of causes which are still to be found.
+    With ids in the statement, PostgreSQL knows from its statistics how many messages match: it
+    reads few by their index, and many by a scan. With a subquery it cannot know.
     """
     wanted = _causes_of(selection)
     if wanted is None:
@@ -46,7 +46,7 @@ def conditions_looked_up(tx: Transaction, selection: Selection) -> list[Conditio
 
 
 def to_json(selection: Selection) -> dict[str, object]:
-    """Return what the operation's row keeps; ids have rows of their own."""
+    """Return the JSON of an operation's row: of ids only how many, as they have their own rows."""
     parts: dict[str, object] = dict(named_parts(selection))
     if selection.ids is not None:
         parts["ids"] = len(selection.ids)
@@ -54,7 +54,7 @@ def to_json(selection: Selection) -> dict[str, object]:
 
 
 def from_json(parts: Mapping[str, object]) -> Selection:
-    """Return the selection of an operation's row; its ids stay in their rows."""
+    """Return the selection of an operation's row; `ids` is empty, as they have their own rows."""
     texts = {name: str(parts[name]) for name in NAMES if name in parts}
     by_name: tuple[str, ...] | None = () if "ids" in parts else None
     return Selection(
@@ -104,18 +104,18 @@ def _causes_of(selection: Selection) -> Select[tuple[int]] | None:
 
 
 def _causes_in(group: str) -> Select[tuple[int]]:
-    # No id of a group is anything else, and PostgreSQL would not even compare it.
+    # No group has another kind of id, and PostgreSQL refuses to compare that with a `uuid`.
     in_group = members.group_id == canonical(group) if is_guid(group) else false()
     return select(members.cause_id).where(in_group)
 
 
 CHUNK = 1000
-"""Messages that one transaction changes at most."""
+"""How many messages one transaction changes at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Unique message ids, and the number of the last one: the next chunk lies behind it."""
+    """Unique message ids, and the number of the last one, where the next chunk begins."""
 
     unique_ids: tuple[str, ...]
     last: int
@@ -123,15 +123,15 @@ class Chunk:
 
 @reading
 def last_number(tx: Transaction) -> int:
-    """Return the failure number up to which a bulk act goes. Raises DatabaseUnavailable."""
+    """Return the failure number at which a bulk act ends. Raises DatabaseUnavailable."""
     return tx.sql.last_number(tx.conn, Counter.FAILURE_SEQ)
 
 
 @reading
 def find_chunk(tx: Transaction, selection: Selection, after: int) -> Chunk | None:
-    """Return the next messages behind the number `after`, at most CHUNK; None at the end.
+    """Return the next messages after the number `after`, at most CHUNK; None at the end.
 
-    By number, so that all chunks together read the table once. Raises DatabaseUnavailable.
+    In order of number, so that all chunks together read the table once. Raises DatabaseUnavailable.
     """
     query = (
         select(messages.number, messages.unique_message_id)

@@ -1,7 +1,7 @@
 """Verification: whether states, claims, batches, operations and the ledger agree with each other.
 
-Every rule holds at the end of every transaction, so it also holds while the service works: all of
-them are read on one view of the database.
+Every rule holds at the end of every transaction. All rules are checked on one snapshot of the
+database, so they hold while the service works, too.
 """
 
 from collections.abc import Callable
@@ -33,12 +33,12 @@ _AWAITED = (
 )
 
 SHOWN = 10
-"""Ids that a finding names at most."""
+"""Ids that are shown for a broken rule, at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedRule:
-    """One rule, how many things break it, and some of their ids."""
+    """One rule, how many rows break it, and some of their ids."""
 
     rule: str
     broken: int
@@ -47,10 +47,10 @@ class VerifiedRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreVerification:
-    """What the database says of itself, and what the staging queue has to be compared with.
+    """The result of all rules, and figures to compare with the staging queue.
 
-    `batches` are alive; `awaited` messages of the one in Forwarding are not recorded yet.
-    `processor` is who may have their copies in hand; None: nobody has.
+    `batches` counts the existing batches, `awaited` the unrecorded messages of the one in
+    Forwarding. `processor` may hold copies of these unacknowledged; None if there is none.
     """
 
     rules: tuple[VerifiedRule, ...]
@@ -61,7 +61,7 @@ class StoreVerification:
 
 @reading
 def verify_store(tx: Transaction) -> StoreVerification:
-    """Look at every rule; changes nothing. Raises DatabaseUnavailable."""
+    """Check every rule; changes nothing. Raises DatabaseUnavailable."""
     looked_at = [_look(tx, rule, query) for rule, query in RULES.items()]
     summed_up = [
         VerifiedRule(rule=rule, broken=abs(difference(tx)))

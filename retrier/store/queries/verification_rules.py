@@ -1,4 +1,4 @@
-"""The rules of the tables, each with the query that finds what breaks it."""
+"""The rules for the tables, each with the query for the rows that break it."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -61,7 +61,7 @@ def _ended_of_none() -> Select[int]:
 
 
 def _ended_though_claimed() -> Select[str]:
-    """A retry is under way, or over; its id is never used again."""
+    """A retry has a claim or has ended, never both: its id is not used again."""
     claims = failed_message_retries.c
     claimed = exists().where(claims.number == ended.number, claims.retry_id == ended.retry_id)
     return select(ended.retry_id).where(claimed)
@@ -77,7 +77,7 @@ CONTENT_RULES: Mapping[str, Select[Any]] = MappingProxyType(
         "a retry that has ended has no claim": _ended_though_claimed(),
     }
 )
-"""Each query returns the ids of what breaks the rule."""
+"""Each query returns the ids of the rows that break the rule."""
 
 
 claims = failed_message_retries.c
@@ -100,7 +100,7 @@ def _issued_without_claim() -> Select[str]:
 
 
 def _claimed_though_settled() -> Select[str]:
-    """Marking locks no message, so one may be settled as it is claimed: staging drops it then."""
+    """Marking locks no message: one settled as it is claimed has the claim until Staging."""
     unstamped = and_(batches.status.in_(_UNSENT), claims.sending_since.is_(None))
     dropped = exists().where(batches.batch_id == claims.batch_id, unstamped)
     return _claimed_messages().where(messages.status.not_in(_PENDING), ~dropped)
@@ -123,12 +123,12 @@ def _unrecorded_of_none() -> Select[str]:
 
 
 def _claimed_later() -> Select[str]:
-    """A claim is taken at a failure that was the newest then: no number is above the message's."""
+    """A claim has the failure number that its message had then, and a message's only grows."""
     return _claimed_messages().where(claims.failure_seq > messages.failure_seq)
 
 
 def _sent_while_unsent() -> Select[str]:
-    """A rest that moved on keeps its stamps, so in Staging only a record is too much."""
+    """A rest moved to a new batch keeps its stamps, so in Staging only a record is wrong."""
     stamped = and_(
         batches.status == RetryBatchStatus.MARKING,
         claims.sending_since.is_not(None),
@@ -235,4 +235,4 @@ RULES: Mapping[str, Select[Any]] = MappingProxyType(
         **CONTENT_RULES,
     }
 )
-"""Each query returns the ids of what breaks the rule."""
+"""Each query returns the ids of the rows that break the rule."""
