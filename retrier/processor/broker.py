@@ -1,4 +1,4 @@
-"""The processor's connections to the broker, attended: whatever waits for the broker is noted."""
+"""The processor's connections to the broker; each wait for the broker is noted as such."""
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -13,16 +13,16 @@ from retrier.transport.seam import Awaited, Consumer, Publisher, Queues, Transpo
 
 
 class Broker:
-    """Publisher, staging consumer and view of the queues of the processor.
+    """The processor's publisher, consumer of the staging queue, and look at queues.
 
-    After any error all are dropped, with all delivery tags: what is not recorded is derived
-    again from the database.
+    After an error all are dropped, and all delivery tags with them: what is not recorded is
+    derived again from the database.
     """
 
     def __init__(
         self, transport: Transport, staging_queue: str, probe: Callable[[], Outgoing]
     ) -> None:
-        """Connect to nothing yet; `probe` gives what each publisher has to send first."""
+        """Connect to nothing yet; `probe` makes the message that each publisher sends first."""
         self.transport = transport
         self._staging_queue = staging_queue
         self._probe = probe
@@ -30,7 +30,7 @@ class Broker:
         self._publisher: Publisher | None = None
         self._consumer: Consumer | None = None
         self._resting: Consumer | None = None
-        """A consumer that is connected and consumes nothing."""
+        """A consumer that stays connected without consuming, until the next batch."""
         self._queues: Queues | None = None
 
     @property
@@ -46,7 +46,7 @@ class Broker:
 
     @property
     def queues(self) -> Queues:
-        """A look at queues, on a connection of its own: that call hangs on a blocked one.
+        """The look at queues, on its own connection: on one that an alarm blocks it would hang.
 
         Raises BrokerUnavailable.
         """
@@ -67,12 +67,12 @@ class Broker:
         return self._consumer
 
     def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """Acknowledge copies; without a consumer they have gone back. Raises BrokerUnavailable."""
+        """Acknowledge copies; closing the consumer has returned them. Raises BrokerUnavailable."""
         if self._consumer is not None:
             self._consumer.ack(deliveries)
 
     def rest_consumer(self) -> None:
-        """Stop consuming: the staging queue is consumed only while a batch is Forwarding."""
+        """Stop consuming: the staging queue is consumed only while a batch is in Forwarding."""
         consumer, self._consumer = self._consumer, None
         if consumer is None:
             return
@@ -82,7 +82,7 @@ class Broker:
             consumer.close()
 
     def keep_alive(self) -> None:
-        """Let the broker know that we are there; a connection that is not is made anew in time."""
+        """Send heartbeats on all idle connections; a broken one is replaced at its next use."""
         for connection in (self._publisher, self._resting, self._queues):
             if connection is not None:
                 connection.keep_alive()
@@ -96,7 +96,7 @@ class Broker:
         self._declared = False
 
     def reach(self) -> None:
-        """Connect, and let go again. Raises BrokerUnavailable."""
+        """Connect and disconnect, to see that the broker is there. Raises BrokerUnavailable."""
         self.transport.queues().close()
 
     def _wake(self, prefetch: int) -> Consumer | None:
@@ -110,14 +110,14 @@ class Broker:
         return None
 
     def _declare(self) -> None:
-        """Make sure that the staging queue is there: somebody, or we, may have deleted it."""
+        """Declare the staging queue once after each `drop`: it may have been deleted."""
         if not self._declared:
             self.queues.declare_staging_queue(self._staging_queue)
         self._declared = True
 
 
 class AttendedTransport:
-    """The same transport; what it makes notes that the broker is waited for."""
+    """A transport whose publishers, consumers and queues note each wait for the broker."""
 
     def __init__(self, inner: Transport, progress: Progress) -> None:
         self._inner = inner
@@ -146,7 +146,7 @@ class AttendedTransport:
 
 
 class AttendedPublisher:
-    """Notes what is not confirmed yet, as often as the publisher looks up from waiting."""
+    """Notes what is not confirmed yet, each time the publisher calls `waiting`."""
 
     def __init__(self, inner: Publisher, progress: Progress) -> None:
         self._inner = inner
@@ -186,7 +186,7 @@ class AttendedPublisher:
 
 
 class _Attended:
-    """A consumer or a look at queues: whatever it is asked, the broker has to answer."""
+    """A consumer or a look at queues; each call is noted as a wait for the broker."""
 
     def __init__(self, inner: Consumer | Queues, progress: Progress) -> None:
         self._inner = inner

@@ -1,11 +1,11 @@
-"""Forwarding: the messages of one batch go back to where they failed, window by window.
+"""Forwarding: sends the messages of one batch back to where they failed, window by window.
 
-One window goes this way, and while it is in flight the next one is made ready:
+The steps of one window; while it is being published, the next one is made ready:
 
     receive | sort | make ready | record and stamp | ack | publish | settle
 
-The record of a window and the stamps of the next are one transaction. So a crash leaves at most
-one window in doubt: stamped, and not recorded.
+One transaction records a window and stamps the next one. So a crash leaves at most one window in
+doubt, which means stamped and not recorded.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,15 +30,15 @@ from retrier.processor.window import ReadyRetry, Suspect, settle
 from retrier.store.verbs.windows import load_originals, open_window
 
 _RECEIVE_TIMEOUT = 0.2
-"""Seconds one turn waits for copies; short, so that a stop is heard."""
+"""Seconds one turn waits for copies; short, so that a stop is noticed."""
 
 
 class Forwarding:
-    """Forwards the batch the pointer names.
+    """Forwards the batch that the pointer names.
 
-    In counting mode, when this process staged the batch itself, the frozen count says when to
-    look whether it is done. Otherwise an end marker does: the staging queue keeps order, so
-    behind the marker nothing of the batch is left. Without order, silence must do.
+    If this process staged the batch itself (counting mode), the frozen count says when it may be
+    done. Otherwise an end marker does: the staging queue keeps order, so no copy of the batch is
+    behind the marker. On a transport without order, a time without copies does.
     """
 
     def __init__(
@@ -49,25 +49,25 @@ class Forwarding:
         self._end = RunEnd(context, queue, self.leave)
         self._suspect = Suspect()
         self._run: ForwardingRun | None = None
-        self._certain = False
-        """Whether the last turn ended as it should: then what it knew still holds."""
+        self._is_run_current = False
+        """Whether the last turn ended without an error, so that `_run` is still true."""
 
     @property
     def going_on(self) -> RetryBatch | None:
-        """The batch in Forwarding, if that is known: it is the last turn's, which went well.
+        """The batch of the last turn, if that ended without an error; saves asking the database.
 
-        Nobody else ends it: whoever takes the lease over is met at the next commit.
+        Safe, because only the holder of the lease ends a batch, and each commit checks the lease.
         """
-        return self._run.batch if self._certain and self._run is not None else None
+        return self._run.batch if self._is_run_current and self._run is not None else None
 
     def run_once(self, batch: RetryBatch) -> None:
-        """Forward one window of the batch that the pointer names, or close it.
+        """Forward one window of the batch that the pointer names, or close the batch.
 
         Raises BrokerUnavailable after recording what was confirmed, LeaseLost,
         DatabaseUnavailable, StagingQueueUnusable.
         """
         run = self._resume(batch)
-        self._certain = False
+        self._is_run_current = False
         if run.doubtful:
             self._send_alone(run)
         elif (run := self._get_ready(run, _RECEIVE_TIMEOUT if run.expects_copies else 0)).ready:
@@ -76,15 +76,15 @@ class Forwarding:
             self._record(run)
         else:
             self._end.close_or_wait(self._record(run))
-        self._certain = True
+        self._is_run_current = True
 
     def leave(self) -> None:
-        """Consume no more: nothing is in Forwarding, though we may not have heard of its end."""
+        """Stop consuming: no batch is in Forwarding, also if another process ended it."""
         self._run = None
         self._context.broker.rest_consumer()
 
     def hand_over(self) -> None:
-        """Record what is confirmed, and ack it: after a stop it would be sent again.
+        """Before a stop, record and ack what is confirmed: else the next process sends it again.
 
         Raises LeaseLost, DatabaseUnavailable, BrokerUnavailable.
         """
@@ -94,14 +94,14 @@ class Forwarding:
     def forget(self) -> None:
         """Forget the run with its connection: the batch goes on in non-counting mode.
 
-        What is confirmed and could not be recorded yet is kept, and recorded first: it must not
-        be sent again only because the database was away.
+        What is confirmed but not recorded yet is kept, and the next run records it first: it must
+        not be sent again only because the database was away.
         """
-        run, self._certain = self._run, False
+        run, self._is_run_current = self._run, False
         self._run = run.disconnected() if run is not None and run.finished else None
 
     def _keep(self, run: ForwardingRun) -> ForwardingRun:
-        """Make this what is known from here on, whatever the next step meets."""
+        """Store the run at once: if the next step raises, what it holds must not be lost."""
         self._run = run
         return run
 
@@ -117,23 +117,23 @@ class Forwarding:
     def _send_window(self, run: ForwardingRun) -> None:
         """Send the window that is ready, without what is in doubt.
 
-        Messages left in doubt by a crash or a lost connection go one by one: whichever caused
-        it cannot double its neighbours once more.
+        Messages in doubt after a crash or a lost connection go one by one (decision 0007): the
+        one that caused it cannot double its neighbours again.
         """
         run, in_doubt = self._record_and_stamp(run, run.ready)
         run, window = run.claimed(in_doubt)
         run = self._ack(self._keep(run))
         outcomes = self._publish(window, WindowSent, self._get_next_ready)
-        # Meanwhile the next window was made ready, which the run in hand has not heard of.
+        # `_get_next_ready` has put the next window into `self._run` only: `run` is older.
         self._settle(self._run or run, window, outcomes)
 
     def _send_alone(self, run: ForwardingRun) -> None:
         """Send the next doubtful retry by itself, after recording the one before.
 
-        The broker closes a channel without naming the guilty message; sent alone, the one that
-        closes it again is known, and reverted with the broker's words. So is one that breaks the
-        connection each time. Its claim is asked for again: it may have arrived the first time,
-        and failed.
+        The broker closes a channel without naming the message at fault. Sent alone, the one that
+        closes it again is known and is reverted with the broker's reason, as is one that breaks
+        the connection each time. The claim is stamped again first: the message may have arrived
+        at the first try and had its outcome, and then its claim is gone.
         """
         run, in_doubt = self._record_and_stamp(run, run.doubtful[:1])
         run, window = run.claimed_alone(in_doubt)
@@ -144,10 +144,10 @@ class Forwarding:
         self._settle(run, window, outcomes)
 
     def _get_ready(self, run: ForwardingRun, wait: float) -> ForwardingRun:
-        """Have the next window ready, if there is any: received, sorted, its messages made.
+        """Make the next window ready, if there is one: receive and sort copies, make the retries.
 
-        Nothing of it is sent before it is stamped. So this may be done while the window before
-        is in flight, and then it takes no time.
+        Nothing of it is sent before it is stamped. So this may run while the previous window is
+        in flight, where the broker has to be waited for anyway.
         """
         if run.ready:
             return run
@@ -165,9 +165,9 @@ class Forwarding:
         return self._keep(run.made_ready(window, made))
 
     def _get_next_ready(self) -> bool:
-        """Do so while a window is in flight, whose outcomes no trouble here may lose.
+        """Make the next window ready while one is in flight; return False: there is no more to do.
 
-        Whatever is the matter, the next turn meets it again.
+        Errors are dropped, as raising would lose the outcomes in flight: the next turn meets them.
         """
         with suppress(BrokerUnavailable, DatabaseUnavailable, StagingQueueUnusable):
             if self._run is not None:
@@ -177,8 +177,9 @@ class Forwarding:
     def _record_and_stamp(
         self, run: ForwardingRun, window: Sequence[ReadyRetry]
     ) -> tuple[ForwardingRun, Mapping[int, bool]]:
-        """Record what is settled, stamp this window's claims; return which were stamped before.
+        """Record what is settled, and stamp the claims of this window.
 
+        Returns by number which claims are stamped, and whether each was stamped before (in doubt).
         Raises LeaseLost, DatabaseUnavailable.
         """
         context, numbers = self._context, [retry.number for retry in window]
@@ -205,7 +206,7 @@ class Forwarding:
         return self._ack(run)
 
     def _ack(self, run: ForwardingRun) -> ForwardingRun:
-        """Ack what is recorded or unwanted, under a lease that was found fresh just now."""
+        """Ack what is recorded or unwanted. The caller has just found the lease fresh."""
         if not run.droppable:
             return run
         self._context.broker.acknowledge(run.droppable)
@@ -231,12 +232,12 @@ class Forwarding:
     def _settle(
         self, run: ForwardingRun, window: Sequence[ReadyRetry], outcomes: Sequence[Outcome]
     ) -> None:
-        """Note every outcome. Raises BrokerUnavailable if the connection left some unsettled."""
+        """Note the outcomes. Raises BrokerUnavailable if a lost connection left some unsettled."""
         settlement = settle(window, outcomes)
         run = self._keep(run.settled(settlement, self._context.clock.monotonic()))
         if settlement.lost is not None:
-            # Recorded before the rest is derived again: only that is in doubt. With the database
-            # away, too, it is kept with the run, and recorded before the next one.
+            # Record first, so that only the unsettled rest is in doubt. If the database is away,
+            # too, `forget` keeps the outcomes, and they are recorded before the next run.
             with suppress(DatabaseUnavailable):
                 if run.finished:
                     self._record_and_stamp(run, ())

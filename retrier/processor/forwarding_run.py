@@ -1,4 +1,4 @@
-"""What this process knows while it forwards one batch: a value, and how it changes."""
+"""The state of one process while it forwards one batch: an immutable value and its changes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,15 +12,15 @@ from retrier.processor.window import ReadyRetry, Settlement, WantedCopy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardingRun:
-    """One batch on its way out of the staging queue; gone with the connection.
+    """One batch while its copies come out of the staging queue; ends with the connection.
 
-    `counting` says that the frozen count tells when to look whether all is done, `marker` is the
-    nonce of the end marker that tells it otherwise; with neither, silence does. `seen` are the
-    numbers of the messages whose copies came. `ready` is the window to come; none of it is
-    stamped. `doubtful` retries may be on their way already, or shared a window with one that
-    closed the channel: they go one by one. `finished` is what is settled and not recorded yet,
-    `unacked` its deliveries; `droppable` are deliveries that may be acked at once. A run that is
-    not `connected` any more is only kept until what is finished is recorded.
+    With `counting`, the frozen count says when the batch may be done. Otherwise the end marker
+    with the nonce `marker` does, and with neither, a time without copies. `seen` has the numbers
+    of messages whose copies came. `inbox` has copies not made into retries yet. `ready` is the
+    next window, not stamped yet. `doubtful` retries may have been sent already, or shared a window
+    with one that closed the channel: they go one by one. `finished` is settled but not recorded,
+    `unacked` has its deliveries. `droppable` deliveries may be acked at once. A run that is not
+    `connected` is kept only until `finished` is recorded.
     """
 
     batch: RetryBatch
@@ -41,12 +41,12 @@ class ForwardingRun:
 
     @property
     def arrived(self) -> int:
-        """How much of what this run waits for has arrived: copies of the batch, and the marker."""
+        """How many copies of the batch have arrived, plus one for the end marker."""
         return len(self.seen) + self.marker_seen
 
     @property
     def expects_copies(self) -> bool:
-        """Whether there is nothing else to do than to wait for copies."""
+        """Whether waiting for copies is all there is to do."""
         return not (self.inbox or self.ready or self.finished or self.marker_seen)
 
     @property
@@ -56,19 +56,19 @@ class ForwardingRun:
 
     @property
     def got_nothing(self) -> bool:
-        """Whether nothing at all came of what this process has just staged itself."""
+        """Whether this process staged the batch itself, and no copy of it has come."""
         return self.counting and not self.seen
 
     @property
     def may_be_done(self) -> bool:
-        """Whether it is time to ask the store: the count is reached, or the marker was seen."""
+        """Whether to ask the database if all is recorded: count reached, or marker seen."""
         if self.inbox or self.ready:
             return False
         return self.marker_seen or (self.counting and len(self.seen) >= self._expected)
 
     @property
     def outstanding(self) -> int:
-        """How many copies are known to come, as far as the count says."""
+        """How many copies are still to come by the count; 0 without counting."""
         return max(0, self._expected - len(self.seen)) if self.counting else 0
 
     @property
@@ -76,11 +76,10 @@ class ForwardingRun:
         return self.batch.message_count or 0
 
     def sort(self, arrived: Iterable[tuple[Delivery, StagedCopy | None]]) -> "ForwardingRun":
-        """Keep the copies that are wanted; every other one will be acked unsent.
+        """Keep the first copy of each message of this batch; all others will be acked unsent.
 
-        Copies under another staging id are left over from attempts that never committed, and one
-        without a number was staged by an older version. The first copy of a message in this run
-        wins.
+        Copies under another staging id are left over from attempts that never committed. A copy
+        without a number was staged by an older version (decision 0028).
         """
         wanted: dict[int, WantedCopy] = {}
         unwanted: list[Delivery] = []
@@ -104,9 +103,9 @@ class ForwardingRun:
         )
 
     def next_window(self, count: int, size: int) -> tuple[WantedCopy, ...]:
-        """Return what comes first: at most so many copies, and bytes of what they stand for.
+        """Return the first copies: at most `count`, whose messages have at most `size` bytes.
 
-        A first message that alone has more bytes is a window, too.
+        A first message that has more bytes is a window by itself.
         """
         first = self.inbox[:count]
         totals = accumulate(copy.stamps.size for copy in first)
@@ -118,9 +117,9 @@ class ForwardingRun:
         window: Sequence[WantedCopy],
         made: Mapping[int, Outgoing | Ejected | None],
     ) -> "ForwardingRun":
-        """Take a window out of the inbox: what was made of it is ready, or was found unsendable.
+        """Move a window from the inbox to `ready`; what was Ejected is finished as reverted.
 
-        A copy whose message is not in the database any more is acked.
+        A copy whose message is not in the database any more is only acked.
         """
         ready, ejected, settled, gone = [], [], [], []
         for copy in window:
@@ -141,7 +140,7 @@ class ForwardingRun:
         return _finish(run, WindowResult(reverted=tuple(ejected)), settled)
 
     def recorded(self) -> "ForwardingRun":
-        """Forget what is recorded now; only what was settled before may be acked after it."""
+        """Note that `finished` is recorded: only now may its deliveries be acked."""
         return replace(
             self,
             finished=WindowResult(),
@@ -150,19 +149,20 @@ class ForwardingRun:
         )
 
     def disconnected(self) -> "ForwardingRun":
-        """Forget what went with the connection, except what is left to be recorded."""
+        """Forget deliveries, which ended with the connection; keep what is left to record."""
         return replace(self, connected=False, droppable=(), unacked=())
 
     def acked(self) -> "ForwardingRun":
-        """Forget what is acked now."""
+        """Forget the droppable deliveries: they are acked now."""
         return replace(self, droppable=())
 
     def claimed(
         self, in_doubt: Mapping[int, bool]
     ) -> tuple["ForwardingRun", tuple[ReadyRetry, ...]]:
-        """Take the window whose claims are stamped; return what of it may be sent at once.
+        """Empty `ready` after stamping; return the run, and the retries to be sent together.
 
-        `in_doubt` says it of each stamped claim. A copy without one is acked unsent.
+        `in_doubt` has each stamped claim, and whether it was stamped before: then the retry is
+        doubtful. A copy whose claim is not there is acked unsent.
         """
         stamped = [retry for retry in self.ready if retry.number in in_doubt]
         unclaimed = [each.copy.delivery for each in self.ready if each.number not in in_doubt]
@@ -178,7 +178,7 @@ class ForwardingRun:
     def claimed_alone(
         self, in_doubt: Mapping[int, bool]
     ) -> tuple["ForwardingRun", tuple[ReadyRetry, ...]]:
-        """Take the next doubtful retry, which is sent by itself if its claim is stamped."""
+        """Take the next doubtful retry; return it if its claim is stamped, to be sent alone."""
         first, rest = self.doubtful[0], self.doubtful[1:]
         if first.number in in_doubt:
             return replace(self, doubtful=rest), (first,)
@@ -186,7 +186,7 @@ class ForwardingRun:
         return replace(self, doubtful=rest, droppable=droppable), ()
 
     def settled(self, settlement: Settlement, now: float) -> "ForwardingRun":
-        """Note what became of a window; what is doubtful is sent again, one by one."""
+        """Note the outcomes of a window; its doubtful retries will be sent again, one by one."""
         doubtful = (*self.doubtful, *settlement.doubtful)
         run = replace(self, doubtful=doubtful, quiet_since=now)
         deliveries = [retry.copy.delivery for retry in settlement.settled]

@@ -40,28 +40,28 @@ class Lease:
         self._fence: Fence | None = None
         self._renewed = 0.0
         self._watched: tuple[datetime, float] | None = None
-        """When another one's lease was last renewed, and until when ours is to be patient."""
+        """When another holder last renewed, and when that lease is over by our own clock."""
 
     @property
     def held(self) -> bool:
-        """Whether this process believes to be the processor."""
+        """Whether this process holds the lease, as far as it knows."""
         return self._fence is not None
 
     @property
     def seconds(self) -> float:
-        """How long it lasts unless it is renewed."""
+        """How long the lease lasts unless it is renewed."""
         return self._duration.total_seconds()
 
     @property
     def fence(self) -> Fence:
-        """What fences a commit. Raises LeaseLost when the lease is not held."""
+        """Holder and epoch, which each commit checks. Raises LeaseLost when it is not held."""
         fence = self._fence
         if fence is None:
             raise LeaseLost("the lease is not held")
         return fence
 
     def acquire(self) -> HeldByAnother | None:
-        """Try to become the processor; return who is, or None on success.
+        """Try to become the processor; return the present holder, or None on success.
 
         Raises DatabaseUnavailable.
         """
@@ -77,25 +77,25 @@ class Lease:
                 return None
 
     def _watch(self, other: HeldByAnother, now: float) -> None:
-        """Measure by our own clock how long another one's lease is not renewed.
+        """Measure by our own clock for how long another holder has not renewed.
 
-        The database's may be set back, and then the lease of a holder that is dead runs out only
-        after that much more.
+        The database's clock may be set back: by that clock, the lease of a dead holder would end
+        later by as much.
         """
         if self._watched is None or self._watched[0] != other.renewed_at:
             length = other.expires_at - other.renewed_at
             self._watched = (other.renewed_at, now + length.total_seconds())
 
     def _find_silence(self, now: float) -> datetime | None:
-        """Return since when another one's lease is not renewed, if that is as long as it lasts."""
+        """Return when another holder last renewed, if a whole lease has passed since, else None."""
         if self._watched is None or now < self._watched[1]:
             return None
         return self._watched[0]
 
     def renew_if_due(self) -> None:
-        """Renew when a third of the lease is over; nothing when it is not held.
+        """Renew when a third of the lease has passed; do nothing when it is not held.
 
-        A process that was frozen past its lease finds out here, before it acks or publishes.
+        A process that was frozen past its lease notices it here, before it acks or publishes.
         Raises LeaseLost, DatabaseUnavailable.
         """
         with self._lock:
@@ -111,19 +111,19 @@ class Lease:
             self._renewed = before
 
     def ensure_fresh(self) -> None:
-        """Make sure that it was renewed within the last third of its length.
+        """Make sure that the lease was renewed less than a third of its length ago.
 
         Raises LeaseLost, DatabaseUnavailable.
         """
         self.renew_if_due()
-        # Asked last: the tick may have found out meanwhile, and then there is nothing to renew.
+        # Still needed: once the tick's thread has lost the lease, the renewal above does nothing.
         self.check()
 
     def check(self) -> None:
-        """Raise LeaseLost when the lease is known to be lost; asks no database.
+        """Raise LeaseLost when the lease is known to be lost, without asking the database.
 
-        Called while confirms are outstanding: a database that is away must not end that wait,
-        or what the broker has confirmed would be sent again.
+        Called while confirms are outstanding: a database error must not end that wait, or messages
+        that the broker confirms would be sent again.
         """
         if self._fence is None:
             raise LeaseLost("the lease is not held")
@@ -134,7 +134,7 @@ class Lease:
             self._fence = None
 
     def release(self) -> None:
-        """Let the next processor in at once. Raises DatabaseUnavailable."""
+        """Give the lease back, so that nobody waits for its end. Raises DatabaseUnavailable."""
         with self._lock:
             fence, self._fence = self._fence, None
         if fence is not None:

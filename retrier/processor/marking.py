@@ -1,4 +1,4 @@
-"""Marking: finish what was found in Marking, else cut the next batch off an operation."""
+"""Marking: adopts a batch that was left in Marking, or cuts the next one off an operation."""
 
 from retrier.domain.retry_batch import RetryBatch
 from retrier.events.preparation import (
@@ -19,17 +19,17 @@ from retrier.store.verbs.marking import (
 
 
 class Adoption:
-    """Takes over a batch in Marking, with the claims it got.
+    """Moves an orphaned batch from Marking to Staging, with the claims it has.
 
-    At the top of a turn such a batch is an orphan: another session's, or this one's after an
-    error. It comes before new cuts, since its claims keep other retries off.
+    A batch found in Marking at the start of a turn is an orphan: another session left it, or this
+    one after an error. Orphans go before new cuts, because their claims block other retries.
     """
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
 
     def run_once(self, batch: RetryBatch) -> None:
-        """Adopt this orphan."""
+        """Adopt this orphan. Raises LeaseLost, DatabaseUnavailable."""
         context = self._context
         size = move_to_staging(context.db, context.lease.fence, batch.batch_id)
         context.emit(
@@ -50,7 +50,10 @@ class Marking:
         self._context = context
 
     def run_once(self) -> bool:
-        """Cut one batch; say whether any operation could be cut."""
+        """Cut one batch; return whether there was an operation to cut.
+
+        Raises LeaseLost, DatabaseUnavailable.
+        """
         context = self._context
         began = context.clock.monotonic()
         match open_batch(context.db, context.lease.fence, context.retries.session_id):
@@ -75,7 +78,7 @@ class Marking:
         return True
 
     def _claim(self, opened: OpenedBatch) -> MarkedBatch:
-        """Go through Marking step by step: a crash in between leaves an orphan."""
+        """Claim and move in two transactions: a crash between them leaves an orphan to adopt."""
         context = self._context
         batch_id, operation_id = opened.batch_id, opened.operation.operation_id
         context.emit(BatchOpened(batch_id=batch_id, operation_id=operation_id))

@@ -1,4 +1,4 @@
-"""The processor: run_once lets the most advanced stage do one piece of work; run is its thread."""
+"""The processor: `run_once` does one piece of work of the most advanced stage; `run` loops."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -56,18 +56,18 @@ class Processor:
         self._troubled_since = 0.0
         self._epoch: int | None = None
         self._reason: str | None = None
-        self._told: set[type[Exception]] = set()
-        """The kinds of error told of the present trouble."""
+        self._logged: set[type[Exception]] = set()
+        """The kinds of error already logged in the present trouble: each is logged once."""
 
     @property
     def reason(self) -> str | None:
-        """Why the processor does not get on, in a sentence; None when it does."""
+        """Why the processor makes no progress, in a sentence; None when it does."""
         return self._reason
 
     def run_once(self) -> bool:
         """Let the most advanced stage that has work do one bounded piece of it.
 
-        Returns whether any did. Raises what a stage raises.
+        Returns whether there was any work. Raises what the stage raises.
         """
         batch = self._forwarding.going_on or find_most_advanced(self._context.db)
         if batch is None or batch.status is not RetryBatchStatus.FORWARDING:
@@ -89,7 +89,7 @@ class Processor:
                 assert_never(never)
 
     def run(self) -> None:
-        """Work until told to stop; then hand unacknowledged copies and the lease back."""
+        """Work until the stop event is set; then give back unacknowledged copies and the lease."""
         while not self._context.stop.is_set():
             pause = self._turn()
             if pause:
@@ -117,33 +117,33 @@ class Processor:
             return self._back_off(error)
 
     def _idle_wait(self) -> float:
-        """Return how long to sleep with nothing to do: not past what waits for its time."""
+        """Return the seconds to sleep without work, at most until a batch or operation is due."""
         context = self._context
         context.emit(ProcessorIdle())
         due = timedelta(seconds=_HELD_UP_LOOK)
         if self._reason is None:
             due = time_until_due(context.db) or context.retries.idle_wait
-        # Last: a database that does not answer these questions is a standstill, too.
+        # Called last: until then a query above that hangs is noted as a wait for the database.
         context.progress.idle(partial(is_any_staging, context.db))
         return min(context.retries.idle_wait, due).total_seconds()
 
     def _wait(self, pause: float) -> None:
         if self._reason is not None:
-            # Requests wake the processor, but what is out of reach must not be tried at each.
+            # Each request sets `wake`: waiting for it would retry a failed server per request.
             self._context.stop.wait(pause)
             return
-        # In between the broker wants to hear of us, or each request after a while would dial.
+        # Heartbeats in between: else the broker closes idle connections and a request must dial.
         while pause > 0 and not self._wake.wait(min(pause, _HEARTBEAT)):
             self._context.broker.keep_alive()
             pause -= _HEARTBEAT
         self._wake.clear()
 
     def _is_held_up(self) -> bool:
-        """Whether there was nothing to do only because a batch waits for the broker."""
+        """Whether a batch backs off in Staging: an idle turn then does not prove recovery."""
         return self._lacks_broker and is_any_staging(self._context.db)
 
     def _give_way(self) -> None:
-        """Let go of a lease that is of no use here: others may reach a broker that we cannot."""
+        """Release the lease after a lease length without the broker: others may reach it (0012)."""
         context = self._context
         troubled = context.clock.monotonic() - self._troubled_since
         if context.lease.held and self._lacks_broker and troubled >= context.lease.seconds:
@@ -155,13 +155,13 @@ class Processor:
         context = self._context
         if context.lease.held:
             return True
-        # The tick may have found out that the lease is lost. Closed before anything else, like
-        # in stepping down: an open consumer would keep the copies from the next processor.
+        # The tick's thread may have lost the lease. Close connections first, as `_step_down` does:
+        # an open consumer keeps its copies from the next processor.
         self._drop()
         if self._epoch is not None:
-            self._say_lost(f"epoch {self._epoch} is over")
+            self._report_lost(f"epoch {self._epoch} is over")
         if self._lacks_broker:
-            # It has given way: with the lease it would only keep others from their turn.
+            # After giving way: no lease before the broker is reached again (decision 0012).
             context.broker.reach()
             self._lacks_broker = False
             self._reason = "the broker is within reach again, and nothing was sent to it yet"
@@ -174,45 +174,45 @@ class Processor:
         if self._reason != waiting:
             context.emit(LeaseAwaited(host=other.host, pid=other.pid))
         self._reason = waiting
-        self._told.clear()  # it has just asked the database: what was told of that is over
+        self._logged.clear()  # the database answered: a later error of it is logged again
         return False
 
     def _step_down(self, error: LeaseLost) -> float:
-        self._say_lost(str(error))
-        # Closed first: nothing may be acked or published under an epoch that is over.
+        self._report_lost(str(error))
+        # Close connections first: nothing may be acked or published under an ended epoch.
         self._drop()
         self._context.lease.lose()
         return _STANDBY_LOOK
 
-    def _say_lost(self, reason: str) -> None:
+    def _report_lost(self, reason: str) -> None:
         self._epoch = None
         self._context.emit(LeaseEnded(reason=reason))
 
     def _back_off(self, error: Exception) -> float:
-        """Wait longer with each failure in a row; tell it once per kind and not per try."""
+        """Return a wait that grows with each failure; log each kind of error once per trouble."""
         if not isinstance(error, DatabaseUnavailable):
             self._drop()
         wait = _BACK_OFF[min(self._failures, len(_BACK_OFF) - 1)]
         self._failures += 1
         self._note_broker(lacking=isinstance(error, BrokerUnavailable))
-        # Of the whole trouble, not of the last try: a broker that restarts resets, refuses and
-        # closes in turns, and that is one change of state. The last reason is in `reason`.
+        # Compared with all errors of the trouble, not only the last: a broker that restarts resets,
+        # refuses and closes in turns, which is one change of state. `reason` has the latest.
         kind = kind_of(error)
-        if kind not in self._told:
+        if kind not in self._logged:
             self._context.emit(TurnFailed(error=error))
-        self._told.add(kind)
+        self._logged.add(kind)
         self._reason = str(error)
         return _UNUSABLE_WAIT if isinstance(error, StagingQueueUnusable) else wait
 
     def _meet_silence(self, error: QueueSilent) -> float:
-        """Have the staging queue renewed at once, or tell that this was done too often."""
+        """Have the next turn renew the staging queue; back off if that was done too often."""
         try:
             self._drop()
             self._queue.note(error)
         except StagingQueueUnusable as unusable:
             return self._back_off(unusable)
         self._failures += 1
-        # The trouble is a new one: nobody who reaches the broker has a reason to give way.
+        # Restarts the clock of `_give_way`: another process would meet the same queue (0018).
         self._note_broker(lacking=False)
         self._note_broker(lacking=True)
         self._reason = f"{error}; it is deleted and declared anew"
@@ -229,7 +229,7 @@ class Processor:
         self._failures = 0
         self._lacks_broker = False
         self._reason = None
-        self._told.clear()
+        self._logged.clear()
 
     def _drop(self) -> None:
         self._context.broker.drop()

@@ -1,4 +1,4 @@
-"""The processor's progress: noted by its thread, read by whoever asks how it is."""
+"""The processor's progress: noted by its own thread, read by the threads that report health."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,11 +20,11 @@ from retrier.transport.seam import Awaited
 
 
 class Progress:
-    """Knows when something was last recorded, and what the processor waits for at present.
+    """Holds when something was last recorded, and what the processor waits for at present.
 
-    One thread notes, any thread reads: the notes are one value that is replaced, so nobody waits
-    for a lock, whatever the processor hangs on. What a turn does is a question to the database
-    unless it is noted as something else.
+    One thread notes, any thread reads. The notes are one value that is replaced, so a reader needs
+    no lock, whatever the processor hangs on. By default a turn is noted as waiting for the
+    database; waits for the broker are noted by `waiting`.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -33,28 +33,28 @@ class Progress:
 
     @property
     def standstill(self) -> Standstill | None:
-        """Why nothing was recorded for too long; None while the processor gets on."""
+        """Why nothing was recorded for too long; None while the processor makes progress."""
         return find_standstill(self._notes, self._clock.monotonic())
 
     def begin(self) -> None:
-        """Note that a turn begins: until it is over there may be something to do."""
+        """Note that a turn begins: until it ends, there may be work to do."""
         now, since = self._clock.monotonic(), self._notes.since
         self._note(since=now if since is None else since, wait=ForDatabase(), waiting_since=now)
 
     def made(self) -> None:
-        """Note that something was recorded that brings a retry nearer to its end."""
+        """Note that a commit brought a retry nearer to its end."""
         self._note(since=self._clock.monotonic(), loses_copies=False)
 
     def lost(self) -> None:
-        """Note that copies did not come back, whether the batch begins anew or still waits."""
+        """Note that copies did not come back: the batch waits for them, or is staged again."""
         self._note(loses_copies=True)
 
     def idle(self, is_any_staging: Callable[[], bool]) -> None:
-        """Note that a turn found nothing that may move.
+        """Note that a turn found no work.
 
-        Whatever is held back on purpose is not found: what a person paused, what waits for its
-        time. A batch that waits because its copies vanish is not found either, but that is no
-        purpose: the standstill goes on.
+        A turn does not find what is paused or waits for its time, and that is no standstill. It
+        does not find a batch that backs off because its copies vanish either, but there the
+        standstill goes on (decision 0022).
         """
         if self._notes.loses_copies and is_any_staging():
             self._note(wait=None)
@@ -62,12 +62,12 @@ class Progress:
             self.rest()
 
     def rest(self) -> None:
-        """Note that there is nothing to do here: another process is the processor."""
+        """Note that there is nothing to do: no work was found, or another process has the lease."""
         self._notes = ProgressNotes()
 
     @contextmanager
     def waiting(self, wait: Wait) -> Iterator[None]:
-        """Note what is waited for in between, and afterwards what was waited for before."""
+        """Note this wait for the time of the block; restore the previous one afterwards."""
         before = self._notes.wait
         self._note(wait=wait, waiting_since=self._clock.monotonic())
         try:
@@ -76,7 +76,7 @@ class Progress:
             self._note(wait=before, waiting_since=self._clock.monotonic())
 
     def awaits(self, awaited: Awaited) -> None:
-        """Note what a publisher that waits for the broker says of it."""
+        """Note what a publisher waits for: the end of an alarm, confirms, or the broker itself."""
         if awaited.blocked:
             self._note(wait=ForAlarm())
         else:
@@ -91,5 +91,5 @@ SERVERS = (BrokerUnavailable, DatabaseUnavailable)
 
 
 def kind_of(error: Exception) -> type[Exception]:
-    """Return what makes one trouble: all the ways in which a server is out of reach are one."""
+    """Return the kind under which an error is logged: a server out of reach is always one kind."""
     return next((kind for kind in SERVERS if isinstance(error, kind)), type(error))

@@ -1,4 +1,4 @@
-"""How the forwarding of a batch begins, and how it ends: all is recorded, or the rest moves on."""
+"""How the forwarding of a batch begins and ends: done, or with its rest in a new batch."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -24,11 +24,11 @@ _LOSS_WAIT = timedelta(seconds=30)
 
 
 def begin_run(context: StageContext, batch: RetryBatch, *, counting: bool) -> ForwardingRun:
-    """Begin to forward a batch; where nothing is counted, an end marker is published.
+    """Begin to forward a batch; without counting, an end marker is published behind its copies.
 
     Raises BrokerUnavailable, StagingQueueUnusable, LeaseLost, DatabaseUnavailable.
     """
-    # Opened first: a consumer that cannot be had must not leave markers behind at each try.
+    # Opened before the marker: a consumer that fails to open would leave one marker per try.
     context.broker.consumer(context.retries.prefetch)
     ordered = context.broker.transport.capabilities.ordered
     marker = _publish_marker(context, batch) if ordered and not counting else None
@@ -48,8 +48,8 @@ def _publish_marker(context: StageContext, batch: RetryBatch) -> str:
     nonce, marker = make_marker(context, batch.staging_id or "")
     context.lease.ensure_fresh()
     (outcome,) = context.broker.publisher.publish([marker], context.lease.check)
-    # One that a full queue refuses never arrives, which ends the run as well: the copies
-    # that fill the queue must not wait for it.
+    # A marker that a full queue refuses is no error: it never arrives, and the run ends by
+    # `marker_timeout`. Else the copies that fill the queue would wait for room for the marker.
     if not isinstance(outcome, Confirmed | Refused):
         raise BrokerUnavailable(f"the end marker was not taken: {outcome.reason}")
     context.emit(EndMarkerSent(batch_id=batch.batch_id))
@@ -57,7 +57,7 @@ def _publish_marker(context: StageContext, batch: RetryBatch) -> str:
 
 
 class RunEnd:
-    """Deletes a batch when all of it is recorded, else moves the rest on: nothing can hang."""
+    """Deletes a batch when all of it is recorded, else moves the rest to a new batch."""
 
     def __init__(
         self, context: StageContext, queue: StagingQueue, leave: Callable[[], None]
@@ -68,15 +68,15 @@ class RunEnd:
         self._leave = leave
 
     def close_or_wait(self, run: ForwardingRun) -> None:
-        """Close a batch when no copy of it is in hand, unless more of them may still come.
+        """Close a batch that has no copy in hand, unless more copies of it may still come.
 
         Raises LeaseLost, DatabaseUnavailable, BrokerUnavailable.
         """
         if run.may_be_done or self._is_quiet(run):
             self._close(run)
         elif self._quiet(run) >= self._context.retries.drain_timeout:
-            # Told before the marker is given up: a queue that goes away each time before that
-            # would never get there, and the database be blamed.
+            # Noted before `marker_timeout`: a queue deleted again and again never gets that far,
+            # and readiness would name the database as the cause (decision 0022).
             self._context.progress.lost()
 
     def _is_quiet(self, run: ForwardingRun) -> bool:
@@ -91,7 +91,7 @@ class RunEnd:
         context = self._context
         over = run.marker_seen or self._is_quiet(run)
         if over and (run.misses_marker or run.got_nothing):
-            # A predecessor is handed the copies: it was frozen when its batch was done, or lost.
+            # A frozen or cut-off predecessor may still consume and hold the copies (0007, 0012).
             self._queue.delete()
         unrecorded = complete_batch(context.db, context.lease.fence, run.batch)
         context.emit(CompletionTried(batch_id=run.batch.batch_id, unrecorded=unrecorded))
@@ -135,7 +135,7 @@ class RunEnd:
             self._back_off(run.batch, rest)
 
     def _back_off(self, batch: RetryBatch, rest: MovedRest) -> None:
-        # If somebody else takes the copies off the queue, this ends their consumer, too.
+        # If somebody else consumes the copies, the deletion ends that consumer, too.
         self._queue.delete()
         context, reason = self._context, _describe_losses(batch)
         back_off_batch(

@@ -1,4 +1,4 @@
-"""What every stage is handed: parameters, store, broker, lease, clock, and who is told of events."""
+"""What every stage is given: parameters, database, broker, lease, clock, and where events go."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,8 +16,8 @@ from retrier.store.engine.database import Database
 class RetryParameters:
     """How batches are staged and forwarded.
 
-    `window` counts messages, `window_bytes` their bytes; whichever is reached first ends a
-    window, and a window is what a crash can send twice. `session_id` is the staging id of probes.
+    A window has at most `window` messages and `window_bytes` bytes, and is what a crash can send
+    twice. `session_id` is also the staging id of probes.
     """
 
     staging_queue: str
@@ -33,24 +33,25 @@ class RetryParameters:
 
     @property
     def prefetch(self) -> int:
-        """How many copies may be in hand: a window the broker has, the next one, and a third.
+        """How many copies may be unacknowledged: one window in flight, one ready, one arriving.
 
-        With two, the next one begins to arrive only when the one before it is recorded, and the
-        broker has nothing to do while it is made. Copies are small: their messages are in the store.
+        With two, copies of the next window arrive only after a window is recorded and acked, and
+        the broker idles until its retries are made. Copies are small: they have no body.
         """
         return 3 * self.window
 
     def acknowledgement_queue(self, error_queue: str) -> str:
-        """Return where a retry of what failed there is confirmed: a queue that is ingested.
+        """Return the queue to which the consumer of a retry sends its confirmation.
 
-        A queue that is ingested no more would keep the confirmation to itself.
+        That is the queue the failure came from, if it is still ingested, else the first that is:
+        nobody would read a confirmation on a queue that is not ingested.
         """
         known = error_queue in self.error_queues or not self.error_queues
         return error_queue if known else self.error_queues[0]
 
     @property
     def closed_to_retries(self) -> frozenset[str]:
-        """Queues to which a retry would come back, or be dropped."""
+        """Queues that no retry may go to: it would be ingested again, or dropped as no copy."""
         return frozenset({*self.error_queues, self.staging_queue})
 
 

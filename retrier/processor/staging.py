@@ -1,4 +1,4 @@
-"""Staging: a batch's copies go into the staging queue under a new staging id."""
+"""Staging: puts the copies of a batch into the staging queue under a new staging id."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -32,10 +32,10 @@ from retrier.store.verbs.forwarding import back_off_batch, begin_forwarding, loa
 from retrier.store.verbs.upkeep import record_staging_ids
 
 _ID_KEPT_READY = 3600.0
-"""Seconds after which a staging id that was written ahead is used no more."""
+"""Seconds for which a staging id that was recorded ahead may be used."""
 
 _WAITS = (0.5, 1, 2, 5, 10)
-"""Seconds a batch waits after each failure of the broker in a row."""
+"""Seconds a batch waits after the first broker failure in a row, the second, and so on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,29 +57,32 @@ class _Attempt:
 
 
 class Staging:
-    """Stages one batch at a time; tells which one it moved into Forwarding."""
+    """Stages one batch at a time; `staged_batch_id` is the one it moved into Forwarding last."""
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
         self._failures = 0
         self._next_id: tuple[str, float] | None = None
-        """A staging id that is in the database and was never used, and when it was written."""
+        """A recorded staging id that is unused, and when it was recorded (monotonic seconds)."""
         self.staged_batch_id: str | None = None
         """The batch this process staged last: it is forwarded in counting mode."""
 
     def run_once(self, batch: RetryBatch) -> None:
-        """Stage this batch. A broker that is down ejects nobody."""
+        """Stage this batch. When the broker is down, no message is ejected: the batch waits.
+
+        Raises BrokerUnavailable, LeaseLost, DatabaseUnavailable, StagingQueueUnusable.
+        """
         context = self._context
         try:
             self._stage(batch)
         except BrokerUnavailable as error:
             if isinstance(error, QueueSilent):
-                self._failures = 0  # the broker is back, and the queue is about to be
+                self._failures = 0  # the broker answers, and the queue is renewed next
             self._back_off(batch, str(error))
             raise
         self._failures = 0
         if batch.stage_attempts == 0:
-            # Staged anew because nothing came back, it is no nearer to its end than before.
+            # Not progress: a batch staged again because no copy came back (decision 0022).
             context.progress.made()
 
     def forget(self) -> None:
@@ -93,8 +96,8 @@ class Staging:
         publisher = context.broker.publisher
         context.emit(StagingConnected(batch_id=batch.batch_id))
         context.lease.ensure_fresh()
-        # With no batch in Forwarding nothing in it is wanted: leftovers of attempts that never
-        # committed, which must not pile up against a length limit.
+        # No batch is in Forwarding, so the queue holds only leftovers of attempts that never
+        # committed. Purged, or they would pile up until a length limit refuses new copies.
         context.broker.queues.purge(context.retries.staging_queue)
         context.emit(StagingQueuePurged(batch_id=batch.batch_id))
         attempt = _Attempt()
@@ -102,8 +105,8 @@ class Staging:
         claimed = load_claimed(context.db, batch.batch_id)
         context.lease.ensure_fresh()
         staging_id = self._take_id()
-        # Not in windows, as in forwarding: what lies in the staging queue before the commit does
-        # no harm, so nothing has to be waited for in between.
+        # Not in windows as in Forwarding: copies whose staging id is not committed are never
+        # forwarded, so a crash here sends nothing twice.
         outgoing = self._make_copies(claimed, staging_id, attempt, copies)
         outcomes = publisher.publish(outgoing, context.lease.check)
         self._settle(copies, outcomes, attempt)
@@ -113,10 +116,10 @@ class Staging:
         self._commit(batch, staging_id, attempt, began)
 
     def _take_id(self) -> str:
-        """Return a staging id that is in the database, and under which nothing went out yet.
+        """Return a staging id that is recorded and under which nothing was published yet.
 
-        Usually the move of the batch before has written it, which saves a commit. Ids are kept
-        for 90 days from when they were written, so one that is old already is not begun with.
+        Usually the commit that staged the previous batch recorded it (decision 0030). Ids are
+        deleted 90 days after they were recorded, so an old one is not used for new copies.
         """
         context, prepared = self._context, self._next_id
         self._next_id = None
@@ -135,7 +138,7 @@ class Staging:
             staging_id=staging_id,
             numbers=tuple(attempt.staged),
             ejected=tuple(attempt.ejected),
-            # The probes' as well: they must be known for as long as any can lie somewhere.
+            # The id of probes is recorded again: it must outlive every probe that lies in a queue.
             next_ids=(next_id, context.retries.session_id),
         )
         count = begin_forwarding(context.db, context.lease.fence, batch, copies)
@@ -159,7 +162,7 @@ class Staging:
         attempt: _Attempt,
         copies: list[_Copy],
     ) -> Iterator[Outgoing]:
-        """Yield the copies and note them; one that cannot be made never reaches the broker."""
+        """Yield the copies and note them; a message that gets no copy is ejected instead."""
         for message in claimed:
             copy = make_copy(self._context, message, staging_id)
             if isinstance(copy, Ejected):
@@ -173,7 +176,7 @@ class Staging:
     def _settle(
         self, window: Sequence[_Copy], outcomes: Sequence[Outcome], attempt: _Attempt
     ) -> None:
-        """Sort the window's outcomes; what shares a window with a refusal is sent one by one."""
+        """Note the outcomes; what was refused or left open by a closed channel goes alone."""
         doubtful = [
             copy
             for copy, outcome in zip(window, outcomes, strict=True)
@@ -198,7 +201,7 @@ class Staging:
                 raise BrokerUnavailable(reason)
 
     def _send_alone(self, copy: _Copy, attempt: _Attempt) -> str | None:
-        """Send one copy by itself; return the broker's words if it is the guilty one."""
+        """Send one copy alone; return the broker's reason if it refuses this one, else None."""
         context = self._context
         context.lease.ensure_fresh()
         (outcome,) = context.broker.publisher.publish([copy.outgoing], context.lease.check)
@@ -208,10 +211,10 @@ class Staging:
         return outcome.reason if isinstance(outcome, Refused | ChannelClosed) else None
 
     def _prove_that_others_pass(self, reason: str) -> None:
-        """Send a copy that nobody asks for: if the queue refuses that too, no message is to blame.
+        """Send a marker that no run waits for: if it is refused too, the queue is at fault.
 
-        A queue at its length limit, or one we may not publish to, ejects nobody. Raises
-        BrokerUnavailable.
+        A full queue, or one without permission to publish, must not eject messages (decision
+        0007). Raises BrokerUnavailable.
         """
         context = self._context
         _, probe = make_marker(context, context.retries.session_id)

@@ -1,4 +1,4 @@
-"""The staging queue: deleted and declared when needed; copies for it, and messages made of them."""
+"""The staging queue: deletes it when needed, makes copies for it, and retries from copies."""
 
 from dataclasses import dataclass, replace
 from uuid import uuid4
@@ -38,26 +38,26 @@ PERIOD = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Renewals:
-    """When the staging queue was deleted because it did not answer, in seconds of one clock.
+    """When the staging queue was deleted because it did not answer, in monotonic seconds.
 
-    Not more than three times an hour: behind a slow disk the next one is as silent, and to delete
-    and fill queues makes such a disk slower.
+    At most three times an hour: on a slow disk the new queue is as silent as the old one, and
+    deleting and filling queues makes the disk slower still (decision 0018).
     """
 
     times: tuple[float, ...] = ()
 
     def add(self, now: float) -> "Renewals | None":
-        """Return these with one more; None when there were as many as may be in an hour."""
+        """Return these and one more; None if the last hour had MOST_RENEWALS already."""
         recent = tuple(time for time in self.times if now - time < PERIOD)
         return replace(self, times=(*recent, now)) if len(recent) < MOST_RENEWALS else None
 
     def without_last(self) -> "Renewals":
-        """Return these without the last one, which did not come about."""
+        """Return these without the last one: that deletion failed."""
         return replace(self, times=self.times[:-1])
 
 
 class StagingQueue:
-    """Deletes the staging queue. Its copies can be made again: the database is the truth."""
+    """Deletes the staging queue. No message is lost: copies are made again from the database."""
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
@@ -65,9 +65,9 @@ class StagingQueue:
         self._silent: QueueSilent | None = None
 
     def note(self, silent: QueueSilent) -> None:
-        """Have it deleted at the next turn, in which all is as after a lost connection.
+        """Have it deleted at the next turn, which starts as after a lost connection.
 
-        Raises StagingQueueUnusable when that was done too often.
+        Raises StagingQueueUnusable when it was deleted too often within an hour.
         """
         renewals = self._renewals.add(self._context.clock.monotonic())
         if renewals is None:
@@ -78,11 +78,11 @@ class StagingQueue:
         self._renewals, self._silent = renewals, silent
 
     def forget(self) -> None:
-        """Forget that it was silent: whoever holds the lease now finds out by itself."""
+        """Forget that it was silent: the lease may be another's, who finds out by itself."""
         self._silent = None
 
     def renew(self) -> None:
-        """Delete it if it was silent. Raises LeaseLost, DatabaseUnavailable, BrokerUnavailable."""
+        """Delete a silent queue. Raises LeaseLost, DatabaseUnavailable, BrokerUnavailable."""
         silent, self._silent = self._silent, None
         if silent is None:
             return
@@ -92,14 +92,15 @@ class StagingQueue:
         except QueueSilent:
             raise
         except (BrokerUnavailable, DatabaseUnavailable):
-            # A node that goes away again and again must not use up what heals its queue.
+            # Not counted: nothing was deleted, and a node that restarts often must not use up
+            # the deletions that would repair its queue.
             self._renewals = self._renewals.without_last()
             raise
 
     def delete(self) -> None:
-        """Delete it, with all connections and so with all that we or others hold of it.
+        """Delete it and drop our connections; copies that any consumer holds are gone, too.
 
-        The pause is needed: a quorum queue declared anew at once kept the dead consumer
+        The pause is needed: a quorum queue declared again at once kept the dead consumer
         registered and handed it all new copies. Raises what `renew` raises.
         """
         context = self._context
@@ -116,7 +117,7 @@ _LOST = "its body is not in the database any more: somebody has deleted it"
 def make_copy(
     context: StageContext, message: ClaimedMessage, staging_id: str
 ) -> Outgoing | Ejected:
-    """Return the copy for the staging queue, or why no retry may be sent to the destination."""
+    """Return the copy for the staging queue; Ejected if no retry may go to the destination."""
     reason = why_not_sendable(message.destination, context.retries.closed_to_retries)
     if reason is not None:
         return _eject(message, reason)
@@ -125,7 +126,7 @@ def make_copy(
 
 
 def make_marker(context: StageContext, staging_id: str) -> tuple[str, Outgoing]:
-    """Return an end marker, and the nonce it is known by."""
+    """Return the nonce of a new end marker, and the marker."""
     nonce = str(uuid4())
     codec = context.broker.transport.codec
     raw = make_end_marker(codec, _stamps(context, staging_id), nonce)
@@ -135,7 +136,7 @@ def make_marker(context: StageContext, staging_id: str) -> tuple[str, Outgoing]:
 def make_retry(
     context: StageContext, copy: StagedCopy, original: StoredOriginal | None
 ) -> Outgoing | Ejected:
-    """Return the message as it failed, on its way back; or why there is nothing to send."""
+    """Return the message as it failed, edited for the retry; Ejected if it cannot be sent."""
     if original is None:
         return _eject(copy, _LOST)
     transport = context.broker.transport
@@ -155,10 +156,10 @@ def make_retry(
 def get_probe_ready(
     db: Database, lease: Lease, transport: Transport, retries: RetryParameters, emit: Emit
 ) -> Outgoing:
-    """Return the copy that nobody asks for: it proves that the staging queue takes our copies.
+    """Return the probe: a copy without a message, which shows that the queue takes our copies.
 
-    Its staging id, the session's id, is recorded first. One id for all probes of a session: a
-    broker that breaks each connection must not fill the table. Raises LeaseLost,
+    Its staging id is the session's id, and is recorded first. All probes of a session share it:
+    a broker that breaks each connection must not fill the table. Raises LeaseLost,
     DatabaseUnavailable.
     """
     record_staging_ids(db, lease.fence, [retries.session_id])
@@ -178,13 +179,13 @@ def _eject(message: ClaimedMessage | StagedCopy, reason: str) -> Ejected:
 
 
 _GATHERING = 0.005
-"""Seconds to wait for the next of the copies that are known to come."""
+"""Seconds to wait for the next copy while more are known to come."""
 
 
 def receive(context: StageContext, run: ForwardingRun, wait: float) -> tuple[ForwardingRun, int]:
-    """Receive what is there, at most a window; wait so long for the first copy.
+    """Receive at most a window of copies; wait up to `wait` seconds for the first one.
 
-    Returns the run with what is wanted of it, and how many copies of another installation were
+    Returns the run with its copies sorted in, and how many copies of another installation were
     put back. Raises BrokerUnavailable, StagingQueueUnusable.
     """
     room = context.retries.window - len(run.inbox)
@@ -192,7 +193,7 @@ def receive(context: StageContext, run: ForwardingRun, wait: float) -> tuple[For
         return run, 0
     consumer = context.broker.consumer(context.retries.prefetch)
     deliveries = consumer.receive(room, wait)
-    # The first copies come one by one: a window of them would cost as much as a full one.
+    # The first copies arrive one by one, and a small window costs as much as a full one.
     while deliveries and len(deliveries) < min(room, run.outstanding):
         more = consumer.receive(room - len(deliveries), _GATHERING)
         if not more:
@@ -204,8 +205,8 @@ def receive(context: StageContext, run: ForwardingRun, wait: float) -> tuple[For
     if foreign:
         consumer.put_back(foreign)
     sorted_run = run.sort(each for each in arrived if each[0] not in foreign)
-    # Where there is order, what nobody asked for is no sign that more will come: somebody
-    # who keeps putting things there would keep the batch open for ever.
+    # With order kept, only copies of the batch and its marker count as activity: a stranger who
+    # keeps publishing to the queue would else keep the batch open for ever (decision 0007).
     ordered = context.broker.transport.capabilities.ordered
     if sorted_run.arrived > run.arrived or (deliveries and not ordered):
         sorted_run = replace(sorted_run, quiet_since=context.clock.monotonic())

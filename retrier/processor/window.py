@@ -1,4 +1,4 @@
-"""One window of forwarding: the retries it is made of, and what their outcomes mean."""
+"""One window of forwarding: its retries, and what their outcomes mean."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ from retrier.domain.wire import (
 )
 
 _MOST_BREAKS = 3
-"""So often in a row a message sent alone may break the connection."""
+"""How often in a row a message sent alone may break the connection before it is reverted."""
 _EARLIER_TRY = "an earlier try was left in doubt and may have arrived"
-"""Whoever retries such a message by hand must know that it might be handled twice."""
+"""Part of the reason, because a person who retries the message may have it handled twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class WantedCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyRetry:
-    """What will be sent for a copy, once its claim is stamped."""
+    """A copy, and the retry that is sent for it once its claim is stamped."""
 
     copy: WantedCopy
     outgoing: Outgoing
@@ -51,9 +51,10 @@ class ReadyRetry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
-    """What became of a window: to be recorded, to be acked after that, to be sent once more.
+    """The outcomes of a window, sorted by what to do next.
 
-    `lost` is why the connection left some of it unsettled; None if it did not.
+    `result` is to be recorded, `settled` to be acked after that, and `doubtful` to be sent again
+    one by one. `lost` is why the connection broke; None if it did not.
     """
 
     result: WindowResult
@@ -64,15 +65,16 @@ class Settlement:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """The message sent alone that broke the connection last, and how often in a row it did."""
+    """The message sent alone that last broke the connection, and how often in a row it did."""
 
     number: int | None = None
     breaks: int = 0
 
     def blame(self, number: int, outcome: Outcome) -> tuple["Suspect", Outcome]:
-        """Turn what befell a message sent alone into a refusal, where it is the message's fault.
+        """Turn the outcome of a message sent alone into Refused, where the message is at fault.
 
-        Only what is in doubt is sent alone, so the reason of one that is not taken now says so.
+        Only messages in doubt are sent alone, so the reason of one that is returned or refused
+        says that an earlier try may have arrived.
         """
         breaks = self.breaks + 1 if self.number == number else 1
         suspect = Suspect(number, breaks) if isinstance(outcome, Unknown) else Suspect()
@@ -82,8 +84,8 @@ class Suspect:
 def settle(window: Sequence[ReadyRetry], outcomes: Sequence[Outcome]) -> Settlement:
     """Sort a window by its outcomes.
 
-    What a closed channel leaves unsettled is sent again. What a lost connection leaves unsettled
-    is in none of the parts: the next run finds it in the database, in doubt.
+    What a closed channel left unsettled is `doubtful`. What a lost connection left unsettled is in
+    none of the parts: the next run reads it from the database as in doubt.
     """
     forwarded, reverted, settled, doubtful = [], [], [], []
     lost = None
