@@ -1,1 +1,1 @@
-"""From error queue to store: understands what arrives, has it recorded, then acknowledges it."""
+"""From error queue to database: reads what arrives, has it recorded, then acknowledges it."""

@@ -16,10 +16,10 @@ from retrier.domain.wire import Delivery, Properties, PropertyCodec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueMapping:
-    """An error queue, and how the messages on it are to be understood.
+    """An error queue, and how the messages on it are read.
 
-    `dialect` is read instead of the one that is recognised; `destination` is where retries go
-    instead of where the message failed.
+    `dialect` is used instead of the one that would be recognised. `destination` is where retries
+    go instead of the queue where the message failed.
     """
 
     queue: str
@@ -28,14 +28,14 @@ class QueueMapping:
 
 
 CLOCK_SLACK = timedelta(days=1)
-"""So far ahead a sender's clock may be; a later time would outrank every failure to come."""
+"""How far ahead a sender's clock may be; a later time would outrank all future failures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """A delivery, what its properties say, and the fingerprint of all of it.
+    """A delivery, its properties, and the fingerprint of properties and body.
 
-    `cause_of` is what its cause is asked of.
+    `cause_of` is the function that computes the cause of the failure.
     """
 
     delivery: Delivery
@@ -46,11 +46,11 @@ class Arrival:
     cause_of: CauseOf
 
     def believable(self, time: datetime | None) -> datetime | None:
-        """Return a time that a sender's clock may have shown; None for one too far ahead."""
+        """Return the time; None if it is more than CLOCK_SLACK after the message was received."""
         return not_ahead_of(self.received_at, time, CLOCK_SLACK)
 
     def as_import(self, reason: str) -> FailedImport:
-        """Return it as a failed import."""
+        """Return this arrival as a failed import."""
         return make_import(self.delivery, self.fingerprint, reason, self.received_at)
 
 
@@ -87,14 +87,14 @@ def read_arrival(
 
 
 UNACKED_BYTES = 64 * 1024 * 1024
-"""So much at most is to lie unacknowledged in memory."""
+"""The most bytes of unacknowledged messages to hold in memory."""
 
 
 def next_prefetch(current: int, average_bytes: float, most: int) -> int:
-    """Return the prefetch after a batch was committed: doubled while both bounds allow it.
+    """Return the prefetch after a committed batch: doubled while `most` and UNACKED_BYTES allow.
 
-    RabbitMQ bounds by number only, so the bytes are foreseen from those of the last batch; where
-    messages have grown since, the prefetch shrinks.
+    RabbitMQ limits by number only, so bytes are estimated from the average of the last batch. If
+    messages have become too large for the present prefetch, it shrinks.
     """
     if average_bytes * 2 * current <= UNACKED_BYTES:
         return min(2 * current, most)
@@ -104,7 +104,7 @@ def next_prefetch(current: int, average_bytes: float, most: int) -> int:
 
 
 def understand_failure(arrival: Arrival) -> Failure | Unintelligible:
-    """Read an arrival as a failed message, or say what is missing."""
+    """Return an arrival as a failed message; Unintelligible names what is missing."""
     dialect = _dialect(arrival)
     if isinstance(dialect, Unintelligible):
         return dialect
@@ -128,7 +128,7 @@ def _dialect(arrival: Arrival) -> Dialect | Unintelligible:
 
 
 def _storable(arrival: Arrival, details: FailureDetails) -> FailureDetails:
-    """Fit what the headers say to the columns, to the clock and to the operator's word."""
+    """Fit details to the columns, drop a time too far ahead, apply the queue's destination."""
     changes = out_of_limits(details)
     if arrival.mapping.destination:
         changes["destination"] = clean(arrival.mapping.destination)
@@ -160,7 +160,7 @@ def _failure(arrival: Arrival, dialect: Dialect, details: FailureDetails) -> Fai
 
 
 def _stamped_id(arrival: Arrival) -> str | None:
-    """Return the unique message id the headers claim; whether it is true the store knows."""
+    """Return the unique message id in the headers; only the database shows if it is true."""
     text = arrival.properties.text(UNIQUE_MESSAGE_ID)
     return canonical(text) if text and is_guid(text) else None
 

@@ -1,4 +1,4 @@
-"""The loop of one error queue: receive, understand, have it recorded, acknowledge."""
+"""The loop of one error queue: receive a batch, read it, have it recorded, acknowledge it."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -27,13 +27,13 @@ from retrier.overlap import WhileInFlight, nothing_else
 from retrier.transport.seam import Consumer, Transport
 
 RECEIVE_TIMEOUT = 1.0
-"""Seconds an empty queue is waited on before the stop event is looked at."""
+"""Seconds to wait on an empty queue before the stop event is checked again."""
 
 BACK_OFF = (1.0, 2.0, 4.0, 8.0, 10.0)
-"""Seconds to wait after the first failure in a row, the second, ...; the last one for ever."""
+"""Seconds to wait after the first failure in a row, the second, ...; the last one repeats."""
 
 PIPELINE_DEPTH = 3
-"""Batches in hand when pipelined: one being stored, one being parsed, one on its way from the broker."""
+"""Batches in hand when pipelined: one is stored, one is parsed, one is on its way here."""
 
 
 class Record(Protocol):
@@ -42,10 +42,10 @@ class Record(Protocol):
     def __call__(
         self, received: Sequence[Received], *, while_in_flight: WhileInFlight = nothing_else
     ) -> Recorded:
-        """Store it; return what it came to. Raises DatabaseUnavailable, and DataRefused.
+        """Store it; return the result. Raises DatabaseUnavailable, and DataRefused.
 
-        `while_in_flight` does a little work each time, and says whether there was any: to be called
-        while the database keeps us waiting.
+        `while_in_flight` does one small piece of other work and returns whether there is more. Call
+        it while waiting for the database.
         """
         ...
 
@@ -67,9 +67,9 @@ class IngestionState:
 class Ingestor:
     """Takes failed messages off one error queue. One thread runs it; others may read `state`.
 
-    `prefetch` is how many messages may be unacknowledged at most, `pause` how many seconds to
-    leave other writers between two batches; without one, and once the broker may hand out all of
-    `prefetch`, the next batch is understood while one is recorded.
+    `prefetch` is the most messages that may be unacknowledged. `pause` is how many seconds the
+    database is left to other writers between two batches. Without a pause, and once the window
+    has grown to `prefetch`, the next batch is read while one is recorded.
     """
 
     mapping: QueueMapping
@@ -82,9 +82,9 @@ class Ingestor:
     pause: float = 0.0
     state: IngestionState = field(init=False)
     storing_since: float | None = field(init=False, default=None)
-    """Since when the database is asked to store what is in hand; None while it is not."""
+    """Since when a batch is being stored (monotonic seconds); None while none is."""
     handed_at: float = field(init=False)
-    """When the broker last handed anything out here, or it was begun; monotonic seconds."""
+    """When the broker last delivered something here, at first the start; monotonic seconds."""
     _consumer: Consumer | None = field(init=False, default=None)
     _ahead: Reading | None = field(init=False, default=None)
     _window: int = field(init=False, default=1)
@@ -96,16 +96,16 @@ class Ingestor:
         self.handed_at = self.clock.monotonic()
 
     def run(self, stop: threading.Event) -> None:
-        """Ingest until told to stop; whatever fails is tried again after a while."""
+        """Ingest until `stop` is set; after a failure, try again when the back-off is over."""
         while not stop.is_set():
             stop.wait(self._turn())
         self._close()
         self.state = self._idle("stopped")
 
     def ingest_once(self) -> int:
-        """Ingest what is there, at most one batch; return how many messages it was.
+        """Ingest at most one batch; return how many messages it had.
 
-        Raises BrokerUnavailable, DatabaseUnavailable.
+        Raises BrokerUnavailable, DatabaseUnavailable, ErrorQueueUnusable.
         """
         consumer = self._consumer or self._open()
         reading = self._ahead or self._receive(consumer, RECEIVE_TIMEOUT)
@@ -127,10 +127,10 @@ class Ingestor:
         return self.pause if ingested else 0.0
 
     def _open(self) -> Consumer:
-        """Connect, with a small window, and only after a write to the database has succeeded.
+        """Connect with a window of one, and only after a write to the database has succeeded.
 
-        A queue may count deliveries and drop a message that came back too often: a consumer that
-        cannot store what it is handed must not ask for it.
+        A queue with a delivery limit drops a message that came back too often. So nothing may be
+        taken off it while nothing can be stored.
         """
         self.probe()
         self._declare()
@@ -140,9 +140,9 @@ class Ingestor:
         return self._consumer
 
     def _declare(self) -> None:
-        """Declare the queue if it is missing, also one that was deleted while we ran.
+        """Declare the queue if it is missing, also if it was deleted since the start.
 
-        Raises ErrorQueueUnusable for one of a type that cannot be ingested.
+        Raises ErrorQueueUnusable for a queue of a type that cannot be ingested.
         """
         queues = self.transport.queues()
         try:
@@ -176,8 +176,8 @@ class Ingestor:
         finally:
             self.storing_since = None
         self.emit(stored)
-        # Only what is committed is acknowledged: a crash in between brings it again, as a
-        # redelivery that equals a stored attempt.
+        # Acknowledged after the commit: after a crash in between the broker redelivers the batch,
+        # and its fingerprints show that it is stored already.
         consumer.ack(reading.deliveries)
         self.emit(BatchAcked(queue=queue, count=len(received)))
         self._widen(consumer, reading.deliveries)
@@ -212,7 +212,7 @@ class Ingestor:
             self._window = window
 
     def _show_consuming(self) -> None:
-        """Tell that it works, once it does: an open consumer alone proves little."""
+        """Report after a whole turn that it works: an open consumer alone does not prove it."""
         if self.state.consuming:
             return
         event = IngestionResumed if self._was_consuming else IngestionStarted
@@ -221,9 +221,9 @@ class Ingestor:
         self.state = IngestionState(queue=self.mapping.queue, consuming=True, reason=None)
 
     def _back_off(self, reason: str, error: Exception | None = None) -> float:
-        """Let go of the queue; return the seconds until the next try.
+        """Close the consumer; return the seconds until the next try.
 
-        What is tried again and again is told once.
+        Only the first failure in a row is reported as an event.
         """
         self._close()
         if self._failures == 0:

@@ -35,7 +35,7 @@ UNFORESEEN = "unforeseen"
 
 
 class Reading:
-    """A received batch that is being understood, one message after the other."""
+    """A received batch that is being read, one message after the other."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Reading:
         mapping: QueueMapping,
         received_at: datetime,
     ) -> None:
-        """Understand nothing yet."""
+        """Read nothing yet."""
         self.deliveries = deliveries
         self._understood: list[Received] = []
         self._parse = partial(
@@ -52,14 +52,14 @@ class Reading:
         )
 
     def parse_next(self) -> bool:
-        """Understand one more, if there is one; say whether there was. Never raises."""
+        """Read one more message; return whether there was one left. Never raises."""
         read = len(self._understood)
         if read < len(self.deliveries):
             self._understood.append(self._parse(self.deliveries[read]))
         return read < len(self.deliveries)
 
     def finish(self) -> Sequence[Received]:
-        """Understand all the others, too; return what each turned out to be. Never raises."""
+        """Read the remaining messages; return what each of the batch is. Never raises."""
         while self.parse_next():
             pass
         return self._understood
@@ -72,20 +72,20 @@ def parse(
     received_at: datetime,
     cause_of: CauseOf = cause_of,
 ) -> Received:
-    """Return what the delivery turns out to be. Never raises."""
+    """Return what the delivery is; one that cannot be read is a failed import. Never raises."""
     try:
         return _understand(read_arrival(delivery, codec, mapping, received_at, cause_of))
     except UnreadableProperties as error:
         reason = f"its properties cannot be read: {error}"
     except Exception as error:  # noqa: BLE001 - no message may block the others, whatever it holds
-        # Only what went wrong: the words of the error may quote the message.
+        # Only the type of the error: its text may quote the message.
         reason = f"{UNFORESEEN} {type(error).__name__}"
     mark = fingerprint(delivery.raw, delivery.body)
     return make_import(delivery, mark, reason, received_at)
 
 
 def refused_import(delivery: Delivery, received: Received, reason: str, at: datetime) -> Received:
-    """Return a delivery that the database refuses as a failed import."""
+    """Return a delivery that the database refuses, as a failed import with that reason."""
     mark = fingerprint(delivery.raw, delivery.body)
     if isinstance(received, Failure | FailedImport):
         mark = received.fingerprint
@@ -93,13 +93,13 @@ def refused_import(delivery: Delivery, received: Received, reason: str, at: date
 
 
 def _understand(arrival: Arrival) -> Received:
-    """Ask what it is without the stamps of a copy, and whether these may be true."""
+    """Judge it without the stamps of a copy, then add what it is if they are true."""
     judged = _judge(arrival)
     return read_stamped(arrival, judged) if may_be_copy(arrival) else judged
 
 
 def _judge(arrival: Arrival) -> Judged:
-    # Middleware copies headers: a failure that carries another message's confirmation is one.
+    # Middleware copies headers: with failure headers it is a failure, whatever it confirms.
     headers = arrival.properties.headers
     if RETRY_SUCCESSFUL in headers and not written_by_consumer(arrival.properties):
         return read_confirmation(arrival)
@@ -119,7 +119,7 @@ NO_CONTENT = frozenset({b"", b"{}"})
 
 
 def read_confirmation(arrival: Arrival) -> Confirmation | FailedImport:
-    """Read a confirmation, and what it is if it confirms nothing: its body must not get lost."""
+    """Read a confirmation, and what it is if it confirms nothing: a body must not get lost."""
     unique_id = arrival.properties.text(UNIQUE_MESSAGE_ID)
     if unique_id is None or not is_guid(unique_id):
         return arrival.as_import(NO_ID)
@@ -129,12 +129,12 @@ def read_confirmation(arrival: Arrival) -> Confirmation | FailedImport:
         succeeded_at=arrival.believable(parse_wire_time(text) or parse_iso_time(text)),
         received_at=arrival.received_at,
         if_unknown=arrival.as_import(UNKNOWN_MESSAGE),
-        if_idle=None if arrival.delivery.body in NO_CONTENT else _without_its_word(arrival),
+        if_idle=None if arrival.delivery.body in NO_CONTENT else _as_unconfirming(arrival),
         redelivered=arrival.delivery.redelivered,
     )
 
 
-def _without_its_word(arrival: Arrival) -> Failure | FailedImport:
+def _as_unconfirming(arrival: Arrival) -> Failure | FailedImport:
     match understand_failure(arrival):
         case Unintelligible():
             return arrival.as_import(IDLE)
@@ -146,9 +146,9 @@ UNKNOWN_COPY = "it has the stamps of a copy of ours and no body, but its staging
 
 
 def may_be_copy(arrival: Arrival) -> bool:
-    """Say whether it looks like a copy, of whichever installation, or like our probe.
+    """Say whether it looks like a copy of any installation, or like a probe.
 
-    A copy has no body: what has one is somebody's message, and keeps it.
+    A copy has no body: any other message with a body is somebody's and must be kept.
     """
     installation = arrival.properties.text(INSTALLATION_ID)
     return (
@@ -159,7 +159,7 @@ def may_be_copy(arrival: Arrival) -> bool:
 
 
 def read_stamped(arrival: Arrival, otherwise: Judged) -> Stamped:
-    """Return what a message that may be a copy is, in each case; `otherwise` is without stamps."""
+    """Return what a message with stamps is in each case; `otherwise` is it without stamps."""
     properties = arrival.properties
     installation = properties.text(INSTALLATION_ID) or ""
     staging_id = clean(properties.text(STAGING_ID) or "")
