@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from retrier.clock import Clock
-from retrier.domain.standstill import PATIENCE, find_hang
+from retrier.domain.standstill import STANDSTILL_AFTER, find_hang
 from retrier.ingestion.ingestor import Ingestor
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
@@ -106,7 +106,7 @@ def _find_trouble(ingestor: Ingestor, backlogs: Backlogs) -> str | None:
     if hang is not None:
         return hang.reason
     backlog = backlogs.find(ingestor.state.queue)
-    if backlog is None or now - max(backlog.since, ingestor.handed_at) < PATIENCE:
+    if backlog is None or now - max(backlog.since, ingestor.handed_at) < STANDSTILL_AFTER:
         return None
     seconds = int(now - max(backlog.since, ingestor.handed_at))
     return (

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import assert_never
 
-PATIENCE = 15.0
-"""Seconds without anything recorded after which nobody can say that it is processing."""
+STANDSTILL_AFTER = 15.0
+"""Seconds without anything recorded after which the processor is reported as not ready."""
 
 _LONG_WAIT = 5.0
 """Seconds after which a wait explains by itself why nothing is recorded."""
@@ -78,7 +78,7 @@ def find_hang(since: float | None, now: float) -> Standstill | None:
 def find_standstill(notes: ProgressNotes, now: float) -> Standstill | None:
     """Return the standstill of a processor; None as long as it gets on, or has nothing to do."""
     cause = _find_cause(notes, now)
-    if notes.since is None or cause is None or now - notes.since < PATIENCE:
+    if notes.since is None or cause is None or now - notes.since < STANDSTILL_AFTER:
         return None
     return Standstill(seconds=now - notes.since, cause=cause)
 

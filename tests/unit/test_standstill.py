@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from retrier.domain.standstill import (
-    PATIENCE,
+    STANDSTILL_AFTER,
     Cause,
     ForAlarm,
     ForBroker,
@@ -28,7 +28,7 @@ def find_cause(notes: ProgressNotes, now: float) -> Cause | None:
 
 
 def test_a_processor_that_recorded_something_lately_gets_on() -> None:
-    assert find_standstill(LOCKED, 100.0 + PATIENCE - 0.1) is None
+    assert find_standstill(LOCKED, 100.0 + STANDSTILL_AFTER - 0.1) is None
 
 
 def test_a_processor_without_progress_says_for_how_long_and_why() -> None:
