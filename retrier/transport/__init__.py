@@ -1,1 +1,1 @@
-"""The way to the broker. The only broker code: nothing else imports Kombu."""
+"""The transports: all code that talks to a broker. Nothing outside imports Kombu."""

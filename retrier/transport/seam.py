@@ -1,8 +1,8 @@
-"""What Retrier needs of a broker. Tests script it; RabbitMQ and the embedded broker implement it.
+"""What Retrier needs of a broker: implemented by RabbitMQ, the embedded broker, and test doubles.
 
-One thread per object: publisher, consumer and queues each own their connection. Whatever breaks
-a connection raises BrokerUnavailable with host and reason; the object is then useless and closed.
-A queue that does not answer, though the broker is there, is one of its kinds: QueueSilent.
+One thread per object: publisher, consumer and queues each own their connection. An error that
+breaks a connection raises BrokerUnavailable with host and reason; the object is closed then. Its
+subclass QueueSilent means that the broker is there, but a queue does not answer.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ QueueKind = Literal["quorum", "classic"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a transport can do; asked for by the code and shown in the docs."""
+    """What a transport can do; read by the code and shown in the docs."""
 
     ordered: bool
     confirms: bool
@@ -33,9 +33,9 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Awaited:
-    """What a publisher waits for: the queues of what the broker has not settled yet.
+    """What a publisher waits for: the queues of the messages the broker has not settled yet.
 
-    `blocked` says that the broker takes nothing from whoever publishes, as far as it has told.
+    `blocked` says that the broker has reported an alarm, during which it takes no publishes.
     """
 
     queues: frozenset[str] = frozenset()
@@ -47,7 +47,7 @@ class Publisher(Protocol):
 
     @property
     def awaited(self) -> Awaited:
-        """What is waited for in a `publish` at present; asked within `waiting`."""
+        """What the running `publish` waits for; read from within `waiting`."""
         ...
 
     def publish(
@@ -58,21 +58,21 @@ class Publisher(Protocol):
     ) -> tuple[Outcome, ...]:
         """Publish all, wait until each is settled, and return the outcomes in the same order.
 
-        Never waits less than the broker needs: while it is blocked by an alarm nothing times
-        out. `waiting` is called at least once a second while confirms are outstanding;
-        `while_in_flight` when all is written, as long as it says that there is more: what takes a
-        while is better done then than later. What either raises, or making the messages, ends the wait and goes through. After
-        a ChannelClosed or Unknown outcome the next call opens a new connection, after a refusal
-        the queue is asked anew. Raises BrokerUnavailable when there is none to be had; then
-        nothing of this call was sent. Raises QueueSilent when the probe queue confirms nothing
-        for a while, though the broker is there and not blocked.
+        Waits as long as the broker needs: nothing times out while an alarm blocks it. `waiting` is
+        called at least once a second while confirms are outstanding. `while_in_flight` is called
+        once all is written, until it returns False: for slow work that can be done meanwhile. An
+        error raised by either, or by making the messages, ends the wait and is passed on. After a
+        ChannelClosed or Unknown outcome the next call opens a new connection. After a refusal the
+        next call lets the queue decide anew. Raises BrokerUnavailable without a connection; then
+        nothing was sent. Raises QueueSilent when the probe's queue confirms nothing for too long,
+        although the broker is there and not blocked.
         """
         ...
 
     def keep_alive(self) -> None:
-        """Let the broker hear of us while there is nothing to do, every few seconds; never raises.
+        """Send a heartbeat if one is due. Call it every few seconds while idle; never raises.
 
-        A connection that has broken meanwhile is found out, or replaced, at its next use.
+        A connection that has broken meanwhile is noticed, or replaced, at its next use.
         """
         ...
 
@@ -85,7 +85,7 @@ class Consumer(Protocol):
     """Takes messages off one queue; unacknowledged ones return to it when it closes."""
 
     def receive(self, limit: int, timeout: float) -> list[Delivery]:
-        """Return up to `limit` messages: waits up to `timeout` seconds for the first one only.
+        """Return up to `limit` messages; wait up to `timeout` seconds for the first one only.
 
         Raises BrokerUnavailable when the connection breaks or the queue is deleted.
         """
@@ -100,13 +100,13 @@ class Consumer(Protocol):
         ...
 
     def widen(self, prefetch: int) -> None:
-        """Allow so many unacknowledged messages from now on. Raises BrokerUnavailable."""
+        """Allow this many unacknowledged messages from now on. Raises BrokerUnavailable."""
         ...
 
     def rest(self) -> bool:
-        """Stop consuming, but stay connected; say whether that was possible; never raises.
+        """Stop consuming, but stay connected; return whether that was possible; never raises.
 
-        It is not while anything is unacknowledged: only closing gives that back.
+        It is not possible while messages are unacknowledged: only closing gives them back.
         """
         ...
 
@@ -115,7 +115,7 @@ class Consumer(Protocol):
         ...
 
     def keep_alive(self) -> None:
-        """Let the broker hear of us during a rest. See Publisher."""
+        """Send a heartbeat if one is due, during a rest. See Publisher."""
         ...
 
     def close(self) -> None:
@@ -135,24 +135,24 @@ class Queues(Protocol):
         ...
 
     def declare_staging_queue(self, queue: str) -> None:
-        """Make sure it exists as ours: durable, single active consumer.
+        """Make sure that it exists as ours: durable, with a single active consumer.
 
-        One with other arguments is declared anew if it is empty. Raises StagingQueueUnusable
-        otherwise.
+        An empty queue with other arguments is deleted and declared anew. Raises
+        StagingQueueUnusable for one that is in use.
         """
         ...
 
     def may_limit_deliveries(self, queue: str) -> bool:
-        """Say whether the queue may drop messages that come back too often; false if missing.
+        """Return whether the queue may drop messages that come back too often; False if missing.
 
-        As far as the broker tells: a limit set by a policy is not always seen.
+        A limit that a policy sets is not always visible.
         """
         ...
 
     def why_not_ingestible(self, queue: str) -> str | None:
-        """Say why failed messages cannot be taken off the queue for good.
+        """Return why failed messages cannot be removed from the queue, in a sentence.
 
-        None when they can, when it is missing, or when the broker does not tell.
+        None when they can, when the queue is missing, or when the broker does not reveal it.
         """
         ...
 
@@ -165,7 +165,7 @@ class Queues(Protocol):
         ...
 
     def keep_alive(self) -> None:
-        """Let the broker hear of us between two questions. See Publisher."""
+        """Send a heartbeat if one is due, between two questions. See Publisher."""
         ...
 
     def close(self) -> None:
@@ -174,7 +174,7 @@ class Queues(Protocol):
 
 
 class Transport(Protocol):
-    """One broker, as a maker of the three objects above."""
+    """One broker: makes publishers, consumers and looks at queues."""
 
     capabilities: Capabilities
     codec: PropertyCodec
@@ -186,8 +186,8 @@ class Transport(Protocol):
     def publisher(self, probe: Outgoing | None = None) -> Publisher:
         """Connect a publisher. Raises BrokerUnavailable.
 
-        With a `probe`, each new connection first sends that and waits for its confirm, so that an
-        alarm is seen before a window is exposed to it.
+        With a `probe`, each new connection first sends it and waits for its confirm, so that an
+        alarm is noticed before a window is sent into it.
         """
         ...
 

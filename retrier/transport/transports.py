@@ -1,4 +1,4 @@
-"""The transports there are, by the scheme of a broker's URL; a new one is a package and a line."""
+"""The transports by the scheme of a broker's URL; to add one, add a package and a line here."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ TRANSPORTS: Mapping[str, str] = MappingProxyType(
         "embedded": "retrier.transport.embedded",
     }
 )
-"""Each package has a function `make_transport`. It is imported when it is needed, not before:
-client libraries take longer to load than most commands to run."""
+"""Each package has a function `make_transport`. It is imported only when it is needed:
+loading a client library takes longer than most commands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportOptions:
-    """What a transport may want to know; one that has no use for something leaves it."""
+    """What a transport may need; each ignores what it has no use for."""
 
     urls: tuple[str, ...]
     staging_queue_type: QueueKind

@@ -22,7 +22,7 @@ from tests.support.receiving import bodies, receive
 from tests.support.waiting import wait_until
 
 LEASE_ENDS = "SELECT until FROM holders"
-IMPATIENT = 0.5
+SHORT_TIMEOUT = 0.5
 """Seconds to wait for others that write."""
 
 
@@ -48,7 +48,7 @@ def full_disk(path: Path) -> Iterator[None]:
 class FaultFixtures(EmbeddedFixtures):
     @pytest.fixture
     def transport(self, url: str) -> EmbeddedTransport:
-        return EmbeddedTransport(url, patience=IMPATIENT)
+        return EmbeddedTransport(url, busy_timeout=SHORT_TIMEOUT)
 
     @pytest.fixture
     def path(self, transport: EmbeddedTransport) -> Path:
@@ -116,15 +116,15 @@ class TestLockedFile(FaultFixtures):
     def test_waits_for_others_that_write_and_says_that_it_waits(
         self, url: str, publisher: Publisher, path: Path, queue: str
     ) -> None:
-        patient = EmbeddedTransport(url).publisher()
+        waiting = EmbeddedTransport(url).publisher()
         with written_by_another(path) as other:
-            outcomes = patient.publish([self.message(queue)], other.rollback)
-        patient.close()
+            outcomes = waiting.publish([self.message(queue)], other.rollback)
+        waiting.close()
 
         assert outcomes == (Confirmed(),)
         assert publisher.publish([self.message(queue)], nothing) == (Confirmed(),)
 
-    def test_gives_up_when_its_patience_ends_and_nothing_was_sent(
+    def test_gives_up_when_its_timeout_ends_and_nothing_was_sent(
         self, publisher: Publisher, queues: Queues, path: Path, queue: str
     ) -> None:
         with (

@@ -101,7 +101,7 @@ def test_a_lease_that_is_renewed_keeps_its_messages(
 
     for _ in range(5):
         clock.advance(LEASE - 1)
-        assert abroad.renew(holder, patience=1)
+        assert abroad.renew(holder, timeout=1)
 
     assert bodies(claim(db, db.enter(LEASE), 5)) == "34"
 
@@ -133,7 +133,7 @@ def test_who_lost_its_lease_is_told_so(db: QueuesDb, clock: FrozenClock) -> None
     clock.advance(LEASE + 1)
     db.reap()
 
-    assert not db.renew(holder, patience=1)
+    assert not db.renew(holder, timeout=1)
     with pytest.raises(HoldLost, match="lease"):
         claim(db, holder, 1)
 
@@ -210,7 +210,7 @@ def test_who_leaves_gives_everything_back(db: QueuesDb) -> None:
     holder = db.enter(LEASE)
     claim(db, holder, 3)
 
-    db.leave(holder, patience=1)
+    db.leave(holder, timeout=1)
 
     assert not db.anyone_gone()
     assert db.count_ready("q") == 5
@@ -283,7 +283,7 @@ class TestSingleActiveConsumer:
         first, second = db.enter(LEASE), db.enter(LEASE)
         claim(db, first, 2, "s")
 
-        db.leave(first, patience=1)
+        db.leave(first, timeout=1)
 
         assert bodies(claim(db, second, 5, "s")) == "01234"
 

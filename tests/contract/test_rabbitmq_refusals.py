@@ -112,7 +112,7 @@ def test_a_window_after_a_refusal_goes_over_a_new_channel_of_the_same_connection
 ) -> None:
     # Given a refusal: a channel may never hear that a full quorum queue has room again
     full = far_side.declare(queue_name("full"), **LIMITED)
-    connection = BrokerConnection(parse_address(amqp_url), "refusals", 5, patience=5)
+    connection = BrokerConnection(parse_address(amqp_url), "refusals", 5, timeout=5)
     publisher = RabbitMQPublisher(lambda: connection, None)
     channels = [connection.channel]
 

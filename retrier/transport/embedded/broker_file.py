@@ -1,7 +1,7 @@
-"""One connection to the broker's file, and the rows of those who hold messages in it.
+"""One connection to the broker's file, and the rows of the consumers that hold messages in it.
 
-When a holder's row goes, what it held is ready again, in its places, and no queue has it as its
-active consumer any more.
+When a holder's row is deleted, foreign keys make the messages it held ready again, in their
+places, and no queue has it as its active consumer any more.
 """
 
 import os
@@ -16,13 +16,13 @@ from typing import TypeVar
 from retrier.errors import BrokerUnavailable
 from retrier.processes import Owner, is_gone
 
-PATIENCE = 30.0
+BUSY_TIMEOUT = 30.0
 """Seconds to wait for other processes that are writing."""
 ONE_TRY = 0.25
 BETWEEN_TRIES = 0.01
 LARGEST_LOG = 64 * 1024 * 1024
 APPLICATION_ID = 0x52545231
-"""`RTR1`: tells this file, and this form of it, from any other SQLite file."""
+"""`RTR1`: marks the file as an embedded broker's, in this version of its schema."""
 PRAGMAS = (
     "journal_mode=WAL",
     # A commit is what confirms a message: it must survive a power cut.
@@ -36,63 +36,63 @@ T = TypeVar("T")
 
 
 class CommitUnknown(BrokerUnavailable):
-    """The commit failed: the file may hold the change or not."""
+    """The commit failed: the file may or may not hold the change."""
 
 
 def nothing() -> None:
-    """Wait without doing anything meanwhile."""
+    """Do nothing while other writers are waited for."""
 
 
 class BrokerFile:
-    """A connection whose transactions take turns, also between threads."""
+    """A connection that threads can share: its transactions run one after the other."""
 
-    def __init__(self, path: Path, schema: str, patience: float = PATIENCE) -> None:
-        """Open the file; one that is missing is made, with its folder. Raises BrokerUnavailable."""
+    def __init__(self, path: Path, schema: str, busy_timeout: float = BUSY_TIMEOUT) -> None:
+        """Open the file, or create it with its folder. Raises BrokerUnavailable."""
         self.path = path
         self._schema = schema
-        self._patience = patience
+        self._busy_timeout = busy_timeout
         self._pid = os.getpid()
         self._lock = Lock()
         self._pause = Event()
         self._connection: Connection | None = None
         self._identity: tuple[int, int] | None = None
         try:
-            self._persist(self._open, patience, nothing)
+            self._persist(self._open, busy_timeout, nothing)
         except BrokerUnavailable:
             self.close()
             raise
         self._identity = self._find_identity()
 
     def read(self, verb: Callable[[Connection], T]) -> T:
-        """Run a verb that only reads, with one statement. Raises BrokerUnavailable."""
+        """Run a function that reads with one statement. Raises BrokerUnavailable."""
         with self._lock:
             connection = self._live()
-            return self._persist(lambda: verb(connection), self._patience, nothing)
+            return self._persist(lambda: verb(connection), self._busy_timeout, nothing)
 
     def write(
         self,
         verb: Callable[[Connection], T],
         *,
         waiting: Callable[[], None] = nothing,
-        patience: float | None = None,
+        timeout: float | None = None,
     ) -> T:
-        """Run a verb in a transaction that writes.
+        """Run a function in a transaction that writes.
 
-        `waiting` is called at least once a second while others write; what it raises goes
-        through. `patience` is in seconds. Raises BrokerUnavailable, and nothing is changed, or
-        CommitUnknown.
+        `waiting` is called at least once a second while others write, and its errors are passed
+        on. `timeout` is in seconds. Raises CommitUnknown if the commit failed, BrokerUnavailable
+        for any earlier error: then nothing is changed.
         """
         with self._lock:
             connection = self._live()
-            limit = self._patience if patience is None else patience
+            limit = self._busy_timeout if timeout is None else timeout
             try:
                 self._persist(lambda: connection.execute("BEGIN IMMEDIATE"), limit, waiting)
                 result = self._translated(lambda: verb(connection), BrokerUnavailable)
                 self._translated(lambda: connection.execute("COMMIT"), CommitUnknown)
-                # It may have been deleted while we waited for others.
+                # While this waited for other writers, the file may have been deleted.
                 self._check_file(CommitUnknown)
             finally:
-                # Whatever ended it: a transaction left open would lock everybody out.
+                # After any error: a transaction left open would lock out all other writers.
                 if connection.in_transaction:
                     with suppress(sqlite3.Error):
                         connection.execute("ROLLBACK")
@@ -139,7 +139,7 @@ class BrokerFile:
         return self._connection
 
     def _check_file(self, kind: type[BrokerUnavailable]) -> None:
-        """SQLite goes on with a file that was deleted: what it confirms would be gone."""
+        """Raise if the file was deleted or replaced: SQLite would still write to the old one."""
         if self._find_identity() != self._identity:
             raise self._unavailable("the file was deleted or replaced", kind)
 
@@ -150,9 +150,9 @@ class BrokerFile:
             return None
         return found.st_dev, found.st_ino
 
-    def _persist(self, act: Callable[[], T], patience: float, waiting: Callable[[], None]) -> T:
-        """Try again as long as others keep the file busy; SQLite gives up early at times."""
-        deadline = monotonic() + patience
+    def _persist(self, act: Callable[[], T], timeout: float, waiting: Callable[[], None]) -> T:
+        """Retry while others keep the file busy: SQLite's own timeout may end too early."""
+        deadline = monotonic() + timeout
         while True:
             try:
                 return act()
@@ -189,23 +189,23 @@ RENEW = "UPDATE holders SET until = ? + lease WHERE id = ?"
 
 
 def enter(conn: Connection, owner: Owner, lease: float, now: float) -> int:
-    """Make a holder with a lease of so many seconds; return its number."""
+    """Add a holder with a lease of so many seconds; return its number."""
     row = (owner.boot, owner.space, owner.pid, owner.started, lease, now + lease)
     return conn.execute(ENTER, row).lastrowid or 0
 
 
 def renew(conn: Connection, holder: int, now: float) -> bool:
-    """Begin the lease anew; false when the holder is no more."""
+    """Restart the lease; False if the holder's row is gone."""
     return conn.execute(RENEW, [now, holder]).rowcount == 1
 
 
 def leave(conn: Connection, holders: Iterable[int]) -> None:
-    """End holders."""
+    """Delete the rows of these holders."""
     conn.executemany("DELETE FROM holders WHERE id = ?", [(holder,) for holder in holders])
 
 
 def find_gone(conn: Connection, me: Owner, now: float) -> list[int]:
-    """Return the holders that died or let their lease run out, as this process sees it."""
+    """Return the holders whose process is dead or whose lease ran out, as this process sees it."""
     rows = conn.execute(
         "SELECT id, boot, space, pid, started, lease, until FROM holders"
     ).fetchall()
@@ -218,10 +218,10 @@ def find_gone(conn: Connection, me: Owner, now: float) -> list[int]:
 
 
 def reap(conn: Connection, me: Owner, now: float, sparing: int | None = None) -> None:
-    """End the holders that died or let their lease run out, but not this one."""
+    """End the holders whose process is dead or whose lease ran out, except `sparing`."""
     leave(conn, [holder for holder in find_gone(conn, me, now) if holder != sparing])
 
 
 def _has_run_out(lease: float, left: float) -> bool:
-    # The clock begins anew with each boot: more left than there can be is of an earlier one.
+    # The monotonic clock restarts at each boot: far too much time left is from an earlier boot.
     return not 0 <= left <= 2 * lease

@@ -1,4 +1,4 @@
-"""Kombu's virtual channel over the broker's file: publishing, consuming, queues."""
+"""A Kombu virtual channel over the broker's file: publishing, consuming, queues."""
 # ruff: noqa: FBT001, FBT002 - the signatures are Kombu's
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ logger = get_logger(__name__)
 
 
 class QoS(UntypedQoS):  # type: ignore[misc]  # Kombu types half of itself
-    """What a channel was handed and has not settled."""
+    """The messages that a channel was handed and has not settled."""
 
     def ack(self, delivery_tag: str) -> None:
         """Delete one message."""
@@ -45,7 +45,7 @@ class QoS(UntypedQoS):  # type: ignore[misc]  # Kombu types half of itself
         super().ack(delivery_tag)
 
     def up_to(self, delivery_tag: str) -> list[str]:
-        """Return the tags of what was handed out before a message, and its own."""
+        """Return the tags of all unsettled messages up to this one, in delivery order."""
         self._flush()
         tags = list(self._delivered)
         return tags[: tags.index(delivery_tag) + 1] if delivery_tag in tags else [delivery_tag]
@@ -58,7 +58,7 @@ class QoS(UntypedQoS):  # type: ignore[misc]  # Kombu types half of itself
         return []
 
     def restore_unacked_once(self, stderr: TextIO | None = None) -> None:
-        """Put everything back when the channel closes; where that fails, the lease runs out."""
+        """Put everything back when the channel closes; if that fails, the lease's end does it."""
         with suppress(BrokerUnavailable):
             super().restore_unacked_once(stderr)
 
@@ -66,9 +66,9 @@ class QoS(UntypedQoS):  # type: ignore[misc]  # Kombu types half of itself
 class Channel(UntypedChannel):  # type: ignore[misc]  # Kombu types half of itself
     """A channel whose queues are rows.
 
-    The default exchange leads to every queue of the file, and to no other: publishing to a queue
-    that is missing raises NotFound. Other exchanges and bindings are known to the connection that
-    declares them.
+    The default exchange routes to every queue of the file: publishing to a missing one raises
+    NotFound and does not create it. Other exchanges and bindings are known only to the connection
+    that declares them.
     """
 
     QoS = QoS
@@ -80,9 +80,9 @@ class Channel(UntypedChannel):  # type: ignore[misc]  # Kombu types half of itse
         arguments: Mapping[str, object] | None = None,
         **_options: object,
     ) -> queue_declare_ok_t:
-        """Declare a queue, durable in any case, or look whether there is one if `passive`.
+        """Declare a queue, which is always durable; with `passive`, only check that it exists.
 
-        Raises NotFound; PreconditionFailed when it exists with other arguments that matter here.
+        Raises NotFound; PreconditionFailed if it exists with another SINGLE_ACTIVE argument.
         """
         name = queue or f"amq.gen-{uuid()}"
         if not passive:
@@ -114,10 +114,10 @@ class Channel(UntypedChannel):  # type: ignore[misc]  # Kombu types half of itse
         mandatory: bool = False,
         **options: object,
     ) -> None:
-        """Publish; it is stored when this returns.
+        """Publish; the message is stored when this returns.
 
-        Raises NotFound for a missing queue or exchange, ChannelError where nothing is bound and
-        the message is mandatory.
+        Raises NotFound for a missing queue or exchange, ChannelError if the message is mandatory
+        and no queue is bound.
         """
         if exchange and exchange not in self.state.exchanges:
             raise NotFound(f"no exchange {exchange!r} was declared on this connection")
@@ -126,7 +126,7 @@ class Channel(UntypedChannel):  # type: ignore[misc]  # Kombu types half of itse
         super().basic_publish(message, exchange, routing_key, **options)
 
     def create_publish_batch(self, max_size: int) -> rows.PublishBatch:
-        """Begin a batch of messages that are stored in one transaction (`Producer.batch`)."""
+        """Return a batch whose messages are stored in one transaction (`Producer.batch`)."""
         return rows.PublishBatch(self, self._store, max_size)
 
     def basic_consume(
@@ -149,7 +149,7 @@ class Channel(UntypedChannel):  # type: ignore[misc]  # Kombu types half of itse
         super().basic_consume(queue, no_ack, take, consumer_tag, **options)
 
     def basic_cancel(self, consumer_tag: str) -> None:
-        """Stop consuming a queue; what was handed out stays so until it is settled."""
+        """Stop consuming a queue; messages handed out stay with this channel until settled."""
         queue = self._tag_to_queue.get(consumer_tag)
         super().basic_cancel(consumer_tag)
         if queue is not None:
@@ -168,15 +168,15 @@ class Channel(UntypedChannel):  # type: ignore[misc]  # Kombu types half of itse
         return message
 
     def basic_ack(self, delivery_tag: str, multiple: bool = False) -> None:
-        """Acknowledge one message, or also all that this channel was handed before it."""
+        """Acknowledge one message; with `multiple`, all handed out before it as well."""
         self.qos.ack_all(self.qos.up_to(delivery_tag) if multiple else [delivery_tag])
 
     def forget(self, delivery_tags: Sequence[str]) -> None:
-        """Delete messages that are still ours under these tags."""
+        """Delete the messages that this connection still holds under these tags."""
         self._settle(self._db.forget, delivery_tags)
 
     def give_back(self, delivery_tags: Sequence[str]) -> None:
-        """Put messages back in their places that are still ours under these tags."""
+        """Put back the messages that this connection still holds under these tags."""
         self._settle(self._db.give_back, delivery_tags)
 
     @property
@@ -191,7 +191,7 @@ class Channel(UntypedChannel):  # type: ignore[misc]  # Kombu types half of itse
     ) -> None:
         missing = len(delivery_tags) - settle([rows.parse_tag(tag) for tag in delivery_tags])
         if missing:
-            # Harmless for the queue: whoever has them now settles them.
+            # Harmless: the lease ran out or the queue was deleted; a new holder settles them.
             logger.warning("%s messages are not ours to settle any more", missing)
 
     def _get(self, queue: str, timeout: float | None = None) -> rows.Payload:  # noqa: ARG002 - Kombu's signature
@@ -207,7 +207,7 @@ class Channel(UntypedChannel):  # type: ignore[misc]  # Kombu types half of itse
         try:
             payload = self._get(queue)
         except NotFound as gone:
-            # As RabbitMQ does it: connection_errors hold it, and whoever reconnects declares anew.
+            # As RabbitMQ reports it. Kombu counts it as a connection error, so programs reconnect.
             raise ConsumerCancelled(str(gone)) from gone
         callback(payload, queue)
 

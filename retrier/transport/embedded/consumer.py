@@ -1,4 +1,4 @@
-"""Takes messages off one queue, and gives back what it did not acknowledge when it closes."""
+"""Takes messages off one queue; when it closes, it gives back what it did not acknowledge."""
 
 from collections.abc import Callable, Sequence
 from threading import Event
@@ -16,10 +16,10 @@ LAST = 0.05
 
 
 class Idling:
-    """Waits that grow from 10 ms: short for whoever expects something, cheap for the idle."""
+    """Waits that grow from 10 ms: a busy queue is read quickly, an idle one costs little."""
 
     def __init__(self, longest: float = LAST) -> None:
-        """`longest` is the wait in seconds that they grow to."""
+        """`longest` is the longest wait in seconds."""
         self._longest = longest
         self._next = min(FIRST, longest)
         self._never = Event()
@@ -37,13 +37,13 @@ class EmbeddedConsumer:
     """One holder on a file of its own; the first error closes it for good."""
 
     def __init__(self, db: QueuesDb, queue: str, prefetch: int, lease: float) -> None:
-        """Consume an existing queue; the file is closed with us. Raises BrokerUnavailable."""
+        """Consume an existing queue; `close` closes the file. Raises BrokerUnavailable."""
         self._db = db
         self._queue = queue
         self._prefetch = prefetch
         self._unsettled: set[Tag] = set()
         self._counted: set[Tag] = set()
-        """What the prefetch counts: handed out since it was set, and not settled."""
+        """The unsettled tags that count against the prefetch: handed out since it was set."""
         try:
             self._queue_id = self._find()
             self._hold: Hold | None = Hold(db, lease)
@@ -67,11 +67,11 @@ class EmbeddedConsumer:
         self._settle(deliveries, self._db.forget)
 
     def put_back(self, deliveries: Sequence[Delivery]) -> None:
-        """Hand these messages back to their places in the queue. Raises BrokerUnavailable."""
+        """Put these messages back in their places in the queue. Raises BrokerUnavailable."""
         self._settle(deliveries, self._db.give_back)
 
     def widen(self, prefetch: int) -> None:
-        """Allow so many unacknowledged messages from now on, besides those handed out already.
+        """Allow this many unacknowledged messages from now on, besides those handed out already.
 
         Raises BrokerUnavailable.
         """
@@ -80,7 +80,7 @@ class EmbeddedConsumer:
         self._counted.clear()
 
     def rest(self) -> bool:
-        """Say no: opening a file anew takes no time."""
+        """Return False: opening the file again takes no time."""
         return False
 
     def resume(self, prefetch: int) -> None:
@@ -88,10 +88,10 @@ class EmbeddedConsumer:
         self.widen(prefetch)
 
     def keep_alive(self) -> None:
-        """Do nothing: a file asks for no sign of life."""
+        """Do nothing: a file needs no heartbeats."""
 
     def close(self) -> None:
-        """Give everything back and close the file; waits a moment at most, never raises."""
+        """Give everything back, close the file; never raises, waits some seconds at most."""
         hold, self._hold = self._hold, None
         if hold is not None:
             hold.close()
@@ -144,6 +144,7 @@ class EmbeddedConsumer:
 
 
 def _settle_held(hold: Hold, tags: Sequence[Tag], settle: Callable[[Sequence[Tag]], int]) -> None:
-    # Fewer are fine where the queue was deleted meanwhile. With the lease gone, others have them.
+    # Fewer are settled if the queue was deleted, which is fine, or if the lease was lost: then
+    # other consumers get the messages.
     if settle(tags) < len(tags) and not hold.is_kept():
         raise HoldLost("the lease on the messages ran out: others are handed them")

@@ -1,4 +1,4 @@
-"""A consumer's hold on the messages it was handed: kept as long as its process lives and works."""
+"""A consumer's hold on the messages it was handed: kept alive by a thread of its process."""
 
 from contextlib import suppress
 from threading import Event, Thread
@@ -9,16 +9,16 @@ from retrier.transport.embedded.queues_db import QueuesDb
 from retrier.transport.embedded.rows import Held, QueueGone
 
 LEASE = 30.0
-"""Seconds for which a holder is believed that nobody can tell dead or alive."""
+"""Seconds after which a holder that may be dead or alive loses its messages."""
 WATCH_EVERY = 0.25
 FAREWELL = 1.0
 
 
 class Hold:
-    """A holder's row, and the thread that renews its lease while a handler is at work."""
+    """A holder's row, and the thread that renews its lease, however long a handler takes."""
 
     def __init__(self, db: QueuesDb, lease: float = LEASE) -> None:
-        """Make the holder; `lease` is in seconds. Raises BrokerUnavailable."""
+        """Add the holder's row; `lease` is in seconds. Raises BrokerUnavailable."""
         self._db = db
         self._lease = lease
         self._stop = Event()
@@ -29,8 +29,8 @@ class Hold:
     def take(self, name: str, limit: int, queue_id: int | None = None) -> list[Held]:
         """Take up to `limit` messages off a queue, without waiting.
 
-        With `queue_id`, a queue that was declared anew is another one. Raises QueueGone,
-        HoldLost, BrokerUnavailable.
+        With `queue_id`, a queue that was deleted and declared again counts as gone. Raises
+        QueueGone, HoldLost, BrokerUnavailable.
         """
         self._watch()
         queue = self._db.look(name)
@@ -47,18 +47,18 @@ class Hold:
             self._db.step_down(queue)
 
     def is_kept(self) -> bool:
-        """Say whether the lease is still ours, and renew it. Raises BrokerUnavailable."""
+        """Renew the lease; False if another process has ended it. Raises BrokerUnavailable."""
         return self._db.renew(self.id, FAREWELL)
 
     def close(self) -> None:
-        """Give everything back; never raises, and waits a second at most."""
+        """Give everything back; never raises, and waits some seconds at most for other writers."""
         self._stop.set()
-        # Else the lease runs out by itself.
+        # If this fails, the messages are ready again once the lease has run out.
         with suppress(BrokerUnavailable):
             self._db.leave(self.id, FAREWELL)
 
     def _watch(self) -> None:
-        """Look after other holders from time to time: what the dead held is not ready by itself."""
+        """Remove dead holders from time to time: only then is what they held ready again."""
         now = monotonic()
         if now - self._watched < WATCH_EVERY:
             return
@@ -70,4 +70,4 @@ class Hold:
         kept = True
         while kept and not self._stop.wait(self._lease / 3):
             with suppress(BrokerUnavailable):
-                kept = self._db.renew(self.id, patience=self._lease / 6)
+                kept = self._db.renew(self.id, timeout=self._lease / 6)

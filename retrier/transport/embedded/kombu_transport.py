@@ -1,4 +1,4 @@
-"""Kombu's transport over the broker's file: one file, one holder and its lease per connection."""
+"""A Kombu transport over the broker's file; each connection has one holder with a lease."""
 
 from contextlib import suppress
 from queue import Empty
@@ -8,7 +8,7 @@ from typing import Any
 from kombu.transport import virtual
 
 from retrier.errors import BrokerUnavailable
-from retrier.transport.embedded.broker_file import PATIENCE
+from retrier.transport.embedded.broker_file import BUSY_TIMEOUT
 from retrier.transport.embedded.channel import Channel
 from retrier.transport.embedded.consumer import LAST, Idling
 from retrier.transport.embedded.hold import LEASE, Hold
@@ -20,10 +20,10 @@ Untyped: Any = virtual.Transport
 
 
 class Transport(Untyped):  # type: ignore[misc]  # Kombu types half of itself
-    """What `kombu.Connection("embedded:///PATH")` connects with.
+    """The transport of `kombu.Connection("embedded:///PATH")`.
 
-    Transport options, all in seconds: `lease`, `patience`, `polling_interval` (the longest wait
-    between two looks at an empty queue).
+    Transport options, all in seconds: `lease`, `patience` (the longest wait for other writers),
+    `polling_interval` (the longest wait between two looks at an empty queue).
     """
 
     Channel = Channel
@@ -47,15 +47,15 @@ class Transport(Untyped):  # type: ignore[misc]  # Kombu types half of itself
         return self._db
 
     def establish_connection(self) -> "Transport":
-        """Open the file; one that is missing is made. Raises ConfigurationError, BrokerUnavailable."""
+        """Open or create the file. Raises ConfigurationError, BrokerUnavailable."""
         options = self.client.transport_options
         path = find_file(self.client.hostname, self.client.virtual_host)
-        self._db = open_queues_db(path, options.get("patience", PATIENCE))
+        self._db = open_queues_db(path, options.get("patience", BUSY_TIMEOUT))
         super().establish_connection()
         return self
 
     def close_connection(self, connection: object) -> None:
-        """Give back what its channels hold, and close the file."""
+        """Give back the messages its channels hold, and close the file."""
         with suppress(BrokerUnavailable):
             super().close_connection(connection)
         self._let_go()
@@ -68,7 +68,7 @@ class Transport(Untyped):  # type: ignore[misc]  # Kombu types half of itself
         return self._db is not None
 
     def drain_events(self, _connection: object, timeout: float | None = None) -> None:
-        """Deliver one message. Raises TimeoutError when none came in so many seconds."""
+        """Deliver one message. Raises TimeoutError if none comes within `timeout` seconds."""
         deadline = None if timeout is None else monotonic() + timeout
         idling = Idling(self.polling_interval)
         while True:
@@ -83,8 +83,8 @@ class Transport(Untyped):  # type: ignore[misc]  # Kombu types half of itself
     def take(self, queue: str) -> Held | None:
         """Take one message off a queue. Raises QueueGone, BrokerUnavailable.
 
-        After a lease that ran out (this process was frozen), messages are taken under a new one;
-        what was held under the old one is others' to settle.
+        If the lease ran out (this process was frozen), the message is taken under a new one. The
+        messages held under the old lease belong to other consumers then.
         """
         try:
             taken = self._ensure_hold().take(queue, 1)

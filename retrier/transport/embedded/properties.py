@@ -16,7 +16,7 @@ OUTSIDE: Mapping[str, str] = {
     "content_encoding": "content-encoding",
     "headers": "headers",
 }
-"""What has a place of its own in the envelope, and under which name."""
+"""The fields at the top level of the envelope, each with its name there."""
 INSIDE = (
     "delivery_mode",
     "priority",
@@ -30,10 +30,10 @@ INSIDE = (
     "app_id",
     "cluster_id",
 )
-"""The fields that are in `properties`, under the names AMQP has for them."""
+"""The fields that are in `properties`, under their names in AMQP."""
 OCTETS = frozenset({"delivery_mode", "priority"})
 DEEPEST = 64
-"""So many levels at most: an envelope of more could not be written again on a smaller stack."""
+"""Most levels of nesting: encoding a deeper envelope might overflow a smaller stack."""
 
 Envelope = dict[str, Any]
 
@@ -47,8 +47,8 @@ class EnvelopePropertyCodec:
     def read(self, raw: bytes) -> Properties:
         """Decode for reading; a field that is null counts as absent. Raises UnreadableProperties.
 
-        Dates, times of day and UUIDs are shown as text. An object that calls itself a type and
-        is none is shown as it is.
+        Dates, times of day and UUIDs are returned as text. An object that looks like one of Kombu's
+        typed values, but cannot be decoded, is returned unchanged.
         """
         envelope = _load(raw)
         properties = envelope.get("properties") or {}
@@ -66,7 +66,7 @@ class EnvelopePropertyCodec:
         return {name: fields[name] for name in wanted & fields.keys()}
 
     def read_with_canonical(self, raw: bytes) -> tuple[Properties, bytes]:
-        """Decode, and return the envelope as it is, too. Raises UnreadableProperties."""
+        """Decode, and return the envelope unchanged as well. Raises UnreadableProperties."""
         return self.read(raw), raw
 
     def read_headers(self, raw: bytes, wanted: frozenset[str]) -> Mapping[str, object]:
@@ -91,7 +91,10 @@ class EnvelopePropertyCodec:
         return json.dumps(envelope).encode()
 
     def canonical(self, raw: bytes) -> bytes:
-        """Return the envelope as it is: what is counted of a delivery is not written into it."""
+        """Return the envelope unchanged: delivery counts are columns, not part of it.
+
+        Raises UnreadableProperties.
+        """
         _load(raw)
         return raw
 

@@ -25,7 +25,7 @@ Open = Callable[[], QueuesDb]
 
 
 class EmbeddedPublisher:
-    """Stores messages in queues; whatever goes wrong with the file, the next window opens it anew."""
+    """Stores messages in queues; after an error the next window opens the file again."""
 
     def __init__(self, open_db: Open) -> None:
         """Open the file. Raises BrokerUnavailable."""
@@ -34,7 +34,7 @@ class EmbeddedPublisher:
 
     @property
     def awaited(self) -> Awaited:
-        """A file confirms nothing later: what is waited for is the file."""
+        """Nothing: a commit confirms at once, so no queue is ever waited for."""
         return Awaited()
 
     def publish(
@@ -45,7 +45,7 @@ class EmbeddedPublisher:
     ) -> tuple[Outcome, ...]:
         """Store all that can be stored, in one transaction. See the seam for what is promised.
 
-        An error before the commit leaves nothing behind, and is BrokerUnavailable; one of the
+        An error before the commit raises BrokerUnavailable, and nothing is stored. An error of the
         commit itself makes the whole window Unknown.
         """
         window = list(messages)
@@ -59,7 +59,7 @@ class EmbeddedPublisher:
         return tuple(Refused(why) if why else next(settled) for why in problems)
 
     def keep_alive(self) -> None:
-        """Do nothing: a file asks for no sign of life."""
+        """Do nothing: a file needs no heartbeats."""
 
     def close(self) -> None:
         """Close the file; never hangs, never raises."""
@@ -96,7 +96,7 @@ def _parcel(message: Outgoing) -> Parcel:
 
 
 def _why_refused(message: Outgoing) -> str | None:
-    """Say why a message cannot be stored, or could not be read by anybody; None if it can."""
+    """Return why a message cannot be stored, or could not be read afterwards; else None."""
     try:
         message.queue.encode()
         CODEC.canonical(message.raw)

@@ -1,6 +1,6 @@
 """Queues and their messages in the broker's file.
 
-A message is ready, or held: then it names the holder that was handed it.
+A message is either ready or held. A held one names its holder, to which it was handed out.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +32,7 @@ PUT = (
     "INSERT INTO messages (queue, exchange, routing_key) SELECT id, ?, ? FROM queues WHERE name = ?"
 )
 PUT_CONTENT = "INSERT INTO contents VALUES (last_insert_rowid(), ?, ?)"
-# A successor waits until what its predecessor was handed is settled or back: else the order breaks.
+# A new active consumer waits until no other holds a message: messages put back keep their order.
 TAKE_TURN = """
 UPDATE queues SET active = :holder
 WHERE id = :queue AND (active IS NULL OR active = :holder)
@@ -51,22 +51,22 @@ GIVE_BACK = "UPDATE messages SET holder = NULL WHERE id = ? AND holder = ? AND d
 
 
 class _Missing(Exception):
-    """Ends a transaction that must not be half done."""
+    """Raised to roll back a transaction: all of its messages are stored, or none."""
 
     def __init__(self, queue: str) -> None:
         self.queue = queue
 
 
 class QueuesDb:
-    """What can be done to queues, messages and holders; every method is one transaction.
+    """What can be done to queues, messages and holders, mostly in one transaction each.
 
-    All of them raise BrokerUnavailable.
+    All methods raise BrokerUnavailable.
     """
 
     def __init__(
         self, file: BrokerFile, owner: Owner, clock: Callable[[], float] = monotonic
     ) -> None:
-        """`clock` gives seconds and is the same for all processes of the machine."""
+        """`clock` returns seconds, and must be the same for all processes of the machine."""
         self._file = file
         self._owner = owner
         self._clock = clock
@@ -77,11 +77,11 @@ class QueuesDb:
         return str(self._file.path)
 
     def look(self, name: str) -> Queue | None:
-        """Return how a queue is, or None when there is none: cheap, without any lock."""
+        """Return a queue, or None when there is none; cheap, takes no lock."""
         return self._file.read(lambda conn: _look(conn, name))
 
     def declare(self, name: str, *, single_active: bool) -> Queue:
-        """Make sure that a queue exists; return how it is: one that exists is not changed."""
+        """Return the queue of that name, declared if it is missing, else unchanged."""
         return self.look(name) or self._file.write(
             lambda conn: _look(conn, name) or _declare(conn, name, single_active=single_active)
         )
@@ -89,8 +89,8 @@ class QueuesDb:
     def declare_single_active(self, name: str) -> int:
         """Make sure that a queue exists and has a single active consumer.
 
-        One that has not is deleted and declared anew, if it is empty. Returns how many messages
-        forbid that.
+        An empty queue without one is deleted and declared again. Returns 0, or how many messages
+        are in a queue that is not empty: it stays unchanged.
         """
         return self._file.write(lambda conn: _declare_single_active(conn, name))
 
@@ -110,13 +110,13 @@ class QueuesDb:
         return int(rows[0][0]) if rows else None
 
     def put(self, parcels: Sequence[Parcel], waiting: Callable[[], None] = nothing) -> list[bool]:
-        """Store messages at the end of their queues; say of each whether its queue exists."""
+        """Store messages at the end of their queues; return for each if its queue exists."""
         return self._file.write(
             lambda conn: [_put(conn, parcel) for parcel in parcels], waiting=waiting
         )
 
     def put_all(self, parcels: Sequence[Parcel]) -> str | None:
-        """Store messages, or none of them; return the name of a queue that is missing."""
+        """Store all messages and return None, or none and return the queue that is missing."""
         try:
             self._file.write(lambda conn: _put_all(conn, parcels))
         except _Missing as missing:
@@ -124,43 +124,43 @@ class QueuesDb:
         return None
 
     def claim(self, queue: Queue, holder: int, limit: int) -> list[Held]:
-        """Hand the oldest ready messages to a holder, and renew its lease.
+        """Hand the oldest ready messages to a holder, and renew the holder's lease.
 
         Raises HoldLost, QueueGone.
         """
         return self._file.write(lambda conn: self._claim(conn, queue, holder, limit))
 
     def forget(self, tags: Iterable[Tag]) -> int:
-        """Delete messages that are still held under these tags; return how many were."""
+        """Delete messages that are still held under these tags; return how many."""
         return self._settle(FORGET, tags)
 
     def give_back(self, tags: Iterable[Tag]) -> int:
-        """Make messages ready again that are still held under these tags; return how many were."""
+        """Make messages ready that are still held under these tags; return how many."""
         return self._settle(GIVE_BACK, tags)
 
     def step_down(self, queue: Queue) -> None:
-        """Let another consumer be the active one of a queue, if it is the one found in it."""
+        """Free the place of the active consumer, if it is still the one in `queue`."""
         statement = "UPDATE queues SET active = NULL WHERE id = ? AND active = ?"
         self._file.write(lambda conn: conn.execute(statement, [queue.id, queue.active]))
 
     def enter(self, lease: float) -> int:
-        """Make a holder with a lease of so many seconds; return its number."""
+        """Add a holder with a lease of so many seconds; return its number."""
         return self._file.write(lambda conn: enter(conn, self._owner, lease, self._clock()))
 
-    def renew(self, holder: int, patience: float) -> bool:
-        """Begin the lease anew; false when it had run out and was taken."""
-        return self._file.write(lambda conn: renew(conn, holder, self._clock()), patience=patience)
+    def renew(self, holder: int, timeout: float) -> bool:
+        """Restart the lease; False if it had run out and the holder was ended."""
+        return self._file.write(lambda conn: renew(conn, holder, self._clock()), timeout=timeout)
 
-    def leave(self, holder: int, patience: float) -> None:
+    def leave(self, holder: int, timeout: float) -> None:
         """End a holder: what it holds is ready again."""
-        self._file.write(lambda conn: leave(conn, [holder]), patience=patience)
+        self._file.write(lambda conn: leave(conn, [holder]), timeout=timeout)
 
     def anyone_gone(self) -> bool:
-        """Say whether there are holders that died or let their lease run out."""
+        """Return whether any holder's process is dead or its lease has run out."""
         return bool(self._file.read(lambda conn: find_gone(conn, self._owner, self._clock())))
 
     def reap(self) -> None:
-        """End the holders that died or let their lease run out."""
+        """End all holders whose process is dead or whose lease has run out."""
         self._file.write(lambda conn: reap(conn, self._owner, self._clock()))
 
     def close(self) -> None:
@@ -174,7 +174,7 @@ class QueuesDb:
         return self._file.write(lambda conn: conn.executemany(statement, keys).rowcount)
 
     def _claim(self, conn: Connection, queue: Queue, holder: int, limit: int) -> list[Held]:
-        # First of all: what a dead consumer held comes before everything that is ready.
+        # Before the claim: messages of dead holders go back to their places, so order is kept.
         now = self._clock()
         reap(conn, self._owner, now, sparing=holder)
         if not renew(conn, holder, now):

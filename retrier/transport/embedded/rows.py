@@ -1,8 +1,8 @@
-"""What goes into the broker's file and comes out of it: rows, and the envelopes that Kombu knows.
+"""What goes into the broker's file and comes out of it: rows, and the envelopes of Kombu messages.
 
-A stored envelope has no body, and nothing of one delivery: tag, exchange and routing key. So it
-stays the same bytes from queue to queue. Bodies are plain bytes; Kombu is given them in base64, as
-by its other transports.
+A stored envelope has no body, and no tag, exchange or routing key, which belong to one delivery.
+So its bytes stay the same from queue to queue. Bodies are stored as plain bytes, and passed to
+Kombu in base64, as its other transports do.
 """
 
 import json
@@ -17,17 +17,17 @@ from retrier.errors import BrokerUnavailable
 
 BASE64 = "base64"
 KOMBU_JSON: Any = kombu_json
-"""Kombu types half of itself."""
+"""Any, because Kombu has types for half of itself only."""
 
 Payload = dict[str, Any]
 
 
 LARGEST_MESSAGE = 128 * 1024 * 1024
-"""Bytes of properties and body together: a message is in memory as a whole, several times."""
+"""Most bytes of properties and body: a message is held in memory as a whole, several times."""
 
 
 class HoldLost(BrokerUnavailable):
-    """The lease ran out and was taken: others are handed the messages."""
+    """The lease ran out and another process ended it: the messages go to other consumers."""
 
 
 class QueueGone(BrokerUnavailable):
@@ -47,7 +47,7 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A queue as it is at the moment. `active` is the holder that alone may be handed messages."""
+    """A queue as it was just read. `active` is the only holder that may be handed messages."""
 
     id: int
     name: str
@@ -58,7 +58,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """One handing out of one message to one holder; no other one ever has the same tag."""
+    """Names one delivery of one message to one holder; no tag is ever used again."""
 
     message: int
     holder: int
@@ -91,14 +91,14 @@ def parse_tag(text: str) -> Tag:
 
 
 def why_too_large(raw: bytes, body: bytes) -> str | None:
-    """Say why a message is too large; None for one that is not."""
+    """Return why a message is too large, or None."""
     size = len(raw) + len(body)
     if size <= LARGEST_MESSAGE:
         return None
     return f"{size} bytes: the embedded broker takes at most {LARGEST_MESSAGE}"
 
 
-# AUTOINCREMENT: a number that came back would let an old tag settle a new message.
+# AUTOINCREMENT: with a number used twice, an old tag could settle a new message.
 SCHEMA = """
 CREATE TABLE holders (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -140,13 +140,13 @@ class PublishBatch:
         self._parcels: list[Parcel] = []
 
     def publish(self, message: dict[str, Any], **options: object) -> None:
-        """Route one message, which leads to `add` for each queue it goes to."""
+        """Route one message: the channel calls `add` for each queue it goes to."""
         self.channel.basic_publish(message, batch=self, **options)
         if len(self._parcels) >= self._max_size:
             self.flush()
 
     def add(self, parcel: Parcel) -> None:
-        """Take up what one queue is to get."""
+        """Collect one message for one queue."""
         self._parcels.append(parcel)
 
     def flush(self) -> None:
@@ -160,11 +160,11 @@ class PublishBatch:
         self._parcels = []
 
     def close(self) -> None:
-        """Do nothing: there is nothing to let go of."""
+        """Do nothing: a batch holds no resources."""
 
 
 def take_apart(queue: str, payload: Mapping[str, Any]) -> Parcel:
-    """Return what is stored of a payload. Raises TypeError for headers that JSON cannot hold."""
+    """Return the parcel to store for a payload. Raises TypeError for headers JSON cannot hold."""
     properties = dict(payload.get("properties") or {})
     encoding = properties.pop("body_encoding", None)
     info = properties.pop("delivery_info", None) or {}
@@ -180,7 +180,7 @@ def take_apart(queue: str, payload: Mapping[str, Any]) -> Parcel:
 
 
 def put_together(held: Held) -> Payload:
-    """Return the payload that Kombu makes a message of."""
+    """Return the payload from which Kombu makes a message."""
     payload = _load(held.raw)
     return {
         **payload,
@@ -215,6 +215,6 @@ def _load(raw: bytes) -> Payload:
     try:
         payload: Payload = KOMBU_JSON.loads(raw)
     except (ValueError, TypeError, AttributeError, ArithmeticError):
-        # A header only looks like one of Kombu's types: shown as it is, the message can be taken.
+        # A header looks like a typed value of Kombu's but is none: plain JSON can still be read.
         payload = json.loads(raw)
     return payload

@@ -1,4 +1,4 @@
-"""The embedded broker as a transport: one file, several processes, no server; its queues."""
+"""The embedded broker as a transport: queues in one file, used by several processes, no server."""
 
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -6,7 +6,7 @@ from urllib.parse import unquote, urlsplit
 from retrier.domain.wire import Outgoing, PropertyCodec
 from retrier.errors import BrokerUnavailable, ConfigurationError, StagingQueueUnusable
 from retrier.processes import describe_process
-from retrier.transport.embedded.broker_file import PATIENCE, BrokerFile
+from retrier.transport.embedded.broker_file import BUSY_TIMEOUT, BrokerFile
 from retrier.transport.embedded.consumer import EmbeddedConsumer
 from retrier.transport.embedded.hold import LEASE
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
@@ -18,7 +18,7 @@ from retrier.transport.transports import TransportOptions
 
 
 class EmbeddedQueues:
-    """Asks one question at a time."""
+    """Looks at queues, and declares the ones Retrier owns; each call is one transaction or two."""
 
     def __init__(self, db: QueuesDb) -> None:
         self._db = db
@@ -34,7 +34,7 @@ class EmbeddedQueues:
         return missing
 
     def declare_staging_queue(self, queue: str) -> None:
-        """Make sure it exists as ours. Raises StagingQueueUnusable. See the seam."""
+        """Make sure that it exists as ours. Raises StagingQueueUnusable. See the seam."""
         messages = self._db.declare_single_active(queue)
         if messages:
             raise StagingQueueUnusable(
@@ -43,11 +43,11 @@ class EmbeddedQueues:
             )
 
     def may_limit_deliveries(self, _queue: str) -> bool:
-        """Say no: nothing is dropped, however often it comes back."""
+        """Return False: no message is dropped, however often it is redelivered."""
         return False
 
     def why_not_ingestible(self, _queue: str) -> None:
-        """Say nothing: there is one kind of queue."""
+        """Return None: all queues can be ingested."""
 
     def purge(self, queue: str) -> int:
         """Drop every ready message; return how many."""
@@ -61,7 +61,7 @@ class EmbeddedQueues:
         self._db.delete(queue)
 
     def keep_alive(self) -> None:
-        """Do nothing: a file asks for no sign of life."""
+        """Do nothing: a file needs no heartbeats."""
 
     def close(self) -> None:
         """Close the file; never hangs, never raises."""
@@ -70,7 +70,7 @@ class EmbeddedQueues:
 
 SCHEME = "embedded"
 NOWHERE = frozenset({None, "localhost"})
-"""Hosts that name no other machine: Kombu fills `localhost` in when it writes a URL."""
+"""Hosts that a URL may name: Kombu fills `localhost` in where there is none."""
 
 
 def parse_address(url: str) -> Path:
@@ -82,7 +82,7 @@ def parse_address(url: str) -> Path:
     if not separator or scheme.lower() != SCHEME:
         raise ConfigurationError([f"broker.url must begin with {SCHEME}:///"])
     try:
-        # Taken apart as Kombu does it (kombu.utils.url), or two programs would use two files.
+        # Parsed as Kombu does it (kombu.utils.url), or two programs would use two files.
         parts = urlsplit(f"http://{rest}")
     except ValueError as error:
         raise ConfigurationError([f"broker.url is not a URL: {error}"]) from error
@@ -100,14 +100,14 @@ def find_file(host: str | None, path: str | None) -> Path:
         raise ConfigurationError(
             [f"broker.url names the host {host!r}; a path begins after three slashes: {SCHEME}:///"]
         )
-    # Kombu puts a slash where there is no path at all.
+    # "/" is what Kombu fills in for a URL without a path.
     if not path or path.endswith("/"):
         raise ConfigurationError([f"broker.url must name a file: {SCHEME}:///PATH"])
     return Path(path).absolute()
 
 
 class EmbeddedTransport:
-    """Makes publishers, consumers and queue lookers, each with the file opened for itself."""
+    """Makes publishers, consumers and looks at queues, each with its own connection to the file."""
 
     capabilities = Capabilities(
         ordered=True, confirms=True, returns=True, existence=True, single_consumer=True
@@ -115,21 +115,23 @@ class EmbeddedTransport:
     codec: PropertyCodec = EnvelopePropertyCodec()
     user: str | None = None
 
-    def __init__(self, url: str, *, lease: float = LEASE, patience: float = PATIENCE) -> None:
+    def __init__(
+        self, url: str, *, lease: float = LEASE, busy_timeout: float = BUSY_TIMEOUT
+    ) -> None:
         """Open nothing yet. Raises ConfigurationError.
 
-        `lease` is how many seconds a consumer that is frozen keeps its messages (those of a dead
-        one are back at once), `patience` how many to wait for other processes that write.
+        `lease`: for how many seconds a frozen consumer keeps its messages (those of a dead one are
+        back at once). `busy_timeout`: how many seconds to wait for other processes that write.
         """
         self.path = parse_address(url)
         self.place = str(self.path)
         self._lease = lease
-        self._patience = patience
+        self._busy_timeout = busy_timeout
 
     def publisher(self, probe: Outgoing | None = None) -> EmbeddedPublisher:  # noqa: ARG002 - no alarms here
         """Open a publisher. Raises BrokerUnavailable.
 
-        There is nothing to probe for: no alarm lets messages pile up unconfirmed.
+        The probe is not used: it finds alarms, and this broker has none.
         """
         return EmbeddedPublisher(self._open)
 
@@ -142,14 +144,14 @@ class EmbeddedTransport:
         return EmbeddedQueues(self._open())
 
     def _open(self) -> QueuesDb:
-        return open_queues_db(self.path, self._patience)
+        return open_queues_db(self.path, self._busy_timeout)
 
 
-def open_queues_db(path: Path, patience: float = PATIENCE) -> QueuesDb:
-    """Open the file as this process; one that is missing is made. Raises BrokerUnavailable."""
-    return QueuesDb(BrokerFile(path, SCHEMA, patience), describe_process())
+def open_queues_db(path: Path, busy_timeout: float = BUSY_TIMEOUT) -> QueuesDb:
+    """Open the file, or create a missing one. Raises BrokerUnavailable."""
+    return QueuesDb(BrokerFile(path, SCHEMA, busy_timeout), describe_process())
 
 
 def make_transport(options: TransportOptions) -> EmbeddedTransport:
-    """Return the transport; there is one URL, and one kind of queue. Raises ConfigurationError."""
+    """Return the transport; the settings allow only one URL here. Raises ConfigurationError."""
     return EmbeddedTransport(options.urls[0])

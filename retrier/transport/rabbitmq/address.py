@@ -10,7 +10,7 @@ PORTS = {"amqp": 5672, "amqps": 5671}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """A broker, a virtual host on it, and who connects."""
+    """Host and port of a broker, the virtual host, user and password."""
 
     host: str
     port: int
@@ -26,7 +26,7 @@ class Address:
 def parse_address(url: str) -> Address:
     """Read `amqp://user:password@host:port/vhost` (`amqps` for TLS), each part percent-encoded.
 
-    An absent virtual host, `/` and `//` are all the broker's default, `/`. Raises
+    No path, `/` and `//` all mean the broker's default virtual host, `/`. Raises
     ConfigurationError, never with the password in it.
     """
     parts = _split(url)

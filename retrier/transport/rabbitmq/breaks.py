@@ -1,7 +1,7 @@
 """What breaks a connection, and why a declaration is refused, in words for people.
 
-Only the refusal of a declaration says with which arguments a queue was declared: the first that
-differs. The words are cut off at 255 bytes, so that the value may be missing.
+Only the refusal of a declaration shows arguments of an existing queue: it names the first one that
+differs. The broker cuts its text off at 255 bytes, so the value may be missing.
 """
 
 import re
@@ -15,7 +15,7 @@ from retrier.transport.rabbitmq.library import NoAnswer
 
 INTERNAL_ERROR = 541
 
-# Everything py-amqp lets out when a connection breaks or says something it cannot parse.
+# All that py-amqp raises when a connection breaks, or sends something it cannot parse.
 BREAKS = (
     AMQPError,
     OSError,
@@ -38,20 +38,20 @@ class Refusal(BrokerUnavailable):
 
 
 class ChannelLost(Refusal):
-    """The broker closed the channel alone; we drop the connection with it."""
+    """The broker closed only the channel; BrokerConnection drops the connection as well."""
 
 
 def is_silence(error: Exception) -> bool:
-    """Say whether a queue, and not the broker, has failed to answer.
+    """Return whether a queue, and not the broker, has failed to answer.
 
-    The broker may lose its patience with the queue before we do.
+    The broker may give the queue up before we do, with an internal error (541).
     """
     internal = isinstance(error, AMQPError) and error.reply_code == INTERNAL_ERROR
     return internal or isinstance(error, NoAnswer)
 
 
 def words_of(error: Exception) -> str:
-    """Say what has happened: the broker's words, if there are any."""
+    """Return a description of the error: the broker's own text, if there is any."""
     match error:
         case ConsumerCancelled():
             return "the queue was deleted, or the broker cancelled its consumer"
@@ -72,9 +72,9 @@ Value = int | str | bool
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """An argument of a queue. `value` is None where it is not there or was not told.
+    """An argument in which a queue differs from its declaration, with its value in the queue.
 
-    `argument` is empty where something else was refused than an argument.
+    `value` is None if absent or not shown. `argument` is empty if the refusal names none.
     """
 
     argument: str
@@ -82,7 +82,7 @@ class Difference:
 
 
 def read_difference(words: str) -> Difference:
-    """Take the broker's words apart."""
+    """Read the difference from the text of a refusal."""
     argument, value = _ARGUMENT.search(words), _VALUE.search(words)
     return Difference(
         argument=argument[1] if argument else "",

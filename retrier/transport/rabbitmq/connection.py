@@ -1,4 +1,4 @@
-"""One connection with one channel: dialled, read, kept alive, dropped; its errors are ours."""
+"""One connection with one channel: errors of py-amqp are raised as errors of this package."""
 
 import struct
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ from retrier.transport.rabbitmq.raw_message import (
     write_frame,
     write_publish,
 )
-from retrier.transport.rabbitmq.silence import PATIENCE, Silence
+from retrier.transport.rabbitmq.silence import ANSWER_TIMEOUT, Silence
 
 GOODBYE_TIMEOUT = 1.0
 UNREACHABLE = "cannot reach the broker at "
@@ -44,15 +44,15 @@ T = TypeVar("T")
 class BrokerConnection:
     """A connection used by one thread; the first error drops it for good."""
 
-    def __init__(self, address: Address, name: str, heartbeat: float, patience: float) -> None:
+    def __init__(self, address: Address, name: str, heartbeat: float, timeout: float) -> None:
         """Connect and open the channel. Raises BrokerUnavailable.
 
-        `heartbeat` is in seconds, and so is `patience`, with each answer until it is connected.
+        `heartbeat` is in seconds. Until connected, each answer may take `timeout` seconds.
         """
         self.blocked = False
         self.heartbeat = heartbeat
         self.tick = min(0.5, heartbeat / 4)
-        """Seconds one read may last: longer, and we would miss the heartbeats that we owe."""
+        """Seconds one read may last: after a longer one our own heartbeats would be late."""
         self._address = address
         self._raw: amqp.Connection | None = None
         self._used = monotonic()
@@ -62,7 +62,7 @@ class BrokerConnection:
                 address,
                 name,
                 heartbeat,
-                patience,
+                timeout,
                 on_blocked=self._on_blocked,
                 on_unblocked=self._on_unblocked,
             )
@@ -71,20 +71,20 @@ class BrokerConnection:
         except BREAKS as error:
             self._break(error)
         self.version = read_version(self._live())
-        """The broker's version, as far as it is numbers."""
+        """The broker's version as numbers, such as (4, 0, 5)."""
 
     @property
     def largest_properties(self) -> int:
-        """The most bytes of properties that fit into one frame, as they must."""
+        """The most bytes of properties that fit into one frame: they cannot be split."""
         return int(self._live().frame_max) - OVERHEAD - PROPERTIES_AT
 
     @property
     def open(self) -> bool:
-        """Whether nothing has broken it yet, as far as is known."""
+        """Whether it is connected, as far as is known."""
         return self._raw is not None
 
     def is_fit(self) -> bool:
-        """Say whether it is open, and was used recently enough for the broker to think so."""
+        """Return whether it is open, and was used within the last heartbeat interval."""
         if self._raw is None or monotonic() - self._used > self.heartbeat:
             return False
         with suppress(BrokerUnavailable):
@@ -92,7 +92,7 @@ class BrokerConnection:
         return self._raw is not None
 
     def read(self, timeout: float) -> bool:
-        """Take in one frame; False when none came in so many seconds. Raises BrokerUnavailable."""
+        """Read one frame; False if none came within `timeout`. Raises BrokerUnavailable."""
         try:
             arrived = read_frame(self._live(), timeout)
         except BREAKS as error:
@@ -102,7 +102,7 @@ class BrokerConnection:
         return arrived
 
     def read_arrived(self, until: Callable[[], bool] = lambda: False) -> None:
-        """Take in all that has arrived. Raises BrokerUnavailable."""
+        """Read all that has arrived, or `until` is true. Raises BrokerUnavailable."""
         try:
             arrived = read_frames(self._live(), until)
         except BREAKS as error:
@@ -111,17 +111,17 @@ class BrokerConnection:
             self._hear()
 
     def give(self, method: Method, taker: Taker) -> None:
-        """Give all methods of this kind that arrive to somebody, past py-amqp."""
+        """Pass all arriving methods of this kind to `taker` instead of py-amqp."""
         self._live().on_inbound_frame.give(method, taker)
 
     def while_stalled(self, call: Callable[[], None]) -> None:
-        """Have this called while the broker does not take what is written."""
+        """Have this called, again and again, while the broker does not read what is written."""
         self._live().transport.stalled = call
 
     def keep_alive(self) -> None:
-        """Send the heartbeat that is due and miss the broker's. Raises BrokerUnavailable.
+        """Send a heartbeat if due, and check that the broker's come. Raises BrokerUnavailable.
 
-        Only after a read: what lies unread would be taken for silence.
+        Call it only after a read: frames that lie unread would be taken for silence.
         """
         try:
             self._live().heartbeat_tick(rate=2)
@@ -130,7 +130,7 @@ class BrokerConnection:
         self._used = monotonic()
 
     def keep_up(self) -> None:
-        """Read what came and keep alive between uses; a broken connection is dropped quietly."""
+        """Read what has arrived and keep alive while idle; drop a broken connection silently."""
         with suppress(BrokerUnavailable):
             self.read_arrived()
             self.keep_alive()
@@ -139,15 +139,15 @@ class BrokerConnection:
         self,
         question: Callable[[amqp.Channel], T],
         queue: str | None = None,
-        patience: float = PATIENCE,
+        timeout: float = ANSWER_TIMEOUT,
     ) -> T:
         """Call methods of the channel, about this queue. Raises ChannelLost, BrokerUnavailable.
 
-        Raises QueueSilent when the broker is heard for so many seconds and does not answer.
+        Raises QueueSilent if, for `timeout` seconds, the broker is heard and does not answer.
         """
         raw = self._live()
         self.silence.begin()
-        raw.question = Question(self.silence, patience, self.tick)
+        raw.question = Question(self.silence, timeout, self.tick)
         try:
             answer = question(self.channel)
         except BREAKS as error:
@@ -158,7 +158,7 @@ class BrokerConnection:
         return answer
 
     def renew_channel(self) -> None:
-        """Close the channel, with nothing under way on it, and open another.
+        """Close the channel, on which nothing may be under way, and open another.
 
         Raises BrokerUnavailable.
         """
@@ -169,8 +169,8 @@ class BrokerConnection:
     def write(self, messages: Sequence[Outgoing], *, mandatory: bool) -> None:
         """Write messages to the default exchange, all at once. Raises BrokerUnavailable.
 
-        Not py-amqp's `basic_publish`: that reads the socket first, so that what it raises may
-        have nothing to do with the message.
+        Not with py-amqp's `basic_publish`: it reads the socket first, so its errors may have
+        nothing to do with the message.
         """
         raw = self._live()
         frames = [
@@ -184,10 +184,10 @@ class BrokerConnection:
             raw.transport.write(b"".join(frames))
         except BREAKS as error:
             self._break(error)
-        raw.bytes_sent += len(frames)  # or a heartbeat would be sent besides
+        raw.bytes_sent += len(frames)  # else py-amqp would send a heartbeat as well
 
     def close(self) -> None:
-        """Say goodbye, wait a moment for the answer, and drop; never hangs, never raises."""
+        """Send connection.close, wait a moment for the answer, drop; never hangs, never raises."""
         raw = self._raw
         if raw is not None and raw.connected and not self.blocked:
             with suppress(*BREAKS):
@@ -199,14 +199,14 @@ class BrokerConnection:
     def drop(self) -> None:
         """Close the socket; never hangs, never raises.
 
-        Not py-amqp's `close`: on a frozen or blocked broker that waits for ever.
+        Not with py-amqp's `close`: with a frozen or blocked broker it waits for ever.
         """
         raw, self._raw = self._raw, None
         if raw is None:
             return
         with suppress(*BREAKS):
             if raw.connected:
-                raw.sock.settimeout(GOODBYE_TIMEOUT)  # TLS says goodbye, too
+                raw.sock.settimeout(GOODBYE_TIMEOUT)  # closing TLS sends and may wait
             raw.collect()
 
     def _live(self) -> amqp.Connection:

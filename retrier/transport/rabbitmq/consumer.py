@@ -1,4 +1,4 @@
-"""Takes messages off one queue, and gives back what it did not acknowledge when it closes."""
+"""Takes messages off one queue; when it closes, unacknowledged ones go back to the queue."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class RabbitMQConsumer:
-    """One consumer on one channel of its own connection; delivery tags are the channel's."""
+    """One consumer on one channel of its own connection; delivery tags belong to the channel."""
 
     def __init__(self, connection: BrokerConnection, queue: str, prefetch: int) -> None:
         """Consume an existing queue. Raises BrokerUnavailable, QueueSilent."""
@@ -27,7 +27,7 @@ class RabbitMQConsumer:
         self._queue = queue
         self._inbox: deque[Delivery] = deque()
         self._unsettled: dict[int, None] = {}
-        """Tags handed out by the broker and not acknowledged, ascending."""
+        """Tags of delivered messages that are not acknowledged, ascending."""
         connection.give(spec.Basic.Deliver, self._on_delivery)
         self._consumer = self._ask(lambda channel: self._consume(channel, prefetch))
 
@@ -41,7 +41,7 @@ class RabbitMQConsumer:
         return [self._inbox.popleft() for _ in range(min(limit, len(self._inbox)))]
 
     def ack(self, deliveries: Sequence[Delivery]) -> None:
-        """Acknowledge these messages, with as few frames as may be. Raises BrokerUnavailable."""
+        """Acknowledge these messages, with few frames. Raises BrokerUnavailable."""
         wanted = self._still_unsettled(deliveries)
         oldest = list(takewhile(wanted.__contains__, self._unsettled))
         if oldest:
@@ -55,13 +55,13 @@ class RabbitMQConsumer:
             self._reject(tag)
 
     def widen(self, prefetch: int) -> None:
-        """Allow so many unacknowledged messages from now on. Raises BrokerUnavailable.
+        """Allow this many unacknowledged messages from now on. Raises BrokerUnavailable.
 
-        A prefetch holds for consumers made after it (and quorum queues know no other), so there
-        is a new consumer. What the old one was handed stays unacknowledged on the channel.
+        A prefetch applies to consumers made after it (the only kind of prefetch that quorum queues
+        support), so this makes a new consumer. Messages of the old one stay unacknowledged.
         """
-        # In this order: a classic queue with a single active consumer delivers nothing to one
-        # that waited while its predecessor was cancelled, until something else wakes it.
+        # Cancel first: a classic queue with a single active consumer delivers nothing to a consumer
+        # that was waiting while its predecessor was cancelled, until something else wakes it.
         self._ask(lambda channel: channel.basic_cancel(self._consumer))
         self._consumer = self._ask(lambda channel: self._consume(channel, prefetch))
 
@@ -69,14 +69,14 @@ class RabbitMQConsumer:
         """Stop consuming, but stay connected, if nothing is unacknowledged. See the seam."""
         with suppress(BrokerUnavailable):
             self._ask(lambda channel: channel.basic_cancel(self._consumer))
-            # What the broker had sent before it heard of that has arrived before its answer.
+            # Deliveries that the broker sent before it read the cancel came before its answer.
             return not (self._unsettled or self._inbox)
         return False
 
     def resume(self, prefetch: int) -> None:
         """Consume again after a rest. Raises BrokerUnavailable."""
         if not self._connection.is_fit():
-            # Nobody answers on a line that died meanwhile: to ask would take as long as a time-out.
+            # On a connection that broke meanwhile, a question would wait for the whole timeout.
             raise BrokerUnavailable("the connection of the consumer that rested is of no use")
         self._consumer = self._ask(lambda channel: self._consume(channel, prefetch))
 
@@ -100,7 +100,7 @@ class RabbitMQConsumer:
         return self._connection.ask(question, self._queue)
 
     def _on_delivery(self, arguments: bytes, raw: bytes, body: bytes) -> None:
-        # Nothing but this: a publish in here would read, and call us again.
+        # Only store it: anything that reads the connection in here would call this again.
         tag, redelivered = read_deliver(arguments)
         self._unsettled[tag] = None
         self._inbox.append(

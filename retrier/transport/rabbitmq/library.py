@@ -1,4 +1,4 @@
-"""What Kombu and py-amqp do otherwise here than by themselves."""
+"""Changes to what Kombu and py-amqp do: sockets, frames, heartbeats, closed channels."""
 
 import socket
 from collections.abc import Callable, Mapping
@@ -16,20 +16,20 @@ from retrier.transport.rabbitmq.raw_message import Frame, FrameBuffer, FrameHand
 from retrier.transport.rabbitmq.silence import Silence
 
 CONNECT_TIMEOUT = 5.0
-ANSWER_TIMEOUT = 20.0
+READ_TIMEOUT = 20.0
 STALL = 250
-"""Milliseconds."""
+"""Milliseconds the broker may take nothing before `stalled` is called."""
 READ_SIZE = 1 << 18
 UNACKNOWLEDGED_TIMEOUT = 30_000
-"""Milliseconds the kernel waits for the peer to take what was written; py-amqp's own is 1 s."""
+"""Milliseconds the kernel waits for the peer's TCP acknowledgements; py-amqp's default is 1 s."""
 
 SOCKET_SETTINGS = {socket.TCP_USER_TIMEOUT: UNACKNOWLEDGED_TIMEOUT}
 
 
 def dial(
-    address: Address, name: str, heartbeat: float, patience: float, **options: object
+    address: Address, name: str, heartbeat: float, connect_timeout: float, **options: object
 ) -> amqp.Connection:
-    """Open a py-amqp connection. Raises whatever py-amqp raises."""
+    """Open a py-amqp connection. Raises what py-amqp raises."""
     client = Connection(  # type: ignore[no-untyped-call]  # Kombu types half of itself
         hostname=address.host,
         port=address.port,
@@ -39,53 +39,53 @@ def dial(
         ssl={"server_hostname": address.host} if address.tls else False,
         transport=Transport,
         heartbeat=heartbeat,
-        connect_timeout=patience,
+        connect_timeout=connect_timeout,
         transport_options={
             "frame_handler": FrameHandler,
-            "read_timeout": ANSWER_TIMEOUT,
+            "read_timeout": READ_TIMEOUT,
             "socket_settings": SOCKET_SETTINGS,
             "client_properties": {"connection_name": name},
             **options,
         },
     )
-    # Not `client.connect`: Kombu's own connection dials again behind our back.
+    # Not `client.connect`: Kombu's own connection reconnects without our knowing.
     return client.transport.establish_connection()
 
 
 class Channel(amqp.Channel):  # type: ignore[misc]  # py-amqp has no types
     """A channel that stays closed.
 
-    py-amqp opens a channel again that the broker closed: without confirms, without consumers, and
-    with delivery tags that begin at 1, so that an old tag acknowledges a new message.
+    py-amqp reopens a channel that the broker closed: without confirms, without consumers, and with
+    delivery tags from 1 again, so that an old tag would acknowledge a new message.
     """
 
     def _do_revive(self) -> None:
         self.is_open = False
 
 
-class PatientTransport(TCPTransport):  # type: ignore[misc]  # py-amqp has no types
-    """A socket that reads all that has arrived, and says when the broker takes nothing.
+class PollingTransport(TCPTransport):  # type: ignore[misc]  # py-amqp has no types
+    """A socket that reads all that has arrived, and calls `stalled` when the broker takes nothing.
 
-    A broker that blocks publishers, or a slow line, would else hold up a large body, and with it
-    the lease of whoever publishes.
+    During an alarm, or on a slow line, writing a large body would else block, and the processor
+    would not notice the end of its lease.
     """
 
     stalled: Callable[[], None] | None = None
 
     def _setup_transport(self) -> None:
         super()._setup_transport()
-        self._write = self._write_patiently
+        self._write = self._write_piecewise
         self._frames = FrameBuffer()
 
     def read_frame(self, *_: object) -> Frame:
-        """Wait for a frame. Raises TimeoutError after what py-amqp has set on the socket."""
+        """Wait for a frame. Raises TimeoutError after the timeout py-amqp set on the socket."""
         while (frame := self._frames.take()) is None:
             if not self._take_in(0):
-                raise TimeoutError  # of a socket that is set not to wait at all
+                raise TimeoutError  # READ_TIMEOUT (SO_RCVTIMEO) is over, or no wait was allowed
         return frame
 
     def next_frame(self, timeout: float) -> Frame | None:
-        """Return the next frame; None when none is complete in so many seconds. Raises OSError."""
+        """Return the next frame; None if none is complete within `timeout`. Raises OSError."""
         frame = self._frames.take()
         if frame is None and self._is_readable(timeout):
             self._take_in(socket.MSG_DONTWAIT)
@@ -108,12 +108,12 @@ class PatientTransport(TCPTransport):  # type: ignore[misc]  # py-amqp has no ty
 
     def _is_readable(self, timeout: float) -> bool:
         if not timeout:
-            return True  # a read that finds nothing costs no more than asking
+            return True  # a read that finds nothing costs no more than a poll
         readable = poll()
         readable.register(self.sock, POLLIN)
         return bool(readable.poll(timeout * 1000))
 
-    def _write_patiently(self, content: bytes) -> None:
+    def _write_piecewise(self, content: bytes) -> None:
         left = memoryview(content)
         while left:
             try:
@@ -129,13 +129,13 @@ class PatientTransport(TCPTransport):  # type: ignore[misc]  # py-amqp has no ty
 
 
 def read_frame(connection: amqp.Connection, timeout: float) -> bool:
-    """Take in one frame; False when none came in so many seconds. Raises what py-amqp raises."""
+    """Read one frame; False if none came within `timeout`. Raises what py-amqp raises."""
     line = connection.transport
-    if not isinstance(line, PatientTransport):
+    if not isinstance(line, PollingTransport):
         try:
             connection.blocking_read(timeout)
         except TimeoutError as error:
-            if error.errno is not None:  # ETIMEDOUT: the kernel's verdict, not our patience
+            if error.errno is not None:  # ETIMEDOUT: the kernel gave the connection up
                 raise
             return False
         return True
@@ -146,7 +146,7 @@ def read_frame(connection: amqp.Connection, timeout: float) -> bool:
 
 
 def read_frames(connection: amqp.Connection, until: Callable[[], bool]) -> bool:
-    """Take in what has arrived, or enough of it; return whether that was anything.
+    """Read frames that have arrived, or `until` is true; return whether there were any.
 
     Raises what py-amqp raises.
     """
@@ -157,11 +157,11 @@ def read_frames(connection: amqp.Connection, until: Callable[[], bool]) -> bool:
 
 
 def hear_out(sock: socket.socket, last: bytes, seconds: float) -> None:
-    """Read until these bytes have come, or for so many seconds. Raises OSError.
+    """Read until the bytes `last` have come, for at most `seconds`. Raises OSError.
 
-    A socket closed with something unread resets the line, and the broker then forgets what it has
-    not read of ours: the last acknowledgements (RFC 2525, 2.17). One that is frozen, or does not
-    stop talking, must not hold up who leaves.
+    Closing a socket with unread bytes resets the connection, and the broker loses what it has not
+    read yet: our last acknowledgements (RFC 2525, 2.17). The limit is for a broker that is frozen
+    or does not stop sending.
     """
     end, heard = monotonic() + seconds, b""
     while not heard.endswith(last) and (left := end - monotonic()) > 0:
@@ -173,43 +173,43 @@ def hear_out(sock: socket.socket, last: bytes, seconds: float) -> None:
 
 
 class NoAnswer(TimeoutError):
-    """The broker is heard, and does not answer what it was asked."""
+    """The broker is heard, but does not answer the question."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question under way: its silence, when that is too long, and how long one read may last."""
+    """A question under way; `timeout` limits its silence, `tick` each read, both in seconds."""
 
     silence: Silence
-    patience: float
+    timeout: float
     tick: float
 
 
 def read_version(connection: amqp.Connection) -> tuple[int, ...]:
-    """Return the broker's version, as far as it is numbers."""
+    """Return the broker's version as numbers, such as (4, 0, 5)."""
     version = str(connection.server_properties.get("version"))
     return tuple(int(part) for part in version.split(".") if part.isdecimal())
 
 
 class RawConnection(pyamqp.Connection):
-    """A connection over a patient socket; one with TLS has py-amqp's own."""
+    """A connection over a PollingTransport, or over py-amqp's own socket with TLS."""
 
     question: Question | None = None
-    """What is asked just now, once the connection is open."""
+    """The question under way, if any; never set while connecting."""
 
     def drain_events(self, timeout: float | None = None) -> None:
-        """Take in one frame at least; keep alive while an answer is waited for. Raises NoAnswer.
+        """Read at least one frame; send heartbeats while waiting for an answer. Raises NoAnswer.
 
-        py-amqp sends no heartbeats while it waits: the broker would take us for dead, and what
-        does not answer could not be told from a broker that is not there.
+        py-amqp sends none while it waits. The broker would close the connection, and a silent
+        queue could not be distinguished from a broker that is not there (decision 0018).
         """
         if self.question is None:
             super().drain_events(timeout)
             return
         while not read_frame(self, self.question.tick):
             self.heartbeat_tick(rate=2)
-            if self.question.silence.seconds >= self.question.patience:
-                raise NoAnswer(f"nothing came for {self.question.patience:g} s")
+            if self.question.silence.seconds >= self.question.timeout:
+                raise NoAnswer(f"nothing came for {self.question.timeout:g} s")
         self.question.silence.hear()
 
     def Transport(  # noqa: N802 - py-amqp's name
@@ -221,7 +221,7 @@ class RawConnection(pyamqp.Connection):
         socket_settings: Mapping[int, int],
     ) -> TCPTransport | SSLTransport:
         """Make the socket's side of the connection."""
-        kind = SSLTransport if ssl else PatientTransport
+        kind = SSLTransport if ssl else PollingTransport
         read_timeout, write_timeout = timeouts
         return kind(
             host,
@@ -234,6 +234,6 @@ class RawConnection(pyamqp.Connection):
 
 
 class Transport(pyamqp.Transport):
-    """Kombu's AMQP transport, over our connections."""
+    """Kombu's AMQP transport, with RawConnection as its connections."""
 
     Connection = RawConnection

@@ -1,4 +1,4 @@
-"""Publishes windows of messages with pipelined confirms, every message settled by the broker."""
+"""Publishes windows of messages with pipelined confirms; every message gets an outcome."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic
@@ -17,14 +17,14 @@ from retrier.transport.seam import Awaited
 
 WAITING_EVERY = 0.25
 RUN = 1 << 17
-"""Bytes written before the broker is listened to; a run ends with the message that fills it."""
+"""Bytes to write before reading what the broker sent; a run ends with the message that fills it."""
 NACK = "the broker refused the message (negative acknowledgement): is its queue full?"
 
 Dial = Callable[[], BrokerConnection]
 
 
 class RabbitMQPublisher:
-    """Publishes to queues through the default exchange, each window on a connection in order."""
+    """Publishes to queues through the default exchange; a broken connection is replaced first."""
 
     def __init__(self, dial: Dial, probe: Outgoing | None) -> None:
         """Connect. Raises BrokerUnavailable."""
@@ -45,9 +45,9 @@ class RabbitMQPublisher:
         while_in_flight: WhileInFlight = nothing_else,
     ) -> tuple[Outcome, ...]:
         """Publish all, wait until each is settled. See the seam for what is promised."""
-        patience = Patience(waiting)
-        self._get_ready(patience)
-        return self._run(messages, patience, while_in_flight, mandatory=True)
+        throttled = ThrottledCall(waiting)
+        self._get_ready(throttled)
+        return self._run(messages, throttled, while_in_flight, mandatory=True)
 
     def keep_alive(self) -> None:
         """See the seam."""
@@ -57,7 +57,7 @@ class RabbitMQPublisher:
         """Drop the connection; never hangs, never raises."""
         self._line.connection.close()
 
-    def _get_ready(self, patience: "Patience") -> None:
+    def _get_ready(self, throttled: "ThrottledCall") -> None:
         if not self._line.connection.is_fit():
             self._line.connection.drop()
             self._line = self._open_line()
@@ -65,17 +65,17 @@ class RabbitMQPublisher:
         elif self._line.refused:
             self._line = self._line.renew()
         if self._probe_message is not None and not self._probed:
-            self._probe(self._probe_message, patience)
+            self._probe(self._probe_message, throttled)
 
     def _open_line(self) -> "ConfirmLine":
         probe = self._probe_message
         return ConfirmLine(self._dial(), None if probe is None else probe.queue)
 
-    def _probe(self, probe: Outgoing, patience: "Patience") -> None:
-        # An alarm is told only to a connection that publishes. Windows re-sent under an alarm
-        # pile up in the broker and are all carried out when it ends, so nothing that matters is
-        # written before the broker has taken one message that nobody asks for.
-        outcomes = self._run([probe], patience, nothing_else, mandatory=False)
+    def _probe(self, probe: Outgoing, throttled: "ThrottledCall") -> None:
+        # The broker reports an alarm only to connections that publish. Windows sent again during
+        # an alarm pile up in the broker, which takes them all when it ends. So each connection
+        # first sends one message that is dropped later, and waits for its confirm.
+        outcomes = self._run([probe], throttled, nothing_else, mandatory=False)
         match outcomes:
             case (Unknown(reason) | ChannelClosed(reason),):
                 raise BrokerUnavailable(reason)
@@ -85,14 +85,14 @@ class RabbitMQPublisher:
     def _run(
         self,
         messages: Iterable[Outgoing],
-        patience: "Patience",
+        throttled: "ThrottledCall",
         while_in_flight: WhileInFlight,
         *,
         mandatory: bool,
     ) -> tuple[Outcome, ...]:
         line, window = self._line, Window()
         try:
-            line.begin(window, patience)
+            line.begin(window, throttled)
             for run in runs(messages):
                 line.send(run, mandatory=mandatory)
                 line.wait_while_blocked()
@@ -100,7 +100,7 @@ class RabbitMQPublisher:
                 pass
             line.wait_until_settled()
         finally:
-            # What was raised leaves confirms on their way that no later window may take.
+            # After an error confirms are still under way, and no later window may count them.
             if not window.settled:
                 line.connection.drop()
         return window.outcomes
@@ -109,7 +109,7 @@ class RabbitMQPublisher:
 class ConfirmLine:
     """A connection in confirm mode, and the window on it.
 
-    Whatever breaks it ends the window instead of being raised.
+    An error that breaks the connection is not raised: it ends the window.
     """
 
     def __init__(self, connection: BrokerConnection, own_queue: str | None) -> None:
@@ -118,32 +118,32 @@ class ConfirmLine:
         """Whether a queue has refused something on this channel."""
         self._own_queue = own_queue
         self._window = Window()
-        self._patience = Patience(lambda: None)
+        self._throttled = ThrottledCall(lambda: None)
         self._published = 0
         connection.ask(self._confirm_mode)
 
     def renew(self) -> "ConfirmLine":
         """Return a line over a new channel of the same connection. Raises BrokerUnavailable.
 
-        A channel to which a quorum queue has said that it is full may refuse everything to that
-        queue for ever, also when there is room again. A new channel asks anew.
+        Once a full quorum queue has refused a message, the same channel may refuse all messages to
+        that queue for ever, even when there is room again. A new channel does not.
         """
         self.connection.renew_channel()
         return ConfirmLine(self.connection, self._own_queue)
 
     @property
     def awaited(self) -> Awaited:
-        """What the broker has not settled yet of the window."""
+        """The queues of the window that have unsettled messages, and whether an alarm blocks."""
         return Awaited(queues=self._window.open_queues, blocked=self.connection.blocked)
 
-    def begin(self, window: Window, patience: "Patience") -> None:
-        """Take this window's confirms from now on; the one before must be settled."""
+    def begin(self, window: Window, throttled: "ThrottledCall") -> None:
+        """Apply confirms to this window from now on; the previous one must be settled."""
         self._window = window
-        self._patience = patience
-        self.connection.while_stalled(patience.tell)
+        self._throttled = throttled
+        self.connection.while_stalled(throttled.call_if_due)
 
     def send(self, messages: Sequence[Outgoing], *, mandatory: bool) -> None:
-        """Write these messages, unless the window has ended; see what came back."""
+        """Write these messages, unless the window has ended; read what has arrived."""
         places = self._window.add(messages)
         if self._window.ended:
             return
@@ -153,24 +153,24 @@ class ConfirmLine:
             self.connection.write(written, mandatory=mandatory)
         except BrokerUnavailable as lost:
             if self.connection.open:
-                raise  # by `waiting`, while the broker took its time
+                raise  # from `waiting`, which ran while the broker did not read
             self._window.end(Unknown(str(lost)))
-        # Tagged after the write: what raises before it is no publish to the broker either.
+        # Tagged after the write: the broker does not count a message that was never written.
         for place in sendable:
             self._published += 1
             self._window.sent(place, self._published)
         self._turn(0)
 
     def wait_while_blocked(self) -> None:
-        """Write nothing into a broker under an alarm: all of it would be carried out after it."""
+        """Write nothing during an alarm: the broker would take all of it when the alarm ends."""
         while self.connection.blocked and not self._window.ended:
             self._turn(self.connection.tick)
-            self._patience.tell()
+            self._throttled.call_if_due()
 
     def wait_until_settled(self) -> None:
-        """Wait for the broker, and let the caller do meanwhile what it must do.
+        """Wait until the broker has settled the window; call `waiting` meanwhile.
 
-        Raises QueueSilent for our own queue alone: what another was sent would be sent twice.
+        Raises QueueSilent for our own queue only: giving up on another would send messages twice.
         """
         awaited = AwaitedQueue(self.connection, self._window, self._own_queue)
         while not self._window.settled:
@@ -193,7 +193,7 @@ class ConfirmLine:
         except BrokerUnavailable as lost:
             self._window.end(Unknown(str(lost)))
         if not self._window.settled:
-            self._patience.tell()
+            self._throttled.call_if_due()
 
     def _confirm_mode(self, channel: amqp.Channel) -> None:
         self.connection.give(spec.Basic.Ack, self._on_ack)
@@ -210,29 +210,29 @@ class ConfirmLine:
         self._window.refuse(tag, NACK, multiple=multiple)
 
     def _on_return(
-        self, told: amqp.ChannelError, _exchange: str, queue: str, message: RawMessage
+        self, error: amqp.ChannelError, _exchange: str, queue: str, message: RawMessage
     ) -> None:
-        # A return comes before the acknowledgement of the same message.
-        reason = f"{told.reply_code} {told.reply_text}"
+        # The broker sends the return before the acknowledgement of the same message.
+        reason = f"{error.reply_code} {error.reply_text}"
         self._window.give_back(queue, message.raw, message.body, reason)
 
 
-class Patience:
-    """Calls `waiting` while we wait, but not at every frame."""
+class ThrottledCall:
+    """Calls `waiting` every WAITING_EVERY seconds at most, and not at every frame."""
 
     def __init__(self, waiting: Callable[[], None]) -> None:
         self._waiting = waiting
         self._due = monotonic() + WAITING_EVERY
 
-    def tell(self) -> None:
-        """Call it if it is due."""
+    def call_if_due(self) -> None:
+        """Call `waiting` if it is due; its errors are passed on."""
         if monotonic() >= self._due:
             self._due = monotonic() + WAITING_EVERY
             self._waiting()
 
 
 def runs(messages: Iterable[Outgoing]) -> Iterator[Sequence[Outgoing]]:
-    """Cut messages, as they are made, into runs that are written at once, of RUN bytes or more."""
+    """Cut messages, as they are made, into runs of RUN bytes or more, each written at once."""
     run, size = [], 0
     for message in messages:
         run.append(message)

@@ -9,7 +9,7 @@ from amqp.protocol import queue_declare_ok_t
 from retrier.errors import QueueSilent, StagingQueueUnusable
 from retrier.transport.rabbitmq.breaks import ChannelLost, Difference, Refusal, read_difference
 from retrier.transport.rabbitmq.connection import BrokerConnection
-from retrier.transport.rabbitmq.silence import DELETION_PATIENCE, PATIENCE
+from retrier.transport.rabbitmq.silence import ANSWER_TIMEOUT, DELETION_TIMEOUT
 from retrier.transport.seam import QueueKind
 
 NOT_FOUND, LOCKED, PRECONDITION_FAILED, NOT_IMPLEMENTED = 404, 405, 406, 540
@@ -18,11 +18,11 @@ NO_DELIVERY_LIMIT = {DELIVERY_LIMIT: -1}
 """Before 4.0 a limit of -1 drops a message at its first redelivery."""
 DELIVERY_LIMIT_SINCE = (4, 0)
 NOT_QUORUM = frozenset({"x-queue-type", "durable", "auto_delete", "exclusive"})
-"""What no quorum queue has otherwise than we declare it."""
+"""If one of these differs from our declaration, the queue is not a quorum queue."""
 MOST_ARGUMENTS = 20
 NO_PRIORITY = {"x-priority": "none"}
-"""What every type of queue refuses in a consumer, a stream with its type named. So nothing is ever
-delivered, which would count as a delivery, and nothing is declared that was just deleted."""
+"""An argument for a consumer that every type of queue refuses; a stream's refusal names its type.
+So nothing is delivered (or counted as delivered), and no queue is created (decision 0024)."""
 STREAM_TYPE = "rabbit_stream_queue"
 A_STREAM = (
     "it is a stream, which keeps what is taken off it: nothing of it can be ingested. "
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class RabbitMQQueues:
-    """Asks one question at a time; a connection that lay idle or broke is dialled anew."""
+    """Asks one question at a time; a connection that was idle too long or broke is replaced."""
 
     def __init__(self, dial: Dial, staging_queue_type: QueueKind) -> None:
         """Connect. Raises BrokerUnavailable."""
@@ -56,7 +56,7 @@ class RabbitMQQueues:
         return True
 
     def declare_staging_queue(self, queue: str) -> None:
-        """Make sure it exists as ours. Raises StagingQueueUnusable. See the seam."""
+        """Make sure that it exists as ours. Raises StagingQueueUnusable. See the seam."""
         arguments = {
             **self._arguments(self._staging_queue_type),
             "x-single-active-consumer": True,
@@ -64,14 +64,14 @@ class RabbitMQQueues:
         try:
             self._declare(queue, arguments)
         except ChannelLost as refusal:
-            if self._look_at_what_is_there(queue, refusal, arguments):
+            if self._make_room(queue, refusal, arguments):
                 self._declare(queue, arguments)
 
     def may_limit_deliveries(self, queue: str) -> bool:
-        """Say whether it is a quorum queue with a delivery limit, by argument or by default.
+        """Return whether it is a quorum queue with a delivery limit, by argument or by default.
 
-        Only a declaration is told the arguments of a queue: one that differs is refused, with
-        the first argument that differs. So it is declared with ever more of what it has.
+        The broker reveals arguments only when it refuses a declaration: it names the first one
+        that differs. So this declares again and again, each time with one more known argument.
         """
         if self._look(queue) is None:
             return False
@@ -91,7 +91,7 @@ class RabbitMQQueues:
         return by_default
 
     def why_not_ingestible(self, queue: str) -> str | None:
-        """Say so of a stream: what is acknowledged stays in it. See the seam."""
+        """Return the reason for a stream: acknowledged messages stay in it. See the seam."""
         return A_STREAM if self._is_stream(queue) else None
 
     def purge(self, queue: str) -> int:
@@ -100,7 +100,7 @@ class RabbitMQQueues:
 
     def delete(self, queue: str) -> None:
         """Delete the queue with all it holds; a missing one is fine."""
-        self._ask(queue, lambda channel: channel.queue_delete(queue), DELETION_PATIENCE)
+        self._ask(queue, lambda channel: channel.queue_delete(queue), DELETION_TIMEOUT)
 
     def keep_alive(self) -> None:
         """See the seam."""
@@ -134,17 +134,15 @@ class RabbitMQQueues:
         return None
 
     def _limits_unasked(self) -> bool:
-        """Say whether a quorum queue without a delivery limit of its own has one."""
+        """Return whether a quorum queue has a delivery limit by default, as since 4.0."""
         return self._line().version >= DELIVERY_LIMIT_SINCE
 
     def _arguments(self, kind: QueueKind) -> dict[str, Any]:
         unlimited = kind == "quorum" and self._limits_unasked()
         return {"x-queue-type": kind, **(NO_DELIVERY_LIMIT if unlimited else {})}
 
-    def _look_at_what_is_there(
-        self, queue: str, refusal: ChannelLost, wanted: Mapping[str, Any]
-    ) -> bool:
-        """Clear it away, if it may be. Its silence is no reason to: it may be somebody else's."""
+    def _make_room(self, queue: str, refusal: ChannelLost, wanted: Mapping[str, Any]) -> bool:
+        """Clear the queue away if allowed; a silent one is kept, as it may be somebody else's."""
         try:
             return self._clear_away(queue, refusal, wanted)
         except QueueSilent as silent:
@@ -155,11 +153,11 @@ class RabbitMQQueues:
             ) from silent
 
     def _clear_away(self, queue: str, refusal: ChannelLost, wanted: Mapping[str, Any]) -> bool:
-        """Delete an empty queue that is in the way; false if there is one that is ours after all.
+        """Delete an empty queue that is in the way; False if the queue there can be used as ours.
 
-        A broker that was upgraded to 4.0 has our queue without the limit of -1. Empty, it is
-        declared anew. With copies in it, it serves: those that 20 redeliveries drop are staged
-        again, and to stop would need a person after each such upgrade.
+        After an upgrade to 4.0, our queue has no limit of -1. An empty one is declared again. One
+        in use is used as it is: copies that 20 redeliveries drop are staged again, and to stop
+        would need a person after each upgrade (decision 0025).
         """
         if refusal.code == LOCKED:
             raise StagingQueueUnusable(f"{refusal.words}. {ADVICE}") from refusal
@@ -176,7 +174,7 @@ class RabbitMQQueues:
                 f"{found.consumer_count} consumers. The broker said: {refusal.words}. {ADVICE}"
             ) from refusal
         if self._is_stream(queue):
-            # One says that it is empty when it is not, and is deleted whatever the condition.
+            # A stream reports 0 messages when it has some, and `if_empty` does not protect it.
             raise StagingQueueUnusable(
                 f"the queue {queue!r} is a stream, which keeps what was taken. {ADVICE}"
             )
@@ -184,14 +182,14 @@ class RabbitMQQueues:
         return True
 
     def _is_of_an_older_broker(self, queue: str, wanted: Mapping[str, Any]) -> bool:
-        """Say whether it is our staging queue except for the delivery limit."""
+        """Return whether it differs from our staging queue only by the delivery limit."""
         if DELIVERY_LIMIT not in wanted:
             return False
         unlimited = {name: value for name, value in wanted.items() if name != DELIVERY_LIMIT}
         return self._declared_otherwise(queue, unlimited) is None
 
     def _is_stream(self, queue: str) -> bool:
-        """Say whether what is there under this name is a stream, as its refusal of a consumer tells."""
+        """Return whether the queue is a stream: its refusal of a consumer names the type."""
         try:
             self._ask(queue, lambda channel: channel.basic_consume(queue, arguments=NO_PRIORITY))
         except ChannelLost as refusal:
@@ -204,15 +202,15 @@ class RabbitMQQueues:
                 queue, lambda channel: channel.queue_delete(queue, if_unused=True, if_empty=True)
             )
         except Refusal as refusal:
-            # Quorum queues cannot delete on a condition: what we have just seen must do.
+            # Quorum queues cannot delete on a condition: the check just made has to suffice.
             if refusal.code != NOT_IMPLEMENTED:
                 raise
             self.delete(queue)
 
     def _ask(
-        self, queue: str, question: Callable[[amqp.Channel], T], patience: float = PATIENCE
+        self, queue: str, question: Callable[[amqp.Channel], T], timeout: float = ANSWER_TIMEOUT
     ) -> T:
-        return self._line().ask(question, queue, patience)
+        return self._line().ask(question, queue, timeout)
 
     def _line(self) -> BrokerConnection:
         if not self._connection.is_fit():

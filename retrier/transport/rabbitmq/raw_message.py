@@ -1,13 +1,13 @@
-"""Messages as raw bytes: what py-amqp would decode on the way in and encode again on the way out.
+"""Messages as raw bytes, which py-amqp would decode when reading and encode again when writing.
 
-py-amqp's own parser raises on messages that a broker may well hold (times in milliseconds, text
-that is not UTF-8) and writes other header types than it read. So properties are not parsed here.
-Deliveries and confirms come once per message and need not even pass py-amqp's dispatch:
-what is told of them can be had directly.
+py-amqp's parser raises on messages that a broker may hold (times in milliseconds, text that is
+not UTF-8), and it writes other header types than it read. So properties are not parsed here.
+Deliveries and confirms come once per message, so they bypass py-amqp's dispatch: their few
+arguments are read directly.
 
-py-amqp also reads each frame with three calls of the socket and writes each message with one or
-two, and that is most of what a message costs. Here a read takes what has arrived, and a whole run
-of messages is written at once (AMQP 0-9-1, 2.3.5 and 4.2.3).
+py-amqp reads each frame with three socket calls and writes each message with one or two, which is
+most of what a message costs. Here one call reads all that has arrived, and one writes a whole run
+of messages (AMQP 0-9-1, 2.3.5 and 4.2.3).
 """
 
 import struct
@@ -24,7 +24,7 @@ Frame = tuple[int, int, bytes]
 
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 OVERHEAD = 8
-"""Bytes of a frame that are not content: type, channel and size, and the end."""
+"""Bytes of a frame that are not content: type, channel, size, and the end byte."""
 PROPERTIES_AT = 12
 """Bytes of class, weight and body size in a content header (AMQP 0-9-1, 4.2.6.1)."""
 LONGEST_QUEUE_NAME = 255
@@ -34,27 +34,27 @@ _PUBLISH = struct.Struct(">HHHBB")
 _CONTENT = struct.Struct(">HHQ")
 _BASIC = spec.Basic.Publish[0]
 _MANDATORY = 1
-_CONSUMER_TAG = 4
-"""Where the arguments of a method begin."""
+_ARGUMENTS_AT = 4
+"""Where the arguments of a method begin: after its class and method numbers."""
 _TAGGED = struct.Struct(">Q?")
 _END = 0xCE
 _END_BYTE = bytes([_END])
 
 
 class FrameBuffer:
-    """Bytes as they came, handed out as whole frames."""
+    """Collects bytes as they arrive, and returns them as whole frames."""
 
     def __init__(self) -> None:
         self._content = b""
         self._at = 0
 
     def add(self, arrived: bytes) -> None:
-        """Take in what was read."""
+        """Append bytes that were read."""
         self._content = self._content[self._at :] + arrived
         self._at = 0
 
     def take(self) -> Frame | None:
-        """Return the next frame if all of it is there. Raises UnexpectedFrame."""
+        """Return the next frame, or None until it is complete. Raises UnexpectedFrame."""
         start = self._at + _HEAD.size
         if start > len(self._content):
             return None
@@ -88,25 +88,25 @@ def write_publish(
 
 def read_deliver(arguments: bytes) -> tuple[int, bool]:
     """Return delivery tag and redelivered flag of a basic.deliver (AMQP 0-9-1, 1.8.3.9)."""
-    at = _CONSUMER_TAG + 1 + arguments[_CONSUMER_TAG]
+    at = _ARGUMENTS_AT + 1 + arguments[_ARGUMENTS_AT]  # after the consumer tag
     return _TAGGED.unpack_from(arguments, at)
 
 
 def read_ack(arguments: bytes) -> tuple[int, bool]:
     """Return delivery tag and multiple flag of a basic.ack (AMQP 0-9-1, 1.8.3.13)."""
-    return _TAGGED.unpack_from(arguments, _CONSUMER_TAG)
+    return _TAGGED.unpack_from(arguments, _ARGUMENTS_AT)
 
 
 def encode_name(queue: str) -> bytes:
-    """Return a queue's name as it is written; like py-amqp, lone surrogates pass."""
+    """Return the bytes of a queue's name; as in py-amqp, lone surrogates are allowed."""
     return queue.encode("utf-8", "surrogatepass")
 
 
 def why_unsendable(message: Outgoing, largest_properties: int) -> str | None:
-    """Say why a message cannot be put into frames, or None when it can.
+    """Return why a message cannot be put into frames, or None when it can.
 
-    The broker answers such a frame by closing the connection, which would put the whole window
-    in doubt, and the next one, and so on.
+    The broker closes the connection on such a frame. The whole window would be in doubt, and so
+    would each later window with this message.
     """
     if len(encode_name(message.queue)) > LONGEST_QUEUE_NAME:
         return f"the name of a queue has at most {LONGEST_QUEUE_NAME} bytes"
@@ -124,7 +124,7 @@ Taker = Callable[[bytes, bytes, bytes], None]
 
 
 class RawMessage(amqp.Message):  # type: ignore[misc]  # py-amqp has no types
-    """A message whose properties are the bytes they came as."""
+    """A py-amqp message whose properties stay the bytes they came as."""
 
     raw: bytes = b"\x00\x00"
 
@@ -134,7 +134,7 @@ class RawMessage(amqp.Message):  # type: ignore[misc]  # py-amqp has no types
 
 @dataclass(slots=True)
 class Incoming:
-    """A method that brings content, while its content arrives."""
+    """A method with content, of which not all has arrived yet."""
 
     method: Method
     arguments: bytes
@@ -143,7 +143,7 @@ class Incoming:
     parts: list[bytes] = field(default_factory=list)
 
     def take(self, kind: int, content: bytes) -> bool:
-        """Take the header, or more of the body; return whether that was all of it."""
+        """Add the header, or a part of the body; return whether the content is complete."""
         if kind == HEADER:
             (self.left,) = struct.unpack_from(">Q", content, PROPERTIES_AT - 8)
             self.raw = content[PROPERTIES_AT:]
@@ -156,12 +156,12 @@ class Incoming:
 
     @property
     def body(self) -> bytes:
-        """All that has come of the body."""
+        """The part of the body that has arrived."""
         return self.parts[0] if len(self.parts) == 1 else b"".join(self.parts)
 
 
 class FrameHandler:
-    """Puts frames together to methods and messages; what py-amqp calls a frame handler."""
+    """Assembles methods and messages from frames; takes the place of py-amqp's frame handler."""
 
     def __init__(self, connection: amqp.Connection, sink: MethodSink) -> None:
         self._connection = connection
@@ -170,11 +170,11 @@ class FrameHandler:
         self._takers: dict[Method, Taker] = {}
 
     def give(self, method: Method, taker: Taker) -> None:
-        """Give all methods of this kind to somebody, past py-amqp."""
+        """Pass all methods of this kind to `taker` instead of py-amqp."""
         self._takers[method] = taker
 
     def __call__(self, frame: Frame) -> bool:
-        """Take a frame; return whether it completed something."""
+        """Handle a frame; return whether it completed a method. Raises UnexpectedFrame."""
         kind, channel, content = frame
         self._connection.bytes_recv += 1
         if kind == HEARTBEAT:

@@ -1,35 +1,35 @@
-"""How long a broker that is there has left a question without an answer."""
+"""For how long a queue has not answered, although the broker is heard (decision 0018)."""
 
 from collections.abc import Callable
 from time import monotonic
 
-PATIENCE = 10.0
-"""Seconds after which a queue that says nothing is taken to be silent."""
-DELETION_PATIENCE = 20.0
-"""Seconds for a deletion: where a queue has no leader the broker itself waits for one, for 5 s."""
+ANSWER_TIMEOUT = 10.0
+"""Seconds after which a queue that does not answer counts as silent."""
+DELETION_TIMEOUT = 20.0
+"""Seconds for a deletion: if a queue has no leader, the broker waits 5 s for one first."""
 
 
 class Silence:
-    """The silence of a queue, which counts only while the broker itself is heard.
+    """The silence of a queue, counted only while the broker itself is heard.
 
-    A broker that lives sends something twice in a heartbeat. One that is frozen, or out of reach,
-    sends nothing: that is a connection to be lost, and says nothing about a queue. So the count
-    begins anew after each gap in what is heard, also one that is due to us.
+    A live broker sends something twice per heartbeat. A broker that is frozen or unreachable sends
+    nothing: its connection will be lost, and the queue is not to blame. So the count restarts after
+    each gap in what is received, also if this process was frozen and caused the gap.
     """
 
     def __init__(self, heartbeat: float, clock: Callable[[], float] = monotonic) -> None:
-        """`heartbeat` is in seconds, like what the clock says."""
+        """`heartbeat` is in seconds, and so is what `clock` returns."""
         self._heartbeat = heartbeat
         self._clock = clock
         self._heard = clock()
         self._since = self._heard
 
     def begin(self) -> None:
-        """Wait for an answer from now on."""
+        """Start the count: an answer is due from now on."""
         self._since = self._clock()
 
     def hear(self) -> None:
-        """Note that something has come from the broker, whatever it was."""
+        """Note that something was received from the broker."""
         now = self._clock()
         if now - self._heard > self._heartbeat:
             self._since = now
@@ -37,6 +37,6 @@ class Silence:
 
     @property
     def seconds(self) -> float:
-        """How long the answer has been due while the broker was heard; 0 while it is not."""
+        """For how long the answer has been due while the broker was heard; 0 if it is not heard."""
         now = self._clock()
         return now - self._since if now - self._heard <= self._heartbeat else 0.0

@@ -17,7 +17,7 @@ from retrier.transport.seam import Capabilities, QueueKind
 from retrier.transport.transports import TransportOptions
 
 FIRST_LOOK = 1.5
-"""Seconds that a node has to answer while there are others to try."""
+"""Seconds that each of several nodes has to answer in the first round (decision 0024)."""
 AVOIDED = 60.0
 """Seconds for which a node that could not be reached is tried after all others."""
 
@@ -25,25 +25,25 @@ Failures = dict[Address, BrokerUnavailable]
 
 
 class Nodes:
-    """Connects to any of them; what one thread finds out about a node spares the others."""
+    """Connects to any of several nodes; all threads share which of them failed lately."""
 
     def __init__(self, addresses: Sequence[Address], dice: Random) -> None:
-        """Connect to nothing yet. The dice choose the node that is tried first."""
+        """Connect to nothing yet. `dice` chooses the node that is tried first."""
         self._addresses = tuple(addresses)
         self._dice = dice
         self._failed_at: dict[Address, float] = {}
-        """When a node could last not be reached, by the monotonic clock."""
+        """When connecting to a node last failed, in monotonic seconds."""
 
     def __str__(self) -> str:
         return ", ".join(map(str, self._addresses))
 
     def dial(self, name: str, heartbeat: float) -> BrokerConnection:
-        """Connect to the first node that answers. Raises BrokerUnavailable with every reason."""
+        """Connect to the first node that answers. Raises BrokerUnavailable with all reasons."""
         if len(self._addresses) == 1:
             return BrokerConnection(self._addresses[0], name, heartbeat, CONNECT_TIMEOUT)
         failures: Failures = {}
-        # A host that is gone without a word must not keep us from one that lives: each has little
-        # time at first. Only when none was that quick, those that said nothing have more.
+        # A host that lost its power does not even refuse, so each has little time at first. Only if
+        # none answers, those that stayed silent are tried again with more time (decision 0024).
         reached = self._try(self._order(), FIRST_LOOK, (name, heartbeat), failures)
         silent = [address for address, error in failures.items() if _said_nothing(error)]
         reached = reached or self._try(silent, CONNECT_TIMEOUT, (name, heartbeat), failures)
@@ -54,13 +54,13 @@ class Nodes:
     def _try(
         self,
         addresses: Iterable[Address],
-        patience: float,
+        timeout: float,
         how: tuple[str, float],
         failures: Failures,
     ) -> BrokerConnection | None:
         for address in addresses:
             try:
-                connection = BrokerConnection(address, *how, patience)
+                connection = BrokerConnection(address, *how, timeout)
             except BrokerUnavailable as error:
                 failures[address] = error
                 self._failed_at[address] = monotonic()
@@ -70,7 +70,7 @@ class Nodes:
         return None
 
     def _order(self) -> list[Address]:
-        """Return all nodes from a random one on, those that failed lately at the end."""
+        """Return all nodes, starting at a random one; those that failed lately come last."""
         first = self._dice.randrange(len(self._addresses))
         forgotten = monotonic() - AVOIDED
         return sorted(
@@ -88,10 +88,10 @@ def _word(failures: Iterable[BrokerUnavailable]) -> str:
 
 
 class RabbitMQTransport:
-    """Makes publishers, consumers and queue lookers, each with a connection of its own.
+    """Makes publishers, consumers and looks at queues, each with its own connection.
 
-    Connections are separate because the broker stops reading one that publishes while it is
-    short of memory or disk: its acknowledgements would not be read either.
+    During an alarm (memory or disk is short) the broker stops reading connections that publish.
+    Acknowledgements on the same connection would not be read either.
     """
 
     capabilities = Capabilities(
@@ -109,8 +109,8 @@ class RabbitMQTransport:
     ) -> None:
         """Connect to nothing yet. `heartbeat` is in seconds. Raises ConfigurationError.
 
-        Several URLs are nodes of one broker: they differ in host and port only. The `dice` choose
-        where a connection begins to try them. The broker gives a consumer up after two to three
+        Several URLs are nodes of one broker: they differ in host and port only. `dice` chooses the
+        node that a connection tries first. The broker drops a connection after two to three
         heartbeats of silence.
         """
         addresses = [parse_address(url) for url in urls]
@@ -124,8 +124,8 @@ class RabbitMQTransport:
     def publisher(self, probe: Outgoing | None = None) -> RabbitMQPublisher:
         """Connect a publisher. Raises BrokerUnavailable.
 
-        The probe goes ahead of the first window of each connection, so that a wait for a
-        blocked broker is one in which `waiting` is called.
+        The probe goes before the first window of each connection, and `waiting` is called while
+        its confirm is outstanding: so also during an alarm.
         """
         return RabbitMQPublisher(lambda: self._dial("publisher"), probe)
 

@@ -1,4 +1,4 @@
-"""One window of published messages: whose a delivery tag is, what became of each, what is awaited."""
+"""One window of published messages: their delivery tags, their outcomes, and which are open."""
 
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
@@ -6,21 +6,21 @@ from itertools import takewhile
 from retrier.domain.wire import Confirmed, Outcome, Outgoing, Refused, Returned
 from retrier.errors import QueueSilent
 from retrier.transport.rabbitmq.connection import BrokerConnection
-from retrier.transport.rabbitmq.silence import PATIENCE
+from retrier.transport.rabbitmq.silence import ANSWER_TIMEOUT
 
 
 class Window:
-    """The messages of one publish, settled one by one in whatever order the broker likes."""
+    """The messages of one publish; the broker settles them in any order."""
 
     def __init__(self) -> None:
         self.messages: list[Outgoing] = []
         self._outcomes: dict[int, Outcome] = {}
         self._sent: dict[int, int] = {}
-        """Places by delivery tag, ascending; only what is unsettled."""
+        """Unsettled messages: their places in `messages` by delivery tag, ascending."""
         self._end: Outcome | None = None
 
     def add(self, messages: Sequence[Outgoing]) -> range:
-        """Take in more messages; return their places. What comes too late shares the end."""
+        """Add messages; return their places. After `end` they get the same outcome."""
         start = len(self.messages)
         self.messages += messages
         if self._end is not None:
@@ -29,7 +29,7 @@ class Window:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more can be sent in it."""
+        """Whether `end` was called, so that nothing more is sent."""
         return self._end is not None
 
     @property
@@ -50,7 +50,7 @@ class Window:
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """What became of the messages, in their order; only of a settled window."""
+        """The outcomes in the order of the messages; only for a settled window."""
         return tuple(self._outcomes[place] for place in range(len(self.messages)))
 
     def sent(self, place: int, tag: int) -> None:
@@ -70,10 +70,10 @@ class Window:
         self._outcomes[place] = Refused(reason)
 
     def give_back(self, queue: str, raw: bytes, body: bytes, reason: str) -> None:
-        """Settle a message the broker returned; it carries its content, but not its tag.
+        """Settle a message the broker returned: a return has the content, but no tag.
 
-        Messages of equal content are one as good as the other. Where the broker changed the
-        properties (it takes BCC away) any message to that queue is as unroutable as this one.
+        Among messages of equal content any will do. If none is equal (the broker removes BCC), any
+        message to that queue will do: all of them are equally unroutable.
         """
         same_queue = self._open_to(queue)
         exact = (place for place in same_queue if self._is(place, raw, body))
@@ -84,7 +84,7 @@ class Window:
             self._outcomes[place] = Returned(reason)
 
     def end(self, outcome: Outcome) -> None:
-        """Settle whatever is unsettled, written or not, and what is added after this."""
+        """Settle all unsettled messages, written or not, and all that are added later."""
         self._end = outcome
         for place in range(len(self.messages)):
             self._outcomes.setdefault(place, outcome)
@@ -107,18 +107,18 @@ class Window:
         return self.messages[place].raw == raw and self.messages[place].body == body
 
 
-NOTHING = f"it has confirmed nothing for {PATIENCE:g} s"
+NOTHING = f"it has confirmed nothing for {ANSWER_TIMEOUT:g} s"
 
 
 class AwaitedQueue:
-    """Watches a window that is written while it is settled.
+    """Detects that our own queue confirms nothing, while a written window is settled.
 
-    A broker that confirms one message after the other is slow, and one under an alarm says so:
-    neither is silent.
+    A broker that confirms one message after the other is slow, and one under an alarm reports it:
+    neither counts as silent (decision 0018).
     """
 
     def __init__(self, connection: BrokerConnection, window: Window, own_queue: str | None) -> None:
-        """`own_queue` is the one that is not waited for without end."""
+        """`own_queue` is the only queue whose silence ends the wait; None for no such queue."""
         self._connection = connection
         self._window = window
         self._own_queue = own_queue
@@ -126,10 +126,10 @@ class AwaitedQueue:
         connection.silence.begin()
 
     def check(self) -> None:
-        """Raise QueueSilent if it is our own queue that has confirmed nothing for too long."""
+        """Raise QueueSilent if nothing was confirmed for too long and our own queue is open."""
         left, self._left = self._left, self._window.left
         if self._left < left or self._connection.blocked:
             self._connection.silence.begin()
-        too_long = self._connection.silence.seconds >= PATIENCE
+        too_long = self._connection.silence.seconds >= ANSWER_TIMEOUT
         if too_long and self._own_queue in self._window.open_queues:
             raise QueueSilent(self._own_queue, NOTHING)

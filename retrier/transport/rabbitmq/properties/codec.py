@@ -29,7 +29,7 @@ from retrier.transport.rabbitmq.properties.table import (
 )
 
 _COUNTERS = tuple(bytes([len(name)]) + name.encode() for name in BROKER_COUNTERS)
-"""What an entry begins with that is a counter."""
+"""The first bytes of an entry whose name is a broker's counter: its length and its name."""
 
 
 class AmqpPropertyCodec:
@@ -45,14 +45,14 @@ class AmqpPropertyCodec:
         return Properties(headers=decode_table(table[LENGTH:]), fields=dict(AmqpFields(parts)))
 
     def read_with_canonical(self, raw: bytes) -> tuple[Properties, bytes]:
-        """Return both; what is asked for is decoded then. Raises UnreadableProperties."""
+        """Return both; most values are decoded when read. Raises UnreadableProperties."""
         undefined, parts = _split(raw)
         headers, found = read_entries(parts.pop("headers", b"")[LENGTH:])
         properties = Properties(headers=headers, fields=AmqpFields(parts))
         return properties, _join(undefined, parts) + _in_order(found, headers)
 
     def read_fields(self, raw: bytes, wanted: frozenset[str]) -> Mapping[str, str | int]:
-        """Decode these fields only, without a look behind them. Raises UnreadableProperties."""
+        """Decode only these fields, checking nothing after them. Raises UnreadableProperties."""
         return {
             name: decode_field(name, raw[start:end])
             for name, (start, end) in find_fields(raw, wanted).items()
@@ -80,8 +80,8 @@ class AmqpPropertyCodec:
     def canonical(self, raw: bytes) -> bytes:
         """Return the properties without the broker's counters and with headers in one order.
 
-        A quorum queue that redelivers adds `x-delivery-count` and sorts the table by name, also
-        one that the message did not have [seen on RabbitMQ 3.10].
+        When a quorum queue redelivers, it adds `x-delivery-count`, also to a message that had no
+        headers, and sorts the table by name [seen on RabbitMQ 3.10].
         """
         undefined, parts = _split(raw)
         found = entries(parts.pop("headers", b"")[LENGTH:])
@@ -89,9 +89,9 @@ class AmqpPropertyCodec:
 
 
 def _in_order(found: Iterable[bytes], known: Container[str]) -> bytes:
-    """Join the entries of a table in one order, whatever theirs is, without the counters.
+    """Join the entries of a table in sorted order, without the broker's counters.
 
-    `known` are the names of all: hardly any table has a counter.
+    `known` has the names of all entries: checked first, because hardly any table has a counter.
     """
     if [name for name in BROKER_COUNTERS if name in known]:
         found = [entry for entry in found if not entry.startswith(_COUNTERS)]
@@ -105,7 +105,7 @@ def _split(raw: bytes) -> tuple[int, dict[str, bytes]]:
     parts: dict[str, bytes] = {}
     start = FLAGS_SIZE
     for name, size, length in present(flags):
-        # A length cut short makes the property end behind the last byte, which is refused below.
+        # If the length itself is cut short, `end` is after the last byte, which is refused below.
         end = start + size + (int.from_bytes(raw[start : start + length]) if length else 0)
         parts[name] = raw[start:end]
         start = end
@@ -141,8 +141,8 @@ def _edit_table(table: bytes, edit: Edit) -> bytes:
 
 @lru_cache(maxsize=64)
 def _leaving_out(drop: Callable[[str], bool], replaced: frozenset[str]) -> Callable[[bytes], bool]:
-    """Return what says of a header's name whether an edit leaves it out.
+    """Return a function of a header's name: whether an edit leaves that header out.
 
-    Remembered: there are many messages, and their headers have few names.
+    Cached, as are its answers: there are many messages, and their headers have few names.
     """
     return lru_cache(maxsize=4096)(lambda name: text(name) in replaced or drop(text(name)))

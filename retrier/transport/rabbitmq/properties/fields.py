@@ -1,4 +1,4 @@
-"""Properties of AMQP messages: which fields there are, decoded when somebody asks for one."""
+"""The fields and headers of AMQP messages, decoded only when they are read."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,7 @@ FIELDS: Mapping[str, Kind] = {
 }
 FLAGS: Mapping[str, int] = {name: 0x8000 >> place for place, name in enumerate(FIELDS)}
 LENGTHS: Mapping[Kind, int] = {"text": 1, "table": LENGTH}
-"""Bytes of the length that goes ahead of a property of varying size."""
+"""Bytes of the length that precedes a property of varying size."""
 SIZES: Mapping[Kind, int] = {"text": 0, "table": 0, "octet": 1, "time": 8}
 UNDEFINED_FLAGS = 0x0003
 FLAGS_SIZE = 2
@@ -45,7 +45,7 @@ OCTETS = tuple(name for name, kind in FIELDS.items() if kind == "octet")
 
 
 def find_fields(raw: bytes, wanted: frozenset[str]) -> dict[str, Span]:
-    """Return where these fields lie. Raises UnreadableProperties."""
+    """Return start and end of each of these fields. Raises UnreadableProperties."""
     found = {}
     start = FLAGS_SIZE
     for name, size, length in _present_up_to(int.from_bytes(raw[:FLAGS_SIZE]), wanted):
@@ -60,14 +60,14 @@ def find_fields(raw: bytes, wanted: frozenset[str]) -> dict[str, Span]:
 
 @lru_cache(maxsize=1024)
 def _present_up_to(flags: int, wanted: frozenset[str]) -> tuple[tuple[str, int, int], ...]:
-    """Name what is present up to the last of these fields."""
+    """Return what `present` does, but only up to the last of the wanted fields."""
     names = [name for name, *_ in present(flags)]
     return present(flags)[: max((names.index(name) + 1 for name in wanted & {*names}), default=0)]
 
 
 @lru_cache(maxsize=1024)
 def present(flags: int) -> tuple[tuple[str, int, int], ...]:
-    """Name the properties with these flags, each with its least size and that of its length."""
+    """Return for each property in the flags: name, least size, and size of its length, in bytes."""
     return tuple(
         (name, SIZES[kind] + LENGTHS.get(kind, 0), LENGTHS.get(kind, 0))
         for name, kind in FIELDS.items()
@@ -79,7 +79,7 @@ Value_co = TypeVar("Value_co", covariant=True)
 
 
 class _Late(Mapping[str, Value_co]):
-    """What is there under which name, as bytes."""
+    """A mapping that keeps its values as bytes and decodes each one when it is read."""
 
     __slots__ = ("_bytes",)
 
@@ -100,7 +100,7 @@ class _Late(Mapping[str, Value_co]):
 
 
 class AmqpFields(_Late[str | int]):
-    """The fields but the headers."""
+    """All fields except the headers."""
 
     __slots__ = ()
 
@@ -109,7 +109,7 @@ class AmqpFields(_Late[str | int]):
 
 
 class AmqpHeaders(_Late[object]):
-    """The headers; only long strings are left to be decoded."""
+    """The headers; long strings are decoded when read, all others are decoded already."""
 
     __slots__ = ("_others",)
 
@@ -123,7 +123,7 @@ class AmqpHeaders(_Late[object]):
         return self.get(name)
 
     def get(self, name: str, default: object = None) -> object:
-        """Return a header. All of ingestion asks here, so nothing else is called for a text."""
+        """Return a header. It runs for each ingested header, so a text takes no further call."""
         entry = self._bytes.get(name)
         if entry is None:
             return default
@@ -134,9 +134,10 @@ class AmqpHeaders(_Late[object]):
 
 
 def read_entries(table: bytes) -> tuple[AmqpHeaders, list[bytes]]:
-    """Return the headers of a table given without its length, and its entries.
+    """Return the headers of a table, and its entries; the table comes without its length.
 
-    What is no long string is decoded here: it may be unreadable. Raises UnreadableProperties.
+    Values other than long strings are decoded at once, as they may be unreadable. Raises
+    UnreadableProperties.
     """
     found, others = entries_and_others(table)
     by_name = dict(zip(names(found), found, strict=True))
@@ -144,5 +145,5 @@ def read_entries(table: bytes) -> tuple[AmqpHeaders, list[bytes]]:
 
 
 def decode_field(name: str, part: bytes) -> str | int:
-    """Decode a field that is no table."""
+    """Decode a field other than the headers."""
     return text(part[1:]) if FIELDS[name] == "text" else int.from_bytes(part)

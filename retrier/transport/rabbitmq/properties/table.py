@@ -1,4 +1,4 @@
-"""AMQP 0-9-1 field tables: walked by size without being interpreted, decoded only to be read."""
+"""AMQP 0-9-1 field tables: split into entries by their sizes, and decoded only for reading."""
 
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from functools import lru_cache
 from retrier.domain.wire import UnreadableProperties
 
 LENGTH = 4
-"""Bytes of the length that goes ahead of tables, arrays, long strings and byte arrays."""
+"""Bytes of the length that precedes tables, arrays, long strings and byte arrays."""
 FIXED_SIZES: Mapping[int, int] = {
     **dict.fromkeys(b"tbB", 1),
     **dict.fromkeys(b"sUu", 2),
@@ -23,30 +23,30 @@ TABLE, ARRAY, FLOAT, LONG_STRING = b"FAfS"
 DEEPEST = 64
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HEAD = struct.Struct(">BI")
-"""The letter of a value and the length that nearly all values have."""
+"""The head of a value: its type letter, and the length that nearly all values have."""
 
 HEAD_SIZE = HEAD.size
 PADDING = bytes(0xFF + HEAD_SIZE)
-"""So far behind the last byte of a table may be looked for the head of a value."""
+"""Added to a table: the head of a value is read up to this far after the last byte."""
 
 Span = tuple[int, int]
-"""Where something begins and where it ends."""
+"""Start, and end (exclusive)."""
 
 
 def entries(table: bytes) -> list[bytes]:
-    """Cut a table given without its length into its entries. Raises UnreadableProperties."""
+    """Split a table, without its length, into its entries. Raises UnreadableProperties."""
     return entries_and_others(table)[0]
 
 
 def entries_and_others(table: bytes) -> tuple[list[bytes], list[bytes]]:
-    """Return all entries, and once more those that are no long strings. Raises as above.
+    """Return all entries, and apart those that are not long strings. Raises UnreadableProperties.
 
-    Each message's table is walked on its way in, so this is one plain loop; nearly every value
-    is a long string.
+    This runs for every ingested message, so it is one plain loop; nearly every value is a long
+    string.
     """
     found, others = [], []
     start, size = 0, len(table)
-    # A name that is cut short ends within the padding, and its value has a letter that none has.
+    # A name that is cut short ends in the padding. Its type letter is 0 then, which is no type.
     padded = table + PADDING
     while start < size:
         value = start + 1 + padded[start]
@@ -70,10 +70,10 @@ def names(found: Iterable[bytes]) -> list[str]:
 
 
 def runs_without(table: bytes, leaves_out: Callable[[bytes], bool]) -> list[bytes]:
-    """Return what lies between the entries whose names are left out. Raises UnreadableProperties.
+    """Return the pieces between the entries that are left out. Raises UnreadableProperties.
 
-    This is the walk above once more, for what only wants to copy: nothing is made for an entry, and
-    what is kept comes in few pieces.
+    The same loop as `entries_and_others`, but for copying: it makes no object per entry, and
+    returns what is kept in few pieces.
     """
     runs = []
     start = run = 0
@@ -94,7 +94,7 @@ def runs_without(table: bytes, leaves_out: Callable[[bytes], bool]) -> list[byte
 
 
 def end_of_value(content: bytes, start: int) -> int:
-    """Return where the value ends whose letter is at `start`. Raises UnreadableProperties."""
+    """Return the end of the value whose type letter is at `start`. Raises UnreadableProperties."""
     if start >= len(content):
         raise UnreadableProperties("a table ends within a name")
     letter = content[start]
@@ -118,18 +118,18 @@ def text_entry(name: str, value: str) -> bytes:
 
 @lru_cache(maxsize=256)
 def text_head(name: str) -> bytes:
-    """Encode what goes ahead of the length of a long string: name and letter. Raises ValueError."""
+    """Encode the start of a long string's entry: name and type letter. Raises ValueError."""
     key = name.encode()
     return bytes([len(key)]) + key + b"S"
 
 
 def decode_table(table: bytes, depth: int = 0) -> dict[str, object]:
-    """Decode a table given without its length. Raises UnreadableProperties."""
+    """Decode a table, without its length. Raises UnreadableProperties."""
     return decode_entries(entries(table), depth)
 
 
 def decode_entries(found: Sequence[bytes], depth: int = 0) -> dict[str, object]:
-    """Decode entries, of one name the last. Raises UnreadableProperties."""
+    """Decode entries; of several with one name the last counts. Raises UnreadableProperties."""
     values = [
         entry[entry[0] + 1 + HEAD_SIZE :].decode("utf-8", "backslashreplace")
         if entry[entry[0] + 1] == LONG_STRING
@@ -140,14 +140,14 @@ def decode_entries(found: Sequence[bytes], depth: int = 0) -> dict[str, object]:
 
 
 def decode_some(table: bytes, wanted: frozenset[str]) -> dict[str, object]:
-    """Decode those entries only. Raises UnreadableProperties."""
+    """Decode only the entries with these names. Raises UnreadableProperties."""
     found = entries(table)
     pairs = zip(names(found), found, strict=True)
     return decode_entries([entry for name, entry in pairs if name in wanted])
 
 
 def text(content: bytes) -> str:
-    """Show bytes as text; what is not UTF-8 is shown with backslash escapes."""
+    """Return bytes as text; what is not UTF-8 is shown with backslash escapes."""
     return content.decode("utf-8", "backslashreplace")
 
 
