@@ -1,1 +1,1 @@
-"""What a failed message, a retry batch and a retry operation are. Pure: no I/O, no clock, no dice."""
+"""Failed messages, retry batches and retry operations. Pure: no I/O, no clock, no randomness."""

@@ -1,4 +1,4 @@
-"""The built-in classifiers: by which a failure belongs to groups, and what they look at."""
+"""The built-in classifiers: each gives a failure a title; failures with one title are a group."""
 
 import json
 import re
@@ -16,7 +16,7 @@ CauseOf = Callable[[FailureDetails], Cause]
 
 
 def classify(details: FailureDetails) -> tuple[FailureGroup, ...]:
-    """Return the groups of a failure, one of each classifier that has something to go by.
+    """Return the groups of a failure: one of each classifier that finds a title for it.
 
     Ids are ServiceControl's: the MD5-Guid of classifier and title (ClassifyFailedMessageEnricher).
     """
@@ -27,7 +27,7 @@ def classify(details: FailureDetails) -> tuple[FailureGroup, ...]:
 def cause_of(details: FailureDetails) -> Cause:
     """Return the cause of a failure, with its groups.
 
-    A stack trace counts as far as a title shows it: most differ in line numbers and ids.
+    Of a stack trace only the frame in a title counts: most traces differ in line numbers and ids.
     """
     groups = classify(details)
     return Cause(
@@ -44,14 +44,14 @@ def cause_of(details: FailureDetails) -> Cause:
 
 
 def cause_of_alike() -> CauseOf:
-    """Return what finds causes, and looks at failures that are alike once.
+    """Return a `cause_of` with a cache: failures with equal fields are classified once.
 
-    It remembers all it has seen: for one received batch, in which many have the same cause.
+    The cache never forgets: use one for each received batch, in which many have the same cause.
     """
     known: dict[tuple[str | None, ...], Cause] = {}
 
     def cause_of_once(details: FailureDetails) -> Cause:
-        key = _told_by(details)
+        key = _cause_fields(details)
         cause = known.get(key)
         if cause is None:
             cause = known[key] = cause_of(details)
@@ -60,12 +60,12 @@ def cause_of_alike() -> CauseOf:
     return cause_of_once
 
 
-_determined = attrgetter(
+_shared_fields = attrgetter(
     "queue", "destination", "endpoint", "message_type", "exception_type", "failure_reason"
 )
-"""What is the same of all failures that have one cause."""
+"""The fields that are equal in all failures of one cause."""
 
-_told_by = attrgetter(
+_cause_fields = attrgetter(
     "exception_type",
     "exception_message",
     "stack_trace",
@@ -75,12 +75,12 @@ _told_by = attrgetter(
     "destination",
     "endpoint",
 )
-"""All that a cause is made of."""
+"""All fields from which a cause is computed."""
 
 
 def _fingerprint(details: FailureDetails, groups: tuple[FailureGroup, ...]) -> str:
-    # As JSON, in which nothing runs into anything else, and no text is not the empty one.
-    parts = [_determined(details), [group.group_id for group in groups]]
+    # As JSON: it keeps the parts apart, and None differs from an empty text.
+    parts = [_shared_fields(details), [group.group_id for group in groups]]
     return sha256(json.dumps(parts).encode()).hexdigest()[:FINGERPRINT_DIGITS]
 
 
@@ -89,7 +89,7 @@ def _group(classifier: str, title: str) -> FailureGroup:
 
 
 def _exception_and_frame(details: FailureDetails) -> str | None:
-    """Say what was thrown and where; without an exception, why it was given up and by whom."""
+    """Return exception type and frame; without an exception, the failure reason and the queue."""
     if not details.exception_type:
         return f"{details.failure_reason}: {details.queue}" if details.failure_reason else None
     frame = first_frame(details.stack_trace or "", details.exception_message)
@@ -128,7 +128,7 @@ AT = re.compile(r"\s*at (?:async )?(?P<frame>.+)")
 NODE_FILE = re.compile(r"(?P<file>\S+?):\d+(?::\d+)?")
 CALL = re.compile(r"(?P<function>[^()]+)\((?P<inside>[^()]*)")
 JAVA_PLACE = re.compile(r"[^\s,]+\.\w+(?::\d+)?|Native Method|Unknown Source|<generated>")
-"""What Java writes where .NET has parameters: these always have a space or are empty."""
+"""What Java writes between the brackets. .NET writes parameters: none, or with a space each."""
 
 
 def first_frame(stack_trace: str, exception_message: str | None) -> str | None:
@@ -146,7 +146,7 @@ def first_frame(stack_trace: str, exception_message: str | None) -> str | None:
 
 
 def _without(stack_trace: str, message: str | None) -> str:
-    """Take the message out where a header line quotes it, not wherever its letters occur."""
+    """Remove the message only where a header line quotes it: its text may occur elsewhere, too."""
     return stack_trace.replace(f": {message}", ": ") if message else stack_trace
 
 

@@ -1,4 +1,4 @@
-"""The staged copy of a failed message, and the message that is forwarded in the end."""
+"""The staged copy of a failed message, and the message that is sent back to its queue."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ _MOST_DIGITS = 18
 _USER_ID = frozenset({"user_id"})
 _EXPIRATION = frozenset({"expiration"})
 _STAMPS = headers.STAGING_ONLY | {headers.UNIQUE_MESSAGE_ID, headers.RETRY_ID}
-# What would copy the retry elsewhere, what the broker counted, and stamps: those are of copies
-# that a broker's rules carried to an error queue.
+# A retry leaves these out. CC and BCC would copy it to other queues; the counters are the broker's.
+# A message has stamps if a broker policy brought a copy of ours to an error queue.
 _UNWANTED = headers.FAN_OUT | headers.BROKER_COUNTERS | headers.STAGING_ONLY
 PROBE_BODY = b"probe"
 
@@ -32,11 +32,11 @@ class Stamps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedCopy:
-    """What a copy says: which message it stands for, and where its retry goes.
+    """The stamps of a copy: which message it stands for, and where its retry goes.
 
-    `number` is 0 for what names no message, like an end marker or a copy that a version before
-    the first release staged. `size` counts the bytes of the message's properties and body.
-    `end_marker` is None for a copy of a message.
+    `number` is 0 if no message is named: in an end marker, and in a copy that was staged by a
+    version before the first release. `size` counts the bytes of the message's properties and
+    body. `end_marker` is None for a copy of a message.
     """
 
     staging_id: str
@@ -52,8 +52,8 @@ class StagedCopy:
 def make_staged(codec: PropertyCodec, message: ClaimedMessage, stamps: Stamps) -> bytes:
     """Return the properties of the copy for the staging queue: persistent, and nothing but stamps.
 
-    Whatever the broker does to a header table, it can do to none of the message's own headers:
-    they stay in the store (RabbitMQ 4 sorts them, and drops names that occur twice).
+    RabbitMQ 4 sorts the headers of a message and drops all but the first of one name. The headers
+    of the failed message stay in the store, so it cannot change those (decision 0028).
     """
     stamped = {
         headers.STAGING_ID: stamps.staging_id,
@@ -77,8 +77,8 @@ def make_forwarded(
 ) -> bytes:
     """Return the properties a message is sent back with: as it failed, changed for the retry.
 
-    Error headers are taken off; so is what would copy it elsewhere (CC, BCC), expire it, or have
-    it refused (user_id of somebody else). Raises UnreadableProperties.
+    Removed are failure headers, CC and BCC (they copy it to other queues), the expiration, and a
+    user_id other than `own_user` (the broker would refuse it). Raises UnreadableProperties.
     """
     retry = {
         headers.RETRY_ID: copy.retry_id,
@@ -98,7 +98,7 @@ def make_forwarded(
 
 
 def make_end_marker(codec: PropertyCodec, stamps: Stamps, nonce: str) -> bytes:
-    """Return the properties of the message behind which no copy of this batch can lie."""
+    """Return the properties of an end marker: no copy of its batch lies behind it in the queue."""
     marker = {
         headers.STAGING_ID: stamps.staging_id,
         headers.INSTALLATION_ID: stamps.installation_id,
@@ -108,10 +108,10 @@ def make_end_marker(codec: PropertyCodec, stamps: Stamps, nonce: str) -> bytes:
 
 
 def make_probe(codec: PropertyCodec, stamps: Stamps, staging_queue: str) -> Outgoing:
-    """Return a transient copy of nothing, under a staging id that nobody asks for.
+    """Return a transient message that stands for no failed message; no batch has its staging id.
 
-    It has a body, because a broker under an alarm stops reading behind the header of the first
-    message: one without a body would be confirmed all the same.
+    A broker under an alarm stops reading after the header of the first message. It would confirm
+    a probe without a body in spite of the alarm, so the probe has one (decision 0020).
     """
     probe = {
         headers.STAGING_ID: stamps.staging_id,
@@ -122,7 +122,7 @@ def make_probe(codec: PropertyCodec, stamps: Stamps, staging_queue: str) -> Outg
 
 
 def read_staged(codec: PropertyCodec, raw: bytes) -> StagedCopy | None:
-    """Return what the stamps say; None for a message that is no copy of anybody's."""
+    """Return the stamps; None without a staging id or if the properties cannot be read."""
     try:
         stamps = codec.read_headers(raw, _STAMPS)
     except UnreadableProperties:
@@ -134,7 +134,7 @@ def read_staged(codec: PropertyCodec, raw: bytes) -> StagedCopy | None:
 def why_not_sendable(destination: str, closed_to_retries: frozenset[str]) -> str | None:
     """Say why a retry may not be sent there; None when it may.
 
-    A retry to an ingested queue would come straight back, one to the staging queue be dropped.
+    A retry to an error queue would be ingested at once; one to the staging queue would be dropped.
     """
     if not destination:
         return "no destination: the failure headers name no queue"
@@ -147,12 +147,12 @@ def why_not_sendable(destination: str, closed_to_retries: frozenset[str]) -> str
 
 @lru_cache(maxsize=16)
 def _left_out(dialect: str) -> Callable[[str], bool]:
-    """Return what says of a header whether a retry leaves it out; one for each dialect."""
+    """Return the `drop_headers` of a dialect, always the same object: codecs cache by it."""
     return lambda name: strips(dialect, name) or name in _UNWANTED
 
 
 def _number(text: str) -> int:
-    """Read a stamp that anybody may have written; 0 for what is none of our numbers."""
+    """Read the number in a stamp; 0 if there is none, for anybody can write such a header."""
     return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else 0
 
 

@@ -1,4 +1,4 @@
-"""Decisions: what becomes of a message that is unresolved, each with its reason."""
+"""Decisions: what happens next to an unresolved message, and what a new failure of it changes."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,14 +9,14 @@ from retrier.domain.failed_message import FailedMessageStatus, Resolution
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manual:
-    """A person decides. `why` says what happened to it, where that is not plain from its failure."""
+    """A person decides what happens. `why` is set if the failure does not explain the state."""
 
     why: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryAt:
-    """It is retried by itself at that time."""
+    """The message is retried automatically at this time."""
 
     at: datetime
     why: str
@@ -25,7 +25,7 @@ class RetryAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dead:
-    """It is given up: nothing retries it by itself, and bulk retries leave it out."""
+    """The message is given up: it is never retried automatically, and bulk retries leave it out."""
 
     why: str
     policy: str | None = None
@@ -36,10 +36,10 @@ Decision = Manual | RetryAt | Dead
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What the store knows of a message when something new of it arrives.
+    """The stored state of a message when a new failure or confirmation of it arrives.
 
-    `claim` is the retry id of the claim in force. `last_failure` is None when the last failure
-    gave no time; `confirmed_at` is the time a confirmation gave.
+    `claim` is the retry id of the claim in force. `last_failure` is None if the last failure has
+    no time. `confirmed_at` is the time in the confirmation.
     """
 
     status: FailedMessageStatus
@@ -50,7 +50,7 @@ class Known:
 
 
 class Verdict(Enum):
-    """What becomes of the message.
+    """What a new failure does to the message.
 
     BECOMES_UNRESOLVED  a new failure: details replaced, a new failure number, any claim ends.
     ATTEMPT_ONLY        kept as an attempt; status, details and claim stay as they are.
@@ -61,12 +61,12 @@ class Verdict(Enum):
 
 
 def judge_failure(known: Known, *, retry_id: str | None, failed_at: datetime | None) -> Verdict:
-    """Decide what a failure that is no redelivery means.
+    """Decide what a failure that is no redelivery does to the message.
 
-    The cause decides first: a failure with the retry id of the claim in force is that retry's
-    outcome whatever its time says, and one of another retry never touches a claim in force. Only
-    then do times decide; a tie or a missing time ends unresolved, since a row too many is seen
-    and a row too few is a loss.
+    The retry id decides first. A failure with the retry id of the claim in force is the outcome of
+    that retry, whatever its time is; a failure of another retry never ends that claim. Times decide
+    last. With equal or missing times the message becomes unresolved: one that is open without need
+    is seen by somebody, one that is closed by mistake is lost.
     """
     if known.claim is not None and retry_id is not None:
         same = retry_id == known.claim
@@ -79,8 +79,8 @@ def judge_failure(known: Known, *, retry_id: str | None, failed_at: datetime | N
 def confirmation_resolves(known: Known, *, succeeded_at: datetime | None) -> bool:
     """Say whether a confirmation resolves the message.
 
-    One that waits for its outcome always; an unresolved one only if the success is later than
-    its last failure: an old confirmation must not hide a new failure.
+    A retry-issued message: always. An unresolved one: only if the success is later than the last
+    failure, because an old confirmation must not hide a new failure.
     """
     if known.status is FailedMessageStatus.RETRY_ISSUED:
         return True
@@ -100,7 +100,8 @@ def _was_set_aside_without_evidence(known: Known) -> bool:
 
 
 def _judge_by_time(known: Known, failed_at: datetime | None) -> Verdict:
-    # What succeeded since is the one event to compare with: an earlier host's clock may be ahead.
+    # A confirmation came after the last failure, so only its time is compared: the clock of the
+    # host that wrote that failure may be ahead.
     latest = known.confirmed_at or known.last_failure
     if failed_at is None or latest is None or failed_at >= latest:
         return Verdict.BECOMES_UNRESOLVED

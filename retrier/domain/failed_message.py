@@ -18,9 +18,10 @@ class FailureGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """What failures have in common that differ in nothing which a classifier looks at.
+    """What failures have in common that no classifier can tell apart.
 
-    `fingerprint` is a hash of all of it but `exception_message`, which is the first one's.
+    `fingerprint` is a hash of all other fields except `exception_message`. That one is taken from
+    the first such failure.
     """
 
     fingerprint: str
@@ -39,8 +40,8 @@ class FailedMessageStatus(StrEnum):
 
     UNRESOLVED    it failed and nobody has dealt with it; may be claimed by a batch that is
                   marking or staging.
-    RETRY_ISSUED  it was staged: on its way, or sent and neither confirmed nor failed again. It
-                  has a claim until one of these happens, so that no second retry can start.
+    RETRY_ISSUED  it was staged: on its way, or sent and neither confirmed nor failed again. Until
+                  then it keeps its claim, so that no second retry can start.
     RESOLVED      a confirmation, a presumption or a person says it is dealt with.
     ARCHIVED      a person set it aside.
     """
@@ -52,15 +53,15 @@ class FailedMessageStatus(StrEnum):
 
 
 class Move(StrEnum):
-    """What can become of a message that is stored; see MOVES for from where to where.
+    """Why the status of a stored message changes; MOVES lists from which to which.
 
-    FAILED      a failure arrived that is newer than what is known.
+    FAILED      a failure arrived that is newer than the stored one.
     ISSUED      its copy is in the staging queue, and its batch is about to be forwarded.
-    REVERTED    its retry could not be sent, or nobody waits for its outcome any more.
-    CONFIRMED   a consumer said that its retry, or the message itself, succeeded.
+    REVERTED    its retry could not be sent, or a person gave up waiting for the outcome (release).
+    CONFIRMED   a consumer reported that its retry, or the message itself, succeeded.
     SETTLED     a person, or a presumption, says that it is dealt with.
     ARCHIVED    a person set it aside.
-    UNARCHIVED  a person took it back.
+    UNARCHIVED  a person made it unresolved again.
     """
 
     FAILED = "failed"
@@ -88,8 +89,8 @@ MOVES: Mapping[Move, tuple[frozenset[FailedMessageStatus], FailedMessageStatus]]
         ),
     }
 )
-"""The only moves a message can make: from one of these, to that. Who becomes unresolved gets a new
-failure number, also where it was unresolved before."""
+"""For each move the statuses it may start from, and the one it leads to. A message that becomes
+unresolved gets a new failure number, even if it was unresolved before."""
 
 
 class RetryEnd(StrEnum):
@@ -103,7 +104,7 @@ class RetryEnd(StrEnum):
 
 
 class Disposition(StrEnum):
-    """What the policies make of an unresolved message."""
+    """What the retry policies decided about an unresolved message."""
 
     MANUAL = "manual"
     SCHEDULED = "scheduled"
@@ -120,9 +121,9 @@ class Resolution(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureDetails:
-    """What the failure headers of one message say, in no dialect any more.
+    """What the failure headers of one message say, the same for all dialects.
 
-    Times carry their offset; a time that the headers do not give is None and never compared.
+    Times carry their offset; a time that the headers do not give is None.
     """
 
     queue: str
@@ -142,10 +143,10 @@ class FailureDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """One failed message as it came off an error queue, understood but not yet stored.
+    """One failed message as it came off an error queue, read but not yet stored.
 
-    `stamped_id` is the unique message id its headers claim; `computed_id` the one that follows
-    from message id and endpoint, None when it has no message id. `fingerprint` is the hash of
+    `stamped_id` is the unique message id in its headers; `computed_id` is computed from message
+    id and endpoint, and None if it has no message id. `fingerprint` is the hash of
     properties (less the broker's counters) and body: equal for a redelivery of the same message.
     """
 
@@ -180,11 +181,11 @@ class FailedImport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """A consumer's word that the retry of a message succeeded (`ServiceControl.Retry.Successful`).
+    """A consumer's report that a retry succeeded (header `ServiceControl.Retry.Successful`).
 
-    `succeeded_at` is None when the header holds no readable time. `if_unknown` is what it is where
-    no such message is stored, `if_idle` what it is where it changes nothing: None for one without
-    content, with which nothing is lost.
+    `succeeded_at` is None if the header holds no readable time. `if_unknown` is stored instead if
+    there is no such message. `if_idle` is stored instead if the confirmation changes nothing; it is
+    None for one without content, because nothing is lost when that is dropped.
     """
 
     unique_message_id: str
@@ -196,14 +197,14 @@ class Confirmation:
 
 
 Judged = Failure | Confirmation | FailedImport
-"""What a message turns out to be whose stamps, if it has any, mean nothing."""
+"""What a message is if its stamps are ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnCopy:
-    """A copy out of a staging queue, brought to an error queue by somebody's queue policy.
+    """A copy that a broker policy moved from a staging queue to an error queue.
 
-    `of_another` is the id of the installation that made it; None for this one.
+    `of_another` is the id of the other installation that made it; None if this one made it.
     """
 
     staging_id: str
@@ -214,13 +215,13 @@ class OwnCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamped:
-    """A message with stamps that only copies have; the database knows whether they are true.
+    """A message with stamps that only copies have. The store decides which case below it is.
 
-    Anybody can write headers, so the stamps alone prove nothing.
+    Anybody can write headers, so the stamps alone prove nothing (decision 0020).
 
-    if_ours      what it is where we have made that staging id.
-    if_unknown   what it is with our installation id and a staging id that we have not made.
-    if_anothers  what it is with another installation's id.
+    if_ours      this installation has made the staging id.
+    if_unknown   it has our installation id, but a staging id that we have not made.
+    if_anothers  it has the id of another installation.
     """
 
     installation_id: str
@@ -231,7 +232,7 @@ class Stamped:
 
 
 Received = Judged | OwnCopy | Stamped
-"""What a delivery from an error queue turns out to be, as far as it says itself."""
+"""What a delivery from an error queue is, as far as its own bytes show."""
 
 Noteworthy = FailedImport | OwnCopy
-"""What somebody should look at."""
+"""What a person should look at."""

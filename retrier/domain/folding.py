@@ -1,4 +1,4 @@
-"""Folds one received batch in memory: whose failure each is, and what it changes."""
+"""Folds a received batch in memory: which message each failure belongs to, and what it changes."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -18,18 +18,18 @@ from retrier.domain.text import clean
 
 
 def candidate_ids(failure: Failure) -> tuple[str, ...]:
-    """Return every unique message id the failure may turn out to have."""
+    """Return every unique message id that the failure may get."""
     last = id_with_body(failure)
     return (*named_ids(failure), last) if last else named_ids(failure)
 
 
 def named_ids(failure: Failure) -> tuple[str, ...]:
-    """Return the ids it may have whatever its body is: the one it claims, and the computed one."""
+    """Return the ids that do not depend on its body: the stamped one and the computed one."""
     return tuple([each for each in (failure.stamped_id, failure.computed_id) if each])
 
 
 def id_with_body(failure: Failure) -> str | None:
-    """Return the id it has where a message with another body has the computed one."""
+    """Return the id it gets if a message with another body has the computed id already."""
     return failure.computed_id and with_body(failure.computed_id, failure.body_hash)
 
 
@@ -39,7 +39,7 @@ def fold(
     before: Before,
     new_id: Callable[[], str],
 ) -> Receipt:
-    """Fold a received batch, in order, failures first: a failure and its later success resolve."""
+    """Fold a batch in order, failures first: a failure and its confirmation leave it resolved."""
     folding = _Folding(before, new_id)
     for failure in failures:
         folding.add_failure(failure)
@@ -49,7 +49,7 @@ def fold(
 
 
 class _Folding:
-    """The state of one fold: the stored messages as they will be, and the changes so far."""
+    """The state of one fold: the messages as they will be stored, and the changes so far."""
 
     def __init__(self, before: Before, new_id: Callable[[], str]) -> None:
         self._stored = dict(before.stored)
@@ -72,7 +72,7 @@ class _Folding:
         )
 
     def add_failure(self, failure: Failure) -> None:
-        # Only a redelivery can be a stored attempt; equal bytes alone are another failure.
+        # Only a redelivery can be stored already: equal bytes without that flag are a new failure.
         copies = self._seen.get(failure.fingerprint) if failure.redelivered else None
         if copies and not copies.isdisjoint(candidate_ids(failure)):
             self._redelivered += 1
@@ -110,7 +110,7 @@ class _Folding:
         )
 
     def _add_idle(self, confirmation: Confirmation, stored: StoredMessage) -> None:
-        """Take in a confirmation that changes nothing; one with content is kept as what it is."""
+        """Take a confirmation that changes nothing: store its `if_idle`, or only count it."""
         came_again = confirmation.redelivered and _is_confirmed_by(confirmation, stored)
         match confirmation.if_idle:
             case Failure() as failure if not came_again:
@@ -121,10 +121,10 @@ class _Folding:
                 self._confirmations += 1
 
     def _identify(self, failure: Failure) -> str | None:
-        """Return the unique message id; None for a message that has none to go by.
+        """Return the unique message id; None for a failure without any id.
 
-        Middleware copies headers to new messages and publishers reuse message ids, so an id is
-        believed only where the failure agrees with the row that has it.
+        Middleware copies headers to new messages and publishers reuse message ids. So an id is
+        used only if the failure agrees with the stored message that has it.
         """
         if failure.stamped_id and self._may_be(failure.stamped_id, failure):
             return failure.stamped_id
@@ -184,15 +184,15 @@ class _Folding:
     def _remember(self, stored: StoredMessage, **known: object) -> None:
         self._stored[stored.unique_message_id] = replace(
             stored,
-            known=replace(stored.known, **known),  # type: ignore[arg-type] # names are Known's own
+            known=replace(stored.known, **known),  # type: ignore[arg-type] # fields of Known
         )
 
 
 def _agrees(failure: Failure, stored: StoredMessage) -> bool:
-    """Say whether a failure that names a stored message can be one of it.
+    """Say whether a failure with the id of a stored message can be a failure of that message.
 
-    Without a message id a stamp alone is no evidence for another body, unless the claim in force
-    waits for that outcome: all that one consumer sends may carry the same copied headers.
+    With another body the retry id must match: that of the claim in force, or of the last retry if
+    the failure has a message id, too. A consumer may copy one message's headers to all it sends.
     """
     if stored.message_id != _message_id(failure):
         return False
@@ -205,9 +205,9 @@ def _agrees(failure: Failure, stored: StoredMessage) -> bool:
 
 
 def _resolves(confirmation: Confirmation, stored: StoredMessage) -> bool:
-    """Say whether it resolves the message: without a retry under way only one without content.
+    """Say whether it resolves the message; with content it must be of a message retry-issued.
 
-    Anybody can write the headers: a message of his own would be dropped, and hide a failure.
+    Anybody can write the header: the content would be lost, and a failure hidden (decision 0020).
     """
     with_content = confirmation.if_idle is not None
     if with_content and stored.known.status is not FailedMessageStatus.RETRY_ISSUED:
@@ -216,7 +216,7 @@ def _resolves(confirmation: Confirmation, stored: StoredMessage) -> bool:
 
 
 def _is_confirmed_by(confirmation: Confirmation, stored: StoredMessage) -> bool:
-    """Say whether a confirmation that says the same has resolved the message."""
+    """Say whether a confirmation with the same time has resolved the message before."""
     confirmed = stored.known.resolution is Resolution.CONFIRMED
     return confirmed and stored.known.confirmed_at == confirmation.succeeded_at
 
@@ -232,7 +232,7 @@ def _with_attempt(change: MessageChange, attempt: Attempt) -> MessageChange:
 
 
 def _later(last_failure: datetime | None, failed_at: datetime | None) -> datetime | None:
-    """Return the later one; a last failure without a time stays without."""
+    """Return the later time; None if the last failure has none."""
     return last_failure and max(last_failure, failed_at or last_failure)
 
 

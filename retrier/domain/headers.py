@@ -1,7 +1,7 @@
-"""Every header name Retrier reads or writes, once.
+"""All header names that Retrier reads or writes.
 
-ServiceControl's names where they exist, so that its consumers understand a retry; ours begin
-with `Retrier.`.
+ServiceControl's names are used where they exist, so that its consumers understand a retry. Our
+own begin with `Retrier.`.
 """
 
 # Written by ServiceControl-aware middleware, read at ingestion (ServiceControl 6.x, MessageHeaders).
@@ -21,15 +21,15 @@ END_MARKER = "Retrier.EndMarker"
 RETRY_ID = "Retrier.RetryId"
 COMPLETED_STEPS = "Retrier.CompletedSteps"
 
-# Facts about a message that anyone may state; they stay on it.
+# Facts about a message that any sender may write; a retry keeps them.
 MESSAGE_TYPE = "Retrier.MessageType"
 ENDPOINT = "Retrier.Endpoint"
 STREAM = "Retrier.Stream"
 
 STAGING_ONLY = frozenset({STAGING_ID, TARGET_ADDRESS, INSTALLATION_ID, NUMBER, SIZE, END_MARKER})
 
-# Written by RabbitMQ itself: how often a quorum queue handed the message out. Not the sender's.
+# Written by RabbitMQ, not by the sender: how often a quorum queue delivered the message.
 BROKER_COUNTERS = frozenset({"x-delivery-count", "x-acquired-count"})
 
-# Makes RabbitMQ fan copies out to other queues, also on a retry.
+# RabbitMQ copies a message to the queues that these headers name. On a retry it would do so again.
 FAN_OUT = frozenset({"CC", "BCC"})

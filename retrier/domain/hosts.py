@@ -1,4 +1,4 @@
-"""Hosts as requests name them: which machine a client believes that it talks to."""
+"""Hosts as the Host header of a request names them."""
 
 import re
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ _HOST = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A name in lower case or an address, in one way of writing it; no port means any."""
+    """A name in lower case, or an address in its canonical form; without a port any port fits."""
 
     name: str
     port: int | None = None
@@ -22,12 +22,12 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """Those under whose names we are asked: the machine itself always, and those listed."""
+    """The hosts that requests may name: loopback addresses and localhost, and those listed."""
 
     listed: frozenset[Host] = frozenset()
 
     def include(self, host: Host) -> bool:
-        """Say whether it is one of them."""
+        """Say whether requests may name this host."""
         return is_loopback(host.name) or not self.listed.isdisjoint(
             {host, replace(host, port=None)}
         )
@@ -36,7 +36,7 @@ class Hosts:
 def parse_host(text: str) -> Host | None:
     """Read `name`, `name:port`, `1.2.3.4` or `[::1]:port`; None for anything else.
 
-    Whatever a URL could have beside it, a user or a zone, belongs to no Host header.
+    A user or an IPv6 zone, which a URL can have, is not allowed in a Host header.
     """
     match = _HOST.fullmatch(text)
     name = _canonical(match[1]) if match else None
@@ -47,7 +47,7 @@ def parse_host(text: str) -> Host | None:
 
 
 def is_loopback(name: str) -> bool:
-    """Say whether a name, or an address without brackets, leads to this machine wherever it is."""
+    """Say whether a name, or an address without brackets, always means the local machine."""
     try:
         address = ip_address(name)
     except ValueError:
@@ -56,7 +56,7 @@ def is_loopback(name: str) -> bool:
 
 
 def _canonical(name: str) -> str | None:
-    """Write it in one way; None for brackets around what is no IPv6 address."""
+    """Return the canonical form; None for brackets around something that is no IPv6 address."""
     try:
         return str(ip_address(name.strip("[]").removesuffix(".")))
     except ValueError:

@@ -4,15 +4,15 @@ import re
 from hashlib import md5, sha256
 
 FINGERPRINT_DIGITS = 32
-"""Hexadecimal digits of a fingerprint: sixteen bytes of a hash tell any two messages apart."""
+"""Hexadecimal digits of a fingerprint: 128 bits, so two messages never share one by chance."""
 
 GUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 
 
 def computed_id(message_id: str, endpoint: str) -> str:
-    """Return the unique message id that follows from message id and endpoint.
+    """Return the unique message id computed from message id and endpoint.
 
-    With a NUL between them, so that "1" at "1shop" is not "11" at "shop".
+    A NUL separates them, so that "1" at "1shop" and "11" at "shop" get different ids.
     """
     return md5_guid(f"{message_id}\0{endpoint}")
 
@@ -41,7 +41,7 @@ def canonical(guid: str) -> str:
 
 
 def body_hash(body: bytes) -> str:
-    """Return the hash by which bodies are stored."""
+    """Return the SHA-256 under which a body is stored, as 64 hexadecimal digits."""
     return sha256(body).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""What a person does with a failed message besides a retry, and when each action is refused."""
+"""What a person can do with a failed message besides a retry, and when each act is refused."""
 
 from enum import Enum, StrEnum
 from typing import assert_never
@@ -7,7 +7,7 @@ from retrier.domain.failed_message import FailedMessageStatus
 
 
 class Act(StrEnum):
-    """What a person does with a message, besides retrying it.
+    """What a person can do with a message besides retrying it.
 
     ARCHIVE    sets it aside (ServiceControl: archive, in the page: delete).
     UNARCHIVE  takes it back: unresolved, with a new failure number.
@@ -22,7 +22,7 @@ class Act(StrEnum):
 
 
 class ClaimStage(Enum):
-    """How far the retry that claims a message is."""
+    """How far the retry that has claimed a message is."""
 
     NONE = "no retry claims it"
     CLAIMED = "not sent yet"
@@ -31,7 +31,7 @@ class ClaimStage(Enum):
 
 
 class Refusal(StrEnum):
-    """Why an act is refused, or has nothing to do."""
+    """Why an act is refused or not needed."""
 
     UNKNOWN = "no failed message has this id"
     CHANGED = "it changed since the request selected it"
@@ -50,14 +50,14 @@ NOTHING_TO_DO = frozenset(
         (Act.UNARCHIVE, Refusal.NOT_ARCHIVED),
     }
 )
-"""Refusals of an act that has been done before."""
+"""Refusals that mean that the act was done before."""
 
 
 def why_not(act: Act, status: FailedMessageStatus, claim: ClaimStage) -> Refusal | None:
     """Return why a message in this state refuses the act; None if it may be done.
 
-    While a claim is stamped and not recorded nobody can say whether the message was sent: whatever
-    frees it then could let two versions of it out.
+    While a claim is stamped and not recorded, its message may have been sent. An act that ended
+    such a claim would allow a second retry of a message that is already on its way.
     """
     if claim is ClaimStage.BEING_SENT:
         return Refusal.ON_ITS_WAY

@@ -1,4 +1,4 @@
-"""What one received batch of failures and confirmations changes, and what it is folded with."""
+"""What one received batch changes in the store, and the stored state that decides about it."""
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -13,8 +13,8 @@ from retrier.domain.failed_message import Confirmation, FailedImport, Failure, N
 class StoredMessage:
     """What the fold and the store need of a failed message that has a row.
 
-    `number` is None for one whose row the fold has just begun; `body_of` is the attempt that holds
-    the body of the newest failure.
+    `number` is None for a message that is new in this batch; `body_of` is the number of the
+    attempt that holds the body of the newest failure.
     """
 
     unique_message_id: str
@@ -28,7 +28,7 @@ class StoredMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A failure and the message it belongs to."""
+    """A failure and its message; `maybe_copy_of` names one with equal bytes if it has no id."""
 
     unique_message_id: str
     failure: Failure
@@ -36,18 +36,18 @@ class Attempt:
 
     @property
     def shown_time(self) -> datetime:
-        """When it failed, for people: the time of arrival stands in for a missing one."""
+        """The time of failure to show: the time of arrival if the headers give none."""
         return self.failure.details.time_of_failure or self.failure.received_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageChange:
-    """What becomes of one message: all of the batch's attempts of it folded into one.
+    """How one batch changes one message: all its attempts and confirmations together.
 
     `details` replaces the stored details and makes the message unresolved; `confirmation` makes
-    it resolved. `claim_ends` says that whatever claim is in force goes. `first_failure` is the
-    earliest of the attempts; `last_failure` is given where an attempt that replaced nothing was
-    later than the details that stay.
+    it resolved. `claim_ends` means that a claim in force is deleted. `first_failure` is the time
+    of the earliest attempt. `last_failure` is the later time where an attempt is stored without
+    replacing the details.
     """
 
     unique_message_id: str
@@ -62,9 +62,9 @@ class MessageChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """All that one received batch changes, in order of arrival, and how the ledger counts it.
+    """All changes of one received batch, in order of arrival, and the numbers for the ledger.
 
-    `imports` are confirmations that confirm nothing.
+    `imports` are confirmations that become failed imports because they confirm nothing.
     """
 
     attempts: tuple[Attempt, ...]
@@ -78,10 +78,10 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """What one received batch came to.
+    """The result of storing one received batch.
 
     `counts` is what it added to the ledger, by entry. `confirmed` messages became resolved;
-    `failed_again` came back from a retry. `noteworthy` is what somebody should look at.
+    `failed_again` came back after a retry. `noteworthy` is what a person should look at.
     """
 
     receipt: Receipt
@@ -93,7 +93,7 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Before:
-    """What the store knew before the batch.
+    """The stored state before the batch, as far as the batch needs it.
 
     `stored` is keyed by unique message id; `seen` gives, for the fingerprint of a redelivered
     failure, the messages that have an attempt with it.

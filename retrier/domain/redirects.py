@@ -1,4 +1,4 @@
-"""Redirects: which of them may stand beside each other, as ServiceControl has it."""
+"""Redirects: which of them may exist together. Words and ids are ServiceControl's."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -8,7 +8,7 @@ from retrier.domain.identity import md5_guid
 
 
 class RedirectRefusal(StrEnum):
-    """Why a redirect may not be; the 409s carry ServiceControl's own word (X-Particular-Reason)."""
+    """Why a redirect is refused; a 409 also has ServiceControl's word in X-Particular-Reason."""
 
     ITSELF = "A redirect cannot lead to the queue it comes from."
     DUPLICATE = "Another redirect from this queue exists already."
@@ -24,10 +24,10 @@ def redirect_id(from_queue: str) -> str:
 def why_not_redirect(
     existing: Mapping[str, str], from_queue: str, to_queue: str, own_queues: frozenset[str]
 ) -> str | None:
-    """Return why no redirect may lead from this queue to that one beside the others; None: it may.
+    """Return why a redirect is refused beside the existing ones; None if it is allowed.
 
-    `existing` leaves out the redirect that is changed, if one is. ServiceControl looks only for
-    redirects to `from_queue` when it makes one; a chain closes just as well at the other end.
+    `existing` must not hold the redirect that is being changed. ServiceControl refuses a new one
+    only if another leads to `from_queue`. A chain also arises if another starts at `to_queue`.
     """
     if from_queue == to_queue:
         return RedirectRefusal.ITSELF

@@ -1,4 +1,4 @@
-"""Retry batches: at most 1000 messages that move together, and how they may move."""
+"""Retry batches: at most 1000 messages that move together through Marking, Staging, Forwarding."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ BATCH_BYTES = 64 * 1024 * 1024
 class RetryBatchStatus(StrEnum):
     """Where a retry batch stands (ServiceControl: RetryBatchStatus); done = the row is deleted.
 
-    MARKING     its claims are being taken. After a crash it is adopted with those it got.
-    STAGING     its claims are complete; copies may lie in the staging queue under an id that
-                nobody will ask for. After a crash it is staged again under a new one.
+    MARKING     its claims are being taken. After a crash it is adopted with the claims it has.
+    STAGING     its claims are complete. Copies of an earlier attempt may be in the staging queue.
+                After a crash it is staged again under a new staging id, and old copies are dropped.
     FORWARDING  all copies are in the staging queue under its staging id; the pointer names it.
-                After a crash what is not recorded is forwarded in non-counting mode.
+                After a crash messages not recorded are forwarded in non-counting mode.
     """
 
     MARKING = "marking"
@@ -80,9 +80,9 @@ class StoredOriginal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StampedMessage:
-    """A claim stamped `sending_since`: only such a message may be published.
+    """A message whose claim is stamped `sending_since`: no other may be published.
 
-    One that was stamped before is `in_doubt`: an earlier process or connection may have sent it.
+    `in_doubt` means it was stamped before: an earlier process or connection may have sent it.
     """
 
     number: int
@@ -90,11 +90,11 @@ class StampedMessage:
 
 
 class RevertCause(StrEnum):
-    """Who would not have a retry, so that its message is unresolved again.
+    """Why a retry was reverted, so that its message is unresolved again.
 
-    EJECTED   no copy of it can be made, or the staging queue takes none.
-    RETURNED  the broker gave it back: there is no such destination.
-    REFUSED   the broker would not take it, or the connection breaks with it each time.
+    EJECTED   no copy of it can be made, or the staging queue refuses the copy.
+    RETURNED  the broker returned it: the destination does not exist.
+    REFUSED   the broker refused it, or the connection breaks each time it is sent.
     """
 
     EJECTED = "ejected"
@@ -116,9 +116,9 @@ class Ejected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedCopies:
-    """What one staging attempt put into the staging queue (by number), and what it could not.
+    """Which messages one staging attempt put into the staging queue (by number), and which not.
 
-    `next_ids` are staging ids under which something may go out from now on.
+    `next_ids` are recorded with them: staging ids for later copies and probes (decision 0030).
     """
 
     staging_id: str
@@ -129,9 +129,9 @@ class StagedCopies:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowResult:
-    """What is known of a window that was published: to be recorded before anything else.
+    """The outcome of a published window, which must be recorded before anything else is done.
 
-    `forwarded` are messages by their numbers.
+    `forwarded` holds message numbers.
     """
 
     forwarded: tuple[int, ...] = ()

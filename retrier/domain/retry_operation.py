@@ -1,4 +1,4 @@
-"""Retry operations: all that one request asked for, as a durable cursor over its selection."""
+"""Retry operations: one request for retries, stored with a cursor over what it selects."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,7 +7,7 @@ from enum import IntEnum, StrEnum
 from retrier.domain.selection import Selection
 
 SMALL_SELECTION = 100
-"""So many ids at most make a selection that overtakes bulk operations."""
+"""A request that names at most this many ids overtakes bulk operations."""
 
 
 class RetryType(StrEnum):
@@ -24,11 +24,11 @@ class RetryType(StrEnum):
 class RetryOperationState(StrEnum):
     """How far an operation is.
 
-    WAITING     nothing has been cut off it yet.
+    WAITING     no batch has been cut from it yet.
     PREPARING   its first batch is being marked or staged.
-    FORWARDING  messages of it have been on their way; it may be cutting its next batch.
-    PAUSED      a person stopped it; nothing more is cut.
-    COMPLETED   a cut came back empty and no batch of it is alive.
+    FORWARDING  a batch of it has reached Forwarding; its next batch may be cut already.
+    PAUSED      a person stopped it; no further batch is cut.
+    COMPLETED   the last cut found no message, and none of its batches is left.
     CANCELLED   a person ended it.
     """
 
@@ -47,7 +47,7 @@ OPEN_STATES = frozenset(
 
 
 class Priority(IntEnum):
-    """Who goes first: single messages and short lists, then what is due by policy, then bulk."""
+    """The order of cuts: single messages and short lists, then what is due by policy, then bulk."""
 
     SMALL = 0
     POLICY = 1
@@ -56,7 +56,7 @@ class Priority(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryRequest:
-    """What somebody asks for; becomes an operation in the transaction that freezes it."""
+    """A request for retries; one transaction turns it into an operation with a fixed cut-off."""
 
     retry_type: RetryType
     selection: Selection
@@ -75,7 +75,7 @@ class RetryRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryOperation:
-    """One retry operation as the store holds it; it outlives its batches."""
+    """One retry operation as stored; it is kept when its batches are deleted."""
 
     operation_id: str
     retry_type: RetryType

@@ -1,4 +1,4 @@
-"""Selections: which messages a request or a list is about. Their parts are joined by *and*."""
+"""Selections: conditions that choose the messages of a request or a list, joined by *and*."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from retrier.domain.text import IdRange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What somebody names messages by; None leaves a part open, and an empty one selects all.
+    """Conditions on messages. None is no condition; with no condition at all, all are selected.
 
-    `ids` are whole ids, `id_range` is the beginning of some. `modified` is a range of their last
-    change, both ends included. `up_to` is a failure number: what became unresolved after the
-    request is not part of it. `pending` means only those whose retry is recorded as forwarded and
-    has no outcome yet.
+    `ids` are whole ids; `id_range` selects ids by their beginning. `modified` is a range of times
+    of the last change, both ends included. `up_to` is a failure number: messages that became
+    unresolved after the request have a higher one. `pending` selects only messages whose retry is
+    recorded as forwarded and has no outcome yet.
     """
 
     ids: tuple[str, ...] | None = None

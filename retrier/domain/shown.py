@@ -1,4 +1,4 @@
-"""What people see of one failure, derived from the bytes in which it is kept."""
+"""What people see of one failure, derived from its stored bytes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -29,8 +29,8 @@ def derive(
 ) -> Shown:
     """Return what the raw properties of a failure say, cut and cleaned. Never raises.
 
-    `otherwise` is the queue it failed on, for headers that do not say. Nothing is shown of bytes
-    that cannot be read: they came over the other kind of broker.
+    `otherwise` is the queue it failed on, used if the headers name none. Bytes that this codec
+    cannot read came from the other kind of broker: NOTHING is returned.
     """
     try:
         properties = codec.read(raw)

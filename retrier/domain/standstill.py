@@ -1,13 +1,13 @@
-"""Whether a processor that has something to do gets on, and what holds it up if it does not."""
+"""Whether a processor that has work makes progress, and what it waits for if it does not."""
 
 from dataclasses import dataclass
 from typing import assert_never
 
 STANDSTILL_AFTER = 15.0
-"""Seconds without anything recorded after which the processor is reported as not ready."""
+"""Seconds without anything recorded after which it counts as a standstill (decision 0022)."""
 
 _LONG_WAIT = 5.0
-"""Seconds after which a wait explains by itself why nothing is recorded."""
+"""Seconds after which a wait alone explains why nothing is recorded."""
 _MOST_NAMED = 3
 
 
@@ -18,7 +18,7 @@ class ForDatabase:
 
 @dataclass(frozen=True, slots=True)
 class ForBroker:
-    """The broker has not answered yet, or is being connected to."""
+    """The broker has not answered yet, or the connection to it is being made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,12 @@ class ForConfirms:
 
 @dataclass(frozen=True, slots=True)
 class ForAlarm:
-    """The broker takes nothing from whoever publishes until its alarm is over."""
+    """The broker accepts no messages from publishers until its alarm is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForCopies:
-    """What was put into the staging queue does not come back, however often it is put there."""
+    """Copies vanish from the staging queue, however often the batch is staged again."""
 
 
 Wait = ForDatabase | ForBroker | ForConfirms | ForAlarm
@@ -44,11 +44,11 @@ Cause = Wait | ForCopies
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressNotes:
-    """What a processor knows of its own progress; times are monotonic seconds.
+    """The progress of a processor; times are monotonic seconds.
 
-    `since` is when something was last recorded, or when there began to be something to do if that
-    is later; None while nothing may move. `wait` is None between two turns. `loses_copies` says
-    that since then a batch was staged and nothing of it came back.
+    `since` is the time of the last record, or the time at which work appeared if that is later;
+    None while no work may be done. `wait` is None between two turns. `loses_copies` means that
+    after `since` a batch was staged and none of its copies came back.
     """
 
     since: float | None = None
@@ -59,7 +59,7 @@ class ProgressNotes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standstill:
-    """Nothing was recorded for so many seconds, although something may move."""
+    """Nothing was recorded for this many seconds, although there is work that may be done."""
 
     seconds: float
     cause: Cause
@@ -71,12 +71,12 @@ class Standstill:
 
 
 def find_hang(since: float | None, now: float) -> Standstill | None:
-    """Return the standstill of one question to the database, asked at that time."""
+    """Return the standstill of a database call that began at `since` and has not ended yet."""
     return find_standstill(ProgressNotes(since=since, wait=ForDatabase()), now)
 
 
 def find_standstill(notes: ProgressNotes, now: float) -> Standstill | None:
-    """Return the standstill of a processor; None as long as it gets on, or has nothing to do."""
+    """Return the standstill of a processor; None while it makes progress or has no work."""
     cause = _find_cause(notes, now)
     if notes.since is None or cause is None or now - notes.since < STANDSTILL_AFTER:
         return None
@@ -84,7 +84,7 @@ def find_standstill(notes: ProgressNotes, now: float) -> Standstill | None:
 
 
 def _find_cause(notes: ProgressNotes, now: float) -> Cause | None:
-    # Who loses copies asks database and broker all the time, and each of them answers at once.
+    # A processor that loses copies waits often but briefly: only a long wait explains more.
     waits_long = notes.wait is not None and now - notes.waiting_since >= _LONG_WAIT
     return ForCopies() if notes.loses_copies and not waits_long else notes.wait
 

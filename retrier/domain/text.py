@@ -1,4 +1,4 @@
-"""Text from outside: cleaned, cut to length, and abbreviated ids made whole."""
+"""Text from outside: cleaned and cut to length, and shortened ids turned into ranges."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ from retrier.domain.failed_message import FailureDetails
 from retrier.domain.identity import canonical, is_guid
 
 COLUMN_BYTES = 1024
-"""What an indexed column holds, in bytes of UTF-8."""
+"""Bytes of UTF-8 that an indexed column holds."""
 
 LONG_BYTES = 64 * 1024
-"""What a column that is only shown holds: stack traces and exception messages."""
+"""Bytes of UTF-8 that a column without index holds: stack traces and exception messages."""
 
 DEEPEST = 32
-"""So deep at most are headers shown."""
+"""Levels of nested headers that are shown; TOO_DEEP stands for deeper ones."""
 
 TOO_DEEP = "(nested too deeply)"
 
@@ -113,7 +113,7 @@ _short_texts, _long_texts = attrgetter(*_SHORT), attrgetter(*_LONG)
 
 
 def out_of_limits(details: FailureDetails) -> dict[str, Any]:
-    """Return what cannot be kept as it is, cut and cleaned: of most messages nothing."""
+    """Return the fields that break LIMITS or need cleaning, cut and cleaned; mostly none."""
     if _fits(_short_texts(details), COLUMN_BYTES) and _fits(_long_texts(details), LONG_BYTES):
         return {}
     texts = ((name, getattr(details, name), limit) for name, limit in LIMITS.items())
@@ -122,13 +122,13 @@ def out_of_limits(details: FailureDetails) -> dict[str, Any]:
 
 
 def _fits(texts: tuple[str | None, ...], limit: int) -> bool:
-    """Say whether none of these needs cleaning: one look at all of them together."""
+    """Say whether no text needs cleaning. One check of all joined is cheaper than one of each."""
     together = "".join([text for text in texts if text])
     return clean(together, limit) is together
 
 
 SHORTEST = 8
-"""Characters of a short id at least: fewer would fit too many ids."""
+"""Characters that a shortened id must have: fewer would match too many ids."""
 
 _FIRST = "00000000-0000-0000-0000-000000000000"
 _LAST = "ffffffff-ffff-ffff-ffff-ffffffffffff"
@@ -143,10 +143,10 @@ class IdRange:
 
 
 def ids_beginning(text: str) -> IdRange | None:
-    """Return the range of ids that begin with the text, in either case; None if no id can.
+    """Return the range of ids that begin with the text, upper or lower case; None if no id can.
 
-    Both ends are whole ids: compared with ids they sort alike under every collation, as digits
-    come before letters and the dashes are all in the same places.
+    Both ends are whole ids, so that every collation sorts them and the ids alike: the dashes are
+    all in the same places, and digits come before letters.
     """
     beginning = canonical(text)
     whole = beginning + _FIRST[len(beginning) :]

@@ -1,4 +1,4 @@
-"""Times as messages carry them. What gives no moment in time is None, never a guess."""
+"""Times as messages carry them. A text that is no exact time gives None, never a guess."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,7 @@ def parse_wire_time(text: str | None) -> datetime | None:
 def parse_iso_time(text: str | None) -> datetime | None:
     """Read ISO 8601 with an offset, into UTC; None for anything else.
 
-    Without an offset it would be anyone's local time.
+    Without an offset nobody knows whose local time it is.
     """
     try:
         return in_utc(datetime.fromisoformat(text.strip())) if text else None
@@ -49,5 +49,5 @@ def from_epoch(number: object) -> datetime | None:
 
 
 def not_ahead_of(now: datetime, time: datetime | None, slack: timedelta) -> datetime | None:
-    """Return the time unless it lies further ahead than `slack`: then no clock showed it."""
+    """Return the time; None if it is more than `slack` after now: no real clock is that wrong."""
     return time if time is not None and time <= now + slack else None

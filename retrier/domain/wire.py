@@ -6,14 +6,14 @@ from typing import Protocol
 
 
 class UnreadableProperties(ValueError):
-    """The property bytes of a message cannot be taken apart."""
+    """The property bytes of a message cannot be decoded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """A message that a queue handed out and that is not acknowledged yet.
+    """A message that a queue delivered and that is not acknowledged yet.
 
-    `tag` means something to the consumer that made it and to nobody else.
+    Only the consumer that made `tag` understands it.
     """
 
     tag: object
@@ -39,21 +39,21 @@ class Confirmed:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """No queue of that name: the broker gave the message back."""
+    """The broker returned the message: there is no queue of that name."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The broker (negative acknowledgement) or the client library would not take this message."""
+    """The broker (by a negative acknowledgement) or the client library refused this message."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelClosed:
-    """Unsettled because the broker closed the channel: one message of the window is guilty."""
+    """Unsettled because the broker closed the channel: one message of the window is the cause."""
 
     reason: str
 
@@ -70,7 +70,7 @@ Outcome = Confirmed | Returned | Refused | ChannelClosed | Unknown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Properties:
-    """What the raw properties say, decoded for reading only; nothing is ever built from it.
+    """The raw properties, decoded for reading only; no message is ever built from this.
 
     Header values are str, int, float, bool, Decimal, bytes, datetime, None, list or dict;
     text that is not UTF-8 is shown with backslash escapes, a time out of range as its number.
@@ -99,8 +99,8 @@ class Edit:
     """A change of raw properties that leaves everything it does not name byte-identical.
 
     `set_fields` takes `delivery_mode` and `priority`; field names are AMQP's, in lower case with
-    underscores (`correlation_id`). A header that is set replaces all of that name. `drop_headers`
-    is remembered: it says the same of a name each time.
+    underscores (`correlation_id`). A header that is set replaces all headers of that name. Codecs
+    cache the answers of `drop_headers`: it must give the same one for a name each time.
     """
 
     drop_headers: Callable[[str], bool] = _keep_all
@@ -120,7 +120,7 @@ class PropertyCodec(Protocol):
         ...
 
     def read_with_canonical(self, raw: bytes) -> tuple[Properties, bytes]:
-        """Return what `read` and `canonical` do, for little more than one of them."""
+        """Return the results of `read` and `canonical`, for little more than the cost of one."""
         ...
 
     def read_fields(self, raw: bytes, wanted: frozenset[str]) -> Mapping[str, str | int]:
@@ -136,8 +136,8 @@ class PropertyCodec(Protocol):
         ...
 
     def canonical(self, raw: bytes) -> bytes:
-        """Return what is equal for every delivery of one message. Raises UnreadableProperties.
+        """Return bytes equal for every delivery of one message. Raises UnreadableProperties.
 
-        A broker may count deliveries in a header, and write the table anew when it does.
+        A broker may count deliveries in a header, and it rewrites the header table to do so.
         """
         ...

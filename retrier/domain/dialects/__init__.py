@@ -1,4 +1,4 @@
-"""The dialects Retrier understands, in the order in which they are asked."""
+"""The dialects Retrier understands, in the order in which they are tried."""
 
 from functools import lru_cache
 
@@ -13,7 +13,7 @@ RETRIER = RetrierDialect()
 RABBITMQ = RabbitMqDialect()
 
 BY_CONSUMERS: tuple[Dialect, ...] = (NServiceBusDialect(), RETRIER)
-"""Written by the consumer that gave the message up: they say more than the broker can."""
+"""Written by the consumer that gave the message up. They are tried first: they name the error."""
 
 DIALECTS: tuple[Dialect, ...] = (*BY_CONSUMERS, RABBITMQ)
 
@@ -24,7 +24,7 @@ def by_name(name: str) -> Dialect | None:
 
 
 def recognise(properties: Properties, forced: str | None = None) -> Dialect | None:
-    """Return the dialect a message is written in: the forced one, else the first to know it."""
+    """Return the dialect of a message: the forced one, else the first that recognises it."""
     if forced is not None:
         return by_name(forced)
     return next((each for each in DIALECTS if each.recognises(properties.headers)), None)
@@ -37,10 +37,10 @@ def written_by_consumer(properties: Properties) -> bool:
 
 @lru_cache(maxsize=4096)
 def strips(dialect: str, header: str) -> bool:
-    """Say whether a retry must not carry the header: the dialect's, or the broker's own.
+    """Say whether a retry must not carry the header: one of the dialect's or of the broker's.
 
-    The broker writes on messages of every dialect, and middleware keeps what it wrote.
-    Remembered: there are many messages, and their headers have few names.
+    The broker writes headers on messages of every dialect, and middleware keeps them.
+    The result is cached: there are many messages, but few header names.
     """
     known = by_name(dialect)
     by_broker = header in BROKER_COUNTERS or RABBITMQ.strips(header)

@@ -1,4 +1,4 @@
-"""What a dialect is: a way to write on a message that, where and why it failed."""
+"""What a dialect is: a set of headers that say that a message failed, where and why."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ LARGEST_COUNT = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Unintelligible:
-    """The headers do not say enough; the reason names what is missing."""
+    """The headers lack something that is needed; the reason names it."""
 
     reason: str
 
@@ -37,7 +37,7 @@ class Dialect(Protocol):
     def read(
         self, properties: Properties, *, otherwise: str | None = None
     ) -> FailureDetails | Unintelligible:
-        """Read what the headers say; `otherwise` is where it failed if they do not say."""
+        """Read the headers; `otherwise` is the queue it failed on, used if they name none."""
         ...
 
     def message_id(self, properties: Properties) -> str | None:
@@ -45,7 +45,7 @@ class Dialect(Protocol):
         ...
 
     def computed_id(self, message_id: str, endpoint: str) -> str:
-        """Return the unique message id that follows from that id and the failing endpoint."""
+        """Return the unique message id computed from message id and failing endpoint."""
         ...
 
     def strips(self, header: str) -> bool:

@@ -41,7 +41,7 @@ class NServiceBusDialect:
     def read(
         self, properties: Properties, *, otherwise: str | None = None
     ) -> FailureDetails | Unintelligible:
-        """Read what the endpoint wrote; message id and failed queue must be there."""
+        """Read the headers; without `otherwise`, message id and failed queue must be there."""
         queue = _queue_of(properties.text(FAILED_QUEUE)) or otherwise
         if queue is None:
             return Unintelligible(f"the header {FAILED_QUEUE} is missing or empty")
@@ -66,16 +66,16 @@ class NServiceBusDialect:
         return properties.text(MESSAGE_ID) or field(properties, "message_id")
 
     def computed_id(self, message_id: str, endpoint: str) -> str:
-        """Return ServiceControl's id (HeaderExtensions.UniqueId): both give a message the same."""
+        """Return the same id as ServiceControl gives the message (HeaderExtensions.UniqueId)."""
         return md5_guid(message_id + endpoint)
 
     def strips(self, header: str) -> bool:
-        """Say whether the header is one of the failure's."""
+        """Say whether the header describes the failure."""
         return header.startswith(STRIPPED_PREFIXES)
 
 
 def _endpoint(properties: Properties) -> str | None:
-    """Return who processed it (ServiceControl: HeaderExtensions.ProcessingEndpointName)."""
+    """Return the endpoint that failed (ServiceControl: HeaderExtensions.ProcessingEndpointName)."""
     return (
         properties.text(PROCESSING_ENDPOINT)
         or _queue_of(properties.text(FAILED_QUEUE))

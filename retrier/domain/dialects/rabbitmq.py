@@ -14,7 +14,7 @@ from retrier.domain.wire import Properties
 DEATHS = "x-death"
 
 STRIPPED_PREFIXES = ("x-first-death-", "x-last-death-")
-"""With the deaths kept, the broker's cycle detection drops a copy that dies once more."""
+"""If a retry kept them and died again, RabbitMQ would see a dead-letter cycle and drop it."""
 
 
 class RabbitMqDialect:
@@ -54,7 +54,7 @@ class RabbitMqDialect:
         return field(properties, "message_id")
 
     def computed_id(self, message_id: str, endpoint: str) -> str:
-        """Return the id of a message that failed there."""
+        """Return the unique message id computed from message id and failing endpoint."""
         return computed_id(message_id, endpoint)
 
     def strips(self, header: str) -> bool:

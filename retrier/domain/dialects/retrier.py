@@ -16,9 +16,9 @@ REASON = "Retrier.Reason"
 ATTEMPTS = "Retrier.Attempts"
 
 STRIPPED = frozenset({FAILED_QUEUE, TIME_OF_FAILURE, REASON, ATTEMPTS, COMPLETED_STEPS})
-"""Message type, endpoint and stream are facts about the message and stay.
+"""A retry keeps message type, endpoint and stream: they describe the message, not the failure.
 
-The completed steps are stamped anew on every retry.
+The completed steps are written again on every retry, from the store.
 """
 
 
@@ -35,7 +35,7 @@ class RetrierDialect:
     def read(
         self, properties: Properties, *, otherwise: str | None = None
     ) -> FailureDetails | Unintelligible:
-        """Read what the consumer wrote; only the failed queue must be there."""
+        """Read the headers; without `otherwise`, the failed queue must be there."""
         queue = properties.text(FAILED_QUEUE) or otherwise
         if queue is None:
             return Unintelligible(f"the header {FAILED_QUEUE} is missing or empty")
@@ -60,9 +60,9 @@ class RetrierDialect:
         return field(properties, "message_id")
 
     def computed_id(self, message_id: str, endpoint: str) -> str:
-        """Return the id of a message that failed there."""
+        """Return the unique message id computed from message id and failing endpoint."""
         return computed_id(message_id, endpoint)
 
     def strips(self, header: str) -> bool:
-        """Say whether the header is one of the failure's."""
+        """Say whether the header describes the failure."""
         return header in STRIPPED or header.startswith(EXCEPTION)
