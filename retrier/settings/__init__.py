@@ -1,4 +1,4 @@
-"""What the operator decides: a YAML file and the environment become frozen values, or problems."""
+"""The settings: a YAML file and the environment become frozen values, or a list of problems."""
 
 from retrier.settings.addresses import redact
 from retrier.settings.loading import load_settings

@@ -1,4 +1,4 @@
-"""Where things are: URLs and hosts, what they may look like; sections, and quantities with a unit."""
+"""Types of settings with their checks: URLs, hosts, quantities with a unit, and sections."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from retrier.domain.hosts import is_loopback, parse_host
 from retrier.transport.transports import TRANSPORTS
 
 KeyPath = tuple[str, ...]
-"""A key and those it lies under: `("broker", "url")`."""
+"""A key, after the sections that hold it: `("broker", "url")`."""
 
 
 class Section(BaseModel):
@@ -26,7 +26,7 @@ _BYTES = {"": 1, "B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 _DURATION = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)")
 _SIZE = re.compile(r"([0-9]{1,12})(B|KiB|MiB|GiB)?")
 
-# Far more than anyone waits, and a time of day less this much is still a time of day.
+# Longer than anybody waits, and short enough that `now` minus it is still a valid datetime.
 _LONGEST = timedelta(days=36500)
 
 
@@ -62,9 +62,9 @@ def _check_size(value: int) -> int:
     return value
 
 
-def _refuse_truth(value: object) -> object:
+def _refuse_bool(value: object) -> object:
     if isinstance(value, bool):
-        raise ValueError("must be a whole number")  # noqa: TRY004 - only a ValueError is a problem
+        raise ValueError("must be a whole number")  # noqa: TRY004 - pydantic reports ValueErrors
     return value
 
 
@@ -80,7 +80,7 @@ def between(low: int, high: int) -> AfterValidator:
 
 
 def at_least(shortest: timedelta) -> AfterValidator:
-    """Accept durations that are not shorter."""
+    """Accept durations of at least `shortest`."""
 
     def check(value: timedelta) -> timedelta:
         if value < shortest:
@@ -90,14 +90,14 @@ def at_least(shortest: timedelta) -> AfterValidator:
     return AfterValidator(check)
 
 
-Count = Annotated[int, BeforeValidator(_refuse_truth)]
+Count = Annotated[int, BeforeValidator(_refuse_bool)]
 Duration = Annotated[timedelta, BeforeValidator(_parse_duration), AfterValidator(_check_duration)]
 Size = Annotated[int, BeforeValidator(_parse_size), AfterValidator(_check_size)]
 
 
 _POSTGRESQL_SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 
-# Greedy up to the last @: an unescaped / or @ inside a password must not show the rest of it.
+# Greedy up to the last @: a password with an unescaped / or @ must not be shown in part.
 _PASSWORD = re.compile(r"(://[^:/@]*):.*@")
 _PASSWORD_PARAMETER = re.compile(r"([?&]\w*password=)[^&]*", re.IGNORECASE)
 
@@ -112,7 +112,7 @@ def _check_broker_url(url: str) -> str:
     if not separator or scheme.lower() not in TRANSPORTS:
         raise ValueError("must begin with amqp://, amqps:// or embedded:///")
     if "://" in rest:
-        # Taken for one URL, the second would be its virtual host, told with its password.
+        # Read as one URL, the second would be its virtual host, and be shown with its password.
         raise ValueError(
             "must be a list of URLs where it names several; commas are for the environment"
         )
@@ -126,7 +126,7 @@ def _check_broker_url(url: str) -> str:
 
 
 def _read_broker_urls(value: object) -> object:
-    """Read one URL as a list of one; what is wrong with it is told without a place in the list."""
+    """Read one URL as a list of one; its problems are reported without an index."""
     match value:
         case str(url) | [str(url)]:
             return (_check_broker_url(url),)
@@ -137,7 +137,7 @@ def _read_broker_urls(value: object) -> object:
 
 
 def _check_broker_urls(urls: Sequence[str]) -> Sequence[str]:
-    """Refuse several URLs that are not the nodes of one broker: any of them may be connected to."""
+    """Refuse URLs that are not nodes of one broker: the service connects to any of them."""
     if not urls:
         raise ValueError("must name at least one URL")
     if len(urls) > 1 and any(url.startswith("embedded:") for url in urls):
@@ -174,7 +174,7 @@ def _check_embedded_path(rest: str) -> None:
 
 
 def _check_host_and_port(url: str) -> None:
-    # urlsplit quotes the port in its error, and that may be a piece of a password.
+    # The error of urlsplit is not shown: it quotes the port, which may be a part of a password.
     try:
         port = urlsplit(url).port
     except ValueError:
@@ -203,7 +203,7 @@ def _check_allowed_host(host: str) -> str:
     return host
 
 
-# repr=False: settings are printed in tracebacks, passwords are not.
+# repr=False: tracebacks print settings, and must not print passwords.
 _BrokerUrl = Annotated[str, AfterValidator(_check_broker_url)]
 BrokerUrls = Annotated[
     tuple[_BrokerUrl, ...],

@@ -1,4 +1,4 @@
-"""Settings from a file and the environment; everything that is wrong in one answer, a line each."""
+"""Reads settings from a file and the environment; reports all problems at once, a line each."""
 
 import json
 from collections.abc import Hashable, Mapping
@@ -28,12 +28,12 @@ _LONGEST_SHOWN = 60
 
 
 def describe(error: ErrorDetails, variables: Mapping[KeyPath, str]) -> str:
-    """Say in one line where and what is wrong; `variables` as for `word`."""
+    """Return a problem as one line: the place and what is wrong; `variables` as for `word`."""
     return word(error["loc"], _explain(error), variables)
 
 
 def word(place: Place, text: str, variables: Mapping[KeyPath, str]) -> str:
-    """Say in one line that `text` holds at `place`, and which variable it came from, if one."""
+    """Return one line: `place`, the problem `text`, and the environment variable, if one set it."""
     keys = tuple(str(part) for part in place)
     variable = variables.get(keys[:2]) or variables.get(keys[:1])
     origin = f" (from {variable})" if variable else ""
@@ -131,16 +131,16 @@ _LISTS: frozenset[KeyPath] = frozenset(
 def read_environment(environ: Mapping[str, str], model: type[BaseModel]) -> dict[KeyPath, str]:
     """Map the path of each setting that the environment gives to the name of its variable.
 
-    Only names that begin with a field of the model count, so RETRIER_URL and RETRIER_TOKEN do
-    not, nor do names with a single underscore such as RETRIER_API_PORT: container platforms set
-    those for a service of that name.
+    Only names that begin with a field of the model count: RETRIER_URL and RETRIER_TOKEN do not.
+    Names with a single underscore, such as RETRIER_API_PORT, do not count either: container
+    platforms set them for a service that is called `retrier-api`.
     """
     paths = {_path(name): name for name in environ if name.startswith(_PREFIX)}
     return {path: name for path, name in paths.items() if path[0] in model.model_fields}
 
 
 def override(tree: dict[str, object], path: KeyPath, text: str) -> None:
-    """Put one value into the tree; a section that is no mapping stays, to be reported."""
+    """Put one value into the tree; a section that is no mapping stays: validation reports it."""
     value = _read_list(text) if path in _LISTS else text
     *sections, key = path
     for section in sections:
@@ -165,7 +165,7 @@ def _read_list(text: str) -> object:
 
 
 def read_file(path: Path) -> tuple[dict[str, object], list[str]]:
-    """Return the file's tree and what is wrong with it; a broken file is an empty tree."""
+    """Return the file's tree and its problems; a file that cannot be read is an empty tree."""
     try:
         tree = _parse(path.read_bytes())
     except OSError as error:
@@ -187,7 +187,7 @@ def _parse(data: bytes) -> object:
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads every key as text, and refuses one given twice: YAML would keep the last."""
+    """Reads every key as text, and refuses a key given twice: PyYAML would keep the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 - PyYAML's signature
         seen: set[str] = set()
@@ -200,7 +200,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _explain_syntax(error: Exception) -> str:
-    # Only the place and the problem: the line itself, which PyYAML quotes, may hold a password.
+    # Only place and problem: PyYAML's own message quotes the line, which may hold a password.
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"

@@ -1,4 +1,4 @@
-"""Every key the operator may set, with its default; error queues, and what would make them clash."""
+"""All settings with their defaults, and a check that no queue is used for two purposes."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -56,7 +56,7 @@ QueueName = Annotated[str, AfterValidator(_check_queue_name)]
 
 
 class ErrorQueue(Section):
-    """A queue on which failed messages arrive, and what its messages cannot say themselves."""
+    """A queue on which failed messages arrive, and what is assumed of its messages."""
 
     queue: QueueName
     dialect: Dialect | None = None
@@ -70,7 +70,7 @@ def _read_error_queue(value: object) -> object:
 def find_clashes(tree: Mapping[str, object], instance: object) -> Iterator[Clash]:
     """Find the queues that cannot be used together, with the place of each in the tree.
 
-    It looks at values not checked yet, so that one wrong queue does not hide another.
+    It reads values that are not checked yet, so that another wrong value does not hide a clash.
     """
     queues = _list_queues(tree)
     names = [each.get("queue") for each in queues]
@@ -98,7 +98,7 @@ ErrorQueues = tuple[Annotated[ErrorQueue, BeforeValidator(_read_error_queue)], .
 
 
 class Role(StrEnum):
-    """What a process does; one process may do all of it."""
+    """A role of a process; one process may have all of them."""
 
     INGESTION = "ingestion"
     PROCESSOR = "processor"
@@ -114,7 +114,7 @@ class Broker(Section):
 
     @property
     def is_embedded(self) -> bool:
-        """Whether it is a file, and no server."""
+        """Whether the broker is embedded: a file, not a server."""
         return self.url[0].startswith("embedded:")
 
 
@@ -142,13 +142,13 @@ class Retries(Section):
 
 
 class Processor(Section):
-    """How processes agree on the one that forwards."""
+    """How processes agree on which one of them is the processor."""
 
     lease: Annotated[Duration, at_least(timedelta(seconds=3))] = timedelta(seconds=15)
 
 
 class Api(Section):
-    """Where the HTTP API listens; port 0 takes a free one. And the hosts it is asked as."""
+    """Where the HTTP API listens (port 0: any free port), and the hosts that requests may name."""
 
     host: LoopbackHost = "127.0.0.1"
     port: Annotated[Count, between(0, 65535)] = 33333
@@ -169,7 +169,7 @@ class Log(Section):
 
 
 class Settings(Section):
-    """All of it, checked."""
+    """All settings, checked."""
 
     instance: InstanceName = "retrier"
     broker: Broker = Broker()
