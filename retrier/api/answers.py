@@ -1,4 +1,4 @@
-"""Answers: JSON with its ETag, 304 when the client has it already, the headers all have, a short cache."""
+"""Answers: JSON with its ETag, 304 for unchanged content, headers of all answers, a short cache."""
 
 import json
 import threading
@@ -15,7 +15,7 @@ from retrier.clock import Clock, SystemClock
 from retrier.errors import AnswerTooSlow
 
 SERVICECONTROL_VERSION = "6.19.2"
-"""The ServiceControl whose API this is; its clients switch their features by it."""
+"""The ServiceControl version whose API this is; its clients choose their features by it."""
 
 HEADERS: Mapping[str, str] = MappingProxyType(
     {
@@ -31,7 +31,7 @@ TOTAL_COUNT = "Total-Count"
 def answer(request: Request, content: object, headers: Mapping[str, str] | None = None) -> Response:
     """Answer 200 with JSON, or 304 if the client has exactly this.
 
-    The ETag is the hash of what is sent: nothing that changed can look unchanged.
+    The ETag is the hash of the content, so every change of the content changes it.
     """
     own = headers or {}
     body = encode(content)
@@ -53,7 +53,7 @@ def revalidated(request: Request, body: bytes, etag: str, headers: Mapping[str, 
 
 
 def accepted(content: object, location: str | None = None) -> Response:
-    """Answer 202: what was asked for is durable, and `location` tells how far it is."""
+    """Answer 202: the request is stored durably, and `location` shows its progress."""
     own = {**HEADERS, "Content-Type": "application/json"}
     own |= {"Location": location} if location else {}
     return Response(encode(content), status_code=202, headers=own)
@@ -92,21 +92,21 @@ def present(members: Mapping[str, object]) -> Json:
 T = TypeVar("T")
 
 COSTLY = 0.2
-"""Seconds; what is found faster is found anew each time."""
+"""Seconds; an answer that takes less is not cached."""
 
 TIMES_ITS_COST = 10
 LONGEST = 60.0
-"""Seconds an answer is remembered at most."""
+"""Seconds an answer is cached at most."""
 
 PATIENCE = 5.0
 """Seconds to wait while another thread finds an answer."""
 
 
 class AnswerCache:
-    """Remembers a costly answer for ten times as long as it took to find.
+    """Caches a costly answer for ten times as long as it took to find.
 
-    So counting a million messages takes a tenth of one thread at most, however many clients
-    poll; with few messages nothing is remembered.
+    So counting a million messages uses at most a tenth of one thread, however many clients poll.
+    With few messages nothing is cached.
     """
 
     def __init__(self, clock: Clock | None = None, patience: float = PATIENCE) -> None:
@@ -117,9 +117,9 @@ class AnswerCache:
         self._answers: dict[Hashable, tuple[object, float]] = {}
 
     def get(self, key: Hashable, find: Callable[[], T]) -> T:
-        """Return the answer remembered under the key, or find it; one thread finds, others wait.
+        """Return the cached answer of the key, or find it: one thread finds, the others wait.
 
-        Raises AnswerTooSlow: where nobody finds it, they must not wait for each other in turn.
+        Raises AnswerTooSlow after `patience`: if queries hang, threads must not hang in turn.
         """
         with self._lock:
             finding = self._finding.setdefault(key, threading.Lock())

@@ -35,15 +35,15 @@ _PROBLEM_SCHEMA = {
 }
 _MEANINGS: Mapping[int, str] = MappingProxyType(
     {
-        304: "The client has exactly this: If-None-Match names its ETag",
-        400: "A value that cannot be",
+        304: "Unchanged: If-None-Match names the ETag of the answer",
+        400: "A value that is not allowed",
         403: "A browser sends this for a page of another origin",
         404: "No such id or address",
-        409: "The state of the message, or another redirect, forbids it",
+        409: "The state of the message, or another redirect, does not allow it",
         413: "The body is too large",
-        421: "The Host is not one of those that the API is asked as",
+        421: "The Host header names no host of this API",
         422: "A body of the wrong shape, or an Idempotency-Key of another request",
-        503: "It cannot be answered now, mostly for want of the database; with Retry-After",
+        503: "No answer is possible now, mostly because of the database; with Retry-After",
     }
 )
 _CONFLICTS = frozenset(
@@ -58,11 +58,11 @@ _BYTES: Document = {"*/*": {}}
 _OWN: Mapping[tuple[str, str, str], Document] = MappingProxyType(
     {
         ("/api/messages/{message_id}/body", "get", "200"): {
-            "description": "The body as it came, with its sender's content type",
+            "description": "The body as it was received, with the content type of its sender",
             "content": _BYTES,
         },
         ("/api/messages/{message_id}/body", "get", "204"): {"description": "The body is empty"},
-        ("/api/redirects", "post", "201"): {"description": "The redirect is there"},
+        ("/api/redirects", "post", "201"): {"description": "The redirect is created"},
         ("/metrics", "get", "200"): {
             "description": "In Prometheus' text format, or as OpenMetrics",
             "content": _BYTES,
@@ -77,7 +77,7 @@ _OWN: Mapping[tuple[str, str, str], Document] = MappingProxyType(
 
 
 class DescribedApi(FastAPI):
-    """An application whose document names every status that a client can meet."""
+    """An application whose OpenAPI document names every status that a client can get."""
 
     def openapi(self) -> Document:
         """Return the document; it is made once."""
@@ -88,7 +88,7 @@ class DescribedApi(FastAPI):
 
 def _complete(document: Document) -> None:
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
-    # FastAPI's own form of a 422 is never sent.
+    # FastAPI's own schema of a 422 is removed: that form is never sent.
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     schemas["Problem"] = _PROBLEM_SCHEMA
@@ -111,7 +111,7 @@ def _complete_operation(path: str, method: str, operation: Document) -> None:
 
 
 def _refusals(path: str, method: str, operation: Document) -> Iterator[int]:
-    """Name the statuses, beside that of success, that a request may be answered with."""
+    """Yield the statuses other than success with which a request may be answered."""
     yield from (400, 421)
     if path.startswith("/api"):
         yield 503
@@ -135,13 +135,13 @@ _BUSY = {"description": "too slow, too many at once, or no database; with Retry-
 def create_api(parts: ApiParts, *, whole: bool = True) -> FastAPI:
     """Return the ASGI application. It opens nothing and starts nothing.
 
-    What is not the whole of it tells health and metrics only.
+    Without `whole` it has the routes of health and metrics only.
     """
     api = DescribedApi(
         title="Retrier",
         version=parts.version,
         redirect_slashes=False,
-        # FastAPI's pages load their scripts from a host that is not ours.
+        # Off: FastAPI's documentation pages load scripts from the host of a third party.
         docs_url=None,
         redoc_url=None,
     )
@@ -151,7 +151,7 @@ def create_api(parts: ApiParts, *, whole: bool = True) -> FastAPI:
     for router in WATCHING:
         api.include_router(router)
     for router in WORKING if whole else ():
-        # A place is free again before the answer is sent: a slow client holds none.
+        # Scope "function" frees the place before the answer is sent: a slow client holds none.
         place = Depends(take_place, scope="function")
         api.include_router(router, dependencies=[place], responses={503: _BUSY})
     return api

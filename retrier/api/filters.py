@@ -1,4 +1,4 @@
-"""What a list is asked for: its page, its order, which messages, and the times that a request names."""
+"""The query of a list: its page, its order, its filter; and the times that a request may hold."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -39,11 +39,11 @@ def _read_end(text: str, field: str) -> datetime:
 def _read(value: object) -> datetime:
     """Read a time into UTC; without an offset it is in UTC.
 
-    Both databases take all that Python has, from the year 1 on: clients of .NET write that one
-    for "since ever". What is less or more once its offset is applied is no time anywhere.
+    The years 1 to 9999 are accepted, as both databases do: .NET clients write year 1 for "since
+    ever". A time that leaves this range once it is in UTC is refused. Raises PydanticCustomError.
     """
     try:
-        # What Python reads may end in a NUL.
+        # Python accepts a time with a NUL at its end, so text that is not printable is refused.
         text = value.upper() if isinstance(value, str) and value.isprintable() else ""
         time = datetime.fromisoformat(text) if text else None
     except ValueError:
@@ -59,7 +59,7 @@ def _read(value: object) -> datetime:
 Moment = Annotated[
     datetime, BeforeValidator(_read), WithJsonSchema({"type": "string", "format": "date-time"})
 ]
-"""A time in a body. What is none is 422 like every wrong shape, one out of bounds 400."""
+"""A time in a body. A text that is no time is answered 422, a time out of bounds 400."""
 
 
 _STATUSES = {status.replace("_", ""): status for status in FailedMessageStatus}
@@ -68,7 +68,7 @@ _BEGINNING = f"id_prefix is the beginning of an id: {SHORTEST} to 36 hexadecimal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterQuery:
-    """The filter as it stands in the query; an empty part is no part."""
+    """The filter in the query of a request; an empty part is no condition."""
 
     status: Annotated[str, Query(description="e.g. unresolved,retryIssued or -archived")] = ""
     modified: Annotated[str, Query(description="from...to, in ISO 8601")] = ""
@@ -122,7 +122,7 @@ OrderQuery = Annotated[Order, Depends(_order)]
 
 
 def _statuses(text: str) -> frozenset[FailedMessageStatus] | None:
-    """Read a list in which minus excludes; names that no status has are ignored."""
+    """Read a list of statuses, in which a minus excludes one; unknown names are ignored."""
     names = text.lower().replace(" ", "").replace("_", "").split(",")
     included = _known(names)
     excluded = _known(name[1:] for name in names if name.startswith("-"))
@@ -144,7 +144,7 @@ def _range(text: str) -> Range | None:
 
 LARGEST_PAGE = 500
 LAST_PAGE = 10_000_000
-"""Beyond this a number would not fit what databases count with."""
+"""With a larger number the offset of a page would not fit the integers of databases."""
 
 _DIGITS = 18
 
@@ -187,6 +187,6 @@ def _link(request: Request, number: int, rel: str) -> str:
 
 
 def _positive(text: str, default: int) -> int:
-    """Read a number as ServiceControl does: what is none, or below 1, is the default."""
+    """Read a number as ServiceControl does: 0, or a text that is no number, is the default."""
     number = int(text[:_DIGITS]) if text.isdecimal() else 0
     return number or default

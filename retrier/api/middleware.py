@@ -1,4 +1,4 @@
-"""Around all routes: which hosts may be named, what is too large, what breaks."""
+"""Middleware of all routes: refuses unknown hosts, foreign origins, and too large bodies."""
 
 from urllib.parse import urlsplit
 
@@ -42,19 +42,19 @@ class RequestMiddleware:
 def _refusal(scope: Scope, headers: Headers) -> Response | None:
     size = headers.get("content-length", "0")
     if "\0" in scope["path"] or b"%00" in scope["query_string"]:
-        return problem(400, "The address has a NUL character, which no text has.")
+        return problem(400, "The address has a NUL character, which is not allowed.")
     if size.isdecimal() and int(size[:_DIGITS]) > LARGEST_BODY:
         return problem(413, _TOO_LARGE)
     if scope["method"] not in _HARMLESS and _is_foreign(headers):
-        return problem(403, "A page of another origin may not change anything here.")
+        return problem(403, "A web page of another origin is not allowed to change anything.")
     return None
 
 
 def _is_foreign(headers: Headers) -> bool:
     """Say whether a browser sends this for another site's page; other clients name no origin.
 
-    A POST without a body needs no preflight, so any page could ask for retries. The Host is one
-    of ours by now, so a page of the same name is one of ours, too.
+    A browser sends a POST without a body without a preflight, so any page could ask for retries.
+    The Host was checked before, so an origin with the same host is a page of ours.
     """
     origin = headers.get("origin")
     return origin is not None and _authority(origin) != headers.get("host", "").lower()
@@ -98,7 +98,7 @@ _WANTED = "This API is asked as localhost, 127.0.0.1 or [::1], or as one of api.
 
 
 def refuse_other_host(headers: Headers, hosts: Hosts) -> Response | None:
-    """Answer 421 unless the request names exactly one host, and that is one of ours."""
+    """Return a 421 unless the request names exactly one host that is allowed."""
     named = headers.getlist("host")
     host = parse_host(named[0]) if len(named) == 1 else None
     if host is not None and hosts.include(host):

@@ -1,4 +1,4 @@
-"""What the API is given when it is built, and how many requests may be at work at once."""
+"""What the API is built from, and how many requests may be at work at the same time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -16,10 +16,10 @@ from retrier.gateway import Gateway
 from retrier.store.engine.database import Database
 
 AT_WORK = 8
-"""Requests of a kind at work at once: each may hold a thread and a connection to the database."""
+"""Requests of a kind at work at once: each may hold a thread and a database connection."""
 
 WAITING = 100
-"""Requests of a kind that wait for a place; who waits holds neither."""
+"""Requests of a kind that wait for a place; they hold neither thread nor connection."""
 
 PATIENCE = 5.0
 """Seconds to wait for a place."""
@@ -30,8 +30,8 @@ _READING = frozenset({"GET", "HEAD"})
 class Places:
     """The places of one kind of requests.
 
-    A database in which something is locked answers none that needs it. Without a bound they would
-    take every thread of the server and every connection.
+    While something is locked in the database, the requests that need it hang. Without a bound they
+    would take every thread of the server and every connection (decision 0021).
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Places:
 
     @asynccontextmanager
     async def taken(self) -> AsyncIterator[None]:
-        """Hold a place meanwhile. Raises HTTPException when none becomes free in time."""
+        """Hold a place while the context is open. Raises HTTPException if none is free in time."""
         await self._take()
         try:
             yield
@@ -68,7 +68,7 @@ class Places:
 
 
 async def take_place(request: Request) -> AsyncIterator[None]:
-    """Let a request wait for a place of its kind: what reads keeps no act out, nor the reverse."""
+    """Hold a place of the request's kind: so reads cannot block acts, nor acts reads."""
     parts = request.app.state.parts
     places: Places = parts.reads if request.method in _READING else parts.acts
     async with places.taken():
@@ -82,16 +82,16 @@ def _crowded(detail: str) -> HTTPException:
 T = TypeVar("T")
 
 _WATCHERS = 40
-"""Threads for health and metrics: each waits some seconds at most."""
+"""Threads for health and metrics; each is busy for a few seconds at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiParts:
     """What the handlers work with.
 
-    `db` is for reading, and `codec` for the properties of what is read. `health` tells of each part of the service whether it works, and why or
-    why not. `metrics` returns the content type and the text of a scrape with this Accept header.
-    Requests that name none of `hosts` are refused.
+    `db` is for reading, and `codec` decodes the properties of what is read. `health` returns for
+    each part of the service whether it works, and a reason. `metrics` takes an Accept header and
+    returns content type and text of a scrape. Requests that name none of `hosts` are refused.
     """
 
     db: Database
@@ -107,7 +107,7 @@ class ApiParts:
     _watchers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_WATCHERS))
 
     async def watch(self, look: Callable[[], T]) -> T:
-        """Run what tells of the service, in a thread that no other request can have."""
+        """Run a look at health or metrics, in a thread that other requests cannot take."""
         return await to_thread.run_sync(look, limiter=self._watchers)
 
 

@@ -1,6 +1,6 @@
 """Problems: every refusal and failure as application/problem+json (RFC 9457).
 
-`detail` says what is wrong, `advice` what to do; never a stack trace, a path or the input.
+`detail` says what is wrong, `advice` what to do. Neither holds a stack trace, a path or the input.
 """
 
 import re
@@ -19,12 +19,12 @@ from retrier.errors import AnswerTooSlow, DatabaseUnavailable, DataRefused, KeyR
 _ADVICE: Mapping[int, str] = MappingProxyType(
     {
         400: "Correct the request as the detail says; sending it again as it is will not help.",
-        404: "Look the id or the path up again: the list it came from may have changed.",
+        404: "Check the id or the path: the list that it was taken from may have changed.",
         405: "Use one of the methods named by the Allow header.",
         409: "Wait until what the detail names has changed, or ask for something else.",
         413: "Send less at once, in several requests.",
-        421: "Ask under one of these names. Where a proxy in front passes on the Host of its own clients, "
-        "list that in api.allowed_hosts of the settings.",
+        421: "Use one of these hosts. If a proxy passes on the Host of its own clients, list that "
+        "host in api.allowed_hosts of the settings.",
         422: "Correct the named fields. A body is JSON, with Content-Type: application/json.",
         500: "Look for the error in the log of the service, then try again.",
         503: "Try again in a few seconds; GET /health/ready names the part that is down. "
@@ -42,11 +42,11 @@ _TOO_SLOW = (
 )
 
 OUT_OF_BOUNDS = "out_of_bounds"
-"""The type of a validation error about a value of the right shape that cannot be."""
+"""The type of a validation error about a value of the right shape that is out of its range."""
 
 
 class WrongField(HTTPException):
-    """A field of the address has a value that cannot be; `detail` says why."""
+    """A field of the path or the query has a value that is not allowed; `detail` says why."""
 
     def __init__(self, field: str, detail: str) -> None:
         super().__init__(400, detail)
@@ -54,7 +54,7 @@ class WrongField(HTTPException):
 
 
 def problem(status: int, detail: str, **more: object) -> Response:
-    """Answer with a problem; `more` are further members of the document."""
+    """Return the answer with a problem; `more` are further members of the document."""
     document = {
         "type": "about:blank",
         "title": HTTPStatus(status).phrase,
@@ -68,7 +68,7 @@ def problem(status: int, detail: str, **more: object) -> Response:
 
 
 def add_handlers(api: FastAPI) -> None:
-    """Make every error of the API a problem."""
+    """Turn every error of the API into a problem."""
     api.add_exception_handler(HTTPException, _refused)
     api.add_exception_handler(RequestValidationError, _misshapen)
     api.add_exception_handler(AnswerTooSlow, _too_slow)
@@ -119,7 +119,7 @@ def _unavailable(request: Request, error: Exception) -> Response:
 
 
 def _sentence(what: str, request: Request, error: Exception) -> str:
-    """Return a whole sentence: clients put the advice behind it."""
+    """Return a whole sentence, without paths: clients append the advice to it."""
     place = request.app.state.parts.db.place
     reason = _PATH.sub("...", str(error).replace(place, "its address"))
     return f"{what}: {reason.rstrip('.')}."

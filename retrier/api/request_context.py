@@ -1,4 +1,4 @@
-"""What a request brings: who asks, under which key, which messages; and the answer to an act on them."""
+"""The context of a request (who asks, with which key, for which messages) and answers to acts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class RequestContext:
     idempotency_key: str | None
 
     def retry(self, retry_type: RetryType, selection: Selection, originator: str) -> Response:
-        """Ask the gateway; answer 202 with the operation. Raises DatabaseUnavailable."""
+        """Ask the gateway; answer 202 with the operation. Raises KeyReused, DatabaseUnavailable."""
         created = self.gateway.retry(self._request(retry_type, selection, originator))
         content = {"operation_id": created.operation_id, "total": created.total}
         return accepted(content, f"/api/operations/{created.operation_id}")
@@ -40,7 +40,7 @@ class RequestContext:
     def retry_again(
         self, originator: str, unique_ids: tuple[str, ...], selection: Selection | None = None
     ) -> Response:
-        """Ask the gateway; answer 202 with the operations. Raises DatabaseUnavailable."""
+        """Ask the gateway; answer 202 with operations. Raises KeyReused, DatabaseUnavailable."""
         named = Selection(ids=unique_ids)
         request = self._request(RetryType.MULTIPLE_MESSAGES, named, originator)
         again = self.gateway.retry_again(request, selection)
@@ -93,20 +93,20 @@ InContext = Annotated[RequestContext, Depends(_context)]
 
 
 def _name(header: str) -> str:
-    """Return who asks: one printable line. Header bytes arrive as Latin-1 and are UTF-8 mostly."""
+    """Return who asks, in one printable line. Header bytes come as Latin-1, but most are UTF-8."""
     text = header.encode("latin-1", "replace").decode("utf-8", "replace")
     line = "".join(character if character.isprintable() else " " for character in text)
     return line.strip()[:LONGEST_NAME].strip() or NOBODY
 
 
 MOST_IDS = 100_000
-"""Ids one request may name; bulk routes and further requests take more."""
+"""Ids that one request may name; for more, use a bulk route or several requests."""
 
 _LONGEST_ID = 1000
 
 
 def checked(ids: list[Any]) -> tuple[str, ...]:
-    """Return the ids if each is one. Raises HTTPException."""
+    """Return the ids. Raises HTTPException if one is no text, empty, too long or not clean."""
     if not all(_is_id(each) for each in ids):
         raise HTTPException(400, "Every id is a text that is not empty.")
     return tuple(ids)
@@ -124,7 +124,7 @@ def _is_id(each: object) -> bool:
 
 
 def act_on_one(context: RequestContext, act: Act, unique_id: str) -> Response:
-    """Answer 202, also if it was done before; else 404 or 409 with the reason."""
+    """Answer 202, also if the act was done before; 404 or 409 with the reason if it is refused."""
     came_to = context.gateway.act(act, [unique_id], context.requested_by)
     for reason in came_to.refused:
         if reason is Refusal.UNKNOWN:

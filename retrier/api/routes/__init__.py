@@ -1,9 +1,9 @@
-"""The routes, one module per noun; where two match, the more telling one is listed first."""
+"""The routes, one module per noun. If two match a path, the more specific one is listed first."""
 
 from retrier.api.routes import archive, errors, groups, operations, redirects, retries, service
 
 WATCHING = (service.watching,)
-"""What every process answers, whatever its roles."""
+"""Routes of every process, whatever its roles."""
 
 WORKING = (
     errors.router,
@@ -15,4 +15,4 @@ WORKING = (
     operations.router,
     service.router,
 )
-"""What asks the database, in so many places."""
+"""Routes that use the database. Each request needs a place (`take_place`)."""

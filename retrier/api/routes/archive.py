@@ -1,4 +1,4 @@
-"""Archiving messages and taking them back."""
+"""Archiving and unarchiving messages."""
 
 from fastapi import APIRouter, Response
 
@@ -24,13 +24,13 @@ def archive_messages(ids: NamedIds, context: InContext) -> Response:
 
 @router.patch("/errors/unarchive", status_code=202)
 def unarchive_messages(ids: NamedIds, context: InContext) -> Response:
-    """Take the messages with these ids back."""
+    """Unarchive the messages with these ids."""
     return act_on_ids(context, Act.UNARCHIVE, ids)
 
 
 @router.patch("/errors/{first}...{last}/unarchive", status_code=202)
 def unarchive_range(first: str, last: str, context: InContext) -> Response:
-    """Take the messages back that were archived, or changed since, in this time."""
+    """Unarchive the archived messages whose last change lies between these times."""
     modified = read_range(first, last, ("path.first", "path.last"))
     selection = Selection(statuses=_ARCHIVED, modified=modified)
     return act_on(context, Act.UNARCHIVE, selection)
@@ -52,6 +52,6 @@ def archive_group(group_id: str, context: InContext) -> Response:
 
 @router.post(f"{_GROUP}/unarchive", status_code=202)
 def unarchive_group(group_id: str, context: InContext) -> Response:
-    """Take the archived messages of this group back."""
+    """Unarchive the archived messages of this group."""
     selection = Selection(statuses=_ARCHIVED, group=group_id)
     return act_on(context, Act.UNARCHIVE, selection)

@@ -42,7 +42,7 @@ def get_errors_of_endpoint(
 
 @router.get("/errors/summary")
 def get_summary(request: Request, parts: Parts) -> Response:
-    """Count unresolved messages by endpoint and message type; hosts are not known."""
+    """Count unresolved messages by endpoint and message type; `Hosts` is always empty."""
     summary = parts.cache.get("summary", partial(summarise, parts.db))
     counts = {
         "Endpoints": summary.endpoints,
@@ -107,7 +107,7 @@ def _headers(found: MessageBody) -> dict[str, str]:
 
 
 def _content_type(found: MessageBody) -> str:
-    """Return the sender's content type if it is one; a guess serves where it gave none."""
+    """Return the sender's content type if it is valid, else a guess from the bytes."""
     if found.content_type and _MEDIA_TYPE.fullmatch(found.content_type):
         return found.content_type
     try:

@@ -29,7 +29,7 @@ router = APIRouter(prefix="/api/recoverability", tags=["groups"])
 
 _UNRESOLVED = frozenset({FailedMessageStatus.UNRESOLVED})
 _NO_FILTER = ("", "undefined")
-"""What clients send when they filter nothing."""
+"""What clients send if they want no filter."""
 
 
 @router.get("/classifiers")
@@ -49,7 +49,7 @@ def get_groups(
 ) -> Response:
     """List the groups of a classifier that have unresolved messages or a retry alive.
 
-    With `id_prefix`: all whose id begins so, whether or not they have any.
+    With `id_prefix`: all groups whose id begins so, with or without messages and retries.
     """
     if ids is not None:
         found = _find(parts, classifier, ids)
@@ -89,12 +89,12 @@ def get_errors_of_group(
 
 def _find(parts: ApiParts, classifier: str, ids: IdRange) -> Sequence[GroupCount]:
     found = find_groups(parts.db, classifier, ids)
-    # Behind the groups given come others whose retry is alive: they were not asked for.
+    # add_retries appends other groups with a retry alive: they were not asked for.
     return add_retries(parts.db, found, classifier)[: len(found)]
 
 
 def _count(parts: ApiParts, classifier: str, title: str | None) -> Sequence[GroupCount]:
-    """The counts may be remembered, the retries alive are not: a click must show at once."""
+    """Return counts, perhaps cached. Retries alive are never cached: a click must show at once."""
     count = partial(count_groups, parts.db, classifier, title)
     if title is not None or classifier not in CLASSIFIERS:
         return count()

@@ -39,7 +39,7 @@ def get_batches(request: Request, parts: Parts) -> Response:
 
 @router.get("/batches/{batch_id}")
 def get_batch(request: Request, batch_id: str, parts: Parts) -> Response:
-    """Return one batch, with the claims that are in doubt: sent perhaps, and not recorded."""
+    """Return one batch, with the claims in doubt: perhaps sent, but not recorded as sent."""
     found = find_batch(parts.db, batch_id)
     if found is None:
         return problem(404, f"No batch alive has the id {batch_id[:100]}; a batch done is gone.")
@@ -48,5 +48,5 @@ def get_batch(request: Request, batch_id: str, parts: Parts) -> Response:
 
 @router.get("/processor")
 def get_processor(request: Request, parts: Parts) -> Response:
-    """Tell who is the processor, and which batch it forwards."""
+    """Return which process is the processor, and which batch it forwards."""
     return answer(request, processor(find_processor(parts.db)))

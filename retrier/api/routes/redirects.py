@@ -1,4 +1,4 @@
-"""Redirects: retries for one queue go to another, from the next staging on."""
+"""Redirects: retries for one queue go to another, starting with the next batch that is staged."""
 
 from typing import Annotated
 
@@ -72,9 +72,9 @@ def count_redirects(request: Request, page: PageQuery, parts: Parts) -> Response
 
 @router.post("/redirects", status_code=201)
 def create_redirect(body: NewRedirect, context: InContext) -> Response:
-    """Let retries for one queue go to another."""
+    """Send retries for one queue to another from now on."""
     source, target = body.fromphysicaladdress.strip(), body.tophysicaladdress.strip()
-    refusal = _try(source, target) or context.gateway.create_redirect(
+    refusal = _check(source, target) or context.gateway.create_redirect(
         source, target, context.requested_by
     )
     if refusal is not None:
@@ -87,9 +87,9 @@ def create_redirect(body: NewRedirect, context: InContext) -> Response:
 
 @router.put("/redirects/{redirect_id}", status_code=204)
 def change_redirect(redirect_id: str, body: ChangedRedirect, context: InContext) -> Response:
-    """Let a redirect lead elsewhere."""
+    """Change the queue to which a redirect leads."""
     target = body.tophysicaladdress.strip()
-    refusal = _try(target) or context.gateway.change_redirect(
+    refusal = _check(target) or context.gateway.change_redirect(
         redirect_id, target, context.requested_by
     )
     return _refused(refusal) if refusal else Response(status_code=204, headers=HEADERS)
@@ -97,12 +97,12 @@ def change_redirect(redirect_id: str, body: ChangedRedirect, context: InContext)
 
 @router.delete("/redirects/{redirect_id}", status_code=204)
 def delete_redirect(redirect_id: str, context: InContext) -> Response:
-    """Delete a redirect; one that is gone is deleted too."""
+    """Delete a redirect; one that does not exist is a success, too."""
     context.gateway.delete_redirect(redirect_id, context.requested_by)
     return Response(status_code=204, headers=HEADERS)
 
 
-def _try(*queues: str) -> str | None:
+def _check(*queues: str) -> str | None:
     return None if all(queues) else _BLANK
 
 

@@ -1,4 +1,4 @@
-"""Requests for retries: of one message, of those named, of groups and queues, of what is pending."""
+"""Requests for retries: of messages by id, of groups and queues, and of pending retries."""
 
 from typing import Annotated, Any
 
@@ -76,7 +76,7 @@ pending = APIRouter(prefix="/api/pendingretries", tags=["pending retries"])
 
 
 class Between(BaseModel):
-    """When the messages were changed last: two ISO 8601 times, both included."""
+    """The time of the messages' last change: two ISO 8601 times, both included."""
 
     first: Annotated[Moment | None, Field(alias="from")] = None
     last: Annotated[Moment | None, Field(alias="to")] = None
@@ -89,26 +89,26 @@ class Between(BaseModel):
 
 
 class OfQueue(Between):
-    """The same, of one queue."""
+    """The same, for one queue."""
 
     queueaddress: str = ""
 
     def of_queue(self) -> Selection:
-        """Return the pending retries of this queue and time. Raises HTTPException without one."""
+        """Return the pending retries of queue and time. Raises HTTPException if one is missing."""
         if not self.queueaddress.strip():
             raise HTTPException(400, "The body must contain `queueaddress`, the name of a queue.")
         return self.of_time(self.queueaddress)
 
 
 class Named(Between):
-    """Ids, or else a range of times."""
+    """Ids; or a range of times if there are no ids."""
 
     uniquemessageids: Annotated[list[Any] | None, Field(max_length=MOST_IDS)] = None
 
 
 @pending.post("/retry", status_code=202, name="retry_messages")
 def retry_pending_messages(ids: NamedIds, context: InContext) -> Response:
-    """Wait no longer for the outcome of these messages' retries: retry them again."""
+    """Stop waiting for the outcome of these messages' retries, and retry them again."""
     return context.retry_again(f"retry of {len(ids)} pending retries", ids)
 
 

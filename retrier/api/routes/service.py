@@ -11,15 +11,15 @@ from retrier.api.views.service import event, ledger
 from retrier.store.queries.monitoring import list_events, read_ledger
 
 watching = APIRouter(tags=["service"])
-"""What every process answers, whatever its roles."""
+"""Routes of every process, whatever its roles."""
 
 
 @watching.get("/health")
 async def get_health() -> Response:
     """Answer 200 as long as the process answers.
 
-    In no thread of the pool: requests that hang on a frozen database may have them all, which
-    is no reason to restart the process.
+    It is `async`, so it needs no thread of the pool: requests that hang on a frozen database may
+    hold all threads, and that is no reason to restart the process.
     """
     return _report({"status": "healthy"}, 200)
 
@@ -29,8 +29,8 @@ async def get_readiness(parts: Parts) -> Response:
     """Answer 200 if every part works, else 503, with the reason of each part."""
     health = await parts.watch(parts.health)
     ready = all(ok for ok, _ in health.values())
-    told = {name: {"ok": ok, "reason": reason} for name, (ok, reason) in health.items()}
-    report = {"status": "ready" if ready else "not ready", "parts": told}
+    parts_shown = {name: {"ok": ok, "reason": reason} for name, (ok, reason) in health.items()}
+    report = {"status": "ready" if ready else "not ready", "parts": parts_shown}
     return _report(report, 200 if ready else 503)
 
 
@@ -53,7 +53,7 @@ router = APIRouter(prefix="/api", tags=["service"])
 
 @router.get("/ledger")
 def get_ledger(request: Request, parts: Parts) -> Response:
-    """Return what was taken off the error queues and what became of it."""
+    """Return how many messages were taken off the error queues and what became of them."""
     return answer(request, ledger(read_ledger(parts.db)))
 
 

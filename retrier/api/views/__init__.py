@@ -1,1 +1,1 @@
-"""Views: what the store returns, as the JSON that clients read. Absent and null mean the same."""
+"""Views: values of the store as the JSON that clients read. Absent and null mean the same."""

@@ -17,7 +17,7 @@ _NO_HOST = "00000000-0000-0000-0000-000000000000"
 def item(message: ListedMessage) -> Json:
     """Show a message as lists do.
 
-    `exception` and `receiving_endpoint` are always there: ServicePulse shows no list without.
+    `exception` and `receiving_endpoint` are always there: without them ServicePulse shows no list.
     """
     return present(
         {
@@ -68,7 +68,7 @@ def details(found: MessageDetails) -> Json:
 
 
 def claim(shown: ShownClaim) -> Json:
-    """Show a claim; in doubt while it is stamped and not recorded as forwarded."""
+    """Show a claim; it is in doubt while it is stamped, but not recorded as forwarded."""
     times = {
         "sending_since": time(shown.sending_since),
         "forwarded_at": time(shown.forwarded_at),
@@ -96,7 +96,7 @@ def _attempt(attempt: ShownAttempt, found: MessageDetails) -> Json:
 
 
 def _headers(headers: Mapping[str, object]) -> dict[str, str]:
-    """Show every value as text, as ServiceControl's headers all are."""
+    """Show every value as text: in ServiceControl all header values are text."""
     return {
         name: value if isinstance(value, str) else json.dumps(value)
         for name, value in headers.items()

@@ -41,7 +41,7 @@ def operation(shown: RetryOperation) -> Json:
 
 
 def details(found: OperationDetails) -> Json:
-    """Show an operation with its batch alive, an estimate, and why named ids were skipped."""
+    """Show an operation with its current batch, an estimated end, and why ids were skipped."""
     more = {
         "batch_id": found.batch_id,
         "estimated_end": time(_estimated_end(found.operation, found.at)),
@@ -51,13 +51,13 @@ def details(found: OperationDetails) -> Json:
 
 
 def _selection(shown: RetryOperation) -> Json:
-    """The ids of a long list would drown the rest: their number stands for them."""
+    """Show a selection. Of ids only the number is shown: a list can have 100,000."""
     named = {} if shown.selection.ids is None else {"ids": shown.total}
     return {**named, **named_parts(shown.selection)}
 
 
 def _estimated_end(shown: RetryOperation, at: datetime) -> datetime | None:
-    """Assume that what remains goes as fast as what went; nothing is known before the first."""
+    """Assume the remaining messages go as fast as those done; None before the first is done."""
     done = shown.total - shown.remaining
     is_moving = shown.state is RetryOperationState.FORWARDING and done > 0
     if not is_moving or shown.started_at is None or shown.remaining == 0:
@@ -82,12 +82,12 @@ def batch(counted: BatchCount) -> Json:
 
 
 def batch_details(found: BatchDetails) -> Json:
-    """Show a batch and the claims of it that are in doubt."""
+    """Show a batch, and those of its claims that are in doubt."""
     return batch(found.counted) | {"claims_in_doubt": [claim(each) for each in found.in_doubt]}
 
 
 def processor(found: Processor | None) -> Json:
-    """Show who holds the lease, and what is being forwarded."""
+    """Show which process holds the lease, and which batch is being forwarded."""
     if found is None:
         return {"is_held": False}
     times = {n: time(getattr(found, n)) for n in ("acquired_at", "renewed_at", "expires_at")}
@@ -111,6 +111,6 @@ def outcome(act: Act, came_to: Outcome) -> Json:
 
 
 def asked_again(again: AskedAgain) -> Json:
-    """Show the operations; the first one as every answer to a retry shows it."""
+    """Show the operations; `operation_id` is the first one, as in the answer to any retry."""
     first = {"operation_id": again.operation_ids[0]} if again.operation_ids else {}
     return {**first, "total": again.total, "operations": list(again.operation_ids)}

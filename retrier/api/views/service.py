@@ -1,4 +1,4 @@
-"""The ledger, the event log and the redirects as JSON (ServiceControl: EventLogItem, RedirectsQueryModel)."""
+"""Ledger, event log, redirects as JSON (ServiceControl: EventLogItem, RedirectsQueryModel)."""
 
 from retrier.api.answers import Json, present, time
 from retrier.domain.failed_message import FailedMessageStatus
@@ -39,7 +39,7 @@ _SEVERITIES = {
 
 
 def event(logged: LoggedEvent) -> Json:
-    """Show one event; the first of `related_to` is the message it is about, if any."""
+    """Show one event; if it is about a message, that is the first of `related_to`."""
     of_message = logged.unique_message_id is not None
     related = {
         "message": logged.unique_message_id,
