@@ -1,1 +1,1 @@
-"""What happens, as typed values: emitted where it happens, worded and counted by who subscribes."""
+"""Events as typed values: emitted where they happen, logged and counted by subscribers."""

@@ -1,4 +1,4 @@
-"""An event, who is told of it, and the stream in between."""
+"""An event, its subscribers, and the stream that connects them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,27 +9,27 @@ from typing import ClassVar
 class Event:
     """Something that has happened. Subclasses are frozen values with ids and numbers.
 
-    `name` is what the log and the tests' crash switch know it by. Text, numbers and errors among
-    its fields may be logged, so none of them holds a body, a header's value or a secret.
+    `name` is used by the log and by the tests' crash switch. Fields that are text, numbers or
+    errors may be logged, so none of them holds a body, the value of a header, or a secret.
     """
 
     name: ClassVar[str]
 
 
 Emit = Callable[[Event], None]
-"""Told of an event, in the thread in which it happened, before anything else happens there."""
+"""Takes an event, in the thread in which it happened, before that thread does anything else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriberFailed(Event):
-    """Counting, tracing or logging an event raised something; what was counted goes on."""
+    """Counting, tracing or logging an event raised an exception; the work itself goes on."""
 
     name = "subscriber.failed"
     error: Exception
 
 
 def ignore(_event: Event) -> None:
-    """Do nothing: nobody listens."""
+    """Do nothing: the event has no subscriber."""
 
 
 class EventStream:
@@ -39,16 +39,16 @@ class EventStream:
         self._subscribers = subscribers
 
     def emit(self, event: Event) -> None:
-        """Tell every subscriber."""
+        """Call every subscriber with the event."""
         for subscriber in self._subscribers:
             subscriber(event)
 
 
 class Harmless:
-    """A subscriber that raises nothing: what fails in it is reported once.
+    """Wraps a subscriber so that it raises nothing: its first exception is reported.
 
-    Some events come between the broker's confirmation and the record of it. An exception there
-    would leave the window unrecorded, so that it is sent again, and again.
+    Some events happen after the broker has confirmed a window and before that is recorded. An
+    exception there would leave the window unrecorded, so it would be sent again and again.
     """
 
     def __init__(self, inner: Emit, report: Emit) -> None:
@@ -60,7 +60,7 @@ class Harmless:
         """Hand the event on."""
         try:
             self._inner(event)
-        except Exception as error:  # noqa: BLE001 - no count and no span is worth a retry
+        except Exception as error:  # noqa: BLE001 - better lose a count than send a message twice
             if not self._reported:
                 self._reported = True
                 self._report(SubscriberFailed(error=error))

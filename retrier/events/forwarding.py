@@ -1,4 +1,4 @@
-"""What happens to a retry batch in Forwarding, in this order."""
+"""Events of a retry batch in Forwarding, in the order in which they happen."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class EndMarkerSent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardingBegun(Event):
-    """A run through a batch in Forwarding begins."""
+    """A run of forwarding over one batch begins."""
 
     name = "batch.forwarding"
     batch_id: str
@@ -30,7 +30,7 @@ class ForwardingBegun(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowRecorded(Event):
-    """What was settled is recorded, with no window after it."""
+    """The outcomes of a window are recorded, and no new window was stamped with them."""
 
     name = "forwarding.recorded"
     batch_id: str
@@ -40,14 +40,14 @@ class WindowRecorded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowStamped(WindowRecorded):
-    """The window before is recorded, and this one's claims are stamped."""
+    """The outcomes of the window before are recorded, and the claims of this one are stamped."""
 
     name = "forwarding.stamped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiesAcked(Event):
-    """Copies whose message is recorded, or that are unwanted, are acknowledged."""
+    """Copies are acknowledged: those of recorded messages, and those that are not needed."""
 
     name = "forwarding.acked"
     count: int
@@ -55,7 +55,7 @@ class CopiesAcked(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowSent(Event):
-    """The broker was handed these retries at `began`, and this became of each; not recorded yet."""
+    """These retries were sent from `began` on, each with its outcome; nothing is recorded yet."""
 
     name = "forwarding.published"
     messages: Sequence[Outgoing]
@@ -65,14 +65,14 @@ class WindowSent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrySentAlone(WindowSent):
-    """The same of one message that was sent by itself."""
+    """The same for one message that was sent in a window of its own."""
 
     name = "forwarding.sent_alone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionTried(Event):
-    """The store was asked whether a batch is done; with nothing unrecorded it is deleted."""
+    """The store has checked whether a batch is done; if `unrecorded` is 0, the batch is deleted."""
 
     name = "forwarding.completed"
     batch_id: str
@@ -81,7 +81,7 @@ class CompletionTried(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchForwarded(Event):
-    """All of a batch is recorded, and the batch is deleted."""
+    """All messages of a batch are recorded, and the batch is deleted."""
 
     name = "batch.forwarded"
     batch_id: str
@@ -91,7 +91,7 @@ class BatchForwarded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagingQueueDeleted(Event):
-    """A staging queue that is held, or does not answer, is deleted."""
+    """A staging queue was deleted, because another consumer holds it or it does not answer."""
 
     name = "forwarding.queue_deleted"
     queue: str
@@ -99,7 +99,7 @@ class StagingQueueDeleted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestMoved(Event):
-    """What was not recorded is in a new batch in Staging; None when nothing was left to move."""
+    """The unrecorded messages are in a new batch in Staging; `new_batch_id` is None for none."""
 
     name = "forwarding.moved"
     batch_id: str
@@ -111,7 +111,7 @@ class RestMoved(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestBackedOff(Event):
-    """That batch waits: the staging queue loses copies; `repeated` if it did so before."""
+    """The new batch waits: the staging queue loses copies; `repeated` if it did so before."""
 
     name = "forwarding.backed_off"
     batch_id: str
@@ -132,4 +132,4 @@ ForwardingEffect = (
     | RestMoved
     | RestBackedOff
 )
-"""Each follows an effect that a killed process leaves behind: tests kill a process at each."""
+"""Each follows an effect that outlives a killed process: tests kill a process at each of them."""

@@ -1,4 +1,4 @@
-"""What happens at an error queue. Failures and confirmations arrive the same way."""
+"""Events of an error queue, on which failures and confirmations arrive."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from retrier.events.event import Event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorQueueOpened(Event):
-    """A write to the database has succeeded, and the error queue is there."""
+    """A test write to the database has succeeded, and the error queue exists."""
 
     name = "ingestion.opened"
     queue: str
@@ -18,7 +18,7 @@ class ErrorQueueOpened(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReceived(Event):
-    """A batch is received, nothing of it is stored."""
+    """A batch is received; nothing of it is stored yet."""
 
     name = "ingestion.before_record"
     queue: str
@@ -36,10 +36,10 @@ class StoredAlone(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchStored(Event):
-    """A batch is stored, nothing of it is acknowledged.
+    """A batch is stored; nothing of it is acknowledged yet.
 
-    `recorded` is None where its messages were stored one by one. `noteworthy` is what of all of
-    them somebody should look at.
+    `recorded` is None if its messages were stored one by one. `noteworthy` is everything in the
+    batch that a person should look at.
     """
 
     name = "ingestion.after_record"
@@ -59,7 +59,7 @@ class BatchAcked(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestionStarted(Event):
-    """The first turn at this queue went well."""
+    """The first turn at this queue succeeded."""
 
     name = "ingestion.started"
     queue: str
@@ -67,7 +67,7 @@ class IngestionStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestionPaused(Event):
-    """A turn failed, the first of this trouble; `error` only if nobody has foreseen it."""
+    """A turn failed, for the first time in a row; `error` is set only if it is unexpected."""
 
     name = "ingestion.paused"
     queue: str
@@ -77,7 +77,7 @@ class IngestionPaused(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestionResumed(Event):
-    """The trouble is over."""
+    """A turn succeeded again after a pause."""
 
     name = "ingestion.resumed"
     queue: str
@@ -85,11 +85,11 @@ class IngestionResumed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryLimitFound(Event):
-    """An error queue that was there before may drop what is delivered too often."""
+    """An error queue, not declared by us, may drop messages that are delivered too often."""
 
     name = "ingestion.delivery_limit"
     queue: str
 
 
 IngestionEffect = ErrorQueueOpened | BatchReceived | StoredAlone | BatchStored | BatchAcked
-"""Each follows an effect that a killed process leaves behind: tests kill a process at each."""
+"""Each follows an effect that outlives a killed process: tests kill a process at each of them."""

@@ -1,4 +1,4 @@
-"""What happens to a retry batch in Marking and Staging, in this order."""
+"""Events of a retry batch in Marking and Staging, in the order in which they happen."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from retrier.events.event import Event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchAdopted(Event):
-    """A batch that was left in Marking is in Staging, or deleted because it had no claims."""
+    """A batch left in Marking is now in Staging, or is deleted because it had no claims."""
 
     name = "adoption.moved"
     batch_id: str
@@ -20,7 +20,7 @@ class BatchAdopted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchOpened(Event):
-    """A batch is in Marking and has no claims."""
+    """A batch is in Marking and has no claims yet."""
 
     name = "marking.opened"
     batch_id: str
@@ -29,7 +29,7 @@ class BatchOpened(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagesClaimed(Event):
-    """A batch has its claims, and its operation's floor is moved."""
+    """A batch has its claims, and the floor of its operation is moved."""
 
     name = "marking.claimed"
     batch_id: str
@@ -50,7 +50,7 @@ class BatchMarked(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationCompleted(Event):
-    """Nothing of an operation is left to be marked, and none of its batches is left."""
+    """An operation has no message left to mark, and no batch left."""
 
     name = "operation.completed"
     operation_id: str
@@ -58,7 +58,7 @@ class OperationCompleted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagingIdsRecorded(Event):
-    """Staging ids are in the database, an attempt's or the probes'; nothing went out under them."""
+    """Staging ids of an attempt or of probes are stored; no message was sent with them yet."""
 
     name = "staging.id_recorded"
     staging_ids: tuple[str, ...]
@@ -66,7 +66,7 @@ class StagingIdsRecorded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagingConnected(Event):
-    """The staging queue is there, perhaps with a probe in it."""
+    """The staging queue exists, perhaps with a probe in it."""
 
     name = "staging.connected"
     batch_id: str
@@ -82,7 +82,7 @@ class StagingQueuePurged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiesSent(Event):
-    """So many copies are on their way into the staging queue, others not yet."""
+    """`count` copies are on their way into the staging queue; others are not sent yet."""
 
     name = "staging.sent"
     staging_id: str
@@ -91,7 +91,7 @@ class CopiesSent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopySentAlone(Event):
-    """One copy that shared a window with a refused one, or a probe, was sent by itself."""
+    """One copy or probe was sent alone; a copy, because its window held one that was refused."""
 
     name = "staging.sent_alone"
     count: int = 1
@@ -109,7 +109,7 @@ class CopiesPublished(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagingBackedOff(Event):
-    """A batch waits in Staging, with the reason why the broker did not take it."""
+    """A batch waits in Staging; `reason` is why the broker did not take its copies."""
 
     name = "staging.backed_off"
     batch_id: str
@@ -118,7 +118,7 @@ class StagingBackedOff(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchStaged(Event):
-    """A batch is in Forwarding and the pointer names it; `ejected` messages are out of it."""
+    """A batch is in Forwarding, the pointer names it, and `ejected` messages have left it."""
 
     name = "staging.committed"
     batch_id: str
@@ -143,4 +143,4 @@ PreparationEffect = (
     | StagingBackedOff
     | BatchStaged
 )
-"""Each follows an effect that a killed process leaves behind: tests kill a process at each."""
+"""Each follows an effect that outlives a killed process: tests kill a process at each of them."""

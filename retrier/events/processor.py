@@ -1,4 +1,4 @@
-"""What happens to the processor itself: its lease, its troubles, and its idle turns."""
+"""Events of the processor itself: its lease, its errors, and its idle turns."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from retrier.events.event import Event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseAcquired(Event):
-    """This process is the processor, and has done nothing yet."""
+    """This process is the processor, and has done nothing as such yet."""
 
     name = "lease.acquired"
     epoch: int
@@ -15,7 +15,7 @@ class LeaseAcquired(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseReleased(Event):
-    """A stop has given the lease back; the process is about to end."""
+    """The lease is released because of a stop; the process is about to end."""
 
     name = "lease.released"
 
@@ -39,7 +39,7 @@ class LeaseAwaited(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GaveWay(Event):
-    """The lease is given up, for a process that may reach what this one does not."""
+    """The lease is given up: another process may reach the broker that this one cannot reach."""
 
     name = "processor.gave_way"
     reason: str | None
@@ -54,7 +54,7 @@ class ProcessorIdle(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnFailed(Event):
-    """A turn of the processor ended with this error, the first of its kind in this trouble."""
+    """A turn of the processor failed; the first error of its kind since a turn succeeded."""
 
     name = "processor.turn_failed"
     error: Exception
@@ -62,18 +62,18 @@ class TurnFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessorRecovered(Event):
-    """The trouble is over."""
+    """A turn of the processor succeeded again after errors."""
 
     name = "processor.recovered"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagingQueueRenewed(Event):
-    """The staging queue does not answer and is about to be deleted and declared anew."""
+    """The staging queue does not answer, so it is about to be deleted and declared again."""
 
     name = "staging.renewed"
     reason: str
 
 
 LeaseEffect = LeaseAcquired | LeaseReleased
-"""Each follows an effect that a killed process leaves behind: tests kill a process at each."""
+"""Each follows an effect that outlives a killed process: tests kill a process at each of them."""

@@ -1,4 +1,4 @@
-"""What happens to the service, and what people ask it for."""
+"""Events of the service, and of the requests it gets."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ class RetryAsked(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceStarting(Event):
-    """The process begins, in these roles."""
+    """The process starts, with these roles."""
 
     name = "service.starting"
     version: str
@@ -40,7 +40,7 @@ class ServiceStarting(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacesKnown(Event):
-    """Where broker and database are."""
+    """The places of broker and database are known."""
 
     name = "service.places"
     broker: str
@@ -56,7 +56,7 @@ class ServiceStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartFailed(Event):
-    """The thread of a part ended by an exception."""
+    """The thread of a part ended with an exception."""
 
     name = "service.part_failed"
     part: str
@@ -73,7 +73,7 @@ class ServiceStopping(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceStopped(Event):
-    """Nothing more happens in this process."""
+    """All parts are stopped; this is the last event of the process."""
 
     name = "service.stopped"
 
@@ -88,14 +88,14 @@ class DatabaseUnreachable(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseReached(Event):
-    """The database is there after all."""
+    """The database was reached after a wait."""
 
     name = "database.reached"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionsEnded(Event):
-    """Sessions of frozen or lost processes, which held locks, were ended at the database."""
+    """Database sessions of frozen or lost processes were ended, because they held locks."""
 
     name = "database.sessions_ended"
     count: int
@@ -111,14 +111,14 @@ class BrokerUnreachable(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerReached(Event):
-    """The broker is there after all."""
+    """The broker was reached after a wait."""
 
     name = "broker.reached"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiListening(Event):
-    """The API can be asked."""
+    """The API accepts requests."""
 
     name = "api.listening"
     host: str
@@ -127,7 +127,7 @@ class ApiListening(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthListening(Event):
-    """Health and metrics can be asked for; there is no API here."""
+    """Health and metrics can be read; this process has no API."""
 
     name = "health.listening"
     host: str
@@ -136,7 +136,7 @@ class HealthListening(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthNotListening(Event):
-    """Another process has the port, and this one goes on without."""
+    """The port is taken by another process; this one works without health and metrics."""
 
     name = "health.not_listening"
     reason: str
@@ -144,7 +144,7 @@ class HealthNotListening(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracingUnavailable(Event):
-    """Traces are asked for, and what sends them is not installed."""
+    """Traces are configured, but the packages that send them are not installed."""
 
     name = "tracing.unavailable"
     reason: str
@@ -152,7 +152,7 @@ class TracingUnavailable(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TickFailed(Event):
-    """A recurring task failed, the first time in a row."""
+    """A recurring task failed, for the first time in a row."""
 
     name = "tick.failed"
     tick: str
@@ -168,4 +168,4 @@ class TickRecovered(Event):
 
 
 RequestEffect = RequestReceived | RequestRecorded
-"""Each follows an effect that a killed process leaves behind: tests kill a process at each."""
+"""Each follows an effect that outlives a killed process: tests kill a process at each of them."""
