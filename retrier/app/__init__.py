@@ -1,4 +1,4 @@
-"""The composition root: the only place that builds objects, starts them and stops them."""
+"""The composition root: the only package that builds all parts, starts them and stops them."""
 
 from retrier.app.check import CheckResult, check, upgrade_database
 from retrier.app.service import serve

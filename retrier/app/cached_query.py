@@ -1,4 +1,4 @@
-"""A look at the database that may take long or hang, answered in time with what was seen last."""
+"""A database query that may take long or hang; callers get its last result in a bounded time."""
 
 import threading
 from collections.abc import Callable
@@ -16,10 +16,10 @@ _LONGEST_KEPT = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheTimes:
-    """How long a look may be waited for, shown again, and under way before it counts as failed.
+    """How long a caller waits (`wait`), and after which time a query counts as failed (`hang`).
 
-    What was seen is shown again for `keep`, or for `times_its_cost` as long as it took, a minute
-    at most: however often somebody asks, the database is busy with it for that part of the time.
+    A result is used again for `keep`, or for `times_its_cost` times as long as the query took, a
+    minute at most: so the query uses a bounded part of the database's time, however many callers.
     """
 
     wait: timedelta
@@ -34,10 +34,10 @@ class _Failed:
 
 
 class CachedQuery(Generic[T]):
-    """Looks in a thread of its own, one look at a time.
+    """Runs a query in a thread of its own, one at a time.
 
-    A database that is frozen, as opposed to away, answers nothing for minutes; whoever asks how
-    it is must be answered all the same.
+    A frozen database, unlike one that is away, gives no error for minutes. Health and metrics,
+    which show the state of the database, must be answered in time all the same.
     """
 
     def __init__(self, find: Callable[[], T], clock: Clock, times: CacheTimes) -> None:
@@ -51,7 +51,7 @@ class CachedQuery(Generic[T]):
         self._done = threading.Event()
 
     def read(self) -> T:
-        """Return what was seen last. Raises DatabaseUnavailable, also when a look hangs."""
+        """Return the last result. Raises DatabaseUnavailable, also while a query hangs."""
         with self._lock:
             if self._began is None and self._clock.monotonic() >= self._again_at:
                 self._start()
@@ -73,7 +73,7 @@ class CachedQuery(Generic[T]):
             seen: T | _Failed = self._find()
         except DatabaseUnavailable as error:
             seen = _Failed(str(error))
-        except Exception as error:  # noqa: BLE001 - the thread's edge: the next look must be possible
+        except Exception as error:  # noqa: BLE001 - the thread's edge: queries must go on
             seen = _Failed(f"unforeseen {type(error).__name__}")
         with self._lock:
             self._end(seen)
@@ -81,7 +81,7 @@ class CachedQuery(Generic[T]):
 
     def _end(self, seen: T | _Failed) -> None:
         now = self._clock.monotonic()
-        # One that failed has cost the database nothing, however long it hung.
+        # A query that failed has cost the database nothing, however long it hung.
         cost = 0.0 if self._began is None or isinstance(seen, _Failed) else now - self._began
         longer = min(cost * self._times.times_its_cost, _LONGEST_KEPT)
         keep = max(self._times.keep.total_seconds(), longer)
@@ -90,7 +90,7 @@ class CachedQuery(Generic[T]):
     def _answer(self) -> T | _Failed:
         if self._began is None:
             return self._seen
-        # Still under way: what was seen before stands, unless this one takes too long.
+        # A query still runs: the last result is used, unless this query takes too long.
         under_way = self._clock.monotonic() - self._began
         if under_way < self._times.hang.total_seconds() and not isinstance(self._seen, _Failed):
             return self._seen

@@ -1,4 +1,4 @@
-"""`retrier check` and `retrier db upgrade`: what can be done with no service running."""
+"""`retrier check` and `retrier db upgrade`: both work while no service is running."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +20,12 @@ class CheckResult:
 
 
 def check(settings: Settings) -> tuple[CheckResult, ...]:
-    """Try the database and the broker; changes nothing."""
+    """Connect to the database and the broker, and look at both; changes nothing."""
     return (_check_database(settings), *_check_broker(settings))
 
 
 def upgrade_database(settings: Settings) -> str:
-    """Bring the schema to the newest revision; say what was done. Raises DatabaseUnavailable."""
+    """Upgrade the schema to the newest revision; return a sentence. Raises DatabaseUnavailable."""
     db = open_database(settings)
     try:
         before = upgrade_schema(db)
@@ -40,7 +40,7 @@ def upgrade_database(settings: Settings) -> str:
 def _check_database(settings: Settings) -> CheckResult:
     db = open_database(settings)
     if db.is_sqlite and not Path(db.place).exists():
-        # To look would make an empty one, and hide that one was lost.
+        # Connecting would create an empty file, and so hide that a database was lost.
         return CheckResult(name="database", ok=True, text=f"missing: will be made at {db.place}")
     try:
         revision = find_revision(db)
@@ -74,7 +74,7 @@ def _check_broker(settings: Settings) -> list[CheckResult]:
 
 
 def _find_lost_nodes(settings: Settings) -> list[str]:
-    """Say of each node of several why it cannot be reached: one that answers is enough to work."""
+    """Return why nodes cannot be reached, if there are several. One that answers is enough."""
     urls = settings.broker.url
     lost = []
     for url in urls if len(urls) > 1 else ():

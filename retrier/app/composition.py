@@ -1,4 +1,4 @@
-"""Building the parts from the settings: the only code that knows both."""
+"""Builds the parts from the settings: the only code that knows both."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -34,18 +34,18 @@ from retrier.transport.transports import TransportOptions
 _SCRAPE = CacheTimes(
     wait=timedelta(seconds=2), keep=timedelta(seconds=5), hang=timedelta(seconds=10)
 )
-"""How long a scrape waits for the database: well below the 10 s that Prometheus waits for it."""
+"""How long a scrape waits for the database: well below the 10 s after which Prometheus gives up."""
 
 ANSWER_LIMIT = timedelta(seconds=5)
-"""How long a statement may take that a list, or anything else that the API reads, is made of."""
+"""How long one statement of a list, or of anything else that the API reads, may take."""
 
 _SQLITE_PAUSE = 0.01
-"""Seconds between two received batches on SQLite, so that other writers get in between."""
+"""Seconds between two received batches on SQLite: it has one writer at a time, and others wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What every part of the service shares."""
+    """Objects that all parts of the service share."""
 
     settings: Settings
     db: Database
@@ -81,14 +81,14 @@ def make_transport(settings: Settings) -> Transport:
 
 
 def make_hosts(api: Api) -> Hosts:
-    """Return the hosts that the API is asked as."""
+    """Return the hosts that requests to the API may name."""
     address = f"[{api.host}]" if ":" in api.host else api.host
     named = map(parse_host, (address, *api.allowed_hosts))
     return Hosts(frozenset(host for host in named if host is not None))
 
 
 def make_metrics(settings: Settings, db: Database, clock: Clock) -> Metrics:
-    """Return the metrics of this process; the database is asked when they are."""
+    """Return the metrics of this process; the database is read only when they are scraped."""
     return Metrics(
         version=__version__,
         error_queues=[each.queue for each in settings.ingestion.error_queues],
@@ -108,7 +108,7 @@ def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:
         transport=parts.transport,
         record=partial(record_received, parts.db, instance=instance),
         probe=partial(probe_write, parts.db),
-        # Hosts' clocks differ: what is stored is compared with what others have stored.
+        # The clock of the database: stored times are compared, and the clocks of hosts differ.
         clock=DatabaseClock(parts.db, parts.clock),
         emit=parts.emit,
         prefetch=parts.settings.ingestion.prefetch,
@@ -125,7 +125,7 @@ def make_lease(parts: Parts) -> Lease:
 def make_processor(
     parts: Parts, lease: Lease, installation_id: str, progress: Progress
 ) -> Processor:
-    """Return the processor of an installation; it notes its progress there."""
+    """Return the processor of an installation; it writes its progress to `progress`."""
     retries = parts.settings.retries
     parameters = RetryParameters(
         staging_queue=parts.settings.staging_queue,

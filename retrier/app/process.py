@@ -1,4 +1,4 @@
-"""A process: its threads, the signals that stop it, and the test switch that kills it."""
+"""A process: its identity, clock and threads, its stop signals, and the tests' crash switch."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ from retrier.store.verbs.leases import Holder
 CRASH_AT = "RETRIER_TEST_CRASH_AT"
 """Test switch `name` or `name:n`: kill this process at the n-th event of this name."""
 FREEZE_AT = "RETRIER_TEST_FREEZE_AT"
-"""The same, but it is stopped there (SIGSTOP), and goes on when a test wakes it (SIGCONT)."""
+"""The same, but the process is frozen there (SIGSTOP) until a test wakes it (SIGCONT)."""
 CLOCK_OFFSET = "RETRIER_TEST_CLOCK_OFFSET"
 """Test switch: seconds by which the clock of this process is ahead; behind if negative."""
 
@@ -28,7 +28,7 @@ _PARTS = 3
 
 
 def describe_holder(session_id: str) -> Holder:
-    """Return what the lease keeps of the process that holds it."""
+    """Return the description of this process that the lease stores while it holds it."""
     me = describe_process()
     return Holder(
         session_id=session_id,
@@ -39,10 +39,10 @@ def describe_holder(session_id: str) -> Holder:
 
 
 def is_dead(holder: Holder) -> bool:
-    """Say whether a holder is a process of this host that is gone for certain.
+    """Say whether a holder is a process of this host that has certainly ended.
 
-    The process ids of another boot, container or host cannot be judged: such a holder counts
-    as alive until its lease runs out.
+    A process id of another boot, container or host cannot be judged: such a holder counts as
+    alive until its lease runs out.
     """
     parts = holder.process_started.split(_SEPARATOR)
     if holder.host != socket.gethostname() or len(parts) != _PARTS:
@@ -81,34 +81,34 @@ def make_crash_switch(environ: Mapping[str, str]) -> Emit:
     switches = ((CRASH_AT, signal.SIGKILL), (FREEZE_AT, signal.SIGSTOP))
     asked = [_make_signal_at(environ[name], what) for name, what in switches if name in environ]
 
-    def come_to(event: Event) -> None:
+    def pass_on(event: Event) -> None:
         for each in asked:
             each(event)
 
-    return come_to
+    return pass_on
 
 
 def _make_signal_at(place: str, what: signal.Signals) -> Emit:
-    """Send this process a signal at the n-th event of a name; once."""
+    """Return a subscriber that sends this process a signal, once, at the n-th event of a name."""
     wanted, _, count = place.partition(":")
     left = int(count or 1)
 
-    def come_to(event: Event) -> None:
+    def count_down(event: Event) -> None:
         nonlocal left
         left -= event.name == wanted
         if event.name == wanted and left == 0:
             os.kill(os.getpid(), what)
 
-    return come_to
+    return count_down
 
 
 def start_part(
     name: str, work: Callable[[], None], board: ReadinessBoard, emit: Emit
 ) -> threading.Thread:
-    """Start the work of a part; return its thread."""
+    """Start the thread of a part and return it; an exception makes the part not ready."""
 
     def run() -> None:
-        # By itself a thread would write its exception to the stream, with all that it quotes.
+        # Uncaught, Python would print the exception to stderr, with any message data it quotes.
         try:
             work()
         except Exception as error:  # noqa: BLE001 - the edge of the thread
@@ -123,30 +123,30 @@ def start_part(
 class StopSignals:
     """The first SIGTERM or SIGINT begins the stop, the second one ends the process at once.
 
-    Python runs a handler between any two steps of the main thread, also while that holds the
-    lock of the log or of an event: a handler that takes one itself never returns, and everybody
-    else who logs waits with it. So the handler only leaves word, and a thread takes it up.
+    Python runs a signal handler in the main thread between any two instructions, also while that
+    thread holds the lock of the log or of an Event. A handler that takes the same lock would
+    deadlock. So the handler only puts the signal into a queue, and a thread reads it.
     """
 
     def __init__(self, begin: Callable[[str], None]) -> None:
         """Call `begin` with the name of the first signal."""
         self._begin = begin
         self._came = False
-        self._left: SimpleQueue[int] = SimpleQueue()
+        self._received: SimpleQueue[int] = SimpleQueue()
 
     def listen(self) -> None:
-        """Take the signals from now on; from the main thread only."""
+        """Handle the signals from now on. Call it in the main thread: Python allows no other."""
         threading.Thread(target=self.take_up, name="signals", daemon=True).start()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self.on_signal)
 
     def on_signal(self, number: int, _frame: FrameType | None) -> None:
-        """Leave word, by the one queue that is made to be used in a handler."""
+        """Queue the signal: SimpleQueue.put is reentrant, so a handler may call it."""
         if self._came:
             os._exit(1)
         self._came = True
-        self._left.put(number)
+        self._received.put(number)
 
     def take_up(self) -> None:
         """Wait for the first signal, and begin the stop."""
-        self._begin(signal.Signals(self._left.get()).name)
+        self._begin(signal.Signals(self._received.get()).name)

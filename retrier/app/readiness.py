@@ -1,4 +1,4 @@
-"""Whether the service is ready, part by part, each with its reason; asked at any time, waits for nothing."""
+"""Whether the service is ready, part by part, each with a reason; can be read at any time."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from retrier.processor.progress import Progress
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """So many messages were ready at the last look; `since` then it was never fewer, monotonic."""
+    """`ready` messages at the last look; since `since` (monotonic) their number never fell."""
 
     ready: int
     since: float
 
 
 class Backlogs:
-    """Written by the tick that looks at the broker, read by whoever asks how ingestion is.
+    """Backlogs of the queues: written by the recurring task, read for the state of ingestion.
 
-    A queue that is handed out to one consumer at a time refuses no other: a broker tells nobody
-    that he is not the one.
+    A queue with a single active consumer accepts other consumers, too, and does not report to
+    them that they get nothing. A backlog that does not shrink is the only sign of it.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -32,11 +32,11 @@ class Backlogs:
         self._seen: Mapping[str, Backlog] = {}
 
     def find(self, queue: str) -> Backlog | None:
-        """Return what lay ready there at the last look; None for nothing."""
+        """Return the backlog of a queue at the last look; None if it was empty."""
         return self._seen.get(queue)
 
     def note(self, depths: Mapping[str, int | None]) -> None:
-        """Note a look at queues."""
+        """Store the depths seen by one look at the queues."""
         self._seen = {queue: self._follow(queue, ready) for queue, ready in depths.items() if ready}
 
     def _follow(self, queue: str, ready: int) -> Backlog:
@@ -47,37 +47,37 @@ class Backlogs:
 
 
 Readiness = Mapping[str, tuple[bool, str]]
-"""For each part whether it is ready, and why not (or a word on how it is)."""
+"""For each part whether it is ready, and the reason if not, else a word about its state."""
 
 Look = Callable[[], tuple[bool, str]]
 
 
 class ReadinessBoard:
-    """Collects what the parts say of themselves."""
+    """Collects the readiness of all parts."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._looks: dict[str, Look] = {}
 
     def put(self, part: str, *, ready: bool, reason: str) -> None:
-        """Note how a part is, until it is noted anew."""
+        """Set the state of a part, until it is set again."""
         self.watch(part, lambda: (ready, reason))
 
     def watch(self, part: str, look: Look) -> None:
-        """Ask a part itself whenever somebody wants to know."""
+        """Call `look` for the state of a part each time the board is read."""
         with self._lock:
             self._looks[part] = look
 
     def read(self) -> Readiness:
-        """Return how all parts are."""
+        """Return the state of all parts."""
         with self._lock:
             looks = dict(self._looks)
         return {part: look() for part, look in looks.items()}
 
 
 def describe_processor(processor: Processor, lease: Lease, progress: Progress) -> tuple[bool, str]:
-    """Say whether it works, and how. A standby is ready: it is there to take over."""
-    # Read once: its thread may take it back in between.
+    """Return whether the processor works, and a reason. A standby is ready: it can take over."""
+    # Read once: the processor's thread may reset it to None between two reads.
     reason = processor.reason
     if reason is not None:
         return not lease.held, reason
@@ -88,9 +88,9 @@ def describe_processor(processor: Processor, lease: Lease, progress: Progress) -
 
 
 def describe_ingestion(ingestors: Sequence[Ingestor], backlogs: Backlogs) -> tuple[bool, str]:
-    """Say whether every error queue is consumed, and each of them why not."""
-    told = [_describe_queue(ingestor, backlogs) for ingestor in ingestors]
-    return all(ready for ready, _ in told), "; ".join(words for _, words in told)
+    """Return whether every error queue is consumed, and the state of each."""
+    states = [_describe_queue(ingestor, backlogs) for ingestor in ingestors]
+    return all(ready for ready, _ in states), "; ".join(words for _, words in states)
 
 
 def _describe_queue(ingestor: Ingestor, backlogs: Backlogs) -> tuple[bool, str]:
@@ -100,7 +100,7 @@ def _describe_queue(ingestor: Ingestor, backlogs: Backlogs) -> tuple[bool, str]:
 
 
 def _find_trouble(ingestor: Ingestor, backlogs: Backlogs) -> str | None:
-    """Say why nothing moves although the queue is consumed, as far as the broker knows."""
+    """Return why nothing is ingested although we consume the queue; None if all is well."""
     now = ingestor.clock.monotonic()
     hang = find_hang(ingestor.storing_since, now)
     if hang is not None:

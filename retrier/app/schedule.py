@@ -1,4 +1,4 @@
-"""Recurring small work: the lease, adoption, queue depths, sweeps (APScheduler)."""
+"""Small recurring tasks: the lease, adoption, queue depths, sweeps (APScheduler)."""
 
 import logging
 from collections.abc import Callable
@@ -19,17 +19,17 @@ from retrier.store.verbs.upkeep import end_stuck_sessions, sweep_events, sweep_s
 _LEASE_LOOK = 1
 _REQUESTS = 1
 _REQUESTS_UNHEARD = 5
-"""Seconds between two looks where PostgreSQL tells of requests: only for what it could not tell."""
+"""Seconds between two looks on PostgreSQL, whose notifications replace most of them."""
 _ADOPTION = 30
 _DEPTHS = 10
 _STUCK = 1
 _SWEEP = 3600
 _STAGING_IDS_KEPT = timedelta(days=90)
-"""So long a copy may lie somewhere, and is known to be ours when it comes to an error queue."""
+"""A copy that reaches an error queue within this time is recognised as ours (decision 0020)."""
 
 
 class GuardedTick:
-    """One job that tells when it begins to fail and when it works again, and not of its tries."""
+    """One job that reports when it begins to fail and when it works again, not each try."""
 
     def __init__(self, name: str, tick: Callable[[], object], emit: Emit) -> None:
         self._name = name
@@ -38,7 +38,7 @@ class GuardedTick:
         self._failing = False
 
     def __call__(self) -> None:
-        """Run it once; what Retrier itself raises is told and survived."""
+        """Run it once; a RetrierError is reported and does not end the job."""
         try:
             self._tick()
         except RetrierError as error:
@@ -52,13 +52,13 @@ class GuardedTick:
 
 
 class Ticks:
-    """The scheduler and its jobs. Kept in memory: everything durable is in the database."""
+    """The scheduler and its jobs, kept in memory: everything durable is in the database."""
 
     def __init__(self, parts: Parts, board: ReadinessBoard) -> None:
         self._parts = parts
         self._board = board
         self.backlogs = Backlogs(parts.clock)
-        # Late or missed ticks are made up for by one; a slow one is not run twice at a time.
+        # One run replaces all late or missed runs of a job; no job runs twice at the same time.
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
             logger=_scheduler_log(),
@@ -67,7 +67,7 @@ class Ticks:
         )
 
     def start(self, lease: Lease | None) -> None:
-        """Start ticking; the lease only where there is a processor."""
+        """Start the jobs; those about the lease only if this process has the role of processor."""
         if lease is not None:
             self._add("lease", _LEASE_LOOK, lambda: self._renew(lease))
             look = _REQUESTS if self._parts.db.is_sqlite else _REQUESTS_UNHEARD
@@ -80,12 +80,12 @@ class Ticks:
         self._scheduler.start()
 
     def stop(self) -> None:
-        """Stop; a tick that is running ends by itself."""
+        """Start no more jobs; one that is running is not waited for."""
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
 
     def look_at_queues(self) -> None:
-        """Read the depth of the queues: the broker is reached if that works."""
+        """Read the depths of the queues, and so find out whether the broker is reached."""
         try:
             queues = self._parts.transport.queues()
             try:
@@ -96,7 +96,7 @@ class Ticks:
         except BrokerUnavailable as error:
             self._board.put("broker", ready=False, reason=str(error))
             self._parts.metrics.queues.lost()
-            # What lay there once may be stored by now: nobody else is to blame for it.
+            # Old depths are dropped: those messages may be ingested by now, and no backlog at all.
             self.backlogs.note({})
             raise
         self._parts.metrics.queues.reached(depths)
@@ -108,16 +108,16 @@ class Ticks:
         try:
             lease.renew_if_due()
         except LeaseLost:
-            # The processor finds out before it does anything else, and says so.
+            # The processor checks the lease first in its next turn, and reports the loss.
             self._parts.wake.set()
 
     def _look_for_requests(self, lease: Lease) -> None:
-        """Wake the processor for what another process was asked, and for what has become due."""
+        """Wake the processor for requests to another process, and for work that is due now."""
         if lease.held and is_work_due(self._parts.db):
             self._parts.wake.set()
 
     def _end_stuck_sessions(self) -> None:
-        """Do what the server cannot: a statement lasts half a lease at most."""
+        """End sessions that wait for a frozen client: no server timeout does (decision 0012)."""
         limit = self._parts.settings.processor.lease / 2
         if ended := end_stuck_sessions(self._parts.db, older_than=limit):
             self._parts.emit(SessionsEnded(count=ended))
@@ -139,8 +139,8 @@ class Ticks:
 
 
 def _scheduler_log() -> logging.Logger:
-    # It warns of each tick left out while the one before hangs, which is how it should be: a
-    # frozen database would fill the log.
+    # Errors only: APScheduler warns of each run that it skips while the one before hangs. That is
+    # intended here, and a frozen database would fill the log with it.
     log = logging.getLogger(f"{__name__}.scheduler")
     log.setLevel(logging.ERROR)
     return log

@@ -1,4 +1,4 @@
-"""What listens: the API's server, and the port where health and metrics are told."""
+"""The HTTP server of the API, health and metrics, and the thread that hears of requests."""
 
 import socket
 import threading
@@ -13,18 +13,18 @@ from retrier.store.engine.requests import listen_for_requests
 
 _BACKLOG = 128
 _GRACE = 3
-"""Seconds a request may go on after the stop."""
+"""Seconds for which a request may go on after the stop."""
 
 
 class WebServer:
-    """Listens from the start, so that /health/ready can say what is still missing."""
+    """Listens from the start, so that /health/ready can show what is still missing."""
 
     def __init__(self, api: FastAPI, host: str, port: int) -> None:
         self._socket = _listen(host, port)
         config = uvicorn.Config(
             api,
             log_config=None,
-            # It warns of each request that is no HTTP: whoever sends such would fill the log.
+            # Uvicorn warns of each request that is no HTTP: a port scan would fill the log.
             log_level="error",
             access_log=False,
             lifespan="off",
@@ -37,7 +37,7 @@ class WebServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens: host, and the port that was free if 0 was asked for."""
+        """Host and port where it listens; if port 0 was configured, the port that was chosen."""
         host, port = self._socket.getsockname()[:2]
         return host, port
 
@@ -46,11 +46,11 @@ class WebServer:
         self._thread.start()
 
     def begin_to_stop(self) -> None:
-        """Take no more requests, and finish what is being answered."""
+        """Accept no more requests, and finish those in progress."""
         self._server.should_exit = True
 
     def stop(self, patience: float) -> None:
-        """Wait so many seconds for the last answers, then close."""
+        """Wait `patience` seconds for the last answers, then close."""
         self.begin_to_stop()
         self._thread.join(patience)
         self._socket.close()
@@ -63,8 +63,8 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         problem = f"api.port: cannot listen on {host} port {port}: {error.strerror}"
         raise ConfigurationError([problem]) from error
-    # Connections inherit it. An answer is written in two pieces, head and content: without this
-    # the second one waits for the client to acknowledge the first, which takes 40 ms.
+    # Connections inherit TCP_NODELAY. An answer is written in two pieces, head and content. Without
+    # the option the second waits until the client acknowledges the first, which takes 40 ms.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 
@@ -74,15 +74,15 @@ _PAUSE = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """A thread's work on PostgreSQL. The tick that looks for requests makes up for its gaps."""
+    """Hears of requests on PostgreSQL, in a thread. The job `requests` finds those it misses."""
 
     parts: Parts
 
     def run(self) -> None:
-        """Listen until told to stop; connect again after each loss."""
+        """Listen until the stop; connect again after each loss."""
         while not self.parts.stop.is_set():
             try:
                 listen_for_requests(self.parts.db, self.parts.stop, self.parts.wake.set)
             except DatabaseUnavailable:
-                # Said by the parts that need the database; here only a second or two are lost.
+                # Not reported: the parts that need the database do so. Requests wait seconds here.
                 self.parts.stop.wait(_PAUSE)

@@ -51,17 +51,17 @@ from retrier.settings import Role, Settings
 from retrier.store.verbs.upkeep import probe_read
 
 _PROBE = CacheTimes(wait=timedelta(seconds=2), keep=timedelta(seconds=0), hang=timedelta(seconds=0))
-"""A database that does not answer within 2 s is not ready; each request looks anew."""
+"""A database that does not answer within 2 s is not ready; each request asks it again."""
 
 _STOP_DEADLINE = 7.0
-"""Seconds the parts and the last requests have together: the process ends within ten."""
+"""Seconds for the parts and the last requests to end, together: the process ends within 10 s."""
 
 
 def serve(settings: Settings, roles: frozenset[Role]) -> int:
     """Run the service until SIGTERM or SIGINT; return the exit code.
 
-    A second signal ends the process at once: everything it had in hand is derived again from
-    the database. Raises ConfigurationError when the API cannot listen.
+    A second signal ends the process at once: unfinished work is derived again from the database.
+    Raises ConfigurationError if the API cannot listen.
     """
     log, level = settings.log, logging.getLevelNamesMapping()[settings.log.level.upper()]
     adopt_standard_logging(sys.stderr, logging.getLogger(), log.format, level)
@@ -82,7 +82,7 @@ def serve(settings: Settings, roles: frozenset[Role]) -> int:
     StopSignals(service.begin_stop).listen()
     code = service.run()
     if service.hangs():
-        # Python would wait for ever for a thread that a frozen server holds.
+        # At exit Python would wait for ever for a thread that waits for a frozen server.
         sys.stderr.flush()
         os._exit(code)
     return code
@@ -104,7 +104,7 @@ class Service:
         self._probe = CachedQuery(partial(probe_read, parts.db.apart(1)), parts.clock, _PROBE)
 
     def begin_stop(self, reason: str) -> None:
-        """Let every part come to its end."""
+        """Ask every part to end."""
         self._parts.emit(ServiceStopping(reason=reason))
         self._parts.stop.set()
         self._parts.wake.set()
@@ -125,8 +125,8 @@ class Service:
         startup = Startup(parts=self._parts, board=self._board)
         if startup.prepare():
             self._start_parts(startup.installation_id)
-            # All that is loaded by now stays: to look through it for garbage took 70 ms, again
-            # and again while messages come and go.
+            # Frozen: what is loaded now stays for ever. Each full collection took 70 ms to search
+            # it for garbage, again and again while messages come and go.
             gc.collect()
             gc.freeze()
             self._parts.emit(ServiceStarted())
@@ -136,20 +136,20 @@ class Service:
         return 0
 
     def hangs(self) -> bool:
-        """Say whether something still waits for a server, after the stop."""
+        """Say whether a thread still runs after the stop: it waits for a server."""
         main = threading.main_thread()
         return any(each is not main and each.is_alive() for each in threading.enumerate())
 
     def _say_where(self) -> None:
-        """Say where the data lies: whole paths, since the defaults are relative ones."""
+        """Report where the data is, as whole paths: the defaults are relative."""
         broker, db = self._parts.transport.place, self._parts.db
         self._parts.emit(PlacesKnown(broker=broker, database=db.place))
 
     def _make_server(self) -> WebServer | None:
-        """Return the server; without the role `api` of health and metrics only.
+        """Return the server; without the role `api` it has health and metrics only.
 
-        Then a port that is taken, by another process of this host most likely, is no reason to
-        ingest nothing.
+        Without that role a port in use (mostly by another process of this host) is no error: the
+        process works without a server, and None is returned.
         """
         api, settings = self._make_api(), self._parts.settings.api
         try:

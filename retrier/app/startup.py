@@ -1,4 +1,4 @@
-"""Start-up: the database and the broker are waited for, with one line when they are away."""
+"""Start-up: waits for the database and the broker, and logs one line if one is away."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,10 +23,10 @@ _REACHED = {"database": DatabaseReached, "broker": BrokerReached}
 
 @dataclass(slots=True, kw_only=True)
 class Startup:
-    """What has to be there before anything can work.
+    """Prepares what the parts need before they can work.
 
-    All that the parts must know of the database is read here: when the broker is there at last,
-    the database may be gone again.
+    Everything that the parts need from the database is read here: the wait for the broker may be
+    long, and the database may be away again after it.
     """
 
     parts: Parts
@@ -34,7 +34,7 @@ class Startup:
     installation_id: str = field(init=False, default="")
 
     def prepare(self) -> bool:
-        """Wait for database, then broker; false when told to stop meanwhile."""
+        """Wait for the database, then for the broker; false if the service is stopped first."""
         return self._wait_for("database", self._prepare_database) and self._wait_for(
             "broker", self._prepare_queues
         )
@@ -45,7 +45,7 @@ class Startup:
             try:
                 prepare()
             except (DatabaseUnavailable, BrokerUnavailable) as error:
-                self._tell(part, str(error), failures)
+                self._report(part, str(error), failures)
                 self.parts.stop.wait(_WAITS[min(failures, len(_WAITS) - 1)])
                 failures += 1
             else:
@@ -55,7 +55,7 @@ class Startup:
                 return True
         return False
 
-    def _tell(self, part: str, reason: str, failures: int) -> None:
+    def _report(self, part: str, reason: str, failures: int) -> None:
         self.board.put(part, ready=False, reason=reason)
         if failures == 0:
             self.parts.emit(_UNREACHABLE[part](reason=reason))

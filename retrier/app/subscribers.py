@@ -1,4 +1,4 @@
-"""Who is told of events in a service: the tests' crash switch, the log, the metrics, and traces."""
+"""The subscribers to events in a service: the tests' crash switch, log, metrics, and traces."""
 
 from collections.abc import Mapping
 
@@ -20,17 +20,17 @@ def make_stream(
     metrics: Metrics,
     codec: PropertyCodec,
 ) -> EventStream:
-    """Return the stream of a service; only the crash switch may end what an event came from."""
-    # A log that cannot be written has nobody left to say so.
+    """Return the stream of a service. Only the crash switch may stop the work that emits."""
+    # `ignore`: if the log itself fails, nothing is left that could report it.
     log = Harmless(Log(writer.write, clock), ignore)
-    told_once = (metrics.ingestion, metrics.retries, make_traces(environ, codec, log))
+    reporting = (metrics.ingestion, metrics.retries, make_traces(environ, codec, log))
     return EventStream(
-        make_crash_switch(environ), log, *(Harmless(each, report=log) for each in told_once)
+        make_crash_switch(environ), log, *(Harmless(each, report=log) for each in reporting)
     )
 
 
 def make_traces(environ: Mapping[str, str], codec: PropertyCodec, report: Emit) -> Emit:
-    """Return what makes traces, if the environment names where to send them."""
+    """Return the subscriber that makes traces; `ignore` if the environment configures none."""
     if not _wants_traces(environ):
         return ignore
     try:

@@ -1,6 +1,6 @@
-"""A span for each retry that is sent, linked to the trace its message carries (OpenTelemetry).
+"""A span for each retry that is sent, linked to the trace in its message (OpenTelemetry).
 
-Only imported where traces are asked for: OpenTelemetry is an extra.
+It is imported only if traces are configured: OpenTelemetry is an optional dependency.
 """
 
 import threading
@@ -22,7 +22,7 @@ from retrier.events.service import ServiceStopped
 
 _CARRIED = ("traceparent", "tracestate")
 _GRACE = 2.0
-"""Seconds the last spans have; a collector that is away must not hold up the end."""
+"""Seconds to send the last spans; a collector that is away must not delay the stop."""
 
 
 def make_provider() -> TracerProvider:
@@ -34,10 +34,10 @@ def make_provider() -> TracerProvider:
 
 
 class Tracing:
-    """Subscribes to what is sent, and to the end of the service.
+    """A subscriber that makes a span for each retry, and sends the last ones at the stop.
 
-    A link and no parent: the trace of the message may be days old and long closed. The message
-    itself is read only; it keeps the trace it came with.
+    The span has a link to the trace of the message, not a parent: that trace may be days old and
+    closed. The message is not changed; it keeps the trace it came with.
     """
 
     def __init__(self, codec: PropertyCodec, provider: TracerProvider) -> None:
@@ -83,7 +83,7 @@ class Tracing:
 
 
 def _find_links(properties: Properties) -> list[trace.Link]:
-    """Return a link to the trace the message carries; none if it carries none that can be read."""
+    """Return a link to the trace in the message; none if there is no readable one."""
     carrier = {name: properties.text(name) or "" for name in _CARRIED}
     context = TraceContextTextMapPropagator().extract(carrier, Context())
     carried = trace.get_current_span(context).get_span_context()

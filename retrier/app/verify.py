@@ -1,4 +1,4 @@
-"""`retrier verify`: what database and staging queue say of themselves, with no service needed."""
+"""`retrier verify`: checks database and staging queue against the rules; needs no service."""
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -15,12 +15,12 @@ from retrier.store.verbs.upgrade import find_revision
 STAGING_RULE = "the staging queue holds what the batch in Forwarding waits for"
 
 _PATIENCE = timedelta(minutes=20)
-"""Twice as long as one look at all messages may take; it holds no lease and no lock."""
+"""Twice as long as one look at all messages may take; nothing waits, for it holds no lock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What was looked at. `staging` tells of the staging queue; None: the broker is away."""
+    """The result. `staging` describes the staging queue; None if the broker is away."""
 
     database: str
     rules: tuple[VerifiedRule, ...]
@@ -29,16 +29,16 @@ class Verification:
 
     @property
     def broken(self) -> tuple[VerifiedRule, ...]:
-        """The rules that something breaks."""
+        """The rules that are broken."""
         return tuple(rule for rule in self.rules if rule.broken)
 
 
 def verify(settings: Settings) -> Verification:
-    """Look at every rule, then at the staging queue; changes nothing. Raises DatabaseUnavailable.
+    """Check every rule, then the staging queue; changes nothing. Raises DatabaseUnavailable.
 
-    The staging queue has to hold what the batch in Forwarding waits for, unless a processor may
-    have it in hand. More than that is never off: copies of attempts that did not commit, probes
-    and end markers are dropped when the next batch is staged.
+    The staging queue must hold the copies that the batch in Forwarding waits for, unless a live
+    processor may have taken them. More messages are no error: copies of attempts that did not
+    commit, probes and end markers are dropped when the next batch is staged.
     """
     db = Database(DatabaseOptions(url=settings.database.url, lease=_PATIENCE))
     try:
@@ -54,7 +54,7 @@ def _verify(settings: Settings, db: Database) -> Verification:
     try:
         depth = _staging_depth(settings)
         if _count_missing(depth, verified):
-            # Looked at one after the other: a processor may have begun in between.
+            # Check again: a processor may have begun between the looks at database and queue.
             verified = verify_store(db)
             depth = _staging_depth(settings)
     except BrokerUnavailable as error:
@@ -68,7 +68,7 @@ def _verify(settings: Settings, db: Database) -> Verification:
 
 
 def _count_missing(depth: int | None, verified: StoreVerification) -> int:
-    """Return how many copies somebody else has taken; 0 while a processor may hold some."""
+    """Return how many copies are missing; 0 while a live processor may hold some."""
     processor = verified.processor
     if processor is not None and not is_dead(processor):
         return 0
@@ -77,7 +77,7 @@ def _count_missing(depth: int | None, verified: StoreVerification) -> int:
 
 def _check_schema(db: Database) -> None:
     if db.is_sqlite and not Path(db.place).exists():
-        # To look would make an empty one.
+        # Connecting would create an empty file.
         raise DatabaseUnavailable(f"there is no database at {db.place}")
     revision = find_revision(db)
     if not revision.is_current:

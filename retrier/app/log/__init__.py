@@ -1,1 +1,1 @@
-"""The log: which lines an event makes, in which words, and how they are written."""
+"""The log: which lines an event produces, with which words, and how they are written."""

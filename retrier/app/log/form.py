@@ -1,7 +1,7 @@
-"""How a log line comes about: what may stand in it, how an exception is told, which form it has.
+"""Makes a log line: cleans its values, adds the trace of an exception, and formats it.
 
-Whatever a line is made of passes through here, the words of libraries as well: no line breaks, no
-password of a URL, and of exceptions only what cannot quote a message.
+Every value of a line passes through here, also from libraries. Removed are line breaks, passwords
+in URLs, and the text of exceptions that may quote a part of a message.
 """
 
 import re
@@ -16,36 +16,36 @@ from structlog.typing import EventDict, Processor
 from retrier.errors import RetrierError
 
 Form = Literal["auto", "console", "json"]
-"""Lines for people, or one JSON object a line; auto: for people if a terminal reads them."""
+"""`console`: lines for people; `json`: one object per line; `auto`: console on a terminal."""
 
 _LONGEST_VALUE = 500
 _LONGEST = {"event": 2000}
-"""Of a line's sentence."""
+"""Longest values of fields that differ from _LONGEST_VALUE; `event` is the sentence of a line."""
 
-# Other exceptions may quote what they stumbled over: a value of a header, a row, a password.
-# These two name types and attributes of the code.
+# Texts of these are logged. Other exceptions may quote data: a header's value, a row, a password.
+# RetrierErrors are worded by us; the other two name only types and attributes of the code.
 _QUOTE_NOTHING = (RetrierError, TypeError, AttributeError)
 
-_CAME_OF = "\n\nThat came of this:\n\n"
+_CAUSED_BY = "\n\nThe cause of the above:\n\n"
 _KEPT = frozenset({"exc_info", "_record", "_from_structlog"})
 _PASSWORD = re.compile(r"(://[^:/@\s]*):\S*@|(\bpassword\s*=\s*)(?:'[^']*'|[^\s&]+)", re.IGNORECASE)
 
 
 def finish(stream: TextIO, form: Form) -> list[Processor]:
-    """Return the processors that end every chain: they make the line out of the fields."""
+    """Return the last processors of every structlog chain: they turn the fields into a line."""
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
     rename = structlog.processors.EventRenamer("message", "_name")
     for_people = stream.isatty() if form == "auto" else form == "console"
     renderer = _console(stream) if for_people else structlog.processors.JSONRenderer()
-    return [_tidy, _tell_exception, stamp, rename, renderer]
+    return [_tidy, _add_exception, stamp, rename, renderer]
 
 
 def show(value: object, longest: int = _LONGEST_VALUE) -> object:
-    """Return a value as it may stand in a line."""
+    """Return a value in a form that a line may contain."""
     if value is None or isinstance(value, bool | int | float):
         return value
-    # Reasons come from brokers and messages: no line breaks, no control codes, no novels. Masked
-    # before it is cut: half a password is too much as well.
+    # Reasons come from brokers and messages: line breaks and control codes are removed, and the
+    # length is bounded. Passwords are masked before the cut, which could leave half of one.
     text = _PASSWORD.sub(_mask, str(value)[: 4 * longest])
     text = "".join(c if c.isprintable() else " " for c in text[: longest + 1])
     return text if len(text) <= longest else text[:longest] + "..."
@@ -57,7 +57,7 @@ def _mask(found: re.Match[str]) -> str:
 
 
 def _console(stream: TextIO) -> Processor:
-    # The exception is text by then; another formatter than the plain one warns of that.
+    # The exception is already text here; any formatter except the plain one warns about that.
     return structlog.dev.ConsoleRenderer(
         event_key="message",
         pad_event_to=0,
@@ -73,13 +73,13 @@ def _tidy(_logger: object, _method: str, line: EventDict) -> EventDict:
     }
 
 
-def _tell_exception(_logger: object, _method: str, line: EventDict) -> EventDict:
+def _add_exception(_logger: object, _method: str, line: EventDict) -> EventDict:
     error = _find_exception(line.pop("exc_info", None))
     return line if error is None else {**line, "exception": _trace(error)}
 
 
 def _find_exception(exc_info: object) -> BaseException | None:
-    """Return what the three forms mean that standard logging allows."""
+    """Return the exception of `exc_info` in any of the three forms that logging allows."""
     match exc_info:
         case BaseException() as error:
             return error
@@ -92,16 +92,16 @@ def _find_exception(exc_info: object) -> BaseException | None:
 
 
 def _trace(error: BaseException) -> str:
-    """Tell where an exception and those behind it were raised, without any local variable."""
-    return _CAME_OF.join(
+    """Return where an exception and its causes were raised, without local variables."""
+    return _CAUSED_BY.join(
         "".join(traceback.format_tb(each.__traceback__)) + _name(each) for each in _chain(error)
     )
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    told: set[int] = set()
-    while error is not None and id(error) not in told:
-        told.add(id(error))
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
         yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 

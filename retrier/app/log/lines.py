@@ -1,7 +1,7 @@
-"""What Retrier tells its operator: every line with its level and its words.
+"""All lines of the log, each with its level and its sentence.
 
-Fields are names, ids, counts and reasons: never a body, a header's value or a secret. What is
-about an operation, a batch or a message has `operation_id`, `batch_id`, `unique_message_id`.
+Fields are names, ids, counts and reasons: never a body, a header's value or a secret. A line about
+an operation, a batch or a message has `operation_id`, `batch_id` or `unique_message_id`.
 """
 
 import logging
@@ -13,7 +13,7 @@ from retrier.app.log.form import show
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """How one line is told: its level and its sentence, with the fields it names in braces."""
+    """The level of one line and its sentence, in which fields stand in braces."""
 
     level: int
     sentence: str
@@ -107,7 +107,7 @@ LINES: Mapping[str, Wording] = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line to be written; `error` is told with where it was raised."""
+    """One line to be written; of `error` the place where it was raised is shown, too."""
 
     name: str
     fields: Mapping[str, object]
@@ -115,7 +115,7 @@ class Line:
 
 
 def make_line(name: str, /, error: Exception | None = None, **fields: object) -> Line:
-    """Return a line of the table; of an error it names the type. Raises KeyError on another."""
+    """Return the line of this name; an error adds its type. Raises KeyError if not in LINES."""
     if name not in LINES:
         raise KeyError(name)
     named = {} if error is None else {"error": type(error).__name__}
@@ -123,13 +123,13 @@ def make_line(name: str, /, error: Exception | None = None, **fields: object) ->
 
 
 def put_into_words(line: Line) -> str:
-    """Return the sentence of a line; a field that is not given reads `?`."""
+    """Return the sentence of a line; `?` stands for a field that is not given."""
     shown = {name: show(value) for name, value in line.fields.items()}
     return LINES[line.name].sentence.format_map(_Shown(shown))
 
 
 class _Shown(dict[str, object]):
-    """Fields for a sentence, forgiving: a missing one is no reason to fail at run time."""
+    """The fields for a sentence. A missing field gives `?`: logging must not fail at run time."""
 
     def __missing__(self, _field: str) -> str:
         return "?"

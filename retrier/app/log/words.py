@@ -1,4 +1,4 @@
-"""Which lines an event makes: most events one with the same name and fields, some none or several."""
+"""Which lines an event produces: mostly one of the same name and fields, or none, or several."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from retrier.events.preparation import BatchAdopted, BatchMarked, BatchStaged
 from retrier.events.processor import LeaseAcquired, TurnFailed
 
 _PLAIN = (str, int, float, bool, type(None))
-"""Kinds of values that a line shows; an event may hold others, for other subscribers."""
+"""Types of values that a line shows; an event may have others, for other subscribers."""
 
 OTHER_NAMES: Mapping[type[Event], str] = MappingProxyType(
     {
@@ -32,7 +32,7 @@ OTHER_NAMES: Mapping[type[Event], str] = MappingProxyType(
         LeaseAcquired: "processor.lease_acquired",
     }
 )
-"""Lines that are called otherwise than the event, which bears the name of a crash point."""
+"""Lines with another name than their event, which has the name of a crash point."""
 
 _NOT_GIVEN_BACK = (
     "did not come back from the staging queue: it was emptied or deleted, somebody else consumes "
@@ -41,7 +41,7 @@ _NOT_GIVEN_BACK = (
 
 
 def describe(event: Event) -> Iterator[Line]:
-    """Yield the lines of an event, none for one that is of no use to an operator."""
+    """Yield the lines of an event; none if it is of no use to an operator."""
     match event:
         case BatchStored(queue=queue, noteworthy=noteworthy):
             yield from _describe_noteworthy(queue, noteworthy)
@@ -109,7 +109,7 @@ def _describe_ejected(staged: BatchStaged) -> Iterator[Line]:
 
 
 def _describe_noteworthy(queue: str, noteworthy: Sequence[Noteworthy]) -> Iterator[Line]:
-    """Yield one line for each reason: a flood of messages is no flood of lines."""
+    """Yield one line for each reason: many messages must not make many lines."""
     reasons = Counter(each.reason for each in noteworthy if isinstance(each, FailedImport))
     for reason, count in sorted(reasons.items()):
         yield make_line("ingestion.failed_import", queue=queue, reason=reason, count=count)

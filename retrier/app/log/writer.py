@@ -1,4 +1,4 @@
-"""Writes the lines of events and of libraries to one stream; reverts make one line a minute."""
+"""Writes the lines of events and libraries to a stream; reverts at most once a minute each."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -26,19 +26,18 @@ _EVERY = 60.0
 
 @dataclass(slots=True)
 class _Notice:
-    """What is to be told of one destination: how many, and one of them with its window."""
+    """What to log about one destination: the number of reverts, and one of them as an example."""
 
-    told_at: float | None = None
+    logged_at: float | None = None
     count: int = 0
     sample: tuple[WindowRecorded, Ejected] | None = None
 
 
 class Reverts:
-    """Tells of reverted messages: the first time at once, then how many more there were.
+    """Logs reverted messages per destination: the first at once, then their number once a minute.
 
-    Somebody who retries again and again to a queue that is full must not fill the log. The reason
-    of each single message is in the database. A destination is forgotten when nothing came back
-    from it for a while.
+    Repeated retries to a full queue must not fill the log; the reason of each message is in the
+    database. A destination is forgotten after a minute without a revert.
     """
 
     def __init__(self, write: Callable[[Line], None], clock: Clock) -> None:
@@ -56,24 +55,24 @@ class Reverts:
                 notice.sample = notice.sample or (window, item)
 
     def tell_due(self) -> None:
-        """Tell of the destinations of which nothing was told for a while."""
+        """Log the destinations that were not logged for a minute."""
         now = self._clock.monotonic()
-        self._tell_those(lambda told_at: told_at is None or now - told_at >= _EVERY)
+        self._log_those(lambda logged_at: logged_at is None or now - logged_at >= _EVERY)
 
     def tell_all(self) -> None:
-        """Tell what is left to tell, due or not: nobody counts any further."""
-        self._tell_those(lambda _told_at: True)
+        """Log all counts, due or not: this process will count no more."""
+        self._log_those(lambda _logged_at: True)
 
-    def _tell_those(self, wanted: Callable[[float | None], bool]) -> None:
-        # Any thread may come by here with an event of its own.
+    def _log_those(self, wanted: Callable[[float | None], bool]) -> None:
+        # Locked: any thread that emits an event may be here.
         with self._lock:
-            due = [name for name, each in self._notices.items() if wanted(each.told_at)]
+            due = [name for name, each in self._notices.items() if wanted(each.logged_at)]
             lines = [line for name in due for line in self._end(name)]
         for line in lines:
             self._write(line)
 
     def _end(self, destination: str) -> Iterator[Line]:
-        """Yield the line of a destination and begin to count anew; forget one with nothing new."""
+        """Yield the line of a destination and restart its count; forget it if nothing is new."""
         notice = self._notices.pop(destination)
         if notice.sample is None:
             return
@@ -87,7 +86,7 @@ class Reverts:
             operation_id=window.operation_id,
             reason=item.reason,
         )
-        self._notices[destination] = _Notice(told_at=self._clock.monotonic())
+        self._notices[destination] = _Notice(logged_at=self._clock.monotonic())
 
 
 class LineWriter:
@@ -104,13 +103,13 @@ class LineWriter:
         """Write one line."""
         error = {} if line.error is None else {"exc_info": line.error}
         bound = self._logger.bind(**line.fields, **error, _name=line.name)
-        # A log that cannot be written must not stop a retry half-way.
+        # A log that cannot be written (closed pipe, full disk) must not stop a retry half-way.
         with suppress(OSError, ValueError):
             bound.log(LINES[line.name].level, put_into_words(line))
 
 
 class Log:
-    """Subscribes to all events, and writes what an operator should read of them."""
+    """A subscriber to all events that writes those of use to an operator."""
 
     def __init__(self, write: Callable[[Line], None], clock: Clock) -> None:
         self._write = write
@@ -133,7 +132,7 @@ class Log:
 def adopt_standard_logging(
     stream: TextIO, logger: logging.Logger, form: Form = "auto", level: int = logging.WARNING
 ) -> None:
-    """Let a standard logger, the root for all libraries, write warnings in the same form."""
+    """Let a standard logger (the root for all libraries) write its warnings in the same form."""
     formatter = structlog.stdlib.ProcessorFormatter(
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,

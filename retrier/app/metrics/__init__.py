@@ -1,1 +1,1 @@
-"""What Retrier tells a monitoring system: the only code that knows Prometheus."""
+"""The metrics of Retrier: the only code that uses the Prometheus client."""

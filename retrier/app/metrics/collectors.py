@@ -1,4 +1,4 @@
-"""What is read at each scrape: the figures of the database, and whether the parts are ready."""
+"""Metrics read at each scrape: counts from the database, and whether the parts are ready."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
@@ -21,13 +21,13 @@ _ALIVE = [state for state in RetryOperationState if state not in _OVER]
 
 
 class FiguresCollector(Collector):
-    """Tells the counts of the database, or only that it is away."""
+    """Exposes the counts of the database, or only `retrier_database_up` 0 if it is away."""
 
     def __init__(self, read: Callable[[], ServiceFigures]) -> None:
         self._read = read
 
     def describe(self) -> Iterable[Metric]:
-        """Name nothing beforehand: registering must not look at the database."""
+        """Return nothing: otherwise the registry would call `collect`, and so the database."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -81,7 +81,7 @@ def _differences(figures: ServiceFigures) -> Metric:
 
 
 def _by_state(name: str, words: str, states: Iterable[S], counts: Mapping[S, int]) -> Metric:
-    """Tell every state, also those that nothing is in: a series that vanishes alerts nobody."""
+    """Return a value for every state, also 0: an alert on a series that vanishes never fires."""
     family = GaugeMetricFamily(name, f"{words}, by state.", labels=["state"])
     for state in states:
         family.add_metric([state], counts.get(state, 0))
@@ -89,13 +89,13 @@ def _by_state(name: str, words: str, states: Iterable[S], counts: Mapping[S, int
 
 
 class ReadinessCollector(Collector):
-    """Asks the board at each scrape; no part keeps it waiting for more than seconds."""
+    """Reads the readiness board at each scrape; no part makes it wait for more than seconds."""
 
     def __init__(self, read: Callable[[], Readiness]) -> None:
         self._read = read
 
     def describe(self) -> Iterable[Metric]:
-        """Name nothing beforehand: registering must not ask the parts."""
+        """Return nothing: otherwise the registry would call `collect`, and so the parts."""
         return ()
 
     def collect(self) -> Iterator[Metric]:

@@ -1,4 +1,4 @@
-"""The instruments of this process: what it counts and times, and how it is at this moment."""
+"""The metrics of this process: counters, durations, and gauges of its present state."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -20,11 +20,11 @@ from retrier.processor.lease import Lease
 from retrier.store.queries.monitoring import KINDS_OF_DELIVERY, ServiceFigures
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
-"""Upper bounds: a batch of one on an idle machine, to a batch of a thousand at a slow broker."""
+"""Bucket bounds: from a batch of 1 on an idle machine to a batch of 1000 at a slow broker."""
 
 
 class IngestionCounters:
-    """Subscribes to ingestion: counts what is taken off the error queues, once it is committed."""
+    """A subscriber that counts what is taken off the error queues, once that is committed."""
 
     def __init__(self, registry: CollectorRegistry, error_queues: Iterable[str]) -> None:
         self._ingested = Counter(
@@ -65,7 +65,7 @@ class IngestionCounters:
 
 
 class RetryCounters:
-    """Subscribes to requests and to the processor: counts what is asked, sent and reverted."""
+    """A subscriber that counts what is asked for, sent and reverted, and times the stages."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._asked = Counter(
@@ -120,7 +120,7 @@ class RetryCounters:
 
 
 class ProcessGauges:
-    """How this process is, asked at each scrape; nothing here waits for anything."""
+    """The present state of this process, read at each scrape without any wait."""
 
     def __init__(
         self, registry: CollectorRegistry, version: str, error_queues: Iterable[str]
@@ -139,15 +139,15 @@ class ProcessGauges:
             registry=registry,
         )
         for queue in error_queues:
-            # Also where nothing is ingested: one that no process consumes must show.
+            # Also in processes without ingestion: a queue that no process consumes must show 0.
             self._consuming.labels(queue)
 
     def watch_lease(self, lease: Lease) -> None:
-        """Tell whether this process is the processor."""
+        """Show from now on whether this process holds the lease."""
         self._leader.set_function(lambda: float(lease.held))
 
     def watch_ingestion(self, ingestors: Sequence[Ingestor]) -> None:
-        """Tell of each error queue whether it is consumed."""
+        """Show from now on for each error queue whether this process consumes it."""
         for ingestor in ingestors:
             gauge = self._consuming.labels(ingestor.mapping.queue)
             gauge.set_function(partial(_is_consuming, ingestor))
@@ -158,7 +158,7 @@ def _is_consuming(ingestor: Ingestor) -> float:
 
 
 class QueueGauges:
-    """What the tick sees at the broker; a scrape asks no broker."""
+    """Queue depths, set by a recurring task: a scrape itself does not ask the broker."""
 
     def __init__(self, registry: CollectorRegistry, staging_queue: str) -> None:
         self._staging_queue = staging_queue
@@ -181,21 +181,21 @@ class QueueGauges:
         )
 
     def reached(self, depths: Mapping[str, int | None]) -> None:
-        """Note the depths of all queues; one that is missing has none."""
+        """Set the depths of all queues; a missing queue has 0."""
         self._up.set(1)
         for queue, depth in depths.items():
             gauge = self._staging if queue == self._staging_queue else self._error
             gauge.labels(queue).set(depth or 0)
 
     def lost(self) -> None:
-        """Note that the broker is away; how much lies in its queues is not known then."""
+        """Set the broker to down, and remove the depths: they are unknown then."""
         self._up.set(0)
         self._staging.clear()
         self._error.clear()
 
 
 class Metrics:
-    """The metrics, on a registry of their own: two services in one process do not mix."""
+    """All metrics, on a registry of their own: two services in one process stay separate."""
 
     def __init__(
         self,
@@ -213,10 +213,10 @@ class Metrics:
         self.registry.register(FiguresCollector(read_figures))
 
     def watch_readiness(self, read: Callable[[], Readiness]) -> None:
-        """Tell of each part whether it is ready."""
+        """Show from now on for each part whether it is ready."""
         self.registry.register(ReadinessCollector(read))
 
     def expose(self, accept: str) -> tuple[str, bytes]:
-        """Return the content type and the text of a scrape whose Accept header this is."""
+        """Return content type and text of a scrape with this Accept header."""
         encode, content_type = choose_encoder(accept)
         return content_type, encode(self.registry)
