@@ -1,4 +1,4 @@
-"""The command line: reads options, asks the service or the composition root, ends with a code."""
+"""The command line: reads options, calls the service or the composition root, sets an exit code."""
 
 from retrier.cli.application import app, main
 from retrier.cli.command import with_exit_code

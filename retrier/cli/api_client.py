@@ -1,4 +1,4 @@
-"""The service, asked over HTTP: every answer is JSON or bytes, or an error that says what to do."""
+"""A client of the service's API. Results are JSON or bytes; errors say what to do."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ Json = dict[str, Any]
 Params = Mapping[str, str | int]
 
 LARGEST_PAGE = 500
-"""Items the service gives at once at most."""
+"""Items that the service puts on one page at most."""
 
 IDEMPOTENCY_KEY = b"Idempotency-Key"
 
 _OURS = "X-Particular-Version"
-"""The header that every answer of the service has."""
+"""A header of every answer of the service; an answer without it is somebody else's."""
 
 _NO_CONTENT, _NOT_FOUND, _SERVER_ERROR = 204, 404, 500
 _ADVICE = (
@@ -29,21 +29,21 @@ _ADVICE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """Items of a list, and how many the whole list has."""
+    """Some items of a list, and the total number of its items."""
 
     total: int
     items: tuple[Json, ...]
 
 
 class ApiClient:
-    """Asks one service. Every call raises ServiceUnavailable, and RequestRefused when it says no."""
+    """A client of one service. Every call may raise ServiceUnavailable and RequestRefused."""
 
     def __init__(self, http: httpx.Client, url: str) -> None:
         self._http = http
         self._url = url
 
     def find(self, *path: str, **params: str | int) -> Json:
-        """Return the one thing at a path under /api."""
+        """Return the JSON object at a path under /api."""
         found = self._json(self._get(path, params))
         if not isinstance(found, dict):
             raise self._strange()
@@ -61,7 +61,7 @@ class ApiClient:
         return Listing(total=int(total) if total.isdecimal() else len(items), items=tuple(items))
 
     def first(self, limit: int, *path: str, **params: str | int) -> Listing:
-        """Return the first items of a list, over as many pages as that takes."""
+        """Return the first `limit` items of a list, from as many pages as needed."""
         size = min(limit, LARGEST_PAGE)
         items: list[Json] = []
         total = 0
@@ -79,10 +79,10 @@ class ApiClient:
         return (b"", "") if empty else (answer.content, answer.headers.get("Content-Type", ""))
 
     def ask(self, path: Sequence[str], content: object, headers: Mapping[bytes, bytes]) -> Json:
-        """Ask for something to be done; return what was accepted.
+        """POST a request; return the answer of the service.
 
-        When the connection breaks on the way nobody knows whether it was: the error says how
-        to ask again without asking twice.
+        If the connection breaks after it was made, the request may or may not be accepted. The
+        error then names the idempotency key, with which it can be repeated safely.
         """
         try:
             answer = self._http.post(_address(path), json=content, headers=dict(headers))
@@ -91,8 +91,8 @@ class ApiClient:
         except httpx.TransportError as error:
             key = headers[IDEMPOTENCY_KEY].decode()
             raise ServiceUnavailable(
-                f"{self._out_of_reach(error)}\nIt may have been asked for all the same. Ask "
-                f"again with --idempotency-key {key}: that never asks twice."
+                f"{self._out_of_reach(error)}\nThe request may have been accepted. Run the "
+                f"command again with --idempotency-key {key}: it is never accepted twice."
             ) from error
         accepted: Json = self._json(self._checked(answer))
         return accepted
@@ -148,17 +148,17 @@ def _address(path: Sequence[str]) -> str:
 
 
 def _quoted(part: str) -> str:
-    """A name of dots alone would climb in the path: `.` for an endpoint would mean everything."""
+    """Quote a part; `.` and `..` fully: resolved, they would make a retry one of everything."""
     return part.replace(".", "%2E") if part.strip(".") == "" else quote(_text(part), safe="")
 
 
 def _text(typed: str) -> str:
-    """Return what was typed as text; a byte that is none becomes a sign that no name has."""
+    """Return typed text as valid Unicode: U+FFFD replaces bytes that are not UTF-8."""
     return typed.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _words(answer: httpx.Response) -> str:
-    """Return what a problem says, and what to do where the person could do something."""
+    """Return the detail of a problem, and its advice; 404 has no advice that helps here."""
     try:
         problem = answer.json()
         detail, advice = str(problem["detail"]), str(problem["advice"])

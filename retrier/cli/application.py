@@ -1,4 +1,4 @@
-"""The command line as a whole: its parts, and the options that need no command."""
+"""The whole command line: its commands, and the options that need no command."""
 
 import sys
 from io import TextIOWrapper
@@ -14,7 +14,7 @@ app = make_app(
     "Takes failed messages off error queues, keeps them, and sends them back in batches."
 )
 for part in (service.app, demo.app, operations.groups_app, retry.app):
-    # Without a name its commands are the command line's own.
+    # Added without a name, so that its commands are at the top level.
     app.add_typer(part)
 app.add_typer(errors.app, name="errors")
 app.add_typer(operations.operations_app, name="operations")
@@ -25,7 +25,7 @@ app.add_typer(service.db, name="db")
 def main() -> None:
     """Run the command line."""
     for stream in (sys.stdout, sys.stderr):
-        # What the terminal's encoding has no sign for is written out: no command ends over it.
+        # Characters that the encoding of the terminal lacks are escaped; else the command fails.
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     app(prog_name="retrier")

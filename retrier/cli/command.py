@@ -1,4 +1,4 @@
-"""Commands as the shell has them: options as dataclasses, exit codes, and what commands work with."""
+"""What all commands share: options as dataclasses, exit codes, and the tools they work with."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
@@ -25,7 +25,7 @@ P = ParamSpec("P")
 
 
 class ExitCode(IntEnum):
-    """What a script learns from a command."""
+    """The exit codes of all commands, for scripts."""
 
     DONE = 0
     REFUSED = 1
@@ -35,7 +35,7 @@ class ExitCode(IntEnum):
 
 
 def with_exit_code(command: Callable[P, None]) -> Callable[P, None]:
-    """Turn what a command raises into a line on standard error and an exit code."""
+    """Turn a RetrierError of a command into text on standard error and an exit code."""
 
     @wraps(command)
     def run_command(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -59,9 +59,9 @@ def _exit_code(error: RetrierError) -> ExitCode:
 
 
 def make_app(help_text: str) -> typer.Typer:
-    """Return a part of the command line.
+    """Return a Typer app for a part of the command line.
 
-    No markup and no rich tracebacks: what users wrote is shown as they wrote it.
+    Markup and rich tracebacks are off: text of users is shown as they wrote it.
     """
     return typer.Typer(
         help=help_text,
@@ -74,16 +74,16 @@ def make_app(help_text: str) -> typer.Typer:
 Headers = Mapping[bytes, bytes]
 
 Connect = Callable[[str, Headers], httpx.Client]
-"""Makes an HTTP client of a base URL and the headers of all requests; connects nothing yet."""
+"""Makes an HTTP client from a base URL and the headers of all requests; does not connect."""
 
 _TIMEOUT = httpx.Timeout(60, connect=5)
-"""Seconds; counting a million messages takes some."""
+"""Seconds; an answer may take long, because counting a million messages takes several."""
 
 _LOOPBACK = ("localhost", "127.", "::1")
 
 
 def connect(base_url: str, headers: Headers) -> httpx.Client:
-    """Make a client; a proxy that the environment names is not asked for this machine itself."""
+    """Make a client; a proxy named by the environment is not used for loopback addresses."""
     is_local = httpx.URL(base_url).host.startswith(_LOOPBACK)
     return httpx.Client(
         base_url=base_url, headers=dict(headers), timeout=_TIMEOUT, trust_env=not is_local
@@ -97,7 +97,7 @@ def pause(seconds: float) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """The outside world of a command."""
+    """Network, time and output of a command, which tests replace."""
 
     connect: Connect = connect
     pause: Callable[[float], None] = pause
@@ -106,12 +106,12 @@ class Tools:
 
 
 def tools_of(ctx: typer.Context) -> Tools:
-    """Return the tools the command line was started with."""
+    """Return the tools with which the command line was started."""
     return ctx.ensure_object(Tools)
 
 
 def command(function: Callable[..., None]) -> Callable[..., None]:
-    """Make a command of a function: its dataclasses are spread, its errors end with a code."""
+    """Make a command of a function: dataclasses become options, errors become exit codes."""
     return with_exit_code(spread(function))
 
 

@@ -1,4 +1,4 @@
-"""Options that several commands take, and short ids, which become whole ones."""
+"""Options of several commands, and the search for whole ids by shortened ones."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -34,13 +34,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")
 
 
 def load_config(config: Path | None) -> Settings:
-    """Read file and environment. Raises ConfigurationError with every problem."""
+    """Read settings from file and environment. Raises ConfigurationError with every problem."""
     return load_settings(config, os.environ)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """Which service is asked, and how its answer is printed."""
+    """Which service a command calls, and how the answer is printed."""
 
     url: Annotated[
         str,
@@ -58,7 +58,7 @@ class Service:
 
     @contextmanager
     def open(self, ctx: typer.Context) -> Iterator[ApiClient]:
-        """Give a client of the service. Raises ConfigurationError."""
+        """Yield a client of the service. Raises ConfigurationError."""
         base = _check_url(self.url)
         token = _read_token(self.token_file)
         headers = {b"User-Agent": f"retrier/{__version__}".encode()}
@@ -70,7 +70,7 @@ class Service:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pages:
-    """Which part of a list is wanted."""
+    """Which part of a list is printed."""
 
     page: Annotated[
         int | None, typer.Option("--page", min=1, metavar="N", help="The page, from 1 on.")
@@ -81,7 +81,7 @@ class Pages:
     ] = None
     limit: Annotated[
         int | None,
-        typer.Option("--limit", min=1, metavar="N", help="The first N, however many pages."),
+        typer.Option("--limit", min=1, metavar="N", help="The first N items of all pages."),
     ] = None
 
     def fetch(self, api: ApiClient, *path: str, **params: str | int) -> Listing:
@@ -94,7 +94,7 @@ class Pages:
 
 
 def _check_url(url: str) -> str:
-    """Return the base URL without a slash at its end, or /api, which people add."""
+    """Return the base URL without a final slash or /api, which people add."""
     try:
         parts = httpx.URL(url)
         known = parts.scheme in ("http", "https") and parts.host and parts.port != 0
@@ -114,29 +114,29 @@ def _read_token(file: Path | None) -> str:
         raise ConfigurationError([f"--token-file: cannot read {file}: {reason}"]) from error
     token = text.strip()
     if not (token.isascii() and token.isprintable()):
-        raise ConfigurationError(["the token holds characters that no token has"])
+        raise ConfigurationError(["the token holds characters that are not allowed in a token"])
     return token
 
 
 _MOST_NAMED = 10
-"""Candidates that an error names."""
+"""Ids that the error about an ambiguous one lists at most."""
 
 Search = Callable[[str], Sequence[Json]]
-"""Returns what has an id that begins so."""
+"""Returns the items whose id begins with a text."""
 
 
 def find_message_id(api: ApiClient, text: str) -> str:
-    """Return the id of the failed message. Raises RequestRefused unless there is exactly one."""
+    """Return the whole id of a failed message. Raises RequestRefused if not exactly one fits."""
     return _find(text, "failed message", lambda prefix: _beginning(api, prefix, "errors"))
 
 
 def find_operation_id(api: ApiClient, text: str) -> str:
-    """Return the id of the operation. Raises RequestRefused unless there is exactly one."""
+    """Return the whole id of an operation. Raises RequestRefused if not exactly one fits."""
     return _find(text, "operation", lambda prefix: _beginning(api, prefix, "operations"))
 
 
 def find_batch_id(api: ApiClient, text: str) -> str:
-    """Return the id of the batch alive. Raises RequestRefused unless there is exactly one."""
+    """Return the whole id of a batch alive. Raises RequestRefused if not exactly one fits."""
     return _find(
         text,
         "batch alive",
@@ -147,12 +147,12 @@ def find_batch_id(api: ApiClient, text: str) -> str:
 
 
 def find_group_id(api: ApiClient, text: str) -> str:
-    """Return the id of the failure group, whatever its classifier. Raises RequestRefused."""
+    """Return the whole id of a group. Raises RequestRefused if not exactly one fits."""
     return _find(text, "group", lambda prefix: _groups_beginning(api, prefix))
 
 
 def is_short(text: str) -> bool:
-    """Say whether text can only be the beginning of an id."""
+    """Say whether the text is the beginning of an id, and not a whole id."""
     return ids_beginning(text) is not None and not is_guid(text)
 
 
@@ -186,7 +186,7 @@ def _beginning(api: ApiClient, prefix: str, *path: str) -> Sequence[Json]:
 
 def _groups_beginning(api: ApiClient, prefix: str) -> Sequence[Json]:
     groups = ("recoverability", "groups")
-    # A classifier's name is text like any other: the service lists the names.
+    # Groups are listed by classifier; only the service knows the names of all classifiers.
     return [
         each
         for name in api.texts("recoverability", "classifiers")

@@ -1,6 +1,6 @@
-"""What commands print: tables and sheets in colour on a terminal, plain aligned text elsewhere.
+"""Prints tables and sheets: in colour on a terminal, as plain aligned text elsewhere.
 
-Answers go to standard output, remarks to standard error, so that a pipe carries answers only.
+Answers go to standard output and remarks to standard error, so that a pipe has answers only.
 """
 
 import json
@@ -15,16 +15,16 @@ from rich.table import Table
 from rich.text import Text
 
 SHORT_ID = 8
-"""Characters of an id that lists show, and that commands take in its place."""
+"""Characters of an id that lists show; commands accept them instead of the whole id."""
 
 _TAB = "    "
 
 
 def harmless(text: str) -> str:
-    """Return text whose lines and spaces stay and whose other control characters are written out.
+    """Return text with its lines and spaces, in which other control characters are escaped.
 
-    Terminals obey escape sequences and reorder text around marks of direction; both would let a
-    message lie about itself.
+    Terminals obey escape sequences, and reorder text at direction marks. With either of them a
+    message could make a terminal show something false.
     """
     return "".join(
         each if each.isprintable() or each == "\n" else _written_out(each)
@@ -33,7 +33,7 @@ def harmless(text: str) -> str:
 
 
 def one_line(text: object) -> str:
-    """Return text as one line that a table can show; None is nothing."""
+    """Return text as one line that a table can show; None gives an empty text."""
     return "" if text is None else " ".join(harmless(str(text)).split())
 
 
@@ -43,12 +43,12 @@ def short_id(whole: object) -> str:
 
 
 def moment(text: object) -> str:
-    """Return a time of the API, which is UTC, to the second."""
+    """Format a time of the API, which is UTC, to the second."""
     return _formatted(text, "%Y-%m-%d %H:%M:%SZ")
 
 
 def minute(text: object) -> str:
-    """Return a time of the API to the minute, for lists; their titles say that it is UTC."""
+    """Format a time of the API to the minute, for lists, whose titles say that it is UTC."""
     return _formatted(text, "%Y-%m-%d %H:%M")
 
 
@@ -69,7 +69,7 @@ def _written_out(character: str) -> str:
 
 
 WIDE = 100
-"""Characters of a terminal that has room for extra columns."""
+"""Width from which a terminal has room for extra columns, in characters."""
 
 _GAP = "  "
 _STYLES: Mapping[str, str] = {
@@ -86,14 +86,14 @@ _STYLES: Mapping[str, str] = {
     "ok": "green",
     "off": "bold red",
 }
-"""Words that have a colour of their own, wherever a table shows them."""
+"""Colours of words, in every table that shows them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of a table. Where a terminal is too narrow for all, a flexible one is cut.
+    """A column of a table. A flexible column is cut if the terminal is too narrow for all.
 
-    An extra one is left out on terminals of fewer than 100 characters.
+    An extra column is left out on terminals of fewer than 100 characters.
     """
 
     title: str
@@ -110,7 +110,7 @@ class Printer:
         self.err = err or _console(stderr=True)
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
-        """Print one line per row; cells are text as it came, and shown as one line each."""
+        """Print one line per row; cells may be any text, and each is shown as one line."""
         lines = [[one_line(cell) for cell in row] for row in rows]
         if self.out.is_terminal:
             kept = [n for n, each in enumerate(columns) if not each.extra or self._is_wide]
@@ -121,7 +121,7 @@ class Printer:
             self._write(_aligned(columns, lines))
 
     def sheet(self, fields: Mapping[str, object]) -> None:
-        """Print names and values below each other; what has no value is left out."""
+        """Print names with their values, one per line; names without a value are left out."""
         shown = {
             one_line(name): one_line(value) for name, value in fields.items() if value is not None
         }
@@ -130,7 +130,7 @@ class Printer:
             self._line(f"{name:<{width}}", _GAP + value)
 
     def block(self, title: str, text: str) -> None:
-        """Print text of several lines below its title; without text nothing."""
+        """Print text of several lines below its title; nothing if the text is empty."""
         if text:
             self.heading(title)
             self._line("", harmless(text).rstrip("\n"))
@@ -145,7 +145,7 @@ class Printer:
         self._line("", one_line(text))
 
     def lines(self, texts: Iterable[str]) -> None:
-        """Print lines for another program, without a thought for the terminal."""
+        """Print lines for another program: plain, without colours or wrapping."""
         self._write(one_line(text) for text in texts)
 
     def text(self, text: str) -> None:
@@ -153,11 +153,11 @@ class Printer:
         self._line("", harmless(text))
 
     def note(self, text: str) -> None:
-        """Print a remark for the person in front of it, to standard error."""
+        """Print a remark for a person, to standard error."""
         self.err.print(Text(harmless(text)), soft_wrap=True)
 
     def document(self, value: object) -> None:
-        """Print one JSON document. It is ASCII: no terminal can be misled by it."""
+        """Print one JSON document, in ASCII: no escape sequence can mislead the terminal."""
         self._write([json.dumps(value, indent=2)])
 
     def raw(self, data: bytes) -> None:
@@ -177,12 +177,12 @@ class Printer:
 
     def _write(self, lines: Iterable[str]) -> None:
         self.out.file.write("".join(f"{line}\n" for line in lines))
-        # Here, not at exit: a reader that has gone away then ends the command quietly.
+        # Flushed here, not at exit: if the reader has closed the pipe, the command ends quietly.
         self.out.file.flush()
 
 
 def _console(*, stderr: bool) -> Console:
-    # Nothing that came with a message is markup, an emoji's name, or worth a colour.
+    # All off: text of messages must not be read as markup or emoji names, or be coloured.
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
 
 

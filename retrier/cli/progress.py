@@ -1,4 +1,4 @@
-"""Watching an operation: its progress on the terminal, until it is over."""
+"""Watching an operation: shows its progress until it ends."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,20 +24,20 @@ from retrier.clock import Clock
 from retrier.errors import ServiceUnavailable
 
 EVERY = 5.0
-"""Seconds between two lines where there is no bar, unless the state changes."""
+"""Seconds between two lines if there is no bar; a change of state is shown at once."""
 
 
 class Showing(Protocol):
-    """Shows how far an operation is."""
+    """Shows the progress of an operation."""
 
     def tell(self, found: Json) -> None:
-        """Take in how far it is now."""
+        """Show the present state of the operation."""
         ...
 
 
 @contextmanager
 def showing(tools: Tools) -> Iterator[Showing]:
-    """Give what suits standard error: a bar, or lines."""
+    """Yield a bar if standard error is a terminal, else lines."""
     console = tools.printer.err
     if not console.is_terminal:
         yield _Lines(tools.printer, tools.clock)
@@ -47,7 +47,7 @@ def showing(tools: Tools) -> Iterator[Showing]:
 
 
 def done_of(found: Json) -> int:
-    """Return how many messages of an operation are behind it: forwarded, skipped or failed."""
+    """Return how many messages of an operation are done: forwarded, skipped or failed."""
     return int(found["total"]) - int(found["remaining"])
 
 
@@ -75,15 +75,15 @@ class _Lines:
         self._printer = printer
         self._clock = clock
         self._first: tuple[float, int] | None = None
-        self._told: tuple[str, float] = ("", 0.0)
+        self._shown: tuple[str, float] = ("", 0.0)
 
     def tell(self, found: Json) -> None:
         now = self._clock.monotonic()
         if self._first is None:
             self._first = (now, done_of(found))
-        state, at = self._told
+        state, at = self._shown
         if state != found["state"] or now - at >= EVERY:
-            self._told = (found["state"], now)
+            self._shown = (found["state"], now)
             self._printer.note(f"{found['state']}: {_how_far(found, self._rate(found, now))}")
 
     def _rate(self, found: Json, now: float) -> float:
@@ -114,16 +114,16 @@ LOOK_EVERY = 0.5
 """Seconds between two looks."""
 
 PATIENCE = 30.0
-"""Seconds the service may be away: it may be started anew, and the operation goes on then."""
+"""Seconds the service may be away: it may be restarting, and the operation then continues."""
 
 _OVER = ("completed", "cancelled")
 
 
 def watch_operation(tools: Tools, api: ApiClient, operation_id: str) -> Json:
-    """Show how far an operation is until it is over; return it as it is then.
+    """Show the progress of an operation until it ends; return its last state.
 
-    Ctrl-C ends the watching, not the operation. Raises ServiceUnavailable when the service stays
-    away.
+    Ctrl-C ends the watching, not the operation. Raises ServiceUnavailable if the service is away
+    for longer than PATIENCE.
     """
     try:
         with showing(tools) as shown:
@@ -137,7 +137,7 @@ def watch_operation(tools: Tools, api: ApiClient, operation_id: str) -> Json:
 
 
 def exit_code_of(found: Json) -> ExitCode:
-    """Say whether all that an operation was asked for was forwarded."""
+    """Return DONE if all messages of an operation were forwarded, else REFUSED."""
     whole = found["state"] == "completed" and not found["failed"] and not found["skipped"]
     return ExitCode.DONE if whole else ExitCode.REFUSED
 
@@ -162,12 +162,12 @@ class _Watch:
         try:
             found = self._api.find("operations", self._operation_id)
         except ServiceUnavailable as error:
-            self._bear_with(error)
+            self._note_absence(error)
             return None
         self._away_since = None
         return found
 
-    def _bear_with(self, error: ServiceUnavailable) -> None:
+    def _note_absence(self, error: ServiceUnavailable) -> None:
         now = self._tools.clock.monotonic()
         if self._away_since is None:
             self._away_since = now

@@ -1,4 +1,4 @@
-"""What a retry asks for: messages by their ids, or every unresolved one that matches."""
+"""The target of a retry: messages by their ids, or every unresolved message that matches."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from retrier.cli.printer import counted
 from retrier.errors import RequestRefused
 
 MOST_IDS = 100_000
-"""Ids the service takes at once at most."""
+"""Ids that one request to the service may name."""
 
 STANDARD_INPUT = "-"
 
@@ -26,23 +26,23 @@ class Named:
 
     @property
     def words(self) -> str:
-        """What is asked for, in words."""
+        """The target in words, for people."""
         return counted(len(self.ids), "named message")
 
     @property
     def path(self) -> tuple[str, ...]:
-        """Where it is asked for."""
+        """The path of the request under /api, in parts."""
         return ("errors", self.ids[0], "retry") if len(self.ids) == 1 else ("errors", "retry")
 
     @property
     def content(self) -> Sequence[str] | None:
-        """What is sent with the request."""
+        """The content of the request, sent as JSON."""
         return None if len(self.ids) == 1 else self.ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matching:
-    """Every unresolved message that fits the filter of a list."""
+    """Every unresolved message that matches; `filter` is the same condition for a list."""
 
     words: str
     path: tuple[str, ...]
@@ -55,7 +55,7 @@ Target = Named | Matching
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryTarget:
-    """What is to be retried: exactly one of these."""
+    """The options that name the target; exactly one of them must be given."""
 
     ids: Annotated[
         list[str] | None,
@@ -77,17 +77,17 @@ class RetryTarget:
     everything: Annotated[bool, typer.Option("--all", help="Every unresolved message.")] = False
 
     def check(self) -> None:
-        """Refuse anything but exactly one kind, before the service is asked."""
+        """Check that exactly one option is given. Raises BadParameter; asks no service."""
         named = (self.queue, self.endpoint, self.group)
         kinds = [bool(self.ids), self.everything, *(each is not None for each in named)]
         if sum(kinds) != 1:
             raise typer.BadParameter("give ids, or one of --queue, --endpoint, --group and --all.")
         if "" in named:
-            # An empty part of an address could come to mean everything on its way.
-            raise typer.BadParameter("a queue, endpoint or group has a name.")
+            # With an empty part, the path may match another route: a retry of everything.
+            raise typer.BadParameter("the name of a queue, endpoint or group is empty.")
 
     def resolve(self, api: ApiClient) -> Target:
-        """Return what is asked for, with whole ids. Raises RequestRefused."""
+        """Return the target, with whole ids. Raises RequestRefused, ServiceUnavailable."""
         if self.ids:
             return Named(ids=_resolve_ids(api, self.ids))
         if self.group is not None:
@@ -116,7 +116,7 @@ def _resolve_ids(api: ApiClient, given: Sequence[str]) -> tuple[str, ...]:
         raise typer.BadParameter(f"one request names {MOST_IDS:,} ids at most.")
     ids = tuple(dict.fromkeys(find_message_id(api, text) for text in texts))
     if len(ids) == 1:
-        # The service accepts unknown ids and skips them; a person who typed one wants to know.
+        # The service accepts an unknown id and skips it. For a single id the error is shown here.
         api.find("errors", "last", ids[0])
     return ids
 

@@ -1,1 +1,1 @@
-"""The commands, one module per noun; each module has a Typer app that the command line takes in."""
+"""The commands, one module per noun; each module has Typer apps that make up the command line."""

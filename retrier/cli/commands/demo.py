@@ -1,4 +1,4 @@
-"""`retrier demo`: the main job in front of your eyes, with nothing to set up."""
+"""`retrier demo`: shows the main job; needs no setup."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ import typer
 
 from retrier.cli.command import command, make_app
 
-app = make_app("Show it.")
+app = make_app("Show the main job.")
 
 Port = Annotated[
     int,
@@ -16,8 +16,8 @@ Once = Annotated[
     bool,
     typer.Option(
         "--once",
-        help="Tell the story by itself, on a free port, and end: exit code 0 "
-        "only if the ledger says that nothing is missing.",
+        help="Run the whole demo without waiting, on a free port, and end: exit code 0 "
+        "only if shop and service agree that no message is missing.",
     ),
 ]
 
@@ -34,9 +34,9 @@ Once = Annotated[
 def demo(port: Port = 33333, *, once: Once = False) -> None:
     """Show the main job with nothing to set up.
 
-    Broker and database are files in a temporary folder; a shop's worker fails some of its orders
-    for three causes, beside this service. Without --once it waits while you look around and
-    repair them.
+    Broker and database are files in a temporary folder. The worker of a shop runs beside the
+    service and fails some orders, for three causes. Without --once the demo waits while you look
+    around and repair the causes.
     """
     from retrier.demo import run_demo  # noqa: PLC0415 - only this command needs the shop
 

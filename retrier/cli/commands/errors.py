@@ -1,4 +1,4 @@
-"""`retrier errors`: failed messages listed, one of them shown, its body."""
+"""`retrier errors`: lists failed messages, and shows one of them or its body."""
 
 from base64 import b64encode
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Status(StrEnum):
 
 
 class Sort(StrEnum):
-    """What a list can be sorted by."""
+    """The keys by which a list can be sorted."""
 
     ID = "id"
     MESSAGE_ID = "message_id"
@@ -41,7 +41,7 @@ class Sort(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """Which messages are wanted; all parts have to fit."""
+    """Which messages are listed: those that match all options given."""
 
     status: Annotated[
         list[Status] | None,
@@ -70,7 +70,7 @@ class Filters:
     ] = None
 
     def params(self, api: ApiClient) -> dict[str, str]:
-        """Return them as the API takes them."""
+        """Return the query parameters of the API."""
         parts = {
             "status": ",".join(self.status or ()),
             "queue": self.queue,
@@ -84,7 +84,7 @@ class Filters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """How the list is sorted, and what of it is printed."""
+    """How the list is sorted, and whether only ids are printed."""
 
     sort: Annotated[
         Sort,
@@ -103,7 +103,7 @@ class Order:
     ] = False
 
     def params(self) -> dict[str, str]:
-        """Return it as the API takes it."""
+        """Return the query parameters of the API."""
         return {"sort": self.sort, "direction": "asc" if self.ascending else "desc"}
 
 
@@ -185,7 +185,7 @@ def body(
     """
     printer = tools_of(ctx).printer
     with service.open(ctx) as api:
-        # The service knows bodies by message id too, which may look like anything.
+        # Not every text is a unique id: bodies are also found by message id, which can be any text.
         whole = find_message_id(api, message_id) if is_short(message_id) else message_id
         data, content_type = api.body(whole)
     if output is not None:

@@ -1,4 +1,4 @@
-"""Commands about groups, operations and batches: what there is, and how far it is."""
+"""Commands about groups, operations and batches: lists, and the progress of one of them."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from retrier.cli.progress import exit_code_of, watch_operation
 from retrier.cli.views.messages import show_groups
 from retrier.cli.views.operations import show_batch, show_batches, show_operation, show_operations
 
-operations_app = make_app("Look at retry operations: all that one request asked for.")
+operations_app = make_app("Look at retry operations: one for each request for retries.")
 
 OperationId = Annotated[
     str, typer.Argument(metavar="ID", help="The id, or its first 8 characters or more.")
@@ -49,7 +49,8 @@ def show(
 ) -> None:
     """Show one operation.
 
-    How far it is, and why what was named was skipped. With --watch it ends with 1 if anything failed or was skipped, like `retrier retry --watch`.
+    Its progress, and why messages named by id were skipped. With --watch the exit code is 1 if any
+    message failed or was skipped, as with `retrier retry --watch`.
     """
     tools = tools_of(ctx)
     with service.open(ctx) as api:
@@ -63,7 +64,7 @@ def show(
         raise typer.Exit(exit_code_of(found))
 
 
-batches_app = make_app("Look at the retry batches now alive; one that is done is gone.")
+batches_app = make_app("Look at the retry batches now alive; a batch that is done is deleted.")
 
 BatchId = Annotated[
     str, typer.Argument(metavar="ID", help="The id, or its first 8 characters or more.")
@@ -90,7 +91,7 @@ def list_batches(ctx: typer.Context, service: Service) -> None:
 def show_batch_alive(ctx: typer.Context, batch_id: BatchId, service: Service) -> None:
     """Show one batch.
 
-    With the claims that are in doubt: sent perhaps, and not recorded.
+    With the claims that are in doubt: perhaps sent, but not recorded as sent.
     """
     printer = tools_of(ctx).printer
     with service.open(ctx) as api:
@@ -124,7 +125,7 @@ Classifier = Annotated[
 def groups(ctx: typer.Context, service: Service, classifier: Classifier = None) -> None:
     """List failure groups.
 
-    Those that have unresolved messages, or a retry under way; the newest failure first.
+    Groups with unresolved messages or with a retry in progress, the newest failure first.
     """
     printer = tools_of(ctx).printer
     with service.open(ctx) as api:

@@ -1,4 +1,4 @@
-"""`retrier retry`: asks for a retry, and follows it if that is wanted."""
+"""`retrier retry`: asks for a retry, and with --watch follows it to its end."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -17,13 +17,13 @@ from retrier.cli.views.operations import show_outcome
 from retrier.errors import RequestRefused
 
 SHOWN = 5
-"""So many of the newest messages are shown."""
+"""Newest messages that a dry run shows."""
 
 _SKIPPED = (Column(title="id"), Column(title="would be skipped", flexible=True))
 
 
 def look_ahead(api: ApiClient, target: Target) -> dict[str, Any]:
-    """Return what would be retried and skipped; only reads."""
+    """Return what would be retried and what would be skipped; changes nothing."""
     match target:
         case Named():
             return _look_at_named(api, target)
@@ -63,7 +63,7 @@ def _look_at_named(api: ApiClient, target: Named) -> dict[str, Any]:
 
 
 def _why_not(api: ApiClient, message_id: str) -> str | None:
-    """Return the reason for which the service would skip a message."""
+    """Return the reason why the service would skip a message; None if it would not."""
     try:
         found = api.find("errors", message_id)
     except RequestRefused as error:
@@ -80,13 +80,13 @@ app = make_app("Send failed messages back to where they failed.")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryOptions:
-    """How the retry is asked for."""
+    """Options of the request, and of what is printed."""
 
     watch: Annotated[
-        bool, typer.Option("--watch", help="Follow it until it is over; 1 if not all went.")
+        bool, typer.Option("--watch", help="Follow it to its end; exit code 1 if not all went.")
     ] = False
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Tell what would be retried; change nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be retried; change nothing.")
     ] = False
     user: Annotated[
         str, typer.Option("--user", envvar="USER", metavar="NAME", help="Who asks, for the log.")
@@ -123,8 +123,8 @@ def retry(ctx: typer.Context, chosen: RetryTarget, options: RetryOptions, servic
     """Send failed messages back to where they failed.
 
     Ids name single messages; a queue, an endpoint, a group or --all mean every unresolved message
-    of it. What fails after the request is no part of it, and a message that another retry has
-    claimed is skipped.
+    there. Messages that fail after the request are not retried by it, and a message that another
+    retry has claimed is skipped.
     """
     chosen.check()
     headers = options.headers()
@@ -136,10 +136,10 @@ def retry(ctx: typer.Context, chosen: RetryTarget, options: RetryOptions, servic
             return
         accepted = api.ask(target.path, target.content, headers)
         if not options.watch:
-            _tell_accepted(tools.printer, accepted, as_json=service.as_json)
+            _print_accepted(tools.printer, accepted, as_json=service.as_json)
             return
         found = watch_operation(tools, api, accepted["operation_id"])
-    _tell_outcome(tools.printer, found, as_json=service.as_json)
+    _print_outcome(tools.printer, found, as_json=service.as_json)
     raise typer.Exit(exit_code_of(found))
 
 
@@ -151,7 +151,7 @@ def _preview(printer: Printer, api: ApiClient, target: Target, *, as_json: bool)
         show_preview(printer, found)
 
 
-def _tell_accepted(printer: Printer, accepted: Json, *, as_json: bool) -> None:
+def _print_accepted(printer: Printer, accepted: Json, *, as_json: bool) -> None:
     if as_json:
         printer.document(accepted)
         return
@@ -164,7 +164,7 @@ def _tell_accepted(printer: Printer, accepted: Json, *, as_json: bool) -> None:
         printer.note("There is nothing to retry: no unresolved message matches.")
 
 
-def _tell_outcome(printer: Printer, found: Json, *, as_json: bool) -> None:
+def _print_outcome(printer: Printer, found: Json, *, as_json: bool) -> None:
     if as_json:
         printer.document(found)
     else:

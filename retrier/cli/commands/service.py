@@ -1,4 +1,4 @@
-"""`retrier run`, `check`, `verify` and `db upgrade`: what works from the settings, with no service running."""
+"""`retrier run`, `check`, `verify`, `db upgrade`: they use the settings, and need no service."""
 
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict
@@ -12,7 +12,7 @@ from retrier.cli.printer import Column, Printer, counted
 from retrier.settings import Role
 
 app = make_app("Run the service.")
-db = make_app("Look after the database.")
+db = make_app("Maintain the database.")
 
 Roles = Annotated[
     list[Role] | None,
@@ -37,7 +37,7 @@ Roles = Annotated[
 def run(config: Config = None, role: Roles = None) -> None:
     """Run the service until it is told to stop."""
     settings = load_config(config)
-    from retrier.app import serve  # noqa: PLC0415 - wrong settings are told before all this loads
+    from retrier.app import serve  # noqa: PLC0415 - slow to load: wrong settings are reported first
 
     raise typer.Exit(serve(settings, frozenset(role or Role)))
 
@@ -47,8 +47,8 @@ def run(config: Config = None, role: Roles = None) -> None:
 def check(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False) -> None:
     """Check settings, database and broker.
 
-    The settings first, then whether the database and the broker can be reached. It changes
-    nothing.
+    First the settings are read, then the database and the broker are connected to. Nothing is
+    changed.
     """
     settings = load_config(config)
     from retrier.app import check as look  # noqa: PLC0415 - as in run
@@ -67,7 +67,7 @@ def check(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False)
 
 
 def _end_of_check(wrong: AbstractSet[str]) -> ExitCode:
-    """A queue that cannot be used is as wrong as a setting: to try again helps with neither."""
+    """Return the exit code. An unusable queue counts as a wrong setting: no new try helps."""
     if wrong & {"database", "broker"}:
         return ExitCode.OUT_OF_REACH
     return ExitCode.USAGE if wrong else ExitCode.DONE
@@ -76,7 +76,7 @@ def _end_of_check(wrong: AbstractSet[str]) -> ExitCode:
 @db.command(epilog="Example: retrier db upgrade --config retrier.yaml")
 @command
 def upgrade(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False) -> None:
-    """Bring the database's tables up to this version."""
+    """Upgrade the tables of the database to this version."""
     settings = load_config(config)
     from retrier.app import upgrade_database  # noqa: PLC0415 - as in run
 
@@ -94,11 +94,11 @@ _RULES = (Column(title="result"), Column(title="rule", flexible=True))
 @app.command(epilog="Example: retrier verify --config retrier.yaml")
 @command
 def verify(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False) -> None:
-    """Look whether everything adds up.
+    """Check that everything adds up.
 
-    States, claims, batches, operations and the ledger have to agree. It reads the database and
-    the depth of the staging queue, and changes nothing. It works beside a running service and
-    without one.
+    States, claims, batches, operations and the ledger must agree. The command reads the database
+    and the depth of the staging queue, and changes nothing. It works with and without a running
+    service.
     """
     settings = load_config(config)
     from retrier.app import verify as look  # noqa: PLC0415 - as in run

@@ -1,1 +1,1 @@
-"""Views: what the service answers, as tables and sheets that people read."""
+"""Views: answers of the service as tables and sheets for people."""

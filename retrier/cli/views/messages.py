@@ -1,4 +1,4 @@
-"""Failed messages as people read them."""
+"""Failed messages and groups as tables and sheets."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from retrier.cli.api_client import Json
 from retrier.cli.printer import Column, Printer, minute, moment, one_line, short_id
 
 _LONGEST_HEADER = 300
-"""Characters of a header's value that are shown; --json has all of them."""
+"""Characters of a header's value that are shown; --json shows the whole value."""
 
 _COLUMNS = (
     Column(title="id"),
@@ -101,7 +101,7 @@ def _facts(found: Json) -> dict[str, object]:
 
 
 def _claim(claim: Json) -> str:
-    """Say how far the retry is that has claimed the message."""
+    """Describe the progress of the retry that has claimed the message."""
     if "forwarded_at" in claim:
         state = f"forwarded at {moment(claim['forwarded_at'])}, no outcome yet"
     elif claim["in_doubt"]:

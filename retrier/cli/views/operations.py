@@ -1,4 +1,4 @@
-"""Retry operations and batches as people read them."""
+"""Retry operations and batches as tables and sheets."""
 
 from collections.abc import Iterable
 
@@ -59,11 +59,11 @@ def show_operation(printer: Printer, found: Json) -> None:
 
 
 def show_outcome(printer: Printer, found: Json) -> None:
-    """Print in one sentence what an operation came to, and why what was named was skipped."""
+    """Print the result of an operation in one sentence, and why messages were skipped."""
     words = [f"{found['forwarded']:,} of {counted(found['total'], 'message')} sent back"]
     words += [f"{found[name]:,} {name}" for name in ("skipped", "failed") if found[name]]
     reason = f": {found['reason']}" if found.get("reason") else ""
-    # Sent is not handled: who handles them may confirm it, or fail again.
+    # Messages that are sent are not handled yet: their consumer may confirm them, or fail again.
     whose = "its" if found["forwarded"] == 1 else "their"
     pending = f"; {whose} outcome is pending" if found["forwarded"] else ""
     state = "" if found["state"] == "completed" else f"{found['state']}: "
@@ -97,7 +97,7 @@ def _show_skipped(printer: Printer, found: Json) -> None:
     skipped = found.get("skipped_messages")
     if skipped:
         printer.heading("skipped")
-        # Whole: what was named need not be an id at all.
+        # Not shortened: a person may have named something that is no id at all.
         printer.table(_SKIPPED, [(each["id"], each["reason"]) for each in skipped])
 
 
