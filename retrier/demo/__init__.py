@@ -1,7 +1,7 @@
-"""`retrier demo`: a small shop that fails, the service beside it, and what one can do about it.
+"""`retrier demo`: a small shop whose orders fail, the service beside it, and their retries.
 
-The shop stands for somebody else's program: it knows the broker and the failure headers, and
-nothing of the service's store.
+The shop stands for a program of the user: it uses the broker and the failure headers, but not the
+store of the service.
 """
 
 from retrier.demo.demo import run_demo

@@ -1,4 +1,4 @@
-"""The operator's client: what the demo asks the service over HTTP, like anybody else."""
+"""The operator's client: the demo uses the HTTP API of the service, as any client does."""
 
 import json
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class Listed:
 
 
 class Client:
-    """Asks, retries, and waits for what it expects, for a bounded time."""
+    """Reads lists, asks for retries, and waits for conditions, for a bounded time."""
 
     def __init__(self, url: str, stop: Event) -> None:
         self._http = httpx.Client(base_url=url, timeout=10, headers={"X-Retrier-User": "demo"})
@@ -57,7 +57,7 @@ class Client:
         )
 
     def list_messages(self) -> tuple[Listed, ...]:
-        """Return every failed message there is."""
+        """Return all failed messages, in any status."""
         found: list[Listed] = []
         for page in range(1, 1000):
             answer = self._http.get("/api/errors", params={"page": page, "per_page": _PAGE})
@@ -67,7 +67,7 @@ class Client:
         return tuple(found)
 
     def wait_for(self, what: str, is_so: Callable[[], bool], seconds: float) -> None:
-        """Wait until it is so. Raises RetrierError when it takes too long or is interrupted."""
+        """Wait until `is_so` holds. Raises RetrierError if it takes too long or is interrupted."""
         for _ in range(int(seconds / _POLL)):
             if is_so():
                 return
@@ -81,11 +81,11 @@ class Client:
 
 
 def find_url(log: Path) -> str | None:
-    """Return where the service listens, as its log says; None as long as it does not."""
+    """Return the URL at which the service listens, from its log; None before it listens."""
     for line in log.read_text().splitlines():
         if '"api.listening"' in line:
-            told = json.loads(line)
-            return f"http://{told['host']}:{told['port']}"
+            fields = json.loads(line)
+            return f"http://{fields['host']}:{fields['port']}"
     return None
 
 

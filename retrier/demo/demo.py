@@ -1,4 +1,4 @@
-"""Putting the demo together: the workspace, the shop, the service, and the scenario or the waiting."""
+"""Runs the demo: workspace, shop and service, then the scenario or a wait for a person."""
 
 import signal
 import subprocess
@@ -24,10 +24,10 @@ Tell = Callable[[str], None]
 
 
 def run_demo(*, port: int, once: bool, tell: Tell) -> int:
-    """Run the demo; return the exit code: 0 if nothing is missing, 1 otherwise.
+    """Run the demo; return the exit code: 0 if no message is missing, 1 otherwise.
 
-    With `once` it tells the scenario by itself and ends; else it waits for a signal while a person
-    looks around. Raises RetrierError.
+    With `once` it runs the scenario and ends. Else it waits for a signal while a person looks
+    around, and returns 0. Raises RetrierError.
     """
     stop = threading.Event()
     _heed_signals(stop)
@@ -42,12 +42,12 @@ def run_demo(*, port: int, once: bool, tell: Tell) -> int:
             tell(f"The service listens on {url}; {ORDERS} orders are on the queue `orders`.\n")
             scenario = Scenario(workspace=workspace, shop=shop, client=client, tell=tell)
             try:
-                return _tell_once(scenario) if once else _wait_for_person(scenario, url, stop)
+                return _run_once(scenario) if once else _wait_for_person(scenario, url, stop)
             finally:
                 client.close()
 
 
-def _tell_once(scenario: Scenario) -> int:
+def _run_once(scenario: Scenario) -> int:
     return 0 if scenario.run() else 1
 
 

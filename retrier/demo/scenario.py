@@ -1,4 +1,4 @@
-"""The scenario `retrier demo --once` tells by itself: failures, groups, repairs, retries, the ledger."""
+"""The scenario of `retrier demo --once`: failures, groups, repairs, retries, the ledger."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _WORDS_OF = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """Who takes part, and how it is told."""
+    """The parts of the demo, and `tell`, which prints a line."""
 
     workspace: Workspace
     shop: Shop
@@ -31,7 +31,7 @@ class Scenario:
     tell: Tell
 
     def run(self) -> bool:
-        """Tell it all; return whether nothing is missing at the end. Raises RetrierError."""
+        """Run the scenario; return whether nothing is missing at the end. Raises RetrierError."""
         self.show_failures()
         self._repair_and_retry(Cause.GIFT_BUG)
         self._repair_and_retry(Cause.PAYMENTS_DOWN)
@@ -61,9 +61,9 @@ class Scenario:
             "every retry had its outcome", lambda: self._had_outcomes(before, group), _PATIENCE
         )
         self.client.wait_for("the outcomes are stored", self._is_everything_stored, _PATIENCE)
-        self._tell_outcome(before, group)
+        self._show_outcome(before, group)
 
-    def _tell_outcome(self, before: Book, group: Group) -> None:
+    def _show_outcome(self, before: Book, group: Group) -> None:
         after = self.shop.log.read()
         again = sum(after.failed.values()) - sum(before.failed.values())
         self.tell(f"{group.count - again} confirmed by the worker; {again} failed again.")

@@ -17,7 +17,7 @@ from retrier.transport.seam import Publisher, Transport
 
 
 class Cause(StrEnum):
-    """What is broken in the shop, until somebody repairs it."""
+    """A thing that is broken in the shop until somebody repairs it."""
 
     PAYMENTS_DOWN = "payments-down"
     GIFT_BUG = "gift-bug"
@@ -29,7 +29,7 @@ REPAIRS = {
     Cause.GIFT_BUG: "a fix for gift orders is deployed",
     Cause.BAD_INPUT: "orders without items are accepted as empty parcels",
 }
-"""What the removal of each cause stands for."""
+"""The repair that the removal of each cause stands for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Order:
 
     @property
     def message_id(self) -> str:
-        """The message id its producer gives it."""
+        """The message id that the producer sets."""
         return f"order-{self.number:04d}"
 
     def to_body(self) -> bytes:
@@ -61,12 +61,12 @@ class OrderFailure:
 
 
 def from_body(body: bytes) -> Order:
-    """Return the order a message carries."""
+    """Return the order in the body of a message."""
     return Order(**json.loads(body))
 
 
 def make_orders(count: int) -> tuple[Order, ...]:
-    """Return orders: some fail for each cause, and most fail for none."""
+    """Return orders: some fail for each cause, and most do not fail."""
     return tuple(
         Order(
             number=number,
@@ -110,7 +110,7 @@ _POLL = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shop:
-    """What producer and worker share. `broken` tells which causes are not repaired yet."""
+    """Producer and worker. `broken` returns the causes that are not repaired yet."""
 
     transport: Transport
     log: ShopLog
@@ -132,7 +132,7 @@ class Shop:
         publisher.close()
 
     def work(self, stop: Event) -> None:
-        """Handle what is on the queue until told to stop; what fails goes to the error queue."""
+        """Handle orders until `stop` is set; those that fail are sent to the error queue."""
         consumer = self.transport.consumer(ORDERS, _AT_ONCE)
         publisher = self.transport.publisher()
         while not stop.is_set():
@@ -155,7 +155,7 @@ class Shop:
         self.log.count_handled(order.message_id)
 
     def _make_failed(self, delivery: Delivery, failure: OrderFailure) -> Outgoing:
-        """Return the message as it goes to the error queue: everything it had, and why it failed."""
+        """Return the message for the error queue: as it was, with headers about the failure."""
         why = {
             names.FAILED_QUEUE: ORDERS,
             names.TIME_OF_FAILURE: self.now().isoformat(),
@@ -167,17 +167,17 @@ class Shop:
         return Outgoing(queue=ERRORS, raw=raw, body=delivery.body)
 
     def _make_confirmation(self, delivery: Delivery) -> Outgoing | None:
-        """Return the word that a retry succeeded; None for a message that is no retry."""
+        """Return the confirmation of a retry that succeeded; None if the message is no retry."""
         properties = self.transport.codec.read(delivery.raw)
         unique_id = properties.text(headers.UNIQUE_MESSAGE_ID)
         queue = properties.text(headers.ACKNOWLEDGEMENT_QUEUE)
         if unique_id is None or queue is None:
             return None
-        word = {
+        stamps = {
             headers.RETRY_SUCCESSFUL: self.now().isoformat(),
             headers.UNIQUE_MESSAGE_ID: unique_id,
         }
-        raw = self.transport.codec.edit(self.transport.codec.empty, Edit(set_headers=word))
+        raw = self.transport.codec.edit(self.transport.codec.empty, Edit(set_headers=stamps))
         return Outgoing(queue=queue, raw=raw, body=b"")
 
 

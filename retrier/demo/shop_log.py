@@ -1,4 +1,4 @@
-"""The demo's shop log: what every message has gone through, and whether it adds up."""
+"""The demo's shop log: what happened to every order, compared with what the service shows."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from retrier.demo.client import Listed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Book:
-    """One look at the log: per order how often it was handled and how often it failed."""
+    """A snapshot of the log: for each order how often it was handled and how often it failed."""
 
     published: frozenset[str]
     handled: Mapping[str, int]
@@ -23,7 +23,7 @@ class Book:
 
     @property
     def missing(self) -> frozenset[str]:
-        """Orders that were never seen."""
+        """Orders that were published, but neither handled nor failed."""
         return self.published - frozenset(self.handled) - frozenset(self.failed)
 
     @property
@@ -33,7 +33,7 @@ class Book:
 
 
 class ShopLog:
-    """Counts; written by the worker's thread and read by the scenario's."""
+    """Counts of orders; the worker's thread writes them, the scenario's thread reads them."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -67,7 +67,7 @@ class ShopLog:
 
 
 def compare(book: Book, listed: Sequence[Listed]) -> tuple[str, ...]:
-    """Return every difference, in a sentence; nothing when both agree and nothing is missing."""
+    """Return a sentence for every difference; none if both agree and nothing is missing."""
     return tuple(_differences(book, {item.message_id: item for item in listed}))
 
 

@@ -1,4 +1,4 @@
-"""Where the demo lives: a temporary folder with broker, database, settings and causes."""
+"""The demo's temporary folder, with broker, database, settings and the files of the causes."""
 
 import os
 import shutil
@@ -24,17 +24,17 @@ class Workspace:
 
     @property
     def broker_url(self) -> str:
-        """The embedded broker, for any Kombu program on this machine."""
+        """The URL of the embedded broker; any Kombu program on this machine can use that broker."""
         return f"embedded:///{self.folder}/broker.db"
 
     @property
     def config(self) -> Path:
-        """The settings the service is run with."""
+        """The settings file with which the service is run."""
         return self.folder / "retrier.yaml"
 
     @property
     def log(self) -> Path:
-        """What the service logs."""
+        """The file with the log of the service."""
         return self.folder / "service.log"
 
     @property
@@ -65,7 +65,7 @@ class Workspace:
     def running_service(self) -> Iterator[subprocess.Popen[bytes]]:
         """Run the service in a process of its own, as a user would."""
         command = [sys.executable, "-m", "retrier", "run", "--config", str(self.config)]
-        # Settings of the environment would win over the demo's own: its database, too.
+        # RETRIER_ variables would override the demo's settings, even its database.
         environ = {name: os.environ[name] for name in os.environ if not name.startswith("RETRIER_")}
         with (
             self.log.open("wb") as log,
@@ -79,7 +79,7 @@ class Workspace:
 
 @contextmanager
 def temporary_workspace() -> Iterator[Workspace]:
-    """Give a new folder; it is removed afterwards."""
+    """Yield a new folder, which is removed afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="retrier-demo-"))
     try:
         yield Workspace(folder=folder)
