@@ -1,3 +1,3 @@
-"""Retrier: the service beside a message broker that owns every message that failed."""
+"""Retrier: takes failed messages off a broker's error queues, keeps them, and sends them back."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""The time, as an argument that tests can replace."""
+"""The clock, passed as an argument so that tests can replace it."""
 
 import time
 from datetime import UTC, datetime
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Tells the time of day and measures durations."""
+    """Gives the time of day and measures durations."""
 
     def now(self) -> datetime:
         """Return the time of day, in UTC, with its offset."""
@@ -22,7 +22,7 @@ class SystemClock:
 
     def now(self) -> datetime:
         """Return the time of day, in UTC."""
-        return datetime.now(UTC)  # noqa: TID251 - the one place that may
+        return datetime.now(UTC)  # noqa: TID251 - the one place that may call it
 
     def monotonic(self) -> float:
         """Return seconds from an arbitrary start; never goes back."""

@@ -5,13 +5,13 @@ RetrierError
 ├── BrokerUnavailable       the broker cannot be reached, or the connection broke
 │   └── QueueSilent         the broker answers, but one of its queues does not
 ├── DatabaseUnavailable     the database cannot be reached, or the connection broke
-│   └── AnswerTooSlow       the database takes too long for what it was asked
-├── DataRefused             the database refuses a row for its data
+│   └── AnswerTooSlow       the database takes too long for a query
+├── DataRefused             the database refuses a row because of its values
 ├── ServiceUnavailable      the service cannot be reached, or cannot work
-├── RequestRefused          the service says no
+├── RequestRefused          the service refuses the request
 ├── KeyReused               an idempotency key came again with another request
 ├── ErrorQueueUnusable      an error queue is of a type that cannot be ingested
-├── StagingQueueUnusable    the staging queue is somebody else's
+├── StagingQueueUnusable    the staging queue belongs to others, or fails again and again
 └── LeaseLost               another process has become the processor
 """
 
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 
 class RetrierError(Exception):
-    """Whatever Retrier raises on purpose."""
+    """The base of all errors that Retrier raises itself."""
 
 
 class ConfigurationError(RetrierError):
@@ -35,9 +35,9 @@ class BrokerUnavailable(RetrierError):
 
 
 class QueueSilent(BrokerUnavailable):
-    """The broker is heard, but one of its queues leaves what was asked of it, or sent to it, open.
+    """The broker answers, but one of its queues answers neither a request nor a sent message.
 
-    Quorum queues without a leader do so, and a slow disk looks the same for a while.
+    A quorum queue without a leader behaves so, and for a while so does one on a slow disk.
     """
 
     def __init__(self, queue: str, words: str) -> None:
@@ -50,11 +50,11 @@ class DatabaseUnavailable(RetrierError):
 
 
 class AnswerTooSlow(DatabaseUnavailable):
-    """The database takes too long for what it was asked: it is locked, or there is too much."""
+    """The database takes too long for a query: something is locked, or there is too much data."""
 
 
 class DataRefused(RetrierError):
-    """The database refuses a row for its data."""
+    """The database refuses a row because of its values."""
 
 
 class ServiceUnavailable(RetrierError):
@@ -62,19 +62,19 @@ class ServiceUnavailable(RetrierError):
 
 
 class RequestRefused(RetrierError):
-    """The service says no: there is no such thing, or it may not be."""
+    """The service refuses the request: the thing is unknown, or its state does not allow it."""
 
 
 class KeyReused(RetrierError):
-    """An idempotency key came again with another request: nothing was done for that one."""
+    """An idempotency key came again with another request: nothing was done for the new request."""
 
 
 class ErrorQueueUnusable(RetrierError):
-    """Failed messages cannot be taken off this queue for good."""
+    """The error queue cannot be emptied: it is a stream, which keeps acknowledged messages."""
 
 
 class StagingQueueUnusable(RetrierError):
-    """The staging queue holds what is not ours, or has arguments we cannot change."""
+    """The staging queue holds messages of others, has wrong arguments, or fails too often."""
 
 
 class LeaseLost(RetrierError):

@@ -1,4 +1,4 @@
-"""The gateway: the single door for whatever a person asks for, whoever asks."""
+"""The gateway: every request of a person that changes something passes through it."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedAgain:
-    """The operations that retry pending retries again, and how many messages they have."""
+    """The operations created to retry pending retries again, and the number of their messages."""
 
     operation_ids: tuple[str, ...]
     total: int
@@ -40,9 +40,9 @@ class AskedAgain:
 class Gateway:
     """Takes requests, makes them durable, and wakes the processor.
 
-    A request about many messages is done in transactions of at most 1000. A crash between two of
-    them leaves the rest as it was; the same request again does the rest. `own_queues` are the
-    error queues and the staging queue: no redirect may lead there.
+    A request about many messages is done in transactions of at most 1000 messages. A crash between
+    two of them leaves the rest unchanged; the same request, sent again, does the rest.
+    `own_queues` are the error queues and the staging queue: no redirect may lead to them.
     """
 
     def __init__(
@@ -63,25 +63,25 @@ class Gateway:
         The same request under the same idempotency key gives the same operation again. A crash
         before the wake-up costs time, not the request. Raises KeyReused, DatabaseUnavailable.
         """
-        created = self._tell_asked(self._record(partial(create_operation, self._db, request)))
+        created = self._emit_asked(self._record(partial(create_operation, self._db, request)))
         self._wake()
         return created
 
     def retry_again(self, request: RetryRequest, selection: Selection | None = None) -> AskedAgain:
         """Retry pending retries again: those the request names, or those of a selection.
 
-        Each thousand of them is an operation of its own, which the release of their claims
-        creates. An idempotency key that is known gives the first one and does nothing more.
+        For each 1000 of them one transaction releases their claims and creates an operation. With
+        an idempotency key that is known, the first operation is returned and nothing is done.
         Raises KeyReused, DatabaseUnavailable.
         """
         made: list[CreatedOperation] = []
         for ids in self._chunks(request, selection):
-            # The key is the first one's: a column that is unique cannot hold it twice.
+            # Only the first operation gets the key: its column is unique.
             key = request.idempotency_key if not made else None
             keyed = replace(request, idempotency_key=key)
             again = self._record(partial(retry_pending, self._db, keyed, ids, selection))
             if again.created is not None:
-                made.append(self._tell_asked(again.created))
+                made.append(self._emit_asked(again.created))
             if made and made[-1].repeated:
                 break
         self._wake()
@@ -91,27 +91,27 @@ class Gateway:
         )
 
     def act(self, act: Act, unique_ids: Sequence[str], who: str) -> Outcome:
-        """Archive, unarchive or resolve the messages that are named. Raises DatabaseUnavailable."""
+        """Archive, unarchive or resolve messages by their ids. Raises DatabaseUnavailable."""
         action = Action(act=act, who=who)
         return _sum_up(self._apply(action, ids) for ids in _cut(unique_ids))
 
     def act_on(self, act: Act, selection: Selection, who: str) -> Outcome:
-        """Archive, unarchive or resolve what is like this by now. Raises DatabaseUnavailable."""
+        """Archive, unarchive or resolve what the selection matches. Raises DatabaseUnavailable."""
         action = Action(act=act, who=who, selection=selection)
         return _sum_up(self._apply(action, ids) for ids in self._find_chunks(selection))
 
     def create_redirect(self, from_queue: str, to_queue: str, who: str) -> str | None:
-        """Create a redirect; None, or why it may not be. Raises DatabaseUnavailable."""
+        """Create a redirect; return None, or why it is refused. Raises DatabaseUnavailable."""
         create = partial(redirects.create_redirect, own_queues=self._own_queues, who=who)
         return self._record(partial(create, self._db, from_queue, to_queue))
 
     def change_redirect(self, redirect_id: str, to_queue: str, who: str) -> str | None:
-        """Let a redirect lead elsewhere; None, or why it may not. Raises DatabaseUnavailable."""
+        """Change where a redirect leads; None, or why it is refused. Raises DatabaseUnavailable."""
         change = partial(redirects.change_redirect, own_queues=self._own_queues, who=who)
         return self._record(partial(change, self._db, redirect_id, to_queue))
 
     def delete_redirect(self, redirect_id: str, who: str) -> None:
-        """Delete a redirect if it is there. Raises DatabaseUnavailable."""
+        """Delete a redirect if it exists. Raises DatabaseUnavailable."""
         self._record(partial(redirects.delete_redirect, self._db, redirect_id, who=who))
 
     def _apply(self, action: Action, ids: Sequence[str]) -> ActionResult:
@@ -123,7 +123,7 @@ class Gateway:
         self._emit(RequestRecorded())
         return done
 
-    def _tell_asked(self, created: CreatedOperation) -> CreatedOperation:
+    def _emit_asked(self, created: CreatedOperation) -> CreatedOperation:
         if not created.repeated:
             self._emit(RetryAsked(operation_id=created.operation_id, total=created.total))
         return created
@@ -133,11 +133,11 @@ class Gateway:
     ) -> Iterator[Sequence[str]]:
         if selection is None:
             return _cut(request.selection.ids or ())
-        # An empty one at the end: when all are released already, the key is still looked up.
+        # The empty chunk at the end looks up the key even if no pending retry is left to release.
         return chain(self._find_chunks(selection), [()])
 
     def _find_chunks(self, selection: Selection) -> Iterator[Sequence[str]]:
-        """Walk what is there now, not what comes meanwhile: chunks end even if failures do not."""
+        """Walk what exists now; new failures are left out, or the walk might never end."""
         bounded = replace(selection, up_to=last_number(self._db))
         after = 0
         while chunk := find_chunk(self._db, bounded, after):

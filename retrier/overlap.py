@@ -1,15 +1,15 @@
-"""Work that one thread does while somebody else is at work for it: one name, one signature."""
+"""Work that a thread does while it waits for the broker or for the database."""
 
 from collections.abc import Callable
 
 WhileInFlight = Callable[[], bool]
-"""Does a piece of something else; says whether there is more of it. It raises nothing.
+"""Does one piece of other work, and returns whether there is more. It must raise nothing.
 
-Called while a window is on its way to the broker, or a statement to the database: what takes time
-there costs nothing then.
+It is called while a window is on its way to the broker, or a statement to the database. The thread
+would only wait then, so the work costs no time.
 """
 
 
 def nothing_else() -> bool:
-    """Do nothing in between."""
+    """Do no other work, and return that there is none."""
     return False

@@ -1,20 +1,20 @@
-"""Which process holds messages, and whether it is gone for certain."""
+"""Describes a process that holds messages or a lease, and finds out if it has certainly ended."""
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
 PROC = Path("/proc")
-# Counted behind the command's closing bracket in /proc/PID/stat (proc(5)).
+# Fields of /proc/PID/stat, counted after the closing bracket of the command (proc(5)).
 _STATE, _START_TIME = 0, 19
 _DEAD = frozenset("ZX")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """A process. `started` tells reused pids apart; pids mean something in one `space` only.
+    """A process. `started` distinguishes processes with the same pid; `space` is the pid namespace.
 
-    All but the pid is empty where the system does not tell.
+    Everything except the pid is empty on a system without /proc.
     """
 
     boot: str
@@ -36,9 +36,9 @@ def describe_process(proc: Path = PROC) -> Owner:
 
 
 def is_gone(owner: Owner, me: Owner, proc: Path = PROC) -> bool:
-    """Say whether a process is gone for certain, as seen by this one.
+    """Say whether a process has certainly ended, as seen from process `me`.
 
-    All processes of an earlier boot are; those of another container cannot be judged.
+    All processes of an earlier boot have ended. One of another container cannot be judged: False.
     """
     if owner == me or not owner.started or not me.started:
         return False
@@ -51,9 +51,9 @@ def _has_ended(proc: Path, owner: Owner) -> bool:
     try:
         state, started = _find_state(proc, owner.pid)
     except OSError:
-        # The processes of other users may be hidden in /proc; signals know them all the same.
+        # /proc may hide the processes of other users (hidepid); a signal still finds them.
         return not _exists(owner.pid)
-    # One that its parent has not waited for is still listed: as a zombie.
+    # A process that has ended is still listed until its parent waits for it: as a zombie.
     return state in _DEAD or started != owner.started
 
 
