@@ -16,12 +16,11 @@ CauseOf = Callable[[FailureDetails], Cause]
 
 
 def classify(details: FailureDetails) -> tuple[FailureGroup, ...]:
-    """Return the groups of a failure: one of each classifier that finds a title for it.
+    """Return the groups of a failure: one of each classifier, so that no list of groups hides it.
 
     Ids are ServiceControl's: the MD5-Guid of classifier and title (ClassifyFailedMessageEnricher).
     """
-    titles = ((name, title_of(details)) for name, title_of in _TITLES.items())
-    return tuple(_group(name, clean(title)) for name, title in titles if title)
+    return tuple(_group(name, clean(title_of(details))) for name, title_of in _TITLES.items())
 
 
 def cause_of(details: FailureDetails) -> Cause:
@@ -88,27 +87,27 @@ def _group(classifier: str, title: str) -> FailureGroup:
     return FailureGroup(group_id=md5_guid(classifier + title), classifier=classifier, title=title)
 
 
-def _exception_and_frame(details: FailureDetails) -> str | None:
-    """Return exception type and frame; without an exception, the failure reason and the queue."""
-    if not details.exception_type:
-        return f"{details.failure_reason}: {details.queue}" if details.failure_reason else None
-    frame = first_frame(details.stack_trace or "", details.exception_message)
-    return f"{details.exception_type}: {frame or 'No stacktrace'}"
+def _exception_and_frame(details: FailureDetails) -> str:
+    """Return what was thrown and where; without an exception, why the message was given up."""
+    if details.exception_type:
+        frame = first_frame(details.stack_trace or "", details.exception_message)
+        return f"{details.exception_type}: {frame or 'No stacktrace'}"
+    return f"{details.failure_reason or 'no reason given'}: {details.queue}"
 
 
-def _message_type(details: FailureDetails) -> str | None:
-    return details.message_type
+def _message_type(details: FailureDetails) -> str:
+    return details.message_type or f"no message type: {details.queue}"
 
 
 def _queue(details: FailureDetails) -> str:
     return details.queue
 
 
-def _endpoint(details: FailureDetails) -> str | None:
-    return details.endpoint
+def _endpoint(details: FailureDetails) -> str:
+    return details.endpoint or f"no endpoint name: {details.queue}"
 
 
-_TITLES: Mapping[str, Callable[[FailureDetails], str | None]] = MappingProxyType(
+_TITLES: Mapping[str, Callable[[FailureDetails], str]] = MappingProxyType(
     {
         "Exception Type and Stack Trace": _exception_and_frame,
         "Message Type": _message_type,

@@ -1,9 +1,13 @@
 """Fixtures of the contract tests."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
+from retrier.store.engine.database import Database
+from tests.support.databases import open_database, sqlite_url, temporary_postgres
 from tests.support.far_side import FarSide
 from tests.support.rabbitmq_habits import RabbitMQHabits
 from tests.support.tcp_proxy import TcpProxy
@@ -34,3 +38,30 @@ def proxy(amqp_url: str) -> Iterator[TcpProxy]:
     """Stand between the transport and the broker."""
     with TcpProxy(amqp_url) as proxy:
         yield proxy
+
+
+OpenNew = Callable[[], Database]
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def open_new(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenNew]:
+    """Give a function that opens a new database without tables."""
+    with ExitStack() as stack:
+
+        def open_one() -> Database:
+            if request.param == "sqlite":
+                url = sqlite_url(tmp_path)
+            else:
+                server = request.getfixturevalue("postgres_url")
+                url = stack.enter_context(temporary_postgres(server))
+            db = open_database(url)
+            stack.callback(db.dispose)
+            return db
+
+        yield open_one
+
+
+@pytest.fixture
+def new(open_new: OpenNew) -> Database:
+    """Give a database without tables."""
+    return open_new()

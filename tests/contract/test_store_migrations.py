@@ -1,10 +1,7 @@
 """Migrations: what they build is what the code says, once, also for two who start together."""
 
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from threading import Barrier
-from typing import Any
 
 import pytest
 from alembic import command
@@ -18,38 +15,14 @@ from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import VIEWS, metadata
 from retrier.store.verbs.upgrade import MIGRATIONS, find_revision, take_views_away, upgrade_schema
+from tests.contract.conftest import OpenNew
 from tests.contract.store_retries import STAGED, bring_to
 from tests.contract.store_rows import everything_but, message, record, select_rows
 from tests.contract.store_shape import all_rows, particulars_of, sequences_of, shape_of
 from tests.support.bench import Bench
-from tests.support.databases import open_database, open_upgraded, sqlite_url, temporary_postgres
+from tests.support.databases import open_database, open_upgraded, temporary_postgres
 from tests.support.factories import failure, unique_id
-
-OpenNew = Callable[[], Database]
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def open_new(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[OpenNew]:
-    """Give a function that opens a new database without tables."""
-    with ExitStack() as stack:
-
-        def open_one() -> Database:
-            if request.param == "sqlite":
-                url = sqlite_url(tmp_path)
-            else:
-                server = request.getfixturevalue("postgres_url")
-                url = stack.enter_context(temporary_postgres(server))
-            db = open_database(url)
-            stack.callback(db.dispose)
-            return db
-
-        yield open_one
-
-
-@pytest.fixture
-def new(open_new: OpenNew) -> Database:
-    """Give a database without tables."""
-    return open_new()
+from tests.support.revisions import newest_revision
 
 
 def compressions(db: Database) -> set[str]:
@@ -101,11 +74,11 @@ class TestAnUpgradedDatabase:
         assert sequences_of(upgraded) == sequences_of(made)
         assert particulars_of(upgraded) == particulars_of(made)
 
-    def test_is_at_the_one_revision_there_is(self, new: Database) -> None:
+    def test_is_at_the_newest_revision(self, new: Database) -> None:
         upgrade_schema(new)
 
         revision = find_revision(new)
-        assert (revision.current, revision.wanted) == ("1001", "1001")
+        assert (revision.current, revision.wanted) == (newest_revision(), newest_revision())
 
     def test_is_not_changed_by_another_upgrade(self, new: Database) -> None:
         first = upgrade_schema(new)
@@ -195,7 +168,7 @@ def test_two_processes_that_upgrade_at_once_upgrade_once(new: Database) -> None:
         found = [each.result(30) for each in [pool.submit(start, db) for db in (new, other)]]
 
     other.dispose()
-    assert sorted(found, key=str) == ["1001", None]
+    assert sorted(found, key=str) == [newest_revision(), None]
     assert record(new, failure()).new == 1
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from shutil import copy
 from typing import Any
 
 import pytest
@@ -27,7 +26,6 @@ from retrier.store.schema import (
 from retrier.store.verbs.message_actions import Action, apply_action
 from retrier.store.verbs.redirects import create_redirect
 from retrier.store.verbs.upgrade import (
-    MIGRATIONS,
     StrayRows,
     find_revision,
     take_views_away,
@@ -39,14 +37,16 @@ from tests.contract.store_shape import particulars_of
 from tests.support.bench import Bench
 from tests.support.databases import open_upgraded, sqlite_url
 from tests.support.factories import failed_import
+from tests.support.revisions import migrations_up_to, newest_revision
 
 Changes = Callable[[str], Path]
 
-SECOND = """
+NEXT = "9001"
+ONE_MORE = """
 from alembic import op
 
-revision = "1002"
-down_revision = "1001"
+revision = "{number}"
+down_revision = "{before}"
 branch_labels = None
 depends_on = None
 
@@ -100,16 +100,14 @@ def filled(tmp_path: Path) -> Iterator[Database]:
 
 
 @pytest.fixture
-def with_second(tmp_path: Path) -> Changes:
-    """Give a function that makes a folder of migrations: the first revision, and a second."""
+def with_one_more(tmp_path: Path) -> Changes:
+    """Give a function that makes a folder of migrations: all there are, and one more."""
 
     def make(changes: str) -> Path:
-        folder = tmp_path / "migrations"
-        (folder / "versions").mkdir(parents=True)
-        copy(MIGRATIONS / "env.py", folder)
-        copy(MIGRATIONS / "versions" / "1001_first.py", folder / "versions")
-        second = SECOND.format(changes=changes.strip())
-        (folder / "versions" / "1002_second.py").write_text(second)
+        before = newest_revision()
+        folder = migrations_up_to(tmp_path, before)
+        one_more = ONE_MORE.format(changes=changes.strip(), number=NEXT, before=before)
+        (folder / "versions" / f"{NEXT}_one_more.py").write_text(one_more)
         return folder
 
     return make
@@ -144,24 +142,24 @@ def test_the_database_that_is_changed_here_has_rows_that_could_be_lost(filled: D
 
 @pytest.mark.parametrize("table", OTHER_CHECKS)
 def test_a_revision_that_makes_a_table_anew_loses_no_row_of_any(
-    filled: Database, with_second: Changes, table: str
+    filled: Database, with_one_more: Changes, table: str
 ) -> None:
     before = everything_but(filled)
     checks, indexes = checks_of(filled, table), indexes_of(filled, table)
     particulars = particulars_of(filled)
 
-    found = upgrade_schema(filled, migrations=with_second(OTHER_CHECKS[table]))
+    found = upgrade_schema(filled, migrations=with_one_more(OTHER_CHECKS[table]))
 
-    assert (found.current, found.wanted) == ("1001", "1002")
+    assert (found.current, found.wanted) == (newest_revision(), NEXT)
     assert everything_but(filled) == before
     assert (checks_of(filled, table), indexes_of(filled, table)) == (checks, indexes)
     assert particulars_of(filled) == particulars
 
 
 def test_the_views_are_there_afterwards_and_show_every_row(
-    filled: Database, with_second: Changes
+    filled: Database, with_one_more: Changes
 ) -> None:
-    upgrade_schema(filled, migrations=with_second(OTHER_CHECKS["failed_messages"]))
+    upgrade_schema(filled, migrations=with_one_more(OTHER_CHECKS["failed_messages"]))
 
     assert set(inspect(filled.engine).get_view_names()) == set(VIEWS)
     shown = select_rows(filled, text("SELECT number FROM v_failed_messages ORDER BY number"))
@@ -171,16 +169,16 @@ def test_the_views_are_there_afterwards_and_show_every_row(
 
 
 def test_foreign_keys_are_looked_at_again_on_every_later_connection(
-    filled: Database, with_second: Changes
+    filled: Database, with_one_more: Changes
 ) -> None:
-    upgrade_schema(filled, migrations=with_second(OTHER_CHECKS["causes"]))
+    upgrade_schema(filled, migrations=with_one_more(OTHER_CHECKS["causes"]))
 
     assert refuses(filled, "DELETE FROM causes")
     assert refuses(filled, "DELETE FROM retry_operations")
 
 
-def test_the_work_goes_on_after_it(filled: Database, with_second: Changes) -> None:
-    upgrade_schema(filled, migrations=with_second(OTHER_CHECKS["failed_messages"]))
+def test_the_work_goes_on_after_it(filled: Database, with_one_more: Changes) -> None:
+    upgrade_schema(filled, migrations=with_one_more(OTHER_CHECKS["failed_messages"]))
 
     bench = Bench(filled)
     bench.restart()
@@ -191,12 +189,12 @@ def test_the_work_goes_on_after_it(filled: Database, with_second: Changes) -> No
 
 
 def test_a_revision_that_leaves_strays_is_refused_and_undone(
-    filled: Database, with_second: Changes
+    filled: Database, with_one_more: Changes
 ) -> None:
     before = everything_but(filled)
 
     with pytest.raises(StrayRows, match="cause_groups, failed_messages"):
-        upgrade_schema(filled, migrations=with_second(LEAVE_STRAYS))
+        upgrade_schema(filled, migrations=with_one_more(LEAVE_STRAYS))
 
     assert everything_but(filled) == before
     assert find_revision(filled).is_current
@@ -205,11 +203,11 @@ def test_a_revision_that_leaves_strays_is_refused_and_undone(
 
 
 def test_the_same_revision_would_lose_rows_without_any_error_if_foreign_keys_were_looked_at(
-    filled: Database, with_second: Changes
+    filled: Database, with_one_more: Changes
 ) -> None:
     """This is what the tests above are about; it holds for whatever nothing else refers to."""
     config = Config()
-    config.set_main_option("script_location", str(with_second(OTHER_CHECKS["retry_operations"])))
+    config.set_main_option("script_location", str(with_one_more(OTHER_CHECKS["retry_operations"])))
     with filled.engine.begin() as conn:
         conn.execute(text("DELETE FROM retry_batch_now_forwarding"))
         conn.execute(text("DELETE FROM retry_batches"))

@@ -38,8 +38,13 @@ def test_a_failure_has_a_group_of_every_classifier_that_has_something_to_go_by()
     }
 
 
-def test_a_failure_that_says_only_where_has_one_group():
-    assert titles() == {"Endpoint Address": "orders"}
+def test_a_failure_that_says_only_where_is_in_a_group_of_each_classifier():
+    assert titles() == {
+        "Exception Type and Stack Trace": "no reason given: orders",
+        "Message Type": "no message type: orders",
+        "Endpoint Address": "orders",
+        "Endpoint Name": "no endpoint name: orders",
+    }
 
 
 @pytest.mark.parametrize("stack_trace", [None, "", "something other than a stack trace"])
@@ -58,7 +63,8 @@ def test_without_an_exception_reason_and_queue_decide():
 def test_a_group_id_is_servicecontrols():
     details = FailureDetails(queue="orders", destination="orders")
 
-    assert classify(details)[0].group_id == md5_guid("Endpoint Addressorders")
+    ids = {group.classifier: group.group_id for group in classify(details)}
+    assert ids["Endpoint Address"] == md5_guid("Endpoint Addressorders")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,60 @@
+"""What each revision does to a database that the version before has filled.
+
+The rows of that version are written as it wrote them: this version's code knows newer columns.
+"""
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import insert
+
+from retrier.domain.classifiers import CLASSIFIERS, classify
+from retrier.domain.failed_message import FailureDetails
+from retrier.domain.identity import md5_guid
+from retrier.store.engine.database import Database
+from retrier.store.schema import cause_groups, causes, failure_groups
+from retrier.store.verbs.upgrade import upgrade_schema
+from tests.contract.store_rows import rows
+from tests.contract.store_shape import all_rows
+from tests.support.factories import FAILED_AT
+from tests.support.revisions import migrations_up_to
+
+ORDERS = md5_guid("Endpoint Addressorders")
+
+
+@pytest.fixture
+def with_bare_cause(new: Database, tmp_path: Path) -> Database:
+    """Give a database of 1001 with the cause of a failure that says only where it happened."""
+    upgrade_schema(new, migrations_up_to(tmp_path, "1001"))
+    cause = {"cause_id": 1, "fingerprint": "00" * 16, "queue": "orders", "destination": "orders"}
+    group = {"group_id": ORDERS, "classifier": "Endpoint Address", "title": "orders"}
+    with new.engine.begin() as conn:
+        conn.execute(insert(causes).values(created_at=FAILED_AT, **cause))
+        conn.execute(insert(failure_groups).values(**group))
+        conn.execute(insert(cause_groups).values(cause_id=1, group_id=ORDERS))
+    return new
+
+
+class TestRevision1002:
+    def test_puts_a_cause_into_a_group_of_each_classifier(
+        self, with_bare_cause: Database, tmp_path: Path
+    ) -> None:
+        upgrade_schema(with_bare_cause, migrations_up_to(tmp_path, "1002"))
+
+        details = FailureDetails(queue="orders", destination="orders")
+        expected = {group.group_id: group.classifier for group in classify(details)}
+        groups = rows(with_bare_cause, failure_groups)
+        members = {row["group_id"] for row in rows(with_bare_cause, cause_groups)}
+        assert {row["group_id"]: row["classifier"] for row in groups} == expected
+        assert members == set(expected)
+        assert set(expected.values()) == set(CLASSIFIERS)
+
+    def test_changes_no_other_row(self, with_bare_cause: Database, tmp_path: Path) -> None:
+        before = all_rows(with_bare_cause)
+
+        upgrade_schema(with_bare_cause, migrations_up_to(tmp_path, "1002"))
+
+        after = all_rows(with_bare_cause)
+        changed = {name for name in before if after[name] != before[name]}
+        assert changed == {"alembic_version", "failure_groups", "cause_groups"}
+        assert set(before["cause_groups"]) < set(after["cause_groups"])

@@ -1,0 +1,30 @@
+"""Folders of migrations that end before the newest one, to make databases of older versions."""
+
+from pathlib import Path
+from shutil import copy
+
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+
+from retrier.store.verbs.upgrade import MIGRATIONS
+
+
+def newest_revision() -> str:
+    """Return the revision that this version wants."""
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    return ScriptDirectory.from_config(config).get_current_head() or ""
+
+
+def migrations_up_to(folder: Path, revision: str) -> Path:
+    """Make a folder of migrations that ends with a revision; return where it is.
+
+    Revisions are numbered in the order in which they follow each other.
+    """
+    made = folder / f"up_to_{revision}"
+    (made / "versions").mkdir(parents=True)
+    copy(MIGRATIONS / "env.py", made)
+    for path in sorted((MIGRATIONS / "versions").glob("[0-9]*.py")):
+        if path.name.split("_")[0] <= revision:
+            copy(path, made / "versions")
+    return made
