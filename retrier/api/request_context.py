@@ -10,7 +10,7 @@ from fastapi import Body, Depends, Header, HTTPException, Request, Response
 from retrier.api.answers import accepted
 from retrier.api.parts import Parts
 from retrier.api.problems import problem
-from retrier.api.views.operations import asked_again, outcome
+from retrier.api.views.operations import asked, asked_again, outcome
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.message_actions import NOTHING_TO_DO, Act, Refusal
 from retrier.domain.retry_operation import RetryRequest, RetryType
@@ -34,8 +34,7 @@ class RequestContext:
     def retry(self, retry_type: RetryType, selection: Selection, originator: str) -> Response:
         """Ask the gateway; answer 202 with the operation. Raises KeyReused, DatabaseUnavailable."""
         created = self.gateway.retry(self._request(retry_type, selection, originator))
-        content = {"operation_id": created.operation_id, "total": created.total}
-        return accepted(content, f"/api/operations/{created.operation_id}")
+        return accepted(asked(created), f"/api/operations/{created.operation_id}")
 
     def retry_again(
         self, originator: str, unique_ids: tuple[str, ...], selection: Selection | None = None

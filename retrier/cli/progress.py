@@ -92,7 +92,8 @@ class _Lines:
 
 
 def _how_far(found: Json, rate: float) -> str:
-    text = f"{done_of(found):,} of {found['total']:,} done"
+    text = f"{found['forwarded']:,} of {found['total']:,} sent back"
+    text += "".join(f", {found[name]:,} {name}" for name in ("skipped", "failed") if found[name])
     if rate <= 0 or not found["remaining"]:
         return text
     return f"{text}, {rate:,.0f}/s, {found['remaining'] / rate:,.0f} s left"

@@ -134,7 +134,17 @@ def _revert(retry: ReadyRetry, outcome: Returned | Refused) -> Ejected:
     return Ejected(
         number=retry.number,
         unique_message_id=retry.copy.stamps.unique_message_id,
-        reason=f"the broker would not take the retry to {target}: {outcome.reason}",
+        reason=_explain(target, outcome),
         cause=RevertCause.RETURNED if is_returned else RevertCause.REFUSED,
         destination=target,
     )
+
+
+def _explain(target: str, outcome: Returned | Refused) -> str:
+    match outcome:
+        case Returned(reason):
+            return f"queue {target} does not exist ({reason})"
+        case Refused(reason):
+            return f"the broker would not take the retry to {target}: {reason}"
+        case _ as never:
+            assert_never(never)

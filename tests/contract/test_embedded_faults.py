@@ -82,7 +82,7 @@ class TestRefusing(FaultFixtures):
     ) -> None:
         outcomes = publisher.publish([self.message("missing")], nothing)
 
-        assert outcomes == (Returned(f"no queue 'missing' in {path}"),)
+        assert outcomes == (Returned(f"it is not in {path}"),)
 
     def test_a_staging_queue_of_somebody_else_that_is_empty_is_declared_anew(
         self, queues: Queues, queue: str, consume: Consume

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from threading import Event, Thread
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import text, update
@@ -17,6 +19,7 @@ from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.next_work import time_until_due
 from retrier.store.schema import retry_operations
 from retrier.store.verbs.operations import create_operation
+from tests.support.bench import Bench
 from tests.support.databases import empty
 from tests.support.waiting import wait_until
 
@@ -30,6 +33,11 @@ END_LISTENERS = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
     "WHERE datname = current_database() AND query LIKE 'LISTEN%'"
 )
+
+
+def named(*ids: str, key: str | None = None) -> RetryRequest:
+    """Make a request that names messages."""
+    return replace(REQUEST, selection=Selection(ids=ids), idempotency_key=key)
 
 
 class Listener:
@@ -138,3 +146,34 @@ def test_what_was_due_before_is_not_waited_for(database: Database) -> None:
     make_due(database, -timedelta(minutes=1))
 
     assert time_until_due(database) is None
+
+
+class TestWhatIsSkipped:
+    def test_is_known_when_the_request_is_answered(self, database: Database) -> None:
+        bench = Bench(database)
+        sent, waiting = bench.fail(2)
+        bench.ask([sent])
+        bench.work()
+        unknown = str(uuid4())
+
+        created = create_operation(database, named(sent, waiting, unknown))
+
+        assert created.skipped == {
+            sent: "its retry was issued already and has neither succeeded nor failed yet",
+            unknown: "no failed message has this id",
+        }
+
+    def test_is_the_same_for_the_same_request_once_the_first_has_begun(
+        self, database: Database
+    ) -> None:
+        # Given a request whose messages this very operation has sent meanwhile
+        bench = Bench(database)
+        (waiting,) = bench.fail(1)
+        unknown = str(uuid4())
+        first = create_operation(database, named(waiting, unknown, key="k"))
+        bench.work()
+
+        again = create_operation(database, named(waiting, unknown, key="k"))
+
+        assert again.operation_id == first.operation_id
+        assert again.skipped == first.skipped == {unknown: "no failed message has this id"}

@@ -7,13 +7,13 @@ from uuid import uuid4
 import typer
 
 from retrier.cli.api_client import IDEMPOTENCY_KEY, ApiClient, Json
-from retrier.cli.command import command, make_app, tools_of
+from retrier.cli.command import ExitCode, command, make_app, tools_of
 from retrier.cli.options import Service
 from retrier.cli.printer import Column, Printer, counted, one_line, short_id
 from retrier.cli.progress import exit_code_of, watch_operation
 from retrier.cli.retry_target import Matching, Named, RetryTarget, Target
 from retrier.cli.views.messages import show_messages
-from retrier.cli.views.operations import show_outcome
+from retrier.cli.views.operations import show_outcome, show_skipped
 from retrier.errors import RequestRefused
 
 SHOWN = 5
@@ -137,7 +137,7 @@ def retry(ctx: typer.Context, chosen: RetryTarget, options: RetryOptions, servic
         accepted = api.ask(target.path, target.content, headers)
         if not options.watch:
             _print_accepted(tools.printer, accepted, as_json=service.as_json)
-            return
+            raise typer.Exit(_exit_code_of_asking(accepted))
         found = watch_operation(tools, api, accepted["operation_id"])
     _print_outcome(tools.printer, found, as_json=service.as_json)
     raise typer.Exit(exit_code_of(found))
@@ -156,12 +156,25 @@ def _print_accepted(printer: Printer, accepted: Json, *, as_json: bool) -> None:
         printer.document(accepted)
         return
     operation = short_id(accepted["operation_id"])
-    total = counted(accepted["total"], "message")
-    printer.line(f"asked for a retry of {total}: operation {operation}")
-    if accepted["total"]:
+    left = _count_left(accepted)
+    printer.line(f"asked for a retry of {counted(left, 'message')}: operation {operation}")
+    show_skipped(printer, accepted)
+    if left:
         printer.note(f"Follow it with: retrier operations show {operation} --watch")
+    elif accepted["total"]:
+        printer.note("There is nothing to retry: all that was named is skipped.")
     else:
         printer.note("There is nothing to retry: no unresolved message matches.")
+
+
+def _count_left(accepted: Json) -> int:
+    return int(accepted["total"]) - int(accepted.get("skipped", 0))
+
+
+def _exit_code_of_asking(accepted: Json) -> ExitCode:
+    """Return 1 where messages were named and none of them can be retried."""
+    nothing_left = accepted["total"] and not _count_left(accepted)
+    return ExitCode.REFUSED if nothing_left else ExitCode.DONE
 
 
 def _print_outcome(printer: Printer, found: Json, *, as_json: bool) -> None:

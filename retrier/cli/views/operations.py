@@ -55,7 +55,7 @@ def show_operation(printer: Printer, found: Json) -> None:
             **_times(found),
         }
     )
-    _show_skipped(printer, found)
+    show_skipped(printer, found)
 
 
 def show_outcome(printer: Printer, found: Json) -> None:
@@ -67,8 +67,8 @@ def show_outcome(printer: Printer, found: Json) -> None:
     whose = "its" if found["forwarded"] == 1 else "their"
     pending = f"; {whose} outcome is pending" if found["forwarded"] else ""
     state = "" if found["state"] == "completed" else f"{found['state']}: "
-    printer.line(f"{state}{', '.join(words)}{pending}{reason}")
-    _show_skipped(printer, found)
+    printer.line(f"{state}{', '.join(words)}{reason}{pending}")
+    show_skipped(printer, found)
     if found["failed"]:
         printer.note("What failed is unresolved again; `retrier errors show ID` says why.")
 
@@ -93,7 +93,8 @@ def show_batch(printer: Printer, found: Json) -> None:
         printer.table(_CLAIMS, [_claim(each) for each in claims])
 
 
-def _show_skipped(printer: Printer, found: Json) -> None:
+def show_skipped(printer: Printer, found: Json) -> None:
+    """Print which named messages were skipped, or would be, and why."""
     skipped = found.get("skipped_messages")
     if skipped:
         printer.heading("skipped")

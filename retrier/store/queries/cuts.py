@@ -42,6 +42,7 @@ _CUT_NAMED = _NAMED.where(named.position > bindparam("floor")).limit(BATCH_SIZE)
 
 _SELECTIONS = 32
 """Statements kept in a cache: making one takes longer than executing it."""
+UNKNOWN_ID = "no failed message has this id"
 _CHANGED = "it changed while it was being claimed"
 
 
@@ -82,7 +83,7 @@ def look_again(tx: Transaction, operation: RetryOperation, cut: Cut, claimed: Se
         return cut
     query = _NAMED.where(tx.sql.member(named.number, sorted(left)))
     reasons = {
-        row.unique_message_id: _why_not(row, operation.cut_off) or _CHANGED
+        row.unique_message_id: why_not(row, operation.cut_off) or _CHANGED
         for row in tx.execute(query, {"operation": operation.operation_id})
     }
     return replace(cut, skipped={**cut.skipped, **reasons})
@@ -107,7 +108,7 @@ def _next_selected(selection: Selection) -> Select[Any]:
 def _look_at_named(tx: Transaction, operation: RetryOperation) -> Cut:
     known = {"operation": operation.operation_id, "floor": operation.floor}
     rows = _within_bytes(tx.execute(_CUT_NAMED, known).all())
-    judged = [(row, _why_not(row, operation.cut_off)) for row in rows]
+    judged = [(row, why_not(row, operation.cut_off)) for row in rows]
     return Cut(
         eligible={row.number: row.failure_seq for row, why in judged if why is None},
         skipped={row.unique_message_id: why for row, why in judged if why is not None},
@@ -115,9 +116,13 @@ def _look_at_named(tx: Transaction, operation: RetryOperation) -> Cut:
     )
 
 
-def _why_not(row: StoredRow, cut_off: int) -> str | None:
+def why_not(row: StoredRow, cut_off: int) -> str | None:
+    """Return why a named message may not be retried; None if it may.
+
+    `row` has the columns number, status, failure_seq and retry_id; all None of an unknown id.
+    """
     if row.status is None:
-        return "no failed message has this id"
+        return UNKNOWN_ID
     if row.status == FailedMessageStatus.RETRY_ISSUED:
         return "its retry was issued already and has neither succeeded nor failed yet"
     if row.retry_id is not None:

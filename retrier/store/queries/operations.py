@@ -100,7 +100,7 @@ def find_operation(tx: Transaction, operation_id: str) -> OperationDetails | Non
         operation=operation,
         at=tx.now,
         batch_id=tx.execute(batch).scalar_one_or_none(),
-        skipped=_skipped(tx, key),
+        skipped=read_skipped(tx, key),
     )
 
 
@@ -122,7 +122,8 @@ def operation_from_row(row: Mapping[str, Any]) -> RetryOperation:
     )
 
 
-def _skipped(tx: Transaction, operation_id: str) -> dict[str, str]:
+def read_skipped(tx: Transaction, operation_id: str) -> dict[str, str]:
+    """Return why named ids were skipped so far, the first 1000 of them."""
     named = retry_operation_messages.c
     query = (
         select(named.unique_message_id, named.skipped_because)

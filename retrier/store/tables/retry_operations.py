@@ -9,6 +9,7 @@ from retrier.domain.retry_operation import OPEN_STATES, RetryOperation, RetryOpe
 from retrier.store.engine.transaction import ConcurrentChange, Rows, Transaction
 from retrier.store.schema import retry_operations
 from retrier.store.schema.types import UtcTime
+from retrier.store.tables.event_log import short
 
 operations = retry_operations.c
 
@@ -45,7 +46,7 @@ _COMPLETE = (
     .values(
         state=RetryOperationState.COMPLETED,
         skipped=operations.total - operations.forwarded - operations.failed,
-        reason=case((operations.total == 0, _NOTHING), else_=None),
+        reason=case((operations.total == 0, _NOTHING), else_=operations.reason),
         completed_at=_NOW,
         modified_at=_NOW,
     )
@@ -124,9 +125,9 @@ def count_forwarded(tx: Transaction, operation_ids: Iterable[str]) -> None:
         tx.execute(_COUNT_FORWARDED, row)
 
 
-def count_failed(tx: Transaction, operation_id: str, number: int) -> None:
-    """Count messages that could not be sent."""
-    more = {"failed": operations.failed + number, "modified_at": tx.now}
+def count_failed(tx: Transaction, operation_id: str, number: int, reason: str) -> None:
+    """Count messages that could not be sent, and keep why the last of them could not."""
+    more = {"failed": operations.failed + number, "reason": short(reason), "modified_at": tx.now}
     tx.execute(_of(operation_id).values(more))
 
 

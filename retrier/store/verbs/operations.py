@@ -1,7 +1,7 @@
 """Creating retry operations: frozen with their cut-off, durable before the answer is given."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 from sqlalchemy import func, select
@@ -14,23 +14,36 @@ from retrier.errors import KeyReused
 from retrier.store.engine.database import Database, writing
 from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import ConcurrentChange, StoredRow, Transaction
+from retrier.store.queries.cuts import UNKNOWN_ID, why_not
+from retrier.store.queries.operations import read_skipped
 from retrier.store.queries.selections import conditions, to_json
-from retrier.store.schema import failed_messages, retry_operation_messages, retry_operations
+from retrier.store.schema import (
+    failed_message_retries,
+    failed_messages,
+    retry_operation_messages,
+    retry_operations,
+)
 from retrier.store.tables import event_log
 from retrier.store.tables import retry_operation_messages as named
 from retrier.store.tables import retry_operations as operations
 from retrier.store.tables.event_log import Entry
 
 messages = failed_messages.c
+claims = failed_message_retries.c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedOperation:
-    """The answer to a request; `repeated`: an earlier request with its key created it."""
+    """The answer to a request; `repeated` when its idempotency key was known already.
+
+    `skipped` gives for each named id that cannot be retried as things are the reason: the cut
+    will skip it, unless it changes before.
+    """
 
     operation_id: str
     total: int
     repeated: bool
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
 
 def create_operation(db: Database, request: RetryRequest) -> CreatedOperation:
@@ -51,7 +64,11 @@ def _take_cut_off(tx: Transaction) -> int:
 
 @writing
 def _create_operation(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOperation:
-    return find_repeated(tx, request, request.selection) or freeze(tx, request, cut_off)
+    repeated = find_repeated(tx, request, request.selection)
+    if repeated is None:
+        return freeze(tx, request, cut_off)
+    ids = request.selection.ids or ()
+    return replace(repeated, skipped=_find_skipped(tx, repeated.operation_id, ids))
 
 
 def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOperation:
@@ -82,7 +99,7 @@ def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOpera
     if not added:
         # The same request came twice at once: the next try finds and returns the other operation.
         raise ConcurrentChange
-    _name_messages(tx, operation_id, request.selection.ids or ())
+    skipped = _name_messages(tx, operation_id, request.selection.ids or (), cut_off)
     asked = Entry(
         kind="retry_asked",
         text=f"{request.originator}: a retry of {total} messages was asked for",
@@ -91,7 +108,7 @@ def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOpera
     )
     event_log.append(tx, [asked])
     tx.sql.announce_request(tx.conn)
-    return CreatedOperation(operation_id=operation_id, total=total, repeated=False)
+    return CreatedOperation(operation_id=operation_id, total=total, repeated=False, skipped=skipped)
 
 
 def find_repeated(
@@ -128,18 +145,48 @@ def _count(tx: Transaction, request: RetryRequest, cut_off: int) -> int:
     return int(tx.execute(query).scalar_one())
 
 
-def _name_messages(tx: Transaction, operation_id: str, ids: Sequence[str]) -> None:
-    """Store the ids, with the numbers of the messages that have them now."""
-    if ids:
-        named.add(tx, operation_id, ids, _find_numbers(tx, ids))
+def _name_messages(
+    tx: Transaction, operation_id: str, ids: Sequence[str], cut_off: int
+) -> Mapping[str, str]:
+    """Write the ids down with their messages' numbers; return why some cannot be retried now."""
+    found = _look_up(tx, ids)
+    named.add(tx, operation_id, ids, {key: row.number for key, row in found.items()})
+    return _judge(ids, found, cut_off)
 
 
-def _find_numbers(tx: Transaction, ids: Sequence[str]) -> Mapping[str, int]:
+def _judge(ids: Sequence[str], found: Mapping[str, StoredRow], cut_off: int) -> Mapping[str, str]:
+    reasons = {key: why_not(found[key], cut_off) if key in found else UNKNOWN_ID for key in ids}
+    return {key: why for key, why in reasons.items() if why is not None}
+
+
+def _find_skipped(tx: Transaction, operation_id: str, ids: Sequence[str]) -> Mapping[str, str]:
+    """Return why some of these ids are skipped: as things are, or as the operation recorded it.
+
+    Once it has begun, a message whose retry was issued was not skipped: this operation issued it.
+    """
+    begun = select(retry_operations.c.state, retry_operations.c.cut_off)
+    row = tx.execute(begun.where(retry_operations.c.operation_id == operation_id)).one()
+    if row.state == RetryOperationState.WAITING:
+        return _judge(ids, _look_up(tx, ids), row.cut_off)
+    return read_skipped(tx, operation_id)
+
+
+def _look_up(tx: Transaction, ids: Sequence[str]) -> Mapping[str, StoredRow]:
     wanted = {unique_id: canonical(unique_id) for unique_id in ids if is_guid(unique_id)}
-    query = select(messages.unique_message_id, messages.number).where(
-        tx.sql.member(messages.unique_message_id, sorted({*wanted.values()}))
+    if not wanted:
+        return {}
+    query = (
+        select(
+            messages.unique_message_id,
+            messages.number,
+            messages.status,
+            messages.failure_seq,
+            claims.retry_id,
+        )
+        .outerjoin_from(failed_messages, failed_message_retries, claims.number == messages.number)
+        .where(tx.sql.member(messages.unique_message_id, sorted({*wanted.values()})))
     )
-    found = {row[0]: row[1] for row in tx.execute(query)} if wanted else {}
+    found = {row.unique_message_id: row for row in tx.execute(query)}
     return {unique_id: found[key] for unique_id, key in wanted.items() if key in found}
 
 

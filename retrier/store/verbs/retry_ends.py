@@ -59,7 +59,7 @@ def revert(tx: Transaction, batch: RetryBatch, ejected: Sequence[Ejected]) -> in
     failed_messages.become_unresolved(
         tx, Move.REVERTED, {item.number: Manual(why=item.reason) for item in back}
     )
-    retry_operations.count_failed(tx, batch.operation_id, len(back))
+    retry_operations.count_failed(tx, batch.operation_id, len(back), back[-1].reason)
     event_log.append(tx, [_event(batch, item) for item in back])
     return len(back)
 

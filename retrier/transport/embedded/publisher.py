@@ -80,7 +80,7 @@ class EmbeddedPublisher:
             self.close()
             raise
         return [
-            Confirmed() if stored else Returned(f"no queue {parcel.queue!r} in {db.place}")
+            Confirmed() if stored else Returned(f"it is not in {db.place}")
             for parcel, stored in zip(parcels, found, strict=True)
         ]
 

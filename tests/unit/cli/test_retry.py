@@ -288,7 +288,7 @@ def test_rate_and_time_left_are_told(cli: CommandLine) -> None:
 
     def tell(_request: httpx.Request) -> httpx.Response:
         left = next(looks)
-        found = {**cli.api.get(f"operations/{operation}"), "remaining": left}
+        found = {**cli.api.get(f"operations/{operation}"), "remaining": left, "forwarded": 4 - left}
         found["state"] = "forwarding" if left else "completed"
         return httpx.Response(200, json=found, headers={"X-Particular-Version": "1"})
 
@@ -297,7 +297,7 @@ def test_rate_and_time_left_are_told(cli: CommandLine) -> None:
 
     result = cli.run("operations", "show", operation, "--watch")
 
-    assert "forwarding: 2 of 4 done, 0/s, 5 s left" in result.stderr.splitlines()
+    assert "forwarding: 2 of 4 sent back, 0/s, 5 s left" in result.stderr.splitlines()
 
 
 def test_a_bar_is_shown_on_a_terminal(cli: CommandLine) -> None:
@@ -329,7 +329,42 @@ def test_a_retry_that_fails_ends_with_1(cli: CommandLine) -> None:
     result = cli.run("retry", "--all", "--watch")
 
     assert result.exit_code == 1
-    assert result.stdout == "0 of 1 message sent back, 1 failed\n"
+    refused = f"the broker would not take the retry to {QUEUE}: queue is full"
+    assert result.stdout == f"0 of 1 message sent back, 1 failed: {refused}\n"
+
+
+def test_a_retry_to_a_missing_queue_says_so(cli: CommandLine) -> None:
+    cli.bench.fail()
+    cli.bench.transport.broker.delete(QUEUE)
+
+    result = cli.run("retry", "--all", "--watch")
+
+    assert result.exit_code == 1
+    assert f"0 of 1 message sent back, 1 failed: queue {QUEUE} does not exist (" in result.stdout
+    assert "completed: 0 of 1 sent back, 1 failed" in result.stderr
+
+
+def test_a_retry_of_a_message_on_its_way_says_at_once_that_it_is_skipped(cli: CommandLine) -> None:
+    (message,) = cli.bench.fail()
+    cli.run("retry", message, "--watch")
+
+    result = cli.run("retry", message)
+
+    assert result.exit_code == 1
+    assert result.stdout.startswith("asked for a retry of 0 messages: operation ")
+    assert f"{message}  its retry was issued already and has neither" in result.stdout
+    assert "There is nothing to retry: all that was named is skipped." in result.stderr
+
+
+def test_a_retry_of_which_something_is_left_says_what_is_skipped(cli: CommandLine) -> None:
+    (known,) = cli.bench.fail()
+    unknown = str(uuid4())
+
+    result = cli.run("retry", known, unknown)
+
+    assert result.exit_code == 0
+    assert result.stdout.startswith("asked for a retry of 1 message: operation ")
+    assert f"{unknown}  no failed message has this id" in result.stdout
 
 
 def test_a_watched_retry_is_one_json_document(cli: CommandLine) -> None:
