@@ -3,20 +3,22 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import Body, Depends, Header, HTTPException, Request, Response
 
-from retrier.api.answers import accepted
+from retrier.api.answers import Json, accepted
 from retrier.api.parts import Parts
 from retrier.api.problems import problem
-from retrier.api.views.operations import asked, asked_again, outcome
+from retrier.api.views.operations import asked_again, outcome
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.message_actions import NOTHING_TO_DO, Act, Refusal
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.domain.text import clean
 from retrier.gateway import Gateway
+from retrier.store.verbs.operations import CreatedOperation
 
 LONGEST_NAME = 200
 LONGEST_KEY = 255
@@ -34,7 +36,7 @@ class RequestContext:
     def retry(self, retry_type: RetryType, selection: Selection, originator: str) -> Response:
         """Ask the gateway; answer 202 with the operation. Raises KeyReused, DatabaseUnavailable."""
         created = self.gateway.retry(self._request(retry_type, selection, originator))
-        return accepted(asked(created), f"/api/operations/{created.operation_id}")
+        return accepted(_asked(created), f"/api/operations/{created.operation_id}")
 
     def retry_again(
         self, originator: str, unique_ids: tuple[str, ...], selection: Selection | None = None
@@ -56,6 +58,21 @@ class RequestContext:
             requested_by=self.requested_by,
             idempotency_key=self.idempotency_key,
         )
+
+
+SHOWN_SKIPPED = 1000
+"""So many skipped ids at most are shown in an answer; `skipped` counts them all."""
+
+
+def _asked(created: CreatedOperation) -> Json:
+    """Show an operation that was asked for, and which named messages it would skip as they are."""
+    shown = islice(created.skipped.items(), SHOWN_SKIPPED)
+    skipped = {
+        "skipped": len(created.skipped),
+        "skipped_messages": [{"id": key, "reason": why} for key, why in shown],
+    }
+    made = {"operation_id": created.operation_id, "total": created.total}
+    return made | (skipped if created.skipped else {})
 
 
 def pending_retries(

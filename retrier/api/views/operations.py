@@ -2,7 +2,6 @@
 
 from dataclasses import asdict
 from datetime import datetime
-from itertools import islice
 
 from retrier.api.answers import Json, camel, present, time
 from retrier.api.views.messages import claim
@@ -12,7 +11,6 @@ from retrier.domain.selection import named_parts
 from retrier.gateway import AskedAgain, Outcome
 from retrier.store.queries.batches import BatchCount, BatchDetails, Processor
 from retrier.store.queries.operations import OperationDetails
-from retrier.store.verbs.operations import CreatedOperation
 
 
 def operation(shown: RetryOperation) -> Json:
@@ -110,21 +108,6 @@ def outcome(act: Act, came_to: Outcome) -> Json:
         {"reason": str(reason), "count": number} for reason, number in came_to.refused.items()
     ]
     return {_NAMES[act]: came_to.done, "skipped": skipped}
-
-
-SHOWN_SKIPPED = 1000
-"""So many skipped ids at most are shown in an answer; `skipped` counts them all."""
-
-
-def asked(created: CreatedOperation) -> Json:
-    """Show an operation that was asked for, and which named messages it would skip as they are."""
-    shown = islice(created.skipped.items(), SHOWN_SKIPPED)
-    skipped = {
-        "skipped": len(created.skipped),
-        "skipped_messages": [{"id": key, "reason": why} for key, why in shown],
-    }
-    made = {"operation_id": created.operation_id, "total": created.total}
-    return made | (skipped if created.skipped else {})
 
 
 def asked_again(again: AskedAgain) -> Json:
