@@ -1,4 +1,4 @@
-"""Put a failed message on an error queue with Kombu, on any broker Kombu knows.
+"""Put a failed message on an error queue with Kombu, on any broker that Kombu supports.
 
 python publish_failed_kombu.py embedded:///./retrier-data/broker.db
 python publish_failed_kombu.py amqp://guest:guest@127.0.0.1:5672//
@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from kombu import Connection
 
 try:
-    import retrier.transport.embedded  # noqa: F401 - teaches Kombu the scheme `embedded`
+    import retrier.transport.embedded  # noqa: F401 - registers the scheme `embedded`
 except ImportError:
     pass
 
@@ -31,7 +31,7 @@ except TimeoutError as error:
     }
 
 with Connection(sys.argv[1]) as connection:
-    # The queue is declared by Retrier; to its default exchange a queue is addressed by name.
+    # Retrier declares the queue. The default exchange sends to the queue named by the routing key.
     connection.Producer().publish(
         body,
         routing_key="error",
