@@ -149,6 +149,8 @@ def _name_messages(
     tx: Transaction, operation_id: str, ids: Sequence[str], cut_off: int
 ) -> Mapping[str, str]:
     """Write the ids down with their messages' numbers; return why some cannot be retried now."""
+    if not ids:
+        return {}
     found = _look_up(tx, ids)
     named.add(tx, operation_id, ids, {key: row.number for key, row in found.items()})
     return _judge(ids, found, cut_off)
