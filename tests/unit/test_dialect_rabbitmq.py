@@ -37,12 +37,70 @@ def test_everything_the_broker_wrote_is_read():
     )
 
 
-def test_the_latest_death_counts_not_the_first():
-    deaths = [*death(queue="retry")["x-death"], *death()["x-death"]]
+def deaths(*each: tuple[str | None, object]) -> dict[str, object]:
+    """Return deaths as the broker lists them, the newest first: queue and reason of each."""
+    return {"x-death": [{"queue": queue, "reason": reason} for queue, reason in each]}
 
-    details = read(RABBITMQ, {"x-death": deaths, "x-first-death-queue": "orders"})
 
-    assert details.queue == "retry"
+@pytest.mark.parametrize(
+    ("newest_first", "failed_on"),
+    [
+        ([("billing", "rejected"), ("orders", "rejected")], "billing"),
+        ([("billing", "delivery_limit"), ("orders", "rejected")], "billing"),
+        ([("billing", "maxlen"), ("orders", "delivery_limit")], "billing"),
+        ([("orders.wait", "expired"), ("orders", "rejected")], "orders"),
+        ([("orders", "rejected"), ("orders.wait", "expired")], "orders"),
+        ([("orders.wait", "expired"), ("orders", "delivery_limit")], "orders"),
+        ([("orders.wait", "expired"), ("orders", "maxlen")], "orders"),
+        ([("wait.60", "expired"), ("wait.10", "expired"), ("orders", "rejected")], "orders"),
+        ([("wait.60", "expired"), ("wait.10", "expired")], "wait.60"),
+    ],
+    ids=str,
+)
+def test_the_newest_failure_counts_and_an_expiry_only_where_nothing_else_is(
+    newest_first, failed_on
+):
+    details = read(RABBITMQ, deaths(*newest_first), {"x-first-death-queue": "other"})
+
+    assert (details.queue, details.destination) == (failed_on, failed_on)
+
+
+def test_time_count_and_reason_are_of_the_queue_that_is_shown():
+    waited = {"queue": "orders.wait", "reason": "expired", "count": 4, "time": 1714570000}
+    rejected = {"queue": "orders", "reason": "rejected", "count": 3, "time": FAILED_AT}
+
+    details = read(RABBITMQ, {"x-death": [waited, rejected]})
+
+    assert details == FailureDetails(
+        queue="orders",
+        destination="orders",
+        exception_message="rejected by a consumer on orders, 3 times",
+        failure_reason="rejected",
+        time_of_failure=FAILED_AT,
+        attempts_reported=3,
+    )
+
+
+@pytest.mark.parametrize("unknown", ["poisoned", "", "Rejected", None, 7, ["rejected"], {}])
+def test_a_reason_that_is_unknown_comes_after_a_failure_and_before_an_expiry(unknown):
+    said = [("orders.wait", "expired"), ("stock", unknown), ("orders", "rejected")]
+
+    assert read(RABBITMQ, deaths(*said)).queue == "orders"
+    assert read(RABBITMQ, deaths(*said[:2])).queue == "stock"
+
+
+@pytest.mark.parametrize("queue", [None, "", 7, ["orders"], {}])
+def test_a_death_without_a_queue_wins_over_none_that_has_one(queue):
+    details = read(RABBITMQ, deaths((queue, "rejected"), ("orders.wait", "expired")))
+
+    assert (details.queue, details.failure_reason) == ("orders.wait", "expired")
+
+
+@pytest.mark.parametrize("foreign", ["orders", 7, None, ["rejected"], b"bytes"])
+def test_what_is_no_table_among_the_deaths_is_passed_over(foreign):
+    details = read(RABBITMQ, {"x-death": [foreign, *death()["x-death"], foreign]})
+
+    assert details.queue == "orders"
 
 
 @pytest.mark.parametrize(
@@ -74,20 +132,29 @@ def test_a_time_that_is_none_is_never_made_up(time, expected):
 
 
 @pytest.mark.parametrize(
-    "deaths",
-    ["orders", [], ["orders"], [{}], [{"queue": ""}], [{"queue": 7}], {"queue": "orders"}],
+    "value",
+    [
+        *("orders", 7, None, [], ["orders"], [None], [[]], [{}], {"queue": "orders"}),
+        *([{"queue": ""}], [{"queue": 7}], [{"reason": "rejected"}, {"queue": None}]),
+    ],
     ids=str,
 )
-def test_a_death_that_names_no_queue_is_unintelligible(deaths):
-    found = RABBITMQ.read(properties({"x-death": deaths}))
+def test_deaths_that_name_no_queue_are_unintelligible(value):
+    found = RABBITMQ.read(properties({"x-death": value}))
 
-    assert found == Unintelligible("the first entry of the header x-death names no queue")
+    assert found == Unintelligible("no entry of the header x-death names a queue")
 
 
 def test_the_operator_may_say_where_it_failed():
     found = RABBITMQ.read(properties({"x-death": []}), otherwise="orders")
 
     assert found == FailureDetails(queue="orders", destination="orders")
+
+
+def test_the_reason_is_shown_also_where_only_the_operator_says_where_it_failed():
+    found = RABBITMQ.read(properties(deaths((None, "rejected"))), otherwise="orders")
+
+    assert found == FailureDetails(queue="orders", destination="orders", failure_reason="rejected")
 
 
 def test_the_message_type_may_be_a_header():

@@ -38,7 +38,7 @@ class TestFailedImports:
             ),
             (
                 delivery({"x-death": "tampered with"}),
-                "the first entry of the header x-death names no queue",
+                "no entry of the header x-death names a queue",
             ),
         ],
         ids=["no headers", "empty queue", "no table"],

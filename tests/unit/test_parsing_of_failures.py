@@ -86,6 +86,15 @@ class TestFailures:
 
         assert found.computed_id == RABBITMQ.computed_id("9", "orders")
 
+    @pytest.mark.parametrize("waits", [[], [{"queue": "orders.wait", "reason": "expired"}]])
+    def test_a_message_has_the_same_id_whether_or_not_it_waited_before_it_was_parked(self, waits):
+        headers = rabbitmq_headers()
+        headers["x-death"] = [*waits, *headers["x-death"]]
+
+        found = failure(delivery(headers, message_id="9"))
+
+        assert found.computed_id == RABBITMQ.computed_id("9", "orders")
+
     def test_without_a_message_id_there_is_nothing_to_compute(self):
         found = failure(delivery(rabbitmq_headers()))
 

@@ -13,6 +13,10 @@ from retrier.domain.wire import Properties
 
 DEATHS = "x-death"
 
+EXPIRED = "expired"
+FAILURES = frozenset({"rejected", "delivery_limit", "maxlen"})
+"""A retry must go where one of these happened: where messages expire, nobody may consume."""
+
 STRIPPED_PREFIXES = ("x-first-death-", "x-last-death-")
 """If a retry kept them and died again, RabbitMQ would see a dead-letter cycle and drop it."""
 
@@ -30,11 +34,11 @@ class RabbitMqDialect:
     def read(
         self, properties: Properties, *, otherwise: str | None = None
     ) -> FailureDetails | Unintelligible:
-        """Read the latest death, which is the first of the list."""
-        death = _latest(properties.headers.get(DEATHS))
+        """Read the death that says where the message failed."""
+        death = _failure_among(properties.headers.get(DEATHS))
         queue = _text(death.get("queue")) or otherwise
         if queue is None:
-            return Unintelligible(f"the first entry of the header {DEATHS} names no queue")
+            return Unintelligible(f"no entry of the header {DEATHS} names a queue")
         return FailureDetails(
             queue=queue,
             destination=queue,
@@ -62,15 +66,23 @@ class RabbitMqDialect:
         return header == DEATHS or header.startswith(STRIPPED_PREFIXES)
 
 
-def _latest(deaths: object) -> Mapping[str, object]:
-    first = deaths[0] if isinstance(deaths, list) and deaths else None
-    return first if isinstance(first, dict) else {}
+def _failure_among(deaths: object) -> Mapping[str, object]:
+    """Return the newest death that is no wait; the broker lists the newest first (decision 0037)."""
+    tables = [each for each in deaths if isinstance(each, dict)] if isinstance(deaths, list) else []
+    return min(tables, key=_how_unlikely, default={})
+
+
+def _how_unlikely(death: Mapping[str, object]) -> tuple[bool, int]:
+    """Order deaths: a queue is named, then a failure, an unknown reason, an expiry. Ties: newest."""
+    reason = _text(death.get("reason"))
+    order = 0 if reason in FAILURES else 2 if reason == EXPIRED else 1
+    return _text(death.get("queue")) is None, order
 
 
 _REASONS: Mapping[str, str] = MappingProxyType(
     {
         "delivery_limit": "delivery limit reached",
-        "expired": "message expired",
+        EXPIRED: "message expired",
         "maxlen": "queue length limit reached",
         "rejected": "rejected by a consumer",
     }
