@@ -1,4 +1,6 @@
-"""Put a failed message on an error queue with plain AMQP 0-9-1 (pika).
+"""Install: pip install pika
+
+Put a failed message on an error queue with plain AMQP 0-9-1. It makes the queue if there is none.
 
 python publish_failed_amqp.py amqp://guest:guest@127.0.0.1:5672/%2F
 """
@@ -9,12 +11,19 @@ from datetime import UTC, datetime
 
 import pika
 
-connection = pika.BlockingConnection(pika.URLParameters(sys.argv[1]))
+url = sys.argv[1]
+queue = sys.argv[2] if len(sys.argv) > 2 else "error"
+connection = pika.BlockingConnection(pika.URLParameters(url))
+try:
+    connection.channel().queue_declare(queue, passive=True)
+except pika.exceptions.ChannelClosedByBroker:  # there is no such queue
+    connection.channel().queue_declare(queue, durable=True)
+
 channel = connection.channel()
 channel.confirm_delivery()
 channel.basic_publish(
     exchange="",
-    routing_key="error",
+    routing_key=queue,
     mandatory=True,
     body=b'{"order": 42}',
     properties=pika.BasicProperties(
@@ -32,4 +41,4 @@ channel.basic_publish(
     ),
 )
 connection.close()
-print("one failed message is on the queue error")
+print(f"one failed message is on the queue {queue}")

@@ -1,4 +1,7 @@
-"""Put a failed message on an error queue with Kombu, on any broker that Kombu supports.
+"""Install: pip install kombu
+
+Put a failed message on an error queue with Kombu, on any broker that Kombu supports. It makes the
+queue if there is none.
 
 python publish_failed_kombu.py embedded:///./retrier-data/broker.db
 python publish_failed_kombu.py amqp://guest:guest@127.0.0.1:5672//
@@ -9,13 +12,15 @@ import traceback
 import uuid
 from datetime import UTC, datetime
 
-from kombu import Connection
+from kombu import Connection, Queue
 
 try:
     import retrier.transport.embedded  # noqa: F401 - registers the scheme `embedded`
 except ImportError:
     pass
 
+url = sys.argv[1]
+queue = sys.argv[2] if len(sys.argv) > 2 else "error"
 body = b'{"order": 42}'
 try:
     raise TimeoutError("the stock service did not answer")
@@ -30,15 +35,19 @@ except TimeoutError as error:
         "Retrier.Endpoint": "shop",
     }
 
-with Connection(sys.argv[1]) as connection:
-    # Retrier declares the queue. The default exchange sends to the queue named by the routing key.
+with Connection(url) as connection:
+    try:
+        Queue(queue).bind(connection.channel()).queue_declare(passive=True)
+    except connection.channel_errors:  # there is no such queue
+        Queue(queue, durable=True).bind(connection.channel()).queue_declare()
+    # The default exchange sends to the queue named by the routing key.
     connection.Producer().publish(
         body,
-        routing_key="error",
+        routing_key=queue,
         headers=headers,
         message_id=str(uuid.uuid4()),
         content_type="application/json",
         content_encoding="utf-8",
         delivery_mode=2,
     )
-print("one failed message is on the queue error")
+print(f"one failed message is on the queue {queue}")

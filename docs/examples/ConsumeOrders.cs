@@ -1,0 +1,82 @@
+// Install: dotnet add package RabbitMQ.Client (version 7 or later)
+//
+// A consumer with a dead-letter queue that confirms retries, in C#. It makes its two queues. In a project made by
+// `dotnet new console`, in place of Program.cs:
+//
+//     dotnet run amqp://guest:guest@127.0.0.1:5672/%2F fail   sends one order, rejects it
+//     dotnet run amqp://guest:guest@127.0.0.1:5672/%2F        handles orders until Ctrl-C
+
+using System.Text;
+using RabbitMQ.Client;
+using RabbitMQ.Client.Events;
+
+var fails = args.Length > 1 && args[1] == "fail";
+var queue = args.Length > 2 ? args[2] : "orders";
+var rejected = new TaskCompletionSource();
+var factory = new ConnectionFactory { Uri = new Uri(args[0]) };
+await using var connection = await factory.CreateConnectionAsync();
+// With tracking, BasicPublishAsync returns when the broker has confirmed the message.
+await using var channel = await connection.CreateChannelAsync(new CreateChannelOptions(
+    publisherConfirmationsEnabled: true, publisherConfirmationTrackingEnabled: true));
+await channel.QueueDeclareAsync($"{queue}.dead", durable: true, exclusive: false, autoDelete: false);
+await channel.QueueDeclareAsync(queue, durable: true, exclusive: false, autoDelete: false,
+    arguments: new Dictionary<string, object?>
+    {
+        ["x-dead-letter-exchange"] = "",
+        ["x-dead-letter-routing-key"] = $"{queue}.dead",
+    });
+await channel.BasicQosAsync(prefetchSize: 0, prefetchCount: 10, global: false);
+
+void Handle(string order)
+{
+    if (fails) throw new InvalidOperationException("out of stock");
+    Console.WriteLine($"handled {order}");
+}
+
+async Task Confirm(IReadOnlyBasicProperties properties)
+{
+    // Headers that are text arrive as bytes.
+    string? Header(string name) => properties.Headers?.TryGetValue(name, out var value) == true && value is byte[] bytes
+        ? Encoding.UTF8.GetString(bytes) : null;
+    var retried = Header("ServiceControl.Retry.UniqueMessageId");
+    if (retried is null) return; // no retry: Retrier waits for nothing
+    var confirmation = new BasicProperties
+    {
+        Persistent = true,
+        Headers = new Dictionary<string, object?>
+        {
+            ["ServiceControl.Retry.UniqueMessageId"] = retried,
+            ["ServiceControl.Retry.Successful"] = DateTimeOffset.UtcNow.ToString("o"),
+        },
+    };
+    var to = Header("ServiceControl.Retry.AcknowledgementQueue")!;
+    await channel.BasicPublishAsync("", to, mandatory: true, confirmation, ReadOnlyMemory<byte>.Empty);
+    Console.WriteLine($"confirmed {retried}");
+}
+
+var consumer = new AsyncEventingBasicConsumer(channel);
+consumer.ReceivedAsync += async (_, delivery) =>
+{
+    var order = Encoding.UTF8.GetString(delivery.Body.Span);
+    try
+    {
+        Handle(order);
+    }
+    catch (InvalidOperationException error)
+    {
+        // Not requeued: the broker dead-letters it.
+        await channel.BasicNackAsync(delivery.DeliveryTag, multiple: false, requeue: false);
+        Console.WriteLine($"rejected {order}: {error.Message}");
+        rejected.TrySetResult();
+        return;
+    }
+    await Confirm(delivery.BasicProperties); // before the ack: after a crash in between, both are done again
+    await channel.BasicAckAsync(delivery.DeliveryTag, multiple: false);
+};
+await channel.BasicConsumeAsync(queue, autoAck: false, consumer);
+if (fails)
+{
+    var properties = new BasicProperties { MessageId = Guid.NewGuid().ToString(), Persistent = true };
+    await channel.BasicPublishAsync("", queue, mandatory: true, properties, "{\"order\": 42}"u8.ToArray());
+}
+await (fails ? rejected.Task : Task.Delay(Timeout.Infinite));
