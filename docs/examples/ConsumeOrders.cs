@@ -33,25 +33,18 @@ void Handle(string order)
     Console.WriteLine($"handled {order}");
 }
 
-async Task Confirm(IReadOnlyBasicProperties properties)
+// Headers that are text arrive as bytes.
+string? Text(IDictionary<string, object?>? headers, string name) =>
+    headers?.TryGetValue(name, out var value) == true && value is byte[] bytes ? Encoding.UTF8.GetString(bytes) : null;
+
+async Task Confirm(IDictionary<string, object?>? headers)
 {
-    // Headers that are text arrive as bytes.
-    string? Header(string name) => properties.Headers?.TryGetValue(name, out var value) == true && value is byte[] bytes
-        ? Encoding.UTF8.GetString(bytes) : null;
-    var retried = Header("ServiceControl.Retry.UniqueMessageId");
-    if (retried is null) return; // no retry: Retrier waits for nothing
-    var confirmation = new BasicProperties
-    {
-        Persistent = true,
-        Headers = new Dictionary<string, object?>
-        {
-            ["ServiceControl.Retry.UniqueMessageId"] = retried,
-            ["ServiceControl.Retry.Successful"] = DateTimeOffset.UtcNow.ToString("o"),
-        },
-    };
-    var to = Header("ServiceControl.Retry.AcknowledgementQueue")!;
-    await channel.BasicPublishAsync("", to, mandatory: true, confirmation, ReadOnlyMemory<byte>.Empty);
-    Console.WriteLine($"confirmed {retried}");
+    if (Text(headers, "ServiceControl.Retry.UniqueMessageId") is not { } id) return; // it is no retry
+    var said = new Dictionary<string, object?> { ["ServiceControl.Retry.UniqueMessageId"] = id };
+    said["ServiceControl.Retry.Successful"] = DateTimeOffset.UtcNow.ToString("o");
+    var to = Text(headers, "ServiceControl.Retry.AcknowledgementQueue")!;
+    await channel.BasicPublishAsync("", to, true, new BasicProperties { Headers = said, Persistent = true }, default(ReadOnlyMemory<byte>));
+    Console.WriteLine($"confirmed {id}");
 }
 
 var consumer = new AsyncEventingBasicConsumer(channel);
@@ -70,7 +63,7 @@ consumer.ReceivedAsync += async (_, delivery) =>
         rejected.TrySetResult();
         return;
     }
-    await Confirm(delivery.BasicProperties); // before the ack: after a crash in between, both are done again
+    await Confirm(delivery.BasicProperties.Headers); // before the ack: after a crash in between, both are done again
     await channel.BasicAckAsync(delivery.DeliveryTag, multiple: false);
 };
 await channel.BasicConsumeAsync(queue, autoAck: false, consumer);

@@ -20,6 +20,8 @@ import java.util.UUID;
 import java.util.concurrent.CountDownLatch;
 
 public class ConsumeOrders {
+    static final String ID = "ServiceControl.Retry.UniqueMessageId";
+    static final String QUEUE = "ServiceControl.Retry.AcknowledgementQueue";
     static final CountDownLatch done = new CountDownLatch(1);
     static boolean fails;
     static Channel channel;
@@ -54,17 +56,12 @@ public class ConsumeOrders {
     }
 
     static void confirm(Map<String, Object> headers) throws Exception {
-        if (headers == null || !headers.containsKey("ServiceControl.Retry.UniqueMessageId")) {
-            return; // no retry: Retrier waits for nothing
-        }
-        Object retried = headers.get("ServiceControl.Retry.UniqueMessageId");
-        AMQP.BasicProperties confirmation = MessageProperties.PERSISTENT_BASIC.builder().headers(Map.of(
-                "ServiceControl.Retry.UniqueMessageId", retried,
-                "ServiceControl.Retry.Successful", Instant.now().toString())).build();
-        String to = headers.get("ServiceControl.Retry.AcknowledgementQueue").toString();
-        confirming.basicPublish("", to, confirmation, new byte[0]);
+        if (headers == null || headers.get(ID) == null) return; // it is no retry: nothing waits for its outcome
+        Map<String, Object> said = Map.of(ID, headers.get(ID), "ServiceControl.Retry.Successful", Instant.now().toString());
+        AMQP.BasicProperties properties = MessageProperties.PERSISTENT_BASIC.builder().headers(said).build();
+        confirming.basicPublish("", headers.get(QUEUE).toString(), properties, new byte[0]);
         confirming.waitForConfirmsOrDie(10_000);
-        System.out.println("confirmed " + retried);
+        System.out.println("confirmed " + headers.get(ID));
     }
 
     static class Orders extends DefaultConsumer {

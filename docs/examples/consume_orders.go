@@ -32,26 +32,18 @@ func handle(body []byte, fails bool) error {
 	return nil
 }
 
-func confirm(channel *amqp.Channel, headers amqp.Table) error {
-	retried, ok := headers["ServiceControl.Retry.UniqueMessageId"].(string)
-	if !ok {
-		return nil // no retry: Retrier waits for nothing
+func confirm(channel *amqp.Channel, headers amqp.Table) {
+	if id, ok := headers["ServiceControl.Retry.UniqueMessageId"].(string); ok { // else nothing waits for its outcome
+		now := time.Now().UTC().Format(time.RFC3339Nano)
+		said := amqp.Table{"ServiceControl.Retry.UniqueMessageId": id, "ServiceControl.Retry.Successful": now}
+		queue, _ := headers["ServiceControl.Retry.AcknowledgementQueue"].(string)
+		sent := must(channel.PublishWithDeferredConfirmWithContext(context.Background(), "", queue, false, false,
+			amqp.Publishing{Headers: said, DeliveryMode: amqp.Persistent}))
+		if !sent.Wait() {
+			log.Fatal("the broker did not take the confirmation")
+		}
+		fmt.Printf("confirmed %s\n", id)
 	}
-	queue, _ := headers["ServiceControl.Retry.AcknowledgementQueue"].(string)
-	confirmation := amqp.Publishing{DeliveryMode: amqp.Persistent, Headers: amqp.Table{
-		"ServiceControl.Retry.UniqueMessageId": retried,
-		"ServiceControl.Retry.Successful":      time.Now().UTC().Format(time.RFC3339Nano),
-	}}
-	sent, err := channel.PublishWithDeferredConfirmWithContext(
-		context.Background(), "", queue, false, false, confirmation)
-	if err != nil {
-		return err
-	}
-	if !sent.Wait() {
-		return errors.New("the broker did not take the confirmation")
-	}
-	fmt.Printf("confirmed %s\n", retried)
-	return nil
 }
 
 func main() {
@@ -83,7 +75,7 @@ func main() {
 			continue
 		}
 		// Before the ack: after a crash in between, both are done again.
-		must(0, confirm(channel, delivery.Headers))
+		confirm(channel, delivery.Headers)
 		must(0, delivery.Ack(false))
 	}
 }

@@ -24,19 +24,13 @@ async function handle(message) {
   console.log(`handled ${message.content}`);
 }
 
-async function confirm(message) {
-  const { headers = {} } = message.properties;
-  const retried = headers["ServiceControl.Retry.UniqueMessageId"];
-  if (!retried) return; // no retry: Retrier waits for nothing
-  channel.sendToQueue(headers["ServiceControl.Retry.AcknowledgementQueue"], Buffer.alloc(0), {
-    persistent: true,
-    headers: {
-      "ServiceControl.Retry.UniqueMessageId": retried,
-      "ServiceControl.Retry.Successful": new Date().toISOString(),
-    },
-  });
+async function confirm(headers = {}) {
+  const id = headers["ServiceControl.Retry.UniqueMessageId"];
+  if (!id) return; // it is no retry: nothing waits for its outcome
+  const said = { "ServiceControl.Retry.UniqueMessageId": id, "ServiceControl.Retry.Successful": new Date().toISOString() };
+  channel.sendToQueue(headers["ServiceControl.Retry.AcknowledgementQueue"], Buffer.alloc(0), { headers: said, persistent: true });
   await channel.waitForConfirms();
-  console.log(`confirmed ${retried}`);
+  console.log(`confirmed ${id}`);
 }
 
 await channel.consume(queue, async (message) => {
@@ -48,7 +42,7 @@ await channel.consume(queue, async (message) => {
     if (fails) await channel.close().then(() => connection.close());
     return;
   }
-  await confirm(message); // before the ack: after a crash in between, both are done again
+  await confirm(message.properties.headers); // before the ack: after a crash in between, both are done again
   channel.ack(message);
 });
 

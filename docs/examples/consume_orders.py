@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 
 import pika
 
+ID = "ServiceControl.Retry.UniqueMessageId"
+
 url = sys.argv[1]
 fails = sys.argv[2:3] == ["fail"]
 queue = sys.argv[3] if len(sys.argv) > 3 else "orders"
@@ -30,22 +32,13 @@ def handle(body):
     print(f"handled {body.decode()}", flush=True)
 
 
-def confirm(properties):
-    headers = properties.headers or {}
-    retried = headers.get("ServiceControl.Retry.UniqueMessageId")
-    if not retried:  # no retry: Retrier waits for nothing
-        return
-    confirmation = {
-        "ServiceControl.Retry.UniqueMessageId": retried,
-        "ServiceControl.Retry.Successful": datetime.now(UTC).isoformat(),  # noqa: TID251 - an example
-    }
-    channel.basic_publish(
-        exchange="",
-        routing_key=headers["ServiceControl.Retry.AcknowledgementQueue"],
-        body=b"",
-        properties=pika.BasicProperties(headers=confirmation, delivery_mode=2),
-    )
-    print(f"confirmed {retried}", flush=True)
+def confirm(headers):
+    if ID in headers:  # else it is no retry: nothing waits for its outcome
+        now = datetime.now(UTC).isoformat()  # noqa: TID251 - an example
+        said = {ID: headers[ID], "ServiceControl.Retry.Successful": now}
+        sent = pika.BasicProperties(headers=said, delivery_mode=2)
+        channel.basic_publish("", headers["ServiceControl.Retry.AcknowledgementQueue"], b"", sent)
+        print(f"confirmed {headers[ID]}", flush=True)
 
 
 if fails:
@@ -60,6 +53,8 @@ for method, properties, body in channel.consume(queue):
         if fails:
             break
     else:
-        confirm(properties)  # before the ack: after a crash in between, both are done again
+        confirm(
+            properties.headers or {}
+        )  # before the ack: after a crash in between, both are done again
         channel.basic_ack(method.delivery_tag)
 connection.close()
