@@ -117,7 +117,7 @@ class TcpProxy:
 
     def say(self, content: bytes) -> None:
         """Send clients something in the broker's name; only while the broker is silent."""
-        self._command(lambda: [self._send(client, content) for client in self._clients])
+        self._command(lambda: self._send_to_all(content))
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -130,8 +130,17 @@ class TcpProxy:
 
     def _command(self, command: Callable[[], object]) -> None:
         done = Event()
-        self._commands.put(lambda: (command(), done.set()))
+
+        def act() -> None:
+            command()
+            done.set()
+
+        self._commands.put(act)
         assert done.wait(5), "the proxy does not answer"
+
+    def _send_to_all(self, content: bytes) -> None:
+        for client in self._clients:
+            self._send(client, content)
 
     def _run(self) -> None:
         while not self._stopped:
@@ -281,10 +290,11 @@ class TcpProxy:
         other = self._pairs.pop(one, None)
         self._resting.pop(one, None)
         for each in (one, other):
+            if each is None:
+                continue
             self._pairs.pop(each, None)
             self._unsent.pop(each, None)
             if each in self._clients:
                 self._clients.remove(each)
-            if each is not None:
-                with suppress(OSError):
-                    each.close()
+            with suppress(OSError):
+                each.close()
