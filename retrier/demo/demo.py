@@ -2,9 +2,13 @@
 
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from shlex import quote
+from shutil import which
 from types import FrameType
 
 from retrier.clock import SystemClock
@@ -13,7 +17,7 @@ from retrier.demo.scenario import Scenario
 from retrier.demo.shop import REPAIRS, Cause, Shop, make_orders
 from retrier.demo.shop_log import ShopLog
 from retrier.demo.workspace import Workspace, temporary_workspace
-from retrier.errors import RetrierError
+from retrier.errors import RetrierError, ServiceUnavailable
 from retrier.transport.embedded import EmbeddedTransport
 
 ORDERS = 300
@@ -21,6 +25,15 @@ _START = 20.0
 _POLL = 0.1
 
 Tell = Callable[[str], None]
+
+_OUT_OF_REACH = 3
+"""The service's exit code when it cannot work now, such as when its port is taken."""
+_COMMANDS = (
+    ("groups", "what failed, by cause"),
+    ("errors list", "what failed, one by one"),
+    ("retry --group ID --watch", "send a group back"),
+)
+"""Commands to try, and what each shows."""
 
 
 def run_demo(*, port: int, once: bool, tell: Tell) -> int:
@@ -57,9 +70,10 @@ def _wait_for_person(scenario: Scenario, url: str, stop: threading.Event) -> int
     tell("\nIt is yours now. From a second terminal:\n")
     if not url.endswith(":33333"):
         tell(f"  export RETRIER_URL={url}")
-    tell("  retrier groups                          what failed, by cause")
-    tell("  retrier errors list                     what failed, one by one")
-    tell("  retrier retry --group ID --watch        send a group back")
+    command = find_command()
+    for arguments, purpose in _COMMANDS:
+        tell(f"  {command} {arguments}")
+        tell(f"      {purpose}")
     tell("\nNothing is repaired yet. Each cause is a file; remove it, then retry its group:\n")
     for cause in Cause:
         tell(f"  rm {workspace.broken_folder}/{cause}")
@@ -101,10 +115,31 @@ def _wait_until_ready(
         if url is not None and is_ready(url):
             return url
         if process.poll() is not None:
-            raise RetrierError(f"the service did not start:\n{workspace.log.read_text()}")
+            raise _explain_end(process, workspace.log.read_text())
         if stop.wait(_POLL):
             raise RetrierError("interrupted")
     raise RetrierError(f"the service was not ready within {_START:g} s")
+
+
+def _explain_end(process: subprocess.Popen[bytes], log: str) -> RetrierError:
+    """Return the error: what the service says for people, or its whole log if it says nothing."""
+    said = [line for line in log.splitlines() if not line.startswith("{")]
+    reason = "\n".join(said or [log])
+    if process.returncode == _OUT_OF_REACH:
+        return ServiceUnavailable(reason)
+    return RetrierError(f"the service did not start:\n{reason}")
+
+
+def find_command(executable: str = sys.executable, path: str | None = None) -> str:
+    """Return the command line of Retrier as it works in another terminal.
+
+    `retrier` alone does if a shell finds it in `path`, by default that of this process. From an
+    environment that is not active it is the path of the script.
+    """
+    if which("retrier", path=path):
+        return "retrier"
+    script = Path(executable).with_name("retrier")
+    return quote(str(script)) if script.exists() else f"{quote(executable)} -m retrier"
 
 
 def _heed_signals(stop: threading.Event) -> None:
