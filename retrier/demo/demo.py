@@ -2,19 +2,16 @@
 
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from shlex import quote
-from shutil import which
 from types import FrameType
 
 from retrier.clock import SystemClock
 from retrier.demo.client import Client, find_url, is_ready
+from retrier.demo.hints import make_hints
 from retrier.demo.scenario import Scenario
-from retrier.demo.shop import REPAIRS, Cause, Shop, make_orders
+from retrier.demo.shop import Shop, make_orders
 from retrier.demo.shop_log import ShopLog
 from retrier.demo.workspace import Workspace, temporary_workspace
 from retrier.errors import RetrierError, ServiceUnavailable
@@ -28,12 +25,6 @@ Tell = Callable[[str], None]
 
 _OUT_OF_REACH = 3
 """The service's exit code when it cannot work now, such as when its port is taken."""
-_COMMANDS = (
-    ("groups", "what failed, by cause"),
-    ("errors list", "what failed, one by one"),
-    ("retry --group ID --watch", "send a group back"),
-)
-"""Commands to try, and what each shows."""
 
 
 def run_demo(*, port: int, once: bool, tell: Tell) -> int:
@@ -66,19 +57,8 @@ def _run_once(scenario: Scenario) -> int:
 
 def _wait_for_person(scenario: Scenario, url: str, stop: threading.Event) -> int:
     scenario.show_failures()
-    tell, workspace = scenario.tell, scenario.workspace
-    tell("\nIt is yours now. From a second terminal:\n")
-    if not url.endswith(":33333"):
-        tell(f"  export RETRIER_URL={url}")
-    command = find_command()
-    for arguments, purpose in _COMMANDS:
-        tell(f"  {command} {arguments}")
-        tell(f"      {purpose}")
-    tell("\nNothing is repaired yet. Each cause is a file; remove it, then retry its group:\n")
-    for cause in Cause:
-        tell(f"  rm {workspace.broken_folder}/{cause}")
-        tell(f"      {REPAIRS[cause]}")
-    tell("\nCtrl-C ends the demo and removes the folder.")
+    for line in make_hints(url, scenario.workspace.broken_folder):
+        scenario.tell(line)
     stop.wait()
     return 0
 
@@ -128,18 +108,6 @@ def _explain_end(process: subprocess.Popen[bytes], log: str) -> RetrierError:
     if process.returncode == _OUT_OF_REACH:
         return ServiceUnavailable(reason)
     return RetrierError(f"the service did not start:\n{reason}")
-
-
-def find_command(executable: str = sys.executable, path: str | None = None) -> str:
-    """Return the command line of Retrier as it works in another terminal.
-
-    `retrier` alone does if a shell finds it in `path`, by default that of this process. From an
-    environment that is not active it is the path of the script.
-    """
-    if which("retrier", path=path):
-        return "retrier"
-    script = Path(executable).with_name("retrier")
-    return quote(str(script)) if script.exists() else f"{quote(executable)} -m retrier"
 
 
 def _heed_signals(stop: threading.Event) -> None:
