@@ -1,4 +1,4 @@
-"""Writes the lines of events and libraries to a stream; reverts at most once a minute each."""
+"""Writes the lines of events and libraries; lines about reverts once a minute per destination."""
 
 import logging
 from collections.abc import Callable, Iterator
