@@ -52,10 +52,10 @@ class WebServer:
         """Accept no more requests, and finish those in progress."""
         self._server.should_exit = True
 
-    def stop(self, patience: float) -> None:
-        """Wait `patience` seconds for the last answers, then close."""
+    def stop(self, timeout: float) -> None:
+        """Wait `timeout` seconds for the last answers, then close."""
         self.begin_to_stop()
-        self._thread.join(patience)
+        self._thread.join(timeout)
         self._socket.close()
 
 
