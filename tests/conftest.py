@@ -1,6 +1,6 @@
 """Fixtures every test may ask for: servers, names that are cleaned up. How tests share a run."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from shutil import copyfile
@@ -18,7 +18,6 @@ from tests.support.databases import (
     temporary_postgres,
 )
 from tests.support.servers import POSTGRES, RABBITMQ, found, pika_connection
-from tests.support.turns import turn
 
 WORKERS = 2
 """Half of the time tests wait for something: more processes would mostly slow each other down."""
@@ -29,25 +28,6 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS
     plain = config.option.markexpr in config.getini("addopts")
     return WORKERS if everything and plain else 0
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put first what is tested alone: the other process has its short tests then."""
-    items.sort(key=lambda item: not must_be_alone(item))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Let a test beside others wait for its turn."""
-    if not hasattr(item.config, "workerinput"):
-        return (yield)
-    with turn(alone=must_be_alone(item)):
-        return (yield)
-
-
-def must_be_alone(item: pytest.Item) -> bool:
-    """Whether it measures time."""
-    return item.get_closest_marker("alone") is not None
 
 
 @pytest.fixture(scope="session")

@@ -98,7 +98,7 @@ TIMES_ITS_COST = 10
 LONGEST = 60.0
 """Seconds an answer is cached at most."""
 
-PATIENCE = 5.0
+FINDING_TIMEOUT = 5.0
 """Seconds to wait while another thread finds an answer."""
 
 
@@ -109,9 +109,9 @@ class AnswerCache:
     With few messages nothing is cached.
     """
 
-    def __init__(self, clock: Clock | None = None, patience: float = PATIENCE) -> None:
+    def __init__(self, clock: Clock | None = None, timeout: float = FINDING_TIMEOUT) -> None:
         self._clock = clock or SystemClock()
-        self._patience = patience
+        self._timeout = timeout
         self._lock = threading.Lock()
         self._finding: dict[Hashable, threading.Lock] = {}
         self._answers: dict[Hashable, tuple[object, float]] = {}
@@ -119,12 +119,12 @@ class AnswerCache:
     def get(self, key: Hashable, find: Callable[[], T]) -> T:
         """Return the cached answer of the key, or find it: one thread finds, the others wait.
 
-        Raises AnswerTooSlow after `patience`: if queries hang, threads must not hang in turn.
+        Raises AnswerTooSlow after `timeout`: if queries hang, threads must not hang in turn.
         """
         with self._lock:
             finding = self._finding.setdefault(key, threading.Lock())
-        if not finding.acquire(timeout=self._patience):
-            raise AnswerTooSlow(f"others have waited for this answer for {self._patience:g} s")
+        if not finding.acquire(timeout=self._timeout):
+            raise AnswerTooSlow(f"others have waited for this answer for {self._timeout:g} s")
         try:
             answer, until = self._answers.get(key, (None, 0.0))
             if self._clock.monotonic() < until:

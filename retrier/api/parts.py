@@ -21,7 +21,7 @@ AT_WORK = 8
 WAITING = 100
 """Requests of a kind that wait for a place; they hold neither thread nor connection."""
 
-PATIENCE = 5.0
+WAIT_TIMEOUT = 5.0
 """Seconds to wait for a place."""
 
 _READING = frozenset({"GET", "HEAD"})
@@ -35,10 +35,10 @@ class Places:
     """
 
     def __init__(
-        self, at_work: int = AT_WORK, waiting: int = WAITING, patience: float = PATIENCE
+        self, at_work: int = AT_WORK, waiting: int = WAITING, timeout: float = WAIT_TIMEOUT
     ) -> None:
         self._most_waiting = waiting
-        self._patience = patience
+        self._timeout = timeout
         self._waiting = 0
         self._free = asyncio.Semaphore(at_work)
 
@@ -56,12 +56,12 @@ class Places:
             raise _crowded(f"{self._waiting} requests like this wait already.")
         self._waiting += 1
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._timeout):
                 await self._free.acquire()
         except TimeoutError:
             raise _crowded(
                 f"Other requests like this are being answered, and none ended within "
-                f"{self._patience:g} s."
+                f"{self._timeout:g} s."
             ) from None
         finally:
             self._waiting -= 1
@@ -76,7 +76,7 @@ async def take_place(request: Request) -> AsyncIterator[None]:
 
 
 def _crowded(detail: str) -> HTTPException:
-    return HTTPException(503, detail, {"Retry-After": str(round(PATIENCE))})
+    return HTTPException(503, detail, {"Retry-After": str(round(WAIT_TIMEOUT))})
 
 
 T = TypeVar("T")

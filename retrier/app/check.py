@@ -1,5 +1,6 @@
 """`retrier check` and `retrier db upgrade`: both work while no service is running."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def _check_database(settings: Settings) -> CheckResult:
     db = open_database(settings)
     if db.is_sqlite and not Path(db.place).exists():
         # Connecting would create an empty file, and so hide that a database was lost.
-        return CheckResult(name="database", ok=True, text=f"missing: will be made at {db.place}")
+        return _check_folder("database", Path(db.place))
     try:
         revision = find_revision(db)
     except DatabaseUnavailable as error:
@@ -55,11 +56,21 @@ def _check_database(settings: Settings) -> CheckResult:
     return CheckResult(name="database", ok=True, text=text)
 
 
+def _check_folder(name: str, file: Path) -> CheckResult:
+    """Check that a file that is missing can be made; its folder is made with it."""
+    existing = next(each for each in file.absolute().parents if each.exists())
+    if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
+        return CheckResult(name=name, ok=True, text=f"missing: will be made at {file}")
+    reason = "may not be written to" if existing.is_dir() else "is no folder"
+    return CheckResult(
+        name=name, ok=False, text=f"missing, and cannot be made at {file}: {existing} {reason}"
+    )
+
+
 def _check_broker(settings: Settings) -> list[CheckResult]:
     transport = make_transport(settings)
     if settings.broker.is_embedded and not Path(transport.place).exists():
-        text = f"missing: will be made at {transport.place}"
-        return [CheckResult(name="broker", ok=True, text=text)]
+        return [_check_folder("broker", Path(transport.place))]
     try:
         queues = transport.queues()
     except BrokerUnavailable as error:

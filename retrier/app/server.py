@@ -1,17 +1,20 @@
 """The HTTP server of the API, health and metrics, and the thread that hears of requests."""
 
+import os
 import socket
 import threading
 from dataclasses import dataclass
+from errno import EADDRINUSE
 
 import uvicorn
 from fastapi import FastAPI
 
 from retrier.app.composition import Parts
-from retrier.errors import ConfigurationError, DatabaseUnavailable
+from retrier.errors import ConfigurationError, DatabaseUnavailable, ServiceUnavailable
 from retrier.store.engine.requests import listen_for_requests
 
 _BACKLOG = 128
+_WHAT_TO_DO = "end what listens there, or name another port: --port, or api.port in the settings"
 _GRACE = 3
 """Seconds for which a request may go on after the stop."""
 
@@ -49,10 +52,10 @@ class WebServer:
         """Accept no more requests, and finish those in progress."""
         self._server.should_exit = True
 
-    def stop(self, patience: float) -> None:
-        """Wait `patience` seconds for the last answers, then close."""
+    def stop(self, timeout: float) -> None:
+        """Wait `timeout` seconds for the last answers, then close."""
         self.begin_to_stop()
-        self._thread.join(patience)
+        self._thread.join(timeout)
         self._socket.close()
 
 
@@ -61,12 +64,20 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
-        problem = f"api.port: cannot listen on {host} port {port}: {error.strerror}"
-        raise ConfigurationError([problem]) from error
+        problem = f"cannot listen on {host} port {port}: {_reason(error)}"
+        if error.errno == EADDRINUSE:
+            # Whoever has it may give it back: a supervisor has to start this process again.
+            raise ServiceUnavailable(f"{problem}; {_WHAT_TO_DO}") from error
+        raise ConfigurationError([f"api.port: {problem}"]) from error
     # Connections inherit TCP_NODELAY. An answer is written in two pieces, head and content. Without
     # the option the second waits until the client acknowledges the first, which takes 40 ms.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
+
+
+def _reason(error: OSError) -> str:
+    # Python adds the address to the words of the system, which name it twice then.
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 _PAUSE = 5.0

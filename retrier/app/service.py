@@ -33,7 +33,7 @@ from retrier.app.schedule import Ticks
 from retrier.app.server import Listening, WebServer
 from retrier.app.startup import Startup
 from retrier.app.subscribers import make_stream
-from retrier.errors import ConfigurationError, DatabaseUnavailable
+from retrier.errors import ConfigurationError, DatabaseUnavailable, ServiceUnavailable
 from retrier.events.service import (
     ApiListening,
     HealthListening,
@@ -154,7 +154,7 @@ class Service:
         api, settings = self._make_api(), self._parts.settings.api
         try:
             return WebServer(api, settings.host, settings.port)
-        except ConfigurationError as error:
+        except (ConfigurationError, ServiceUnavailable) as error:
             if Role.API in self._roles:
                 raise
             self._parts.emit(HealthNotListening(reason=str(error)))

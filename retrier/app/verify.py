@@ -14,7 +14,7 @@ from retrier.store.verbs.upgrade import find_revision
 
 STAGING_RULE = "the staging queue holds what the batch in Forwarding waits for"
 
-_PATIENCE = timedelta(minutes=20)
+_LONGEST_STATEMENT = timedelta(minutes=20)
 """Twice as long as one look at all messages may take; nothing waits, for it holds no lock."""
 
 
@@ -40,7 +40,7 @@ def verify(settings: Settings) -> Verification:
     processor may have taken them. More messages are no error: copies of attempts that did not
     commit, probes and end markers are dropped when the next batch is staged.
     """
-    db = Database(DatabaseOptions(url=settings.database.url, lease=_PATIENCE))
+    db = Database(DatabaseOptions(url=settings.database.url, lease=_LONGEST_STATEMENT))
     try:
         _check_schema(db)
         return _verify(settings, db)

@@ -4,8 +4,9 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import httpx
 import typer
@@ -30,6 +31,21 @@ Config = Annotated[
         help="Settings (YAML). Without it: the defaults and RETRIER_<SECTION>__<KEY>.",
     ),
 ]
+Word = TypeVar("Word", bound=StrEnum)
+
+
+def one_of(words: type[Word]) -> Callable[[str], Word]:
+    """Return a parser of an option's word, in any case. It raises BadParameter for any other."""
+
+    def parse(text: str) -> Word:
+        found = next((word for word in words if word.casefold() == text.casefold()), None)
+        if found is None:
+            raise typer.BadParameter(f"{text!r} is none of: {', '.join(words)}")
+        return found
+
+    return parse
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 

@@ -114,7 +114,7 @@ def _make_bar(console: Console, clock: Clock) -> Progress:
 LOOK_EVERY = 0.5
 """Seconds between two looks."""
 
-PATIENCE = 30.0
+ABSENCE_TIMEOUT = 30.0
 """Seconds the service may be away: it may be restarting, and the operation then continues."""
 
 _OVER = ("completed", "cancelled")
@@ -124,7 +124,7 @@ def watch_operation(tools: Tools, api: ApiClient, operation_id: str) -> Json:
     """Show the progress of an operation until it ends; return its last state.
 
     Ctrl-C ends the watching, not the operation. Raises ServiceUnavailable if the service is away
-    for longer than PATIENCE.
+    for longer than ABSENCE_TIMEOUT.
     """
     try:
         with showing(tools) as shown:
@@ -172,6 +172,6 @@ class _Watch:
         now = self._tools.clock.monotonic()
         if self._away_since is None:
             self._away_since = now
-            self._tools.printer.note(f"{error} Trying again for {PATIENCE:.0f} s.")
-        elif now - self._away_since > PATIENCE:
+            self._tools.printer.note(f"{error} Trying again for {ABSENCE_TIMEOUT:.0f} s.")
+        elif now - self._away_since > ABSENCE_TIMEOUT:
             raise error

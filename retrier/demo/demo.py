@@ -9,11 +9,12 @@ from types import FrameType
 
 from retrier.clock import SystemClock
 from retrier.demo.client import Client, find_url, is_ready
+from retrier.demo.hints import make_hints
 from retrier.demo.scenario import Scenario
-from retrier.demo.shop import REPAIRS, Cause, Shop, make_orders
+from retrier.demo.shop import Shop, make_orders
 from retrier.demo.shop_log import ShopLog
 from retrier.demo.workspace import Workspace, temporary_workspace
-from retrier.errors import RetrierError
+from retrier.errors import RetrierError, ServiceUnavailable
 from retrier.transport.embedded import EmbeddedTransport
 
 ORDERS = 300
@@ -21,6 +22,9 @@ _START = 20.0
 _POLL = 0.1
 
 Tell = Callable[[str], None]
+
+_OUT_OF_REACH = 3
+"""The service's exit code when it cannot work now, such as when its port is taken."""
 
 
 def run_demo(*, port: int, once: bool, tell: Tell) -> int:
@@ -53,18 +57,8 @@ def _run_once(scenario: Scenario) -> int:
 
 def _wait_for_person(scenario: Scenario, url: str, stop: threading.Event) -> int:
     scenario.show_failures()
-    tell, workspace = scenario.tell, scenario.workspace
-    tell("\nIt is yours now. From a second terminal:\n")
-    if not url.endswith(":33333"):
-        tell(f"  export RETRIER_URL={url}")
-    tell("  retrier groups                          what failed, by cause")
-    tell("  retrier errors list                     what failed, one by one")
-    tell("  retrier retry --group ID --watch        send a group back")
-    tell("\nNothing is repaired yet. Each cause is a file; remove it, then retry its group:\n")
-    for cause in Cause:
-        tell(f"  rm {workspace.broken_folder}/{cause}")
-        tell(f"      {REPAIRS[cause]}")
-    tell("\nCtrl-C ends the demo and removes the folder.")
+    for line in make_hints(url, scenario.workspace.broken_folder):
+        scenario.tell(line)
     stop.wait()
     return 0
 
@@ -101,10 +95,19 @@ def _wait_until_ready(
         if url is not None and is_ready(url):
             return url
         if process.poll() is not None:
-            raise RetrierError(f"the service did not start:\n{workspace.log.read_text()}")
+            raise _explain_end(process, workspace.log.read_text())
         if stop.wait(_POLL):
             raise RetrierError("interrupted")
     raise RetrierError(f"the service was not ready within {_START:g} s")
+
+
+def _explain_end(process: subprocess.Popen[bytes], log: str) -> RetrierError:
+    """Return the error: what the service says for people, or its whole log if it says nothing."""
+    said = [line for line in log.splitlines() if not line.startswith("{")]
+    reason = "\n".join(said or [log])
+    if process.returncode == _OUT_OF_REACH:
+        return ServiceUnavailable(reason)
+    return RetrierError(f"the service did not start:\n{reason}")
 
 
 def _heed_signals(stop: threading.Event) -> None:

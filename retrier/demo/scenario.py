@@ -11,7 +11,7 @@ from retrier.demo.workspace import Workspace
 
 Tell = Callable[[str], None]
 
-_PATIENCE = 20.0
+_TIMEOUT = 20.0
 """Seconds each step of the scenario may take."""
 
 _WORDS_OF = {
@@ -39,8 +39,8 @@ class Scenario:
 
     def show_failures(self) -> None:
         """Wait until every failure is stored, and show them by cause."""
-        self.client.wait_for("every order was tried", self._is_everything_tried, _PATIENCE)
-        self.client.wait_for("every failure is stored", self._is_everything_stored, _PATIENCE)
+        self.client.wait_for("every order was tried", self._is_everything_tried, _TIMEOUT)
+        self.client.wait_for("every failure is stored", self._is_everything_stored, _TIMEOUT)
         book = self.shop.log.read()
         self.tell(
             f"{len(book.published)} orders: {len(book.handled)} handled, {len(book.failed)} failed."
@@ -55,12 +55,12 @@ class Scenario:
         self.tell(f"Retrying the group “{group.title}”: {group.count} messages.")
         operation = self.client.retry_group(group.group_id)
         self.client.wait_for(
-            "the retry is done", lambda: self.client.is_complete(operation), _PATIENCE
+            "the retry is done", lambda: self.client.is_complete(operation), _TIMEOUT
         )
         self.client.wait_for(
-            "every retry had its outcome", lambda: self._had_outcomes(before, group), _PATIENCE
+            "every retry had its outcome", lambda: self._had_outcomes(before, group), _TIMEOUT
         )
-        self.client.wait_for("the outcomes are stored", self._is_everything_stored, _PATIENCE)
+        self.client.wait_for("the outcomes are stored", self._is_everything_stored, _TIMEOUT)
         self._show_outcome(before, group)
 
     def _show_outcome(self, before: Book, group: Group) -> None:

@@ -16,7 +16,7 @@ class Manual:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryAt:
-    """The message is retried automatically at this time."""
+    """The message is retried automatically at this time. Nothing decides so yet."""
 
     at: datetime
     why: str
@@ -25,7 +25,7 @@ class RetryAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dead:
-    """The message is given up: it is never retried automatically, and bulk retries leave it out."""
+    """The message is given up: neither automatic nor bulk retries take it. Nothing decides so yet."""
 
     why: str
     policy: str | None = None
@@ -64,8 +64,8 @@ def judge_failure(known: Known, *, retry_id: str | None, failed_at: datetime | N
     """Decide what a failure that is no redelivery does to the message.
 
     The retry id decides first. A failure with the retry id of the claim in force is the outcome of
-    that retry, whatever its time is; a failure of another retry never ends that claim. Times decide
-    last. With equal or missing times the message becomes unresolved: one that is open without need
+    that retry, whatever its time is; a failure of another retry never ends that claim. Then the
+    status: one whose retry was issued, or that a person put aside, is open again. Times decide last. With equal or missing times the message becomes unresolved: one that is open without need
     is seen by somebody, one that is closed by mistake is lost.
     """
     if known.claim is not None and retry_id is not None:

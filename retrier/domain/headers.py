@@ -17,8 +17,11 @@ NUMBER = "Retrier.MessageNumber"
 SIZE = "Retrier.Size"
 END_MARKER = "Retrier.EndMarker"
 
-# Stamped on the copies and on the message that is sent back: all copies of one retry carry it.
+# On the copy in the staging queue and on the message that is sent back. A retry that is sent twice
+# has the same retry id both times.
 RETRY_ID = "Retrier.RetryId"
+
+# On the message that is sent back only, as the consumer wrote it when the message failed.
 COMPLETED_STEPS = "Retrier.CompletedSteps"
 
 # Facts about a message that any sender may write; a retry keeps them.

@@ -1,4 +1,4 @@
-"""What one received batch changes in the store, and the stored state that decides about it."""
+"""What one received batch changes in the store, as values; `decision` decides, `folding` folds."""
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -11,7 +11,7 @@ from retrier.domain.failed_message import Confirmation, FailedImport, Failure, N
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredMessage:
-    """What the fold and the store need of a failed message that has a row.
+    """What the fold and the store need of a failed message that has a row, or gets one in this batch.
 
     `number` is None for a message that is new in this batch; `body_of` is the number of the
     attempt that holds the body of the newest failure.

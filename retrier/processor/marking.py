@@ -66,7 +66,7 @@ class Marking:
         context.progress.made()
         if marked.completed:
             context.emit(OperationCompleted(operation_id=marked.operation_id))
-        else:
+        elif marked.claimed:
             context.emit(
                 BatchMarked(
                     batch_id=marked.batch_id,

@@ -1,4 +1,4 @@
-"""The staging queue: deletes it when needed, makes copies for it, and retries from copies."""
+"""The staging queue: deleted when needed; copies for it, and the messages to send that copies name."""
 
 from dataclasses import dataclass, replace
 from uuid import uuid4

@@ -165,7 +165,7 @@ class Log(Section):
     """What is logged, and in which form."""
 
     format: Literal["auto", "console", "json"] = "auto"
-    level: Literal["info", "warning", "error"] = "info"
+    level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 class Settings(Section):

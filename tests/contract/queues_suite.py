@@ -2,10 +2,13 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from retrier.domain.wire import Confirmed
+from retrier.errors import StagingQueueUnusable
 from retrier.transport.seam import Publisher, Queues, Transport
 from tests.contract.transport_fixtures import Consume, TransportFixtures, need, nothing
-from tests.support.receiving import bodies, receive
+from tests.support.receiving import SILENCE, bodies, receive
 
 
 class QueuesSuite(TransportFixtures):
@@ -72,6 +75,33 @@ class QueuesSuite(TransportFixtures):
 
         assert queues.depth(staging) == 2
 
+    def test_a_queue_of_somebody_else_becomes_the_staging_queue_if_it_is_empty(
+        self,
+        transport: Transport,
+        publisher: Publisher,
+        consume: Consume,
+        queues: Queues,
+        queue: str,
+    ) -> None:
+        need(transport, "single_consumer")
+
+        queues.declare_staging_queue(queue)
+
+        first, second = consume(queue), consume(queue)
+        publisher.publish(self.numbered(queue, 3), nothing)
+        assert len(receive(first, 3)) == 3
+        assert second.receive(1, SILENCE) == []
+
+    def test_a_queue_of_somebody_else_that_holds_messages_is_no_staging_queue(
+        self, publisher: Publisher, queues: Queues, queue: str
+    ) -> None:
+        publisher.publish(self.numbered(queue, 2), nothing)
+
+        with pytest.raises(StagingQueueUnusable):
+            queues.declare_staging_queue(queue)
+
+        assert queues.depth(queue) == 2
+
     def test_purges_what_is_ready_and_says_how_many(
         self, publisher: Publisher, queues: Queues, queue: str
     ) -> None:
@@ -79,6 +109,17 @@ class QueuesSuite(TransportFixtures):
 
         assert queues.purge(queue) == 3
         assert queues.depth(queue) == 0
+
+    def test_purging_spares_what_is_handed_out(
+        self, publisher: Publisher, consume: Consume, queues: Queues, queue: str
+    ) -> None:
+        publisher.publish(self.numbered(queue, 3), nothing)
+        consumer = consume(queue, prefetch=1)
+        held = receive(consumer, 1)
+
+        assert queues.purge(queue) == 2
+        consumer.close()
+        assert bodies(receive(consume(queue), 1)) == bodies(held)
 
     def test_purging_an_empty_queue_purges_nothing(self, queues: Queues, queue: str) -> None:
         assert queues.purge(queue) == 0

@@ -222,7 +222,7 @@ class TestADatabaseThatCannotBeReached:
 
         with (
             opened(f"sqlite:///{tmp_path}/file/retrier.db") as db,
-            pytest.raises(DatabaseUnavailable, match=r"file/retrier\.db: unable to open"),
+            pytest.raises(DatabaseUnavailable, match=r"file/retrier\.db: the user of this process"),
         ):
             getattr(db, verb)(count_rows)
 

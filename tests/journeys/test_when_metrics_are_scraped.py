@@ -158,7 +158,7 @@ def test_a_port_that_is_taken_stops_only_a_process_with_the_api(site: Site) -> N
         api = site.host.start("api")
         ingestion = site.host.start("ingestion")
 
-        assert api.wait_dead() == 2
+        assert api.wait_dead() == 3
         wait_until(lambda: "health.not_listening" in ingestion.names(), 30)
         wait_until(lambda: "ingestion.started" in ingestion.names(), 30)
         wait_until(lambda: site.count("SELECT count(*) FROM failed_messages") == 1, 30)

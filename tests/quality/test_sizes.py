@@ -12,9 +12,9 @@ LONGEST_FUNCTION = 25
 MEDIAN_FUNCTION = 6
 """Lines of the body, docstring left out."""
 LONGEST_MODULE = 250
-MEDIAN_MODULE = 110
+MEDIAN_MODULE = 115
 """Fewer modules and larger ones: it was 100 while there were 234."""
-MOST_MODULES = 199
+MOST_MODULES = 215
 """Without the `__init__` of packages."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

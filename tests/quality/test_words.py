@@ -18,6 +18,7 @@ RETIRED_NAMES = {
     "in_full_swing": "is_pipelined",
     "lookout": "cached query",
     "meanwhile": "while_in_flight",
+    "patience": "timeout",
     "remembered": "answer cache",
     "returned_messages": "reverted",
     "shares": "PIPELINE_DEPTH",

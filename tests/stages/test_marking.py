@@ -314,3 +314,9 @@ def test_a_claim_whose_batch_is_gone_can_be_ended_by_hand(bench: Bench) -> None:
     bench.work()
 
     assert bench.sent() == [unique_id]
+
+
+def test_a_cut_that_claims_nothing_reports_no_batch(bench: Bench) -> None:
+    bench.ask(["no message has this id", "nor this"])
+
+    assert "marking.moved" not in steps_of_marking(bench)

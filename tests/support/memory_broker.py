@@ -40,7 +40,7 @@ class MemoryQueue:
     def hand_out(self) -> None:
         """Push ready messages to whoever may have them, as a broker does unasked."""
         for subscription in self.subscriptions[: 1 if self.single_active else None]:
-            while self.ready and len(subscription.unacked) < subscription.prefetch:
+            while self.ready and subscription.has_room:
                 subscription.take(self.ready.popleft())
 
     def take_back(self, deliveries: Iterable[Delivery]) -> None:
@@ -56,7 +56,20 @@ class Subscription:
     prefetch: int
     unacked: dict[object, Delivery] = field(default_factory=dict)
     inbox: deque[Delivery] = field(default_factory=deque)
+    earlier: set[object] = field(default_factory=set)
+    """Tags of what was unacknowledged when its prefetch was set anew: that does not count."""
     gone: str | None = None
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the prefetch lets one more in."""
+        return len(self.unacked) - len(self.earlier) < self.prefetch
+
+    def widen(self, prefetch: int) -> None:
+        """Be handed so many more, besides what is unacknowledged already."""
+        self.prefetch = prefetch
+        self.earlier = set(self.unacked)
+        self.queue.hand_out()
 
     def take(self, delivery: Delivery) -> None:
         """Be handed a message."""
@@ -68,6 +81,7 @@ class Subscription:
         settled = list(deliveries)
         for delivery in settled:
             assert self.unacked.pop(delivery.tag, None), f"not ours to settle: {delivery.tag}"
+            self.earlier.discard(delivery.tag)
         return settled
 
     def end(self, reason: str) -> None:

@@ -129,7 +129,8 @@ class ScriptedConsumer(ScriptedConnection):
 
     def __init__(self, script: Script, queue: str, prefetch: int) -> None:
         super().__init__(script)
-        self.subscription = script.broker.subscribe(queue, prefetch)
+        self._queue = queue
+        self._subscribe(prefetch)
 
     @property
     def prefetch(self) -> int:
@@ -150,15 +151,18 @@ class ScriptedConsumer(ScriptedConnection):
 
     def widen(self, prefetch: int) -> None:
         """Allow so many unacknowledged messages from now on (seam)."""
-        self.call("widen", lambda: self._widen(prefetch))
+        self.call("widen", lambda: self.subscription.widen(prefetch))
 
     def rest(self) -> bool:
-        """Say no: what is unacknowledged goes back when it closes (seam)."""
-        return False
+        """Stop consuming, unless something is unacknowledged (seam)."""
+        if self.broken is not None or self.subscription.unacked:
+            return False
+        self.subscription.end("it rests")
+        return True
 
     def resume(self, prefetch: int) -> None:
         """Consume again (seam)."""
-        self.widen(prefetch)
+        self.call("resume", lambda: self._subscribe(prefetch))
 
     def break_off(self, reason: str) -> None:
         """Break the connection; what it held goes back."""
@@ -184,9 +188,8 @@ class ScriptedConsumer(ScriptedConnection):
             self.subscription.queue.take_back(self.subscription.settle(deliveries))
             self.subscription.queue.hand_out()
 
-    def _widen(self, prefetch: int) -> None:
-        self.subscription.prefetch = prefetch
-        self.subscription.queue.hand_out()
+    def _subscribe(self, prefetch: int) -> None:
+        self.subscription = self.script.broker.subscribe(self._queue, prefetch)
 
 
 class ScriptedQueues(ScriptedConnection):

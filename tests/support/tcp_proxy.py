@@ -13,19 +13,38 @@ from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
 CHUNK = 1 << 16
+LOOPBACK = "127.0.0.1"
+PORTS = {"amqp": 5672, "postgresql": 5432}
+"""Where a server is if its URL does not say; by the scheme, less the driver."""
 LOOK_AT_COMMANDS_EVERY = 0.01
 RESET = struct.pack("ii", 1, 0)
 """No lingering: closing says with a reset that it knows nothing of the connection."""
 
 
 class TcpProxy:
-    """Passes bytes on, both ways, until told otherwise. One thread; commands take effect at once."""
+    """Passes bytes on, both ways, until told otherwise. One thread; commands take effect at once.
 
-    def __init__(self, url: str, port: int = 0) -> None:
+    Who does not read holds up nobody but the one who writes to him: nothing else waits for it.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        port: int = 0,
+        *,
+        host: str = LOOPBACK,
+        dial: Callable[[], socket.socket] | None = None,
+    ) -> None:
+        """Listen at host and port. `dial` reaches a server to which its URL does not lead from here."""
         self._target = urlsplit(url)
-        self._listener = socket.create_server(("127.0.0.1", port))
+        self._dial = dial or self._dial_target
+        self._listener = socket.create_server((host, port))
+        self._waiting: list[socket.socket] = []
+        """Clients that came while it was frozen: the server has not heard of them."""
         self._pairs: dict[socket.socket, socket.socket] = {}
         self._clients: list[socket.socket] = []
+        self._unsent: dict[socket.socket, bytes] = {}
+        """What there was no room for, by whom it is for; never empty."""
         self._commands: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._stopped = False
         self._frozen = False
@@ -44,9 +63,10 @@ class TcpProxy:
 
     @property
     def url(self) -> str:
-        """The broker's URL, by way of this proxy."""
+        """The server's URL, by way of this proxy."""
         credentials, at, _ = self._target.netloc.rpartition("@")
-        netloc = f"{credentials}{at}127.0.0.1:{self._listener.getsockname()[1]}"
+        host, port = self._listener.getsockname()
+        netloc = f"{credentials}{at}{host}:{port}"
         return urlunsplit(self._target._replace(netloc=netloc))
 
     def cut(self) -> None:
@@ -58,8 +78,15 @@ class TcpProxy:
         self._command(lambda: setattr(self, "_left", size))
 
     def freeze(self) -> None:
-        """Pass nothing on any more, as if the broker's host had stopped."""
+        """Pass nothing on any more, as if all packets vanished; nobody is told.
+
+        New connections are taken and get no answer.
+        """
         self._command(lambda: setattr(self, "_frozen", True))
+
+    def thaw(self) -> None:
+        """Pass everything on again, also what was written meanwhile."""
+        self._command(self._thaw)
 
     def delay(self, seconds: float) -> None:
         """Pass everything on so many seconds late, both ways; 0 ends that."""
@@ -90,7 +117,7 @@ class TcpProxy:
 
     def say(self, content: bytes) -> None:
         """Send clients something in the broker's name; only while the broker is silent."""
-        self._command(lambda: [client.sendall(content) for client in self._clients])
+        self._command(lambda: self._send_to_all(content))
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -103,30 +130,62 @@ class TcpProxy:
 
     def _command(self, command: Callable[[], object]) -> None:
         done = Event()
-        self._commands.put(lambda: (command(), done.set()))
+
+        def act() -> None:
+            command()
+            done.set()
+
+        self._commands.put(act)
         assert done.wait(5), "the proxy does not answer"
+
+    def _send_to_all(self, content: bytes) -> None:
+        for client in self._clients:
+            self._send(client, content)
 
     def _run(self) -> None:
         while not self._stopped:
             while not self._commands.empty():
                 self._commands.get()()
-            self._pass_on_late()
-            watched = [self._listener, *([] if self._frozen else self._awake())]
-            for ready in select(watched, [], [], LOOK_AT_COMMANDS_EVERY)[0]:
-                self._accept() if ready is self._listener else self._pass_on(ready)
+            sources, sinks = ([], []) if self._frozen else self._watched()
+            readable, writable, _ = select(
+                [self._listener, *sources], sinks, [], LOOK_AT_COMMANDS_EVERY
+            )
+            for sink in writable:
+                self._go_on(sink)
+            for source in readable:
+                self._accept() if source is self._listener else self._pass_on(source)
         self._close_all()
         self._close_vanished()
 
     def _accept(self) -> None:
-        client, _ = self._listener.accept()
         try:
-            broker = socket.create_connection((self._target.hostname, self._target.port or 5672))
+            client, _ = self._listener.accept()
+        except OSError:  # it has given up
+            return
+        self.accepted += 1
+        if self._frozen:
+            self._waiting.append(client)
+        else:
+            self._connect(client)
+
+    def _connect(self, client: socket.socket) -> None:
+        try:
+            server = self._dial()
         except OSError:
             client.close()
             return
-        self._pairs |= {client: broker, broker: client}
+        self._pairs |= {client: server, server: client}
         self._clients.append(client)
-        self.accepted += 1
+
+    def _dial_target(self) -> socket.socket:
+        port = self._target.port or PORTS[self._target.scheme.partition("+")[0]]
+        return socket.create_connection((self._target.hostname or LOOPBACK, port))
+
+    def _thaw(self) -> None:
+        self._frozen = False
+        for client in self._waiting:
+            self._connect(client)
+        self._waiting.clear()
 
     def _pass_on(self, source: socket.socket) -> None:
         if source not in self._pairs:
@@ -150,20 +209,39 @@ class TcpProxy:
             if self._holding and source in self._clients:
                 self.held += content
             else:
-                self._pairs[source].sendall(content)
+                self._send(self._pairs[source], content)
         except OSError:
             content = b""
         if not content:
             self._close(source)
 
+    def _send(self, sink: socket.socket, content: bytes) -> None:
+        """Write what there is room for, after what there was no room for before."""
+        content = self._unsent.pop(sink, b"") + content
+        with suppress(BlockingIOError):
+            content = content[sink.send(content, socket.MSG_DONTWAIT) :]
+        if content:
+            self._unsent[sink] = content
+
+    def _go_on(self, sink: socket.socket) -> None:
+        try:
+            self._send(sink, b"")
+        except OSError:
+            self._close(sink)
+
     def _pass_on_late(self) -> None:
         while self._late and (self._late[0][0] <= monotonic() or not self._delay):
+            if self._pairs.get(self._late[0][1]) in self._unsent:
+                return
             _, source, content = self._late.popleft()
             self._deliver(source, content)
 
-    def _awake(self) -> list[socket.socket]:
+    def _watched(self) -> tuple[list[socket.socket], list[socket.socket]]:
+        """Return who may be read from, and who has to be written to."""
+        self._pass_on_late()
         now = monotonic()
-        return [each for each in self._pairs if self._resting.get(each, 0) <= now]
+        awake = [each for each in self._pairs if self._resting.get(each, 0) <= now]
+        return [each for each in awake if self._pairs[each] not in self._unsent], [*self._unsent]
 
     def _take_breath(self, source: socket.socket) -> int:
         """Return how much to read now; what is throttled rests afterwards for as long as it took."""
@@ -178,6 +256,7 @@ class TcpProxy:
         self._vanished += self._clients
         self._pairs.clear()
         self._clients.clear()
+        self._unsent.clear()
 
     def _close_vanished(self) -> None:
         for each in self._vanished:
@@ -196,11 +275,14 @@ class TcpProxy:
 
     def _flush(self) -> None:
         self._holding = False
-        self._pairs[self._clients[-1]].sendall(bytes(self.held))
+        self._send(self._pairs[self._clients[-1]], bytes(self.held))
         self.held.clear()
 
     def _close_all(self) -> None:
         self._frozen = False
+        for each in self._waiting:
+            each.close()
+        self._waiting.clear()
         for each in list(self._pairs):
             self._close(each)
 
@@ -208,9 +290,11 @@ class TcpProxy:
         other = self._pairs.pop(one, None)
         self._resting.pop(one, None)
         for each in (one, other):
+            if each is None:
+                continue
             self._pairs.pop(each, None)
+            self._unsent.pop(each, None)
             if each in self._clients:
                 self._clients.remove(each)
-            if each is not None:
-                with suppress(OSError):
-                    each.close()
+            with suppress(OSError):
+                each.close()

@@ -62,7 +62,7 @@ WRONG_FILES = {
         "retention.events: must be a duration like 500ms, 30s, 5m, 1h or 7d, is two weeks"
     ),
     "log: {format: text}": "log.format: must be auto, console or json, is text",
-    "log: {level: debug}": "log.level: must be info, warning or error, is debug",
+    "log: {level: verbose}": "log.level: must be debug, info, warning or error, is verbose",
     "retries: {window: 1}": (
         "retries.window: is not a setting; known here: "
         "forwarding_window, forwarding_window_bytes, drain_timeout, idle_wait"

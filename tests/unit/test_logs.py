@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from io import StringIO
 from uuid import uuid4
 
@@ -194,6 +195,42 @@ def test_a_file_gets_sentences_without_colours_if_they_are_asked_for() -> None:
 
     assert "Ingestion from error started" in stream.getvalue()
     assert "\x1b" not in stream.getvalue()
+
+
+def test_a_person_reads_a_sentence_of_each_line_and_nothing_else() -> None:
+    stream = StringIO()
+
+    LineWriter(stream, "console").write(
+        make_line("ingestion.paused", queue="error", reason="it is gone", error=ValueError())
+    )
+
+    first, *_ = stream.getvalue().splitlines()
+    assert re.fullmatch(
+        r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ \[warning *\] "
+        r"Ingestion from error paused: it is gone *",
+        first,
+    )
+
+
+def test_a_person_who_debugs_reads_the_fields_too() -> None:
+    stream = StringIO()
+
+    LineWriter(stream, "console", logging.DEBUG).write(
+        make_line("ingestion.started", queue="error")
+    )
+
+    assert "Ingestion from error started" in stream.getvalue()
+    assert "queue=error" in stream.getvalue()
+
+
+def test_a_person_reads_where_an_unexpected_error_was_raised() -> None:
+    stream, empty = StringIO(), ""
+    with pytest.raises(ZeroDivisionError) as caught:
+        1 / len(empty)
+
+    LineWriter(stream, "console").write(make_line("processor.turn_failed", error=caught.value))
+
+    assert "test_a_person_reads_where_an_unexpected_error_was_raised" in stream.getvalue()
 
 
 def test_what_is_below_the_level_is_not_told() -> None:

@@ -4,6 +4,7 @@ Every value of a line passes through here, also from libraries. Removed are line
 in URLs, and the text of exceptions that may quote a part of a message.
 """
 
+import logging
 import re
 import sys
 import traceback
@@ -27,17 +28,25 @@ _LONGEST = {"event": 2000}
 _QUOTE_NOTHING = (RetrierError, TypeError, AttributeError)
 
 _CAUSED_BY = "\n\nThe cause of the above:\n\n"
+_OF_A_SENTENCE = ("timestamp", "level", "message", "logger", "exception")
+"""What a person reads: the sentence names the fields that matter."""
 _KEPT = frozenset({"exc_info", "_record", "_from_structlog"})
 _PASSWORD = re.compile(r"(://[^:/@\s]*):\S*@|(\bpassword\s*=\s*)(?:'[^']*'|[^\s&]+)", re.IGNORECASE)
 
 
-def finish(stream: TextIO, form: Form) -> list[Processor]:
-    """Return the last processors of every structlog chain: they turn the fields into a line."""
-    stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
+def finish(stream: TextIO, form: Form, level: int) -> list[Processor]:
+    """Return the last processors of every structlog chain: they turn the fields into a line.
+
+    For people a line is its sentence alone, unless the level is that of debugging.
+    """
     rename = structlog.processors.EventRenamer("message", "_name")
     for_people = stream.isatty() if form == "auto" else form == "console"
-    renderer = _console(stream) if for_people else structlog.processors.JSONRenderer()
-    return [_tidy, _add_exception, stamp, rename, renderer]
+    if not for_people:
+        stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
+        return [_tidy, _add_exception, stamp, rename, structlog.processors.JSONRenderer()]
+    stamp = structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%SZ", utc=True)
+    shorten = [] if level <= logging.DEBUG else [_keep_sentence]
+    return [_tidy, _add_exception, stamp, rename, *shorten, _console(stream)]
 
 
 def show(value: object, longest: int = _LONGEST_VALUE) -> object:
@@ -71,6 +80,10 @@ def _tidy(_logger: object, _method: str, line: EventDict) -> EventDict:
         name: value if name in _KEPT else show(value, _LONGEST.get(name, _LONGEST_VALUE))
         for name, value in line.items()
     }
+
+
+def _keep_sentence(_logger: object, _method: str, line: EventDict) -> EventDict:
+    return {name: line[name] for name in _OF_A_SENTENCE if name in line}
 
 
 def _add_exception(_logger: object, _method: str, line: EventDict) -> EventDict:

@@ -1,4 +1,4 @@
-"""Writes the lines of events and libraries to a stream; reverts at most once a minute each."""
+"""Writes the lines of events and libraries; lines about reverts once a minute per destination."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -95,7 +95,7 @@ class LineWriter:
     def __init__(self, stream: TextIO, form: Form = "auto", level: int = logging.INFO) -> None:
         self._logger: FilteringBoundLogger = structlog.wrap_logger(
             structlog.WriteLogger(stream),
-            processors=[structlog.processors.add_log_level, *finish(stream, form)],
+            processors=[structlog.processors.add_log_level, *finish(stream, form, level)],
             wrapper_class=structlog.make_filtering_bound_logger(level),
         )
 
@@ -136,7 +136,7 @@ def adopt_standard_logging(
     formatter = structlog.stdlib.ProcessorFormatter(
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            *finish(stream, form),
+            *finish(stream, form, level),
         ],
         foreign_pre_chain=[structlog.stdlib.add_log_level, structlog.stdlib.add_logger_name],
     )

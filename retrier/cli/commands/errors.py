@@ -10,7 +10,7 @@ import typer
 
 from retrier.cli.api_client import ApiClient
 from retrier.cli.command import command, make_app, tools_of
-from retrier.cli.options import Pages, Service, find_group_id, find_message_id, is_short
+from retrier.cli.options import Pages, Service, find_group_id, find_message_id, is_short, one_of
 from retrier.cli.printer import Printer, counted
 from retrier.cli.views.messages import show_message, show_messages
 from retrier.errors import ConfigurationError, RequestRefused
@@ -47,7 +47,7 @@ class Filters:
         list[Status] | None,
         typer.Option(
             "--status",
-            case_sensitive=False,
+            parser=one_of(Status),
             metavar="STATUS",
             help=f"In this status: {', '.join(Status)}; may be given again.",
         ),
@@ -90,7 +90,7 @@ class Order:
         Sort,
         typer.Option(
             "--sort",
-            case_sensitive=False,
+            parser=one_of(Sort),
             metavar="KEY",
             help=f"What it is sorted by: {', '.join(Sort)}.",
         ),

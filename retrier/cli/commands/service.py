@@ -25,6 +25,18 @@ Roles = Annotated[
 ]
 
 
+Port = Annotated[
+    int | None,
+    typer.Option(
+        "--port",
+        metavar="N",
+        min=0,
+        max=65535,
+        help="The port of the API, in place of api.port; 0 takes a free one.",
+    ),
+]
+
+
 @app.command(
     epilog="""
     \b
@@ -34,9 +46,13 @@ Roles = Annotated[
     """
 )
 @command
-def run(config: Config = None, role: Roles = None) -> None:
+def run(config: Config = None, role: Roles = None, port: Port = None) -> None:
     """Run the service until it is told to stop."""
     settings = load_config(config)
+    if port is not None:
+        settings = settings.model_copy(
+            update={"api": settings.api.model_copy(update={"port": port})}
+        )
     from retrier.app import serve  # noqa: PLC0415 - slow to load: wrong settings are reported first
 
     raise typer.Exit(serve(settings, frozenset(role or Role)))

@@ -90,7 +90,7 @@ def make_postgres(
         hide_parameters=True,
         json_serializer=_to_json,
     )
-    event.listen(engine, "do_connect", partial(_connect_patiently, lease.total_seconds()))
+    event.listen(engine, "do_connect", partial(_connect_with_timeout, lease.total_seconds()))
     event.listen(engine, "before_cursor_execute", _choose_format)
     event.listen(engine, "checkin", _note_use)
     event.listen(engine, "checkout", partial(_ping_if_idle, engine.dialect))
@@ -119,11 +119,15 @@ def make_sqlite(url: URL, file: SqliteFile, connections: int = 10) -> Engine:
     return engine
 
 
-def _connect_patiently(
-    patience: float, _dialect: object, _record: object, args: list[Any], options: dict[str, Any]
+def _connect_with_timeout(
+    answer_timeout: float,
+    _dialect: object,
+    _record: object,
+    args: list[Any],
+    options: dict[str, Any],
 ) -> TimedConnection:
     connection = TimedConnection.connect(*args, **options)
-    connection.patience = patience
+    connection.answer_timeout = answer_timeout
     read_ids_as_text(connection)
     return connection
 

@@ -146,7 +146,7 @@ class PostgresDialect(SqlDialect):
         conn.detach()
         driver = conn.connection.driver_connection
         if isinstance(driver, TimedConnection):
-            driver.patience = None
+            driver.answer_timeout = None
         conn.execute(text(f"SELECT pg_advisory_xact_lock({lock})"))
 
     def find_strays(self, conn: Connection) -> frozenset[str]:  # noqa: ARG002 - SQLite uses it

@@ -34,6 +34,11 @@ _UNUSABLE = (OperationalError, InterfaceError, InternalError)
 _BUSY_WORDS = ("database is locked", "database table is locked")
 
 
+_NOT_OPENED = "unable to open database file"
+"""SQLite's words, whatever the reason is."""
+_FOLDER_NEEDED = "the user of this process must be able to write to its folder, or to make it"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Translator:
     """Turns errors of SQLAlchemy and the driver into errors of Retrier."""
@@ -67,8 +72,19 @@ class Translator:
             # PostgreSQL quotes the refused value behind `: "`.
             return DataRefused(first.partition(': "')[0])
         if _is_unusable(error):
-            return DatabaseUnavailable(f"cannot reach the database at {self.place}: {first}")
+            return self._explain_unusable(first)
         return error
+
+    def _explain_unusable(self, words: str) -> DatabaseUnavailable:
+        """Return the error; a server that refuses the connection was reached."""
+        _, refused, reason = words.partition("FATAL:  ")
+        if refused:
+            return DatabaseUnavailable(f"the database at {self.place} refused: {reason}")
+        if words == _NOT_OPENED:
+            return DatabaseUnavailable(
+                f"cannot open or make the database file {self.place}: {_FOLDER_NEEDED}"
+            )
+        return DatabaseUnavailable(f"cannot reach the database at {self.place}: {words}")
 
 
 def is_transient(error: SQLAlchemyError) -> bool:

@@ -18,14 +18,14 @@ _LOOK = 0.1
 
 
 class TimedConnection(psycopg.Connection[Any]):
-    """Gives up a server that does not answer for `patience` seconds; None: waits for ever.
+    """Gives up a server that does not answer for `answer_timeout` seconds; None: waits for ever.
 
     On a half-open connection the server's time-outs do not reach us. TCP does not notice either:
     a proxy, or the kernel of a hanging server, acknowledges every packet. The processor and API
     requests would wait for ever.
     """
 
-    patience: float | None = None
+    answer_timeout: float | None = None
     while_in_flight: WhileInFlight = staticmethod(nothing_else)
     """Called while the server works and has not answered yet."""
 
@@ -39,10 +39,10 @@ class TimedConnection(psycopg.Connection[Any]):
         if timeout is not None:
             # One wait for the whole time: an idle service must not wake up ten times a second.
             return super().wait(gen, max(interval, timeout), timeout)
-        if self.patience is None:
+        if self.answer_timeout is None:
             return super().wait(gen, interval)
         try:
-            return super().wait(self._attend(gen, self.patience), interval)
+            return super().wait(self._attend(gen, self.answer_timeout), interval)
         except _NoAnswer:
             # A late answer would be taken for the answer to the next statement.
             self.close()

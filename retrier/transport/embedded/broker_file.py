@@ -109,7 +109,8 @@ class BrokerFile:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise self._unavailable(error) from error
+            reason = f"its folder cannot be made: {error.strerror}"
+            raise self._unavailable(reason) from error
         if self._connection is None:
             self._connection = sqlite3.connect(
                 self.path, timeout=ONE_TRY, isolation_level=None, check_same_thread=False

@@ -11,8 +11,8 @@ from retrier.errors import BrokerUnavailable
 from retrier.overlap import WhileInFlight, nothing_else
 from retrier.transport.rabbitmq.breaks import ChannelLost
 from retrier.transport.rabbitmq.connection import BrokerConnection
+from retrier.transport.rabbitmq.outcomes import AwaitedQueue, Window
 from retrier.transport.rabbitmq.raw_message import RawMessage, read_ack, why_unsendable
-from retrier.transport.rabbitmq.window import AwaitedQueue, Window
 from retrier.transport.seam import Awaited
 
 WAITING_EVERY = 0.25

@@ -64,7 +64,7 @@ def choose_namespaces(hosts: str | None) -> bool:
         return True
     if hosts == "namespaces":
         sys.exit(f"no network namespaces here: {why}")
-    tell(f"hosts: processes of one host behind relays ({why}); a dead leader is replaced at once")
+    tell(f"hosts: processes of one host behind proxies ({why}); a dead leader is replaced at once")
     return False
 
 

@@ -11,11 +11,10 @@ from urllib.parse import urlsplit
 
 import httpx
 import yaml
-from sqlalchemy import make_url
 
 from tests.endurance.instances.namespaces import Namespace, opened_namespace
-from tests.support.relay import Relay, dial_to
 from tests.support.service import START_DEADLINE, Service
+from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import wait_until
 
 BROKER, DATABASE = "broker", "database"
@@ -35,31 +34,31 @@ class Lines(Protocol):
         """Let packets through again."""
         ...
 
-    def open_door(self, stack: ExitStack, port: int) -> int:
-        """Return the port at which the API is reached from here."""
+    def open_door(self, stack: ExitStack, url: str) -> str:
+        """Return the URL at which the API is reached from here."""
         ...
 
 
-class Relays:
-    """All on this host: a line is a relay that stops passing on."""
+class Proxies:
+    """All on this host: a line is a proxy that stops passing on."""
 
     within: tuple[str, ...] = ()
 
-    def __init__(self, relays: Mapping[str, Relay]) -> None:
-        self._relays = relays
+    def __init__(self, proxies: Mapping[str, TcpProxy]) -> None:
+        self._proxies = proxies
 
     def cut(self, server: str) -> None:
         """Pass nothing on."""
-        self._relays[server].sever()
+        self._proxies[server].freeze()
 
     def heal(self, server: str) -> None:
         """Pass everything on."""
-        self._relays[server].heal()
+        self._proxies[server].thaw()
 
-    def open_door(self, stack: ExitStack, port: int) -> int:
+    def open_door(self, stack: ExitStack, url: str) -> str:
         """The API is on this host."""
         del stack
-        return port
+        return url
 
 
 class Plugs:
@@ -71,10 +70,10 @@ class Plugs:
         self.heal = namespace.plug
         self._namespace = namespace
 
-    def open_door(self, stack: ExitStack, port: int) -> int:
+    def open_door(self, stack: ExitStack, url: str) -> str:
         """Pass connections in."""
-        door = Relay(self._namespace.dial_inside(port))
-        return stack.enter_context(door).address[1]
+        dial = self._namespace.dial_inside(urlsplit(url).port or 0)
+        return stack.enter_context(TcpProxy(url, dial=dial)).url
 
 
 @dataclass(slots=True)
@@ -104,8 +103,8 @@ class Node:
             START_DEADLINE,
             "the API listens",
         )
-        port = int(service.find("api.listening")[0]["port"])
-        self.base_url = f"http://127.0.0.1:{self.lines.open_door(self._doors, port)}"
+        port = service.find("api.listening")[0]["port"]
+        self.base_url = self.lines.open_door(self._doors, f"http://127.0.0.1:{port}")
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -170,7 +169,7 @@ def opened_nodes(
     with ExitStack() as stack:
         nodes = []
         for number in range(1, count + 1):
-            node = (_enter_namespace if namespaces else _enter_relays)(
+            node = (_enter_namespace if namespaces else _enter_proxies)(
                 stack, folder, settings, number
             )
             stack.callback(node.close)
@@ -184,7 +183,7 @@ def _enter_namespace(
     namespace = stack.enter_context(opened_namespace(number))
     at = {
         server: stack.enter_context(
-            Relay(dial_to(_address(settings, server)), (namespace.add_line(server), 0))
+            TcpProxy(settings[server]["url"], host=namespace.add_line(server))
         )
         for server in SERVERS
     }
@@ -192,33 +191,21 @@ def _enter_namespace(
     return Node(namespace.name, config, Plugs(namespace))
 
 
-def _enter_relays(stack: ExitStack, folder: Path, settings: Mapping[str, Any], number: int) -> Node:
-    at = {
-        server: stack.enter_context(Relay(dial_to(_address(settings, server))))
-        for server in SERVERS
-    }
+def _enter_proxies(
+    stack: ExitStack, folder: Path, settings: Mapping[str, Any], number: int
+) -> Node:
+    at = {server: stack.enter_context(TcpProxy(settings[server]["url"])) for server in SERVERS}
     name = f"node{number}"
-    return Node(name, _write(folder, name, settings, at), Relays(at))
+    return Node(name, _write(folder, name, settings, at), Proxies(at))
 
 
-def _address(settings: Mapping[str, Any], server: str) -> tuple[str, int]:
-    url = settings[server]["url"]
-    if server == DATABASE:
-        parsed = make_url(url)
-        return parsed.host or "127.0.0.1", parsed.port or 5432
-    parts = urlsplit(url)
-    return parts.hostname or "127.0.0.1", parts.port or 5672
-
-
-def _write(folder: Path, name: str, settings: Mapping[str, Any], at: Mapping[str, Relay]) -> Path:
+def _write(
+    folder: Path, name: str, settings: Mapping[str, Any], at: Mapping[str, TcpProxy]
+) -> Path:
     """Write the settings of one host: they name its own ways to the servers."""
     own = deepcopy(dict(settings))
-    broker, database = (at[server].address for server in SERVERS)
-    parts = urlsplit(own[BROKER]["url"])
-    credentials = f"{parts.username}:{parts.password}@" if parts.username else ""
-    own[BROKER]["url"] = parts._replace(netloc=f"{credentials}{broker[0]}:{broker[1]}").geturl()
-    url = make_url(own[DATABASE]["url"]).set(host=database[0], port=database[1])
-    own[DATABASE]["url"] = url.render_as_string(hide_password=False)
+    for server in SERVERS:
+        own[server]["url"] = at[server].url
     config = folder / f"{name}.yaml"
     config.write_text(yaml.safe_dump(own))
     return config

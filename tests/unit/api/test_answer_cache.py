@@ -97,7 +97,7 @@ def test_what_could_not_be_found_is_not_remembered(clock: FrozenClock) -> None:
 
 
 def test_who_waits_in_vain_for_another_to_find_it_does_not_wait_in_turn(clock: FrozenClock) -> None:
-    remembered = AnswerCache(clock, patience=0.01)
+    remembered = AnswerCache(clock, timeout=0.01)
 
     def ask_meanwhile() -> int:
         with ThreadPoolExecutor() as other:

@@ -113,7 +113,7 @@ def test_all_else_is_answered_while_lists_hang(
 
 
 def test_a_list_that_finds_no_place_is_to_come_again_later(api: Api, hanging: Hanging) -> None:
-    give(api, Places(at_work=1, patience=0.01))
+    give(api, Places(at_work=1, timeout=0.01))
 
     async def story(client: Client) -> None:
         first = asyncio.create_task(client.get("/api/errors"))
@@ -131,7 +131,7 @@ def test_a_list_that_finds_no_place_is_to_come_again_later(api: Api, hanging: Ha
 
 
 def test_so_many_wait_and_no_more(api: Api, hanging: Hanging) -> None:
-    give(api, Places(at_work=1, waiting=1, patience=IN_TIME))
+    give(api, Places(at_work=1, waiting=1, timeout=IN_TIME))
 
     async def story(client: Client) -> None:
         asked = [asyncio.create_task(client.get("/api/errors")) for _ in range(3)]
@@ -148,7 +148,7 @@ def test_so_many_wait_and_no_more(api: Api, hanging: Hanging) -> None:
 
 @pytest.mark.parametrize(("path", "status"), [("errors", 200), ("errors/7", 404), ("x", 404)])
 def test_a_place_is_free_again_after_each_answer(api: Api, path: str, status: int) -> None:
-    give(api, Places(at_work=1, patience=0.01))
+    give(api, Places(at_work=1, timeout=0.01))
 
     statuses = {api.http.get(f"/api/{path}").status_code for _ in range(3)}
 
@@ -156,7 +156,7 @@ def test_a_place_is_free_again_after_each_answer(api: Api, path: str, status: in
 
 
 def test_a_place_is_free_again_after_a_failure(api: Api, flaky: FlakyDatabase) -> None:
-    give(api, Places(at_work=1, patience=0.01))
+    give(api, Places(at_work=1, timeout=0.01))
     flaky.refuse("read", times=2)
 
     statuses = [api.http.get("/api/errors").status_code for _ in range(3)]
@@ -165,7 +165,7 @@ def test_a_place_is_free_again_after_a_failure(api: Api, flaky: FlakyDatabase) -
 
 
 def test_who_reads_its_answer_slowly_holds_no_place(api: Api) -> None:
-    give(api, Places(at_work=1, patience=0.01))
+    give(api, Places(at_work=1, timeout=0.01))
     scope = {"type": "http", "method": "GET", "path": "/api/errors", "headers": []}
 
     async def story(client: Client) -> None:

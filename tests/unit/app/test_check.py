@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from retrier.app import check
+from retrier.app.check import CheckResult
 from retrier.settings import load_settings
 from tests.support.private_servers import find_free_ports
 
-pytestmark = pytest.mark.rabbitmq
 
-
+@pytest.mark.rabbitmq
 def test_a_node_that_is_gone_is_named_though_another_answers(amqp_url: str, tmp_path: Path) -> None:
     (gone,) = find_free_ports(1)
     place = amqp_url.rpartition("@")[2].partition("/")[0]
@@ -24,3 +24,29 @@ def test_a_node_that_is_gone_is_named_though_another_answers(amqp_url: str, tmp_
     (broker,) = [each for each in results if each.name == "broker"]
     assert broker.ok
     assert f"127.0.0.1:{gone}" in broker.text
+
+
+def check_files(database: Path, broker: Path) -> dict[str, CheckResult]:
+    environ = {
+        "RETRIER_BROKER__URL": f"embedded:///{broker}",
+        "RETRIER_DATABASE__URL": f"sqlite:///{database}",
+    }
+    return {each.name: each for each in check(load_settings(None, environ))}
+
+
+def test_files_that_can_be_made_are_well(tmp_path: Path) -> None:
+    found = check_files(tmp_path / "new" / "retrier.db", tmp_path / "new" / "broker.db")
+
+    assert found["database"].ok
+    assert found["broker"].ok
+    assert not (tmp_path / "new").exists()
+
+
+def test_files_below_what_is_no_folder_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "taken").touch()
+
+    found = check_files(tmp_path / "taken" / "retrier.db", tmp_path / "taken" / "broker.db")
+
+    assert not found["database"].ok
+    assert not found["broker"].ok
+    assert found["database"].text.endswith(f"{tmp_path / 'taken'} is no folder")

@@ -1,5 +1,6 @@
 """The HTTP server: an answer goes out at once."""
 
+import socket
 from collections.abc import Iterator
 from time import perf_counter
 
@@ -8,6 +9,7 @@ import pytest
 from fastapi import FastAPI
 
 from retrier.app.server import WebServer
+from retrier.errors import ConfigurationError, ServiceUnavailable
 
 ACKNOWLEDGED_LATE = 0.04
 """Seconds for which a system keeps an acknowledgement back, in the hope of more to send."""
@@ -36,3 +38,18 @@ def time_one(http: httpx.Client) -> float:
     begin = perf_counter()
     http.get("/").raise_for_status()
     return perf_counter() - begin
+
+
+def test_a_port_that_is_taken_may_be_free_again_later() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+
+        with pytest.raises(
+            ServiceUnavailable, match=f"port {port}: Address already in use; .*--port"
+        ):
+            WebServer(FastAPI(), "127.0.0.1", port)
+
+
+def test_an_address_of_another_host_is_a_wrong_setting() -> None:
+    with pytest.raises(ConfigurationError, match=r"api\.port: cannot listen on 192\.0\.2\.1"):
+        WebServer(FastAPI(), "192.0.2.1", 0)

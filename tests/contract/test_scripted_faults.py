@@ -1,4 +1,7 @@
-"""The scripted broker behaves as the seam promises, so that tests on it mean something."""
+"""What the scripted transport does on cue: it refuses, breaks and comes back as a broker might.
+
+What it does without a script is what the conformance suite says: test_scripted_transport.py.
+"""
 
 import pytest
 
@@ -7,10 +10,9 @@ from retrier.domain.wire import (
     Confirmed,
     Outgoing,
     Refused,
-    Returned,
     Unknown,
 )
-from retrier.errors import BrokerUnavailable, StagingQueueUnusable
+from retrier.errors import BrokerUnavailable
 from tests.support.script import to_queue
 from tests.support.scripted_transport import ScriptedTransport
 
@@ -42,15 +44,6 @@ def put(transport: ScriptedTransport, *contents: bytes) -> None:
 
 
 class TestPublishing:
-    def test_a_message_to_a_queue_is_confirmed_and_there(self, transport):
-        assert transport.publisher().publish(outgoing(b"1"), nothing) == (Confirmed(),)
-        assert bodies(transport.broker.ready("orders")) == [b"1"]
-
-    def test_a_message_to_no_queue_is_returned(self, transport):
-        (outcome,) = transport.publisher().publish(outgoing(b"1", queue="nowhere"), nothing)
-
-        assert isinstance(outcome, Returned)
-
     def test_a_cue_is_for_the_next_message_it_matches(self, transport):
         transport.broker.declare("mail")
         transport.cue(Refused("no"), when=to_queue("mail"))
@@ -103,38 +96,32 @@ class TestPublishing:
 
 
 class TestConsuming:
-    def test_the_prefetch_bounds_what_is_handed_out(self, transport):
+    def test_what_the_prefetch_allows_is_handed_out_unasked(self, transport):
         put(transport, b"1", b"2", b"3")
-        consumer = transport.consumer("orders", prefetch=2)
 
-        assert bodies(consumer.receive(10, 1.0)) == [b"1", b"2"]
+        transport.consumer("orders", prefetch=2)
+
+        assert bodies(transport.broker.unacked("orders")) == [b"1", b"2"]
         assert bodies(transport.broker.ready("orders")) == [b"3"]
 
-    def test_an_ack_makes_room_and_so_does_widening(self, transport):
-        put(transport, b"1", b"2", b"3", b"4")
-        consumer = transport.consumer("orders", prefetch=1)
-        consumer.ack(consumer.receive(10, 1.0))
-        consumer.widen(2)
-
-        assert bodies(consumer.receive(10, 1.0)) == [b"2", b"3"]
-
-    def test_what_is_unacknowledged_goes_back_in_front_in_order(self, transport):
+    def test_a_lost_connection_gives_back_what_it_held_in_front_in_order_and_marked(
+        self, transport
+    ):
         put(transport, b"1", b"2", b"3")
-        consumer = transport.consumer("orders", prefetch=2)
-        consumer.receive(10, 1.0)
+        transport.consumer("orders", prefetch=2).receive(10, 1.0)
 
-        consumer.close()
+        transport.drop_connections()
 
         ready = transport.broker.ready("orders")
         assert bodies(ready) == [b"1", b"2", b"3"]
         assert [delivery.redelivered for delivery in ready] == [True, True, False]
 
-    def test_what_is_put_back_comes_again(self, transport):
-        put(transport, b"1")
+    def test_a_consumer_that_lost_its_connection_does_not_rest(self, transport):
         consumer = transport.consumer("orders", prefetch=1)
-        consumer.put_back(consumer.receive(10, 1.0))
 
-        assert [each.redelivered for each in consumer.receive(10, 1.0)] == [True]
+        transport.drop_connections()
+
+        assert not consumer.rest()
 
     def test_a_stale_delivery_cannot_be_acknowledged(self, transport):
         put(transport, b"1")
@@ -145,24 +132,6 @@ class TestConsuming:
         with pytest.raises(AssertionError, match="not ours"):
             consumer.ack(stale)
 
-    def test_only_one_consumer_of_a_staging_queue_is_active(self, transport):
-        transport.broker.declare("staging", single_active=True)
-        first = transport.consumer("staging", prefetch=1)
-        second = transport.consumer("staging", prefetch=1)
-        transport.broker.put("staging", RAW, b"1")
-        before = second.receive(10, 1.0)
-
-        first.close()
-
-        assert (before, bodies(second.receive(10, 1.0))) == ([], [b"1"])
-
-    def test_a_deleted_queue_ends_its_consumer(self, transport):
-        consumer = transport.consumer("orders", prefetch=1)
-        transport.queues().delete("orders")
-
-        with pytest.raises(BrokerUnavailable):
-            consumer.receive(10, 1.0)
-
     def test_an_acknowledgement_after_the_queue_is_gone_is_ignored(self, transport):
         put(transport, b"1")
         consumer = transport.consumer("orders", prefetch=1)
@@ -172,45 +141,6 @@ class TestConsuming:
         consumer.ack(received)
 
         assert transport.acked == []
-
-    def test_a_queue_that_is_not_there_cannot_be_consumed(self, transport):
-        with pytest.raises(BrokerUnavailable):
-            transport.consumer("nowhere", prefetch=1)
-
-
-class TestQueues:
-    def test_depth_counts_what_is_ready(self, transport):
-        put(transport, b"1", b"2")
-        transport.consumer("orders", prefetch=1)
-
-        queues = transport.queues()
-
-        assert (queues.depth("orders"), queues.depth("nowhere")) == (1, None)
-
-    def test_purging_spares_what_is_unacknowledged(self, transport):
-        put(transport, b"1", b"2")
-        transport.consumer("orders", prefetch=1)
-
-        assert transport.queues().purge("orders") == 1
-        assert bodies(transport.broker.unacked("orders")) == [b"1"]
-
-    def test_declaring_says_whether_it_was_missing(self, transport):
-        queues = transport.queues()
-
-        declared = [queues.declare_error_queue("error") for _ in range(2)]
-
-        assert declared == [True, False]
-
-    def test_a_staging_queue_of_another_kind_is_declared_anew_if_it_is_empty(self, transport):
-        transport.queues().declare_staging_queue("orders")
-
-        assert transport.broker.queues["orders"].single_active
-
-    def test_a_staging_queue_of_another_kind_that_holds_something_is_left_alone(self, transport):
-        put(transport, b"1")
-
-        with pytest.raises(StagingQueueUnusable):
-            transport.queues().declare_staging_queue("orders")
 
 
 class TestFaults:
