@@ -13,6 +13,7 @@ from retrier.app.metrics.instruments import Metrics
 from retrier.app.process import describe_holder, is_dead
 from retrier.clock import Clock
 from retrier.domain.hosts import Hosts, parse_host
+from retrier.domain.retention import find_ages
 from retrier.events.event import Emit
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.ingestor import Ingestor
@@ -20,6 +21,7 @@ from retrier.processor.broker import AttendedTransport, Broker
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
 from retrier.processor.progress import Progress
+from retrier.processor.retention import Retention
 from retrier.processor.stage_context import RetryParameters, StageContext
 from retrier.processor.staging_queue import get_probe_ready
 from retrier.settings import Api, ErrorQueue, Settings
@@ -62,6 +64,11 @@ class Parts:
         """The names of the error queues."""
         return tuple(each.queue for each in self.settings.ingestion.error_queues)
 
+    @property
+    def counted_as(self) -> str:
+        """The name under which this process counts in the ledger."""
+        return f"{self.settings.instance}@{describe_holder(self.session_id).host}"
+
 
 def open_database(settings: Settings) -> Database:
     """Return the database the settings name; nothing is connected yet."""
@@ -99,14 +106,12 @@ def make_metrics(settings: Settings, db: Database, clock: Clock) -> Metrics:
 
 def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:
     """Return the ingestor of one error queue."""
-    holder = describe_holder(parts.session_id)
-    instance = f"{parts.settings.instance}@{holder.host}"
     return Ingestor(
         mapping=QueueMapping(
             queue=queue.queue, dialect=queue.dialect, destination=queue.destination
         ),
         transport=parts.transport,
-        record=partial(record_received, parts.db, instance=instance),
+        record=partial(record_received, parts.db, instance=parts.counted_as),
         probe=partial(probe_write, parts.db),
         # The clock of the database: stored times are compared, and the clocks of hosts differ.
         clock=DatabaseClock(parts.db, parts.clock),
@@ -120,6 +125,19 @@ def make_lease(parts: Parts) -> Lease:
     """Return the processor's lease, not held yet."""
     holder = describe_holder(parts.session_id)
     return Lease(parts.db, holder, parts.settings.processor.lease, parts.clock, is_dead)
+
+
+def make_retention(parts: Parts, lease: Lease) -> Retention:
+    """Return what deletes for its age, while this process holds the lease."""
+    return Retention(
+        db=parts.db,
+        lease=lease,
+        ages=find_ages(parts.settings.retention.times),
+        instance=parts.counted_as,
+        clock=parts.clock,
+        emit=parts.emit,
+        stop=parts.stop,
+    )
 
 
 def make_processor(

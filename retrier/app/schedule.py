@@ -7,7 +7,7 @@ from datetime import UTC, timedelta
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from retrier.app.composition import Parts
+from retrier.app.composition import Parts, make_retention
 from retrier.app.readiness import Backlogs, ReadinessBoard
 from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError
 from retrier.events.event import Emit
@@ -21,6 +21,7 @@ _REQUESTS = 1
 _REQUESTS_UNHEARD = 5
 """Seconds between two looks on PostgreSQL, whose notifications replace most of them."""
 _ADOPTION = 30
+_RETENTION = 5
 _DEPTHS = 10
 _STUCK = 1
 _SWEEP = 3600
@@ -62,7 +63,7 @@ class Ticks:
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
             logger=_scheduler_log(),
-            executors={"default": ThreadPoolExecutor(3)},
+            executors={"default": ThreadPoolExecutor(4)},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
 
@@ -73,6 +74,7 @@ class Ticks:
             look = _REQUESTS if self._parts.db.is_sqlite else _REQUESTS_UNHEARD
             self._add("requests", look, lambda: self._look_for_requests(lease))
             self._add("adoption", _ADOPTION, self._parts.wake.set)
+            self._add("retention", _RETENTION, make_retention(self._parts, lease).sweep)
         self._add("stuck sessions", _STUCK, self._end_stuck_sessions)
         self._add("queue depths", _DEPTHS, self.look_at_queues)
         self._add("event log sweep", _SWEEP, self._sweep)
@@ -123,7 +125,8 @@ class Ticks:
             self._parts.emit(SessionsEnded(count=ended))
 
     def _sweep(self) -> None:
-        sweep_events(self._parts.db, older_than=self._parts.settings.retention.events)
+        if (kept := self._parts.settings.retention.events) is not None:
+            sweep_events(self._parts.db, older_than=kept)
 
     def _sweep_staging_ids(self) -> None:
         sweep_staging_ids(self._parts.db, older_than=_STAGING_IDS_KEPT)

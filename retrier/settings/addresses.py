@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -21,6 +21,7 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
+AS_RESOLVED = "resolved"
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _BYTES = {"": 1, "B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 _DURATION = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)")
@@ -30,7 +31,7 @@ _SIZE = re.compile(r"([0-9]{1,12})(B|KiB|MiB|GiB)?")
 _LONGEST = timedelta(days=36500)
 
 
-def _parse_duration(value: object) -> object:
+def _parse_duration(value: object) -> timedelta:
     if isinstance(value, timedelta):
         return value
     found = _DURATION.fullmatch(value) if isinstance(value, str) else None
@@ -68,6 +69,30 @@ def _refuse_bool(value: object) -> object:
     return value
 
 
+def _parse_kept(value: object) -> timedelta | None:
+    # YAML reads a plain `off` as false.
+    if value is False or value == "off":
+        return None
+    try:
+        return _parse_duration(value)
+    except ValueError as error:
+        raise ValueError(f"{error}, or off") from None
+
+
+def _check_kept(value: timedelta | None) -> timedelta | None:
+    return None if value is None else _check_duration(value)
+
+
+def _parse_kept_alike(value: object) -> object:
+    if value == AS_RESOLVED:
+        return value
+    try:
+        kept = _parse_kept(value)
+    except ValueError as error:
+        raise ValueError(f"{error}, or {AS_RESOLVED}") from None
+    return _check_kept(kept)
+
+
 def between(low: int, high: int) -> AfterValidator:
     """Accept the whole numbers from `low` to `high`, both included."""
 
@@ -79,12 +104,13 @@ def between(low: int, high: int) -> AfterValidator:
     return AfterValidator(check)
 
 
-def at_least(shortest: timedelta) -> AfterValidator:
-    """Accept durations of at least `shortest`."""
+def at_least(shortest: str) -> AfterValidator:
+    """Accept durations of at least `shortest`, and `off`."""
+    limit = _parse_duration(shortest)
 
-    def check(value: timedelta) -> timedelta:
-        if value < shortest:
-            raise ValueError(f"must be at least {shortest.total_seconds():g}s")
+    def check(value: timedelta | None) -> timedelta | None:
+        if value is not None and value < limit:
+            raise ValueError(f"must be at least {shortest}")
         return value
 
     return AfterValidator(check)
@@ -92,6 +118,10 @@ def at_least(shortest: timedelta) -> AfterValidator:
 
 Count = Annotated[int, BeforeValidator(_refuse_bool)]
 Duration = Annotated[timedelta, BeforeValidator(_parse_duration), AfterValidator(_check_duration)]
+KeptFor = Annotated[timedelta | None, BeforeValidator(_parse_kept), AfterValidator(_check_kept)]
+"""How long something is kept; None, written `off`: for ever."""
+KeptAlike = Annotated[timedelta | Literal["resolved"] | None, BeforeValidator(_parse_kept_alike)]
+"""The same, or `resolved`: as long as what is resolved in another way."""
 Size = Annotated[int, BeforeValidator(_parse_size), AfterValidator(_check_size)]
 
 

@@ -8,12 +8,15 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator
 
+from retrier.domain.retention import RetentionTimes
 from retrier.settings.addresses import (
     AllowedHost,
     BrokerUrls,
     Count,
     DatabaseUrl,
     Duration,
+    KeptAlike,
+    KeptFor,
     LoopbackHost,
     Section,
     Size,
@@ -144,7 +147,7 @@ class Retries(Section):
 class Processor(Section):
     """How processes agree on which one of them is the processor."""
 
-    lease: Annotated[Duration, at_least(timedelta(seconds=3))] = timedelta(seconds=15)
+    lease: Annotated[Duration, at_least("3s")] = timedelta(seconds=15)
 
 
 class Api(Section):
@@ -156,9 +159,25 @@ class Api(Section):
 
 
 class Retention(Section):
-    """How long things are kept."""
+    """How long things are kept; None (`off`) stands for ever."""
 
-    events: Duration = timedelta(days=14)
+    resolved: KeptFor = timedelta(days=10)
+    archived: KeptFor = timedelta(days=10)
+    presumed: KeptAlike = "resolved"
+    operations: Annotated[KeptFor, at_least("1h")] = timedelta(days=90)
+    imports: KeptFor = None
+    events: KeptFor = timedelta(days=14)
+
+    @property
+    def times(self) -> RetentionTimes:
+        """How long messages, operations and failed imports are kept."""
+        return RetentionTimes(
+            resolved=self.resolved,
+            presumed=self.resolved if isinstance(self.presumed, str) else self.presumed,
+            archived=self.archived,
+            operations=self.operations,
+            imports=self.imports,
+        )
 
 
 class Log(Section):

@@ -11,12 +11,16 @@ from sqlalchemy import insert
 from retrier.domain.classifiers import CLASSIFIERS, classify
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.identity import md5_guid
+from retrier.domain.message_actions import Act
 from retrier.store.engine.database import Database
 from retrier.store.schema import cause_groups, causes, failure_groups
 from retrier.store.verbs.upgrade import upgrade_schema
+from tests.contract.store_retries import BEING_SENT, SENT, bring_to
 from tests.contract.store_rows import rows
 from tests.contract.store_shape import all_rows
+from tests.support.bench import Bench
 from tests.support.factories import FAILED_AT
+from tests.support.old import settle
 from tests.support.revisions import migrations_up_to
 
 ORDERS = md5_guid("Endpoint Addressorders")
@@ -58,3 +62,21 @@ class TestRevision1002:
         changed = {name for name in before if after[name] != before[name]}
         assert changed == {"alembic_version", "failure_groups", "cause_groups"}
         assert set(before["cause_groups"]) < set(after["cause_groups"])
+
+
+class TestRevision1005:
+    """Indexes for retention: a filled database keeps every row."""
+
+    def test_changes_no_row(self, new: Database, tmp_path: Path) -> None:
+        upgrade_schema(new, migrations_up_to(tmp_path, "1002"))
+        bench = Bench(new)
+        bring_to(bench, SENT).confirm()
+        bring_to(bench, BEING_SENT)
+        settle(new, Act.ARCHIVE, bench.fail())
+        before = all_rows(new)
+
+        upgrade_schema(new)
+
+        after = all_rows(new)
+        assert {name for name in before if after[name] != before[name]} == {"alembic_version"}
+        assert len(after["failed_messages"]) == 3

@@ -10,11 +10,13 @@ import pytest
 from sqlalchemy import CheckConstraint, Row, Table, text
 
 from retrier.domain.failed_message import FailedImport, OwnCopy
+from retrier.domain.message_actions import Act
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import VIEWS, metadata
 from tests.support.bench import QUEUE, Bench, Killed
 from tests.support.factories import FAILED_AT, confirmation, failure, unique_id
+from tests.support.old import age, settle, sweep
 from tests.support.project import ROOT
 
 PAGE = (ROOT / "docs" / "database.md").read_text()
@@ -100,6 +102,9 @@ class TestThePage:
 def lived_in(database: Database) -> Database:
     """Give a database in which everything has happened that a query asks for."""
     bench = Bench(database)
+    settle(database, Act.ARCHIVE, bench.fail())
+    age(database, 11)
+    sweep(bench)
     resolved, pending, again = (failure(queue=QUEUE) for _ in range(3))
     bench.receive(resolved, pending, again)
     bench.ask_all()

@@ -6,6 +6,7 @@ from retrier.events.forwarding import ForwardingEffect
 from retrier.events.ingestion import IngestionEffect
 from retrier.events.preparation import PreparationEffect
 from retrier.events.processor import LeaseEffect
+from retrier.events.retention import RetentionEffect
 from retrier.events.service import RequestEffect
 
 REQUEST_POINTS: list[str] = [event.name for event in get_args(RequestEffect)]
@@ -14,4 +15,11 @@ LEASE_POINTS: list[str] = [event.name for event in get_args(LeaseEffect)]
 BATCH_POINTS: list[str] = [
     event.name for event in (*get_args(PreparationEffect), *get_args(ForwardingEffect))
 ]
-ALL_POINTS = [*REQUEST_POINTS, *INGESTION_POINTS, *LEASE_POINTS, *BATCH_POINTS]
+RETENTION_POINTS: list[str] = [event.name for event in get_args(RetentionEffect)]
+ALL_POINTS = [
+    *REQUEST_POINTS,
+    *INGESTION_POINTS,
+    *LEASE_POINTS,
+    *BATCH_POINTS,
+    *RETENTION_POINTS,
+]

@@ -59,8 +59,13 @@ WRONG_FILES = {
         "retrier.example:8443, without scheme, path or wildcard, is *.example"
     ),
     "retention: {events: two weeks}": (
-        "retention.events: must be a duration like 500ms, 30s, 5m, 1h or 7d, is two weeks"
+        "retention.events: must be a duration like 500ms, 30s, 5m, 1h or 7d, or off, is two weeks"
     ),
+    "retention: {presumed: never}": (
+        "retention.presumed: must be a duration like 500ms, 30s, 5m, 1h or 7d, or off, "
+        "or resolved, is never"
+    ),
+    "retention: {operations: 5m}": "retention.operations: must be at least 1h, is 5m",
     "log: {format: text}": "log.format: must be auto, console or json, is text",
     "log: {level: verbose}": "log.level: must be debug, info, warning or error, is verbose",
     "retries: {window: 1}": (

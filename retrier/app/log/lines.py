@@ -91,6 +91,10 @@ LINES: Mapping[str, Wording] = {
         "Taken out of batch {batch_id}: {count}, for example {unique_message_id}: {reason}"
     ),
     "operation.completed": _info("Operation {operation_id} is complete"),
+    "retention.swept": _info(
+        "Deleted for their age: messages {messages}, operations {operations}, failed imports "
+        "{imports}"
+    ),
     "staging.renewed": _warning("Deleting the staging queue and declaring it again: {reason}"),
     "staging.unusable": _error("The staging queue cannot be used: {reason}"),
     "api.listening": _info("The API is listening on {host} port {port}"),

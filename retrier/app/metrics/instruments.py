@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
@@ -9,11 +10,13 @@ from prometheus_client.exposition import choose_encoder
 from retrier.app.metrics.collectors import FiguresCollector, ReadinessCollector
 from retrier.app.readiness import Readiness
 from retrier.domain.receipt import Recorded
+from retrier.domain.retention import Old
 from retrier.domain.retry_batch import Ejected, RetryBatchStatus, RevertCause
 from retrier.events.event import Event
 from retrier.events.forwarding import BatchForwarded, WindowRecorded
 from retrier.events.ingestion import BatchStored, StoredAlone
 from retrier.events.preparation import BatchMarked, BatchStaged
+from retrier.events.retention import ChunkDeleted
 from retrier.events.service import RetryAsked
 from retrier.ingestion.ingestor import Ingestor
 from retrier.processor.lease import Lease
@@ -119,6 +122,25 @@ class RetryCounters:
             self._reverted.labels(message.cause).inc()
 
 
+class RetentionCounter:
+    """A subscriber that counts what is deleted for its age, once that is committed."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._deleted = Counter(
+            "retrier_retention_deleted",
+            "What was deleted because it was older than it is kept.",
+            ["kind"],
+            registry=registry,
+        )
+        for each in get_args(Old):
+            self._deleted.labels(each.kind)
+
+    def __call__(self, event: Event) -> None:
+        """Count one chunk."""
+        if isinstance(event, ChunkDeleted):
+            self._deleted.labels(event.old.kind).inc(event.count)
+
+
 class ProcessGauges:
     """The present state of this process, read at each scrape without any wait."""
 
@@ -209,6 +231,7 @@ class Metrics:
         self.process = ProcessGauges(self.registry, version, error_queues)
         self.ingestion = IngestionCounters(self.registry, error_queues)
         self.retries = RetryCounters(self.registry)
+        self.retention = RetentionCounter(self.registry)
         self.queues = QueueGauges(self.registry, staging_queue)
         self.registry.register(FiguresCollector(read_figures))
 

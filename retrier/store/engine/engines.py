@@ -193,7 +193,14 @@ def _make_folder(_dialect: object, _record: object, args: list[Any], _options: o
 def _prepare_sqlite(connection: Any, _record: object) -> None:
     # The driver must not begin transactions by itself: it would take no write lock at BEGIN.
     connection.isolation_level = None
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    # `auto_vacuum` works on a file without tables only, and before WAL has written its header: then
+    # deleted rows can be given back to the file system. On any other file it does nothing.
+    for pragma in (
+        "auto_vacuum=INCREMENTAL",
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+    ):
         connection.execute(f"PRAGMA {pragma}")
 
 

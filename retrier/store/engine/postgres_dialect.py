@@ -157,6 +157,10 @@ class PostgresDialect(SqlDialect):
         """Take the weakest lock that conflicts with itself and with every write."""
         conn.execute(text(f"LOCK TABLE {table.name} IN SHARE ROW EXCLUSIVE MODE"))
 
+    def give_back_pages(self, conn: Connection) -> bool:  # noqa: ARG002 - SQLite uses it
+        """Do nothing: autovacuum makes room inside the tables, and new rows use it."""
+        return False
+
     def announce_request(self, conn: Connection) -> None:
         """Notify; the server delivers it at the commit, and drops it at a rollback."""
         conn.execute(select(func.pg_notify(REQUESTS, "")))

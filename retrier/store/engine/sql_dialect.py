@@ -106,6 +106,10 @@ class SqlDialect(ABC):
         """Let nobody else change the table until this transaction ends; reading stays possible."""
 
     @abstractmethod
+    def give_back_pages(self, conn: Connection) -> bool:
+        """Return some free pages to the file system, if there are many; say whether more are."""
+
+    @abstractmethod
     def announce_request(self, conn: Connection) -> None:
         """Wake the processor, in whichever process, when this transaction is committed."""
 

@@ -113,6 +113,12 @@ _TAKE = (
 _LAST = select(counters.c.value).where(counters.c.name == bindparam("counter"))
 
 
+_FREE_PAGES = text("PRAGMA freelist_count")
+_ALL_PAGES = text("PRAGMA page_count")
+_PAGES_AT_ONCE = 1000
+"""Pages of 4 KiB that one transaction cuts off: others wait for the only lock meanwhile."""
+
+
 class SqliteDialect(SqlDialect):
     """SQLite: one writer at a time, so BEGIN IMMEDIATE is the only lock."""
 
@@ -167,6 +173,22 @@ class SqliteDialect(SqlDialect):
 
     def lock_table(self, conn: Connection, table: Table) -> None:
         """Do nothing: nobody else can write while this transaction does."""
+
+    def give_back_pages(self, conn: Connection) -> bool:
+        """Cut free pages off the file, while they are more than a quarter of it.
+
+        Fewer are left for new rows. A file without `auto_vacuum=incremental` stays as large as it
+        is: SQLite can change that only by VACUUM.
+        """
+        free, pages = (conn.execute(count).scalar_one() for count in (_FREE_PAGES, _ALL_PAGES))
+        spare = (4 * free - pages) // 3  # pages to go until a quarter of the rest is free
+        if spare <= 0:
+            return False
+        for _ in range(min(spare, _PAGES_AT_ONCE)):
+            # One page at a time: whatever number it is told, the driver takes one step only.
+            conn.exec_driver_sql("PRAGMA incremental_vacuum(1)")
+        left: int = conn.execute(_FREE_PAGES).scalar_one()
+        return left < int(free) and spare > _PAGES_AT_ONCE
 
     def announce_request(self, conn: Connection) -> None:
         """Do nothing: other processes look for requests once a second."""

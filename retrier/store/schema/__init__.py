@@ -1,6 +1,7 @@
 """The tables. Their names, columns and states are public: operators query them."""
 
 from retrier.store.schema.messages import (
+    SETTLED,
     attempt_number,
     cause_groups,
     causes,
@@ -32,6 +33,7 @@ from retrier.store.schema.types import metadata
 from retrier.store.schema.views import VIEWS
 
 __all__ = [
+    "SETTLED",
     "VIEWS",
     "attempt_number",
     "cause_groups",

@@ -4,6 +4,7 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    ColumnElement,
     ForeignKey,
     Index,
     Integer,
@@ -13,6 +14,7 @@ from sqlalchemy import (
     Table,
     Text,
     false,
+    literal_column,
     text,
 )
 
@@ -155,6 +157,17 @@ Index("ix_failed_messages_list", failed_messages.c.status, failed_messages.c.las
 # 36 us that PostgreSQL takes for a failure they cost about 2 and 1; as much at a change of status.
 Index("ix_failed_messages_time_sent", failed_messages.c.time_sent)
 Index("ix_failed_messages_modified", failed_messages.c.last_modified)
+SETTLED: ColumnElement[bool] = literal_column("status IN ('resolved', 'archived')", Boolean)
+"""The condition that a message may be deleted for its age, in the words of its index."""
+# What is settled for longest, for retention.
+Index(
+    "ix_failed_messages_retention",
+    failed_messages.c.status,
+    failed_messages.c.resolution,
+    failed_messages.c.last_modified,
+    postgresql_where=SETTLED,
+    sqlite_where=SETTLED,
+)
 # One message by the id that its sender gave it.
 Index("ix_failed_messages_message_id", failed_messages.c.message_id)
 

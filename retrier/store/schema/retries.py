@@ -70,6 +70,7 @@ Index(
     retry_operations.c.priority,
     retry_operations.c.last_cut,
 )
+Index("ix_retry_operations_retention", retry_operations.c.completed_at)
 
 retry_operation_messages = Table(
     "retry_operation_messages",

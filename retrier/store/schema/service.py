@@ -32,6 +32,7 @@ failed_imports = Table(
 )
 
 Index("ix_failed_imports_redelivery", failed_imports.c.fingerprint)
+Index("ix_failed_imports_retention", failed_imports.c.received_at)
 
 event_log = Table(
     "event_log",

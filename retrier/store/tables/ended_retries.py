@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from sqlalchemy import delete
+
 from retrier.domain.failed_message import RetryEnd
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.schema import ended_retries
@@ -24,3 +26,8 @@ def keep(tx: Transaction, claims: Sequence[StoredRow], outcome: RetryEnd) -> Non
     ]
     if rows:
         tx.sql.add_rows(tx.conn, ended_retries, rows)
+
+
+def delete_of(tx: Transaction, numbers: Sequence[int]) -> None:
+    """Delete the ended retries of these messages."""
+    tx.execute(delete(ended_retries).where(tx.sql.member(ended_retries.c.number, numbers)))

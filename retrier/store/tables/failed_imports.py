@@ -1,9 +1,9 @@
 """Failed imports: messages that could not be understood, kept as they came."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from uuid import uuid4
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, delete, select
 
 from retrier.domain.failed_message import FailedImport
 from retrier.store.engine.transaction import Transaction
@@ -22,6 +22,16 @@ def add(tx: Transaction, imports: Sequence[FailedImport]) -> Sequence[FailedImpo
     if fresh:
         tx.execute(failed_imports.insert(), [_row(item) for item in fresh])
     return fresh
+
+
+def delete_old(tx: Transaction, conditions: Iterable[ColumnElement[bool]], most: int) -> int:
+    """Delete those that meet conditions, the oldest first; return how many."""
+    column = failed_imports.c.import_id
+    query = select(column).where(*conditions).order_by(failed_imports.c.received_at).limit(most)
+    ids = tx.execute(query.with_for_update(skip_locked=True)).scalars().all()
+    if ids:
+        tx.execute(delete(failed_imports).where(tx.sql.member(column, ids)))
+    return len(ids)
 
 
 def _known(tx: Transaction, fingerprints: Sequence[str]) -> frozenset[str]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Update, bindparam, case, func, update
+from sqlalchemy import Update, bindparam, case, delete, func, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from retrier.domain.decision import Decision
@@ -137,6 +137,11 @@ def issue(tx: Transaction, batch_id: str, numbers: Sequence[int]) -> Sequence[in
         return []
     known = {"batch": batch_id, "numbers": numbers, "now": tx.now}
     return tx.execute(_issue(tx.sql), known).scalars().all()
+
+
+def remove(tx: Transaction, numbers: Sequence[int]) -> None:
+    """Delete messages that the caller has locked."""
+    tx.execute(delete(failed_messages).where(tx.sql.member(messages.number, numbers)))
 
 
 @cache

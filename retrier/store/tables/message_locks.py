@@ -55,6 +55,23 @@ def lock_those(
     return tx.execute(query).all()
 
 
+def lock_oldest(
+    tx: Transaction, conditions: Iterable[ColumnElement[bool]], most: int
+) -> Sequence[StoredRow]:
+    """Lock those that meet conditions, longest unchanged first; return their numbers and sizes.
+
+    One that somebody else has locked is left out: waiting for it in this order could deadlock.
+    """
+    query = (
+        select(messages.number, messages.body_size, messages.properties_size, messages.attempts)
+        .where(*conditions)
+        .order_by(messages.last_modified)
+        .limit(most)
+        .with_for_update(skip_locked=True)
+    )
+    return tx.execute(query).all()
+
+
 def sendable() -> ColumnElement[bool]:
     """Return the condition that a claim still holds, for a join of messages and claims.
 

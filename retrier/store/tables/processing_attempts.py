@@ -5,7 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import and_, delete, func, select
 
 from retrier.domain.decision import Dead, Decision, Manual, RetryAt
 from retrier.domain.failed_message import Disposition
@@ -125,6 +125,11 @@ def add(
     if new:
         rows = list(_rows(ids, new, numbers, cause_ids, holders))
         tx.sql.add_rows(tx.conn, processing_attempts, rows)
+
+
+def delete_of(tx: Transaction, numbers: Sequence[int]) -> None:
+    """Delete all attempts of these messages: no body is left that another attempt refers to."""
+    tx.execute(delete(processing_attempts).where(tx.sql.member(attempts.number, numbers)))
 
 
 def _rows(

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from sqlalchemy import Update, bindparam, case, func, update
+from sqlalchemy import ColumnElement, Update, bindparam, case, delete, func, select, update
 
 from retrier.domain.retry_operation import OPEN_STATES, RetryOperation, RetryOperationState
 from retrier.store.engine.transaction import ConcurrentChange, Rows, Transaction
@@ -135,6 +135,18 @@ def count_skipped(tx: Transaction, operation_id: str, number: int) -> None:
     """Count messages that were taken out of the operation."""
     more = {"skipped": operations.skipped + number, "modified_at": tx.now}
     tx.execute(_of(operation_id).values(more))
+
+
+def delete_old(tx: Transaction, conditions: Iterable[ColumnElement[bool]], most: int) -> int:
+    """Delete those that meet conditions, the oldest first; return how many.
+
+    The ids that they named go with them (foreign key). So may the idempotency key be used again.
+    """
+    query = select(operations.operation_id).where(*conditions).order_by(operations.completed_at)
+    ids = tx.execute(query.limit(most).with_for_update(skip_locked=True)).scalars().all()
+    if ids:
+        tx.execute(delete(retry_operations).where(tx.sql.member(operations.operation_id, ids)))
+    return len(ids)
 
 
 def _of(operation_id: str) -> Update:

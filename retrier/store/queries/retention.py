@@ -1,0 +1,70 @@
+"""What has been settled for longer than it is kept: the conditions, and whether there is any."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy import ColumnElement, Select, exists, literal, select
+
+from retrier.domain.retention import Old, OldImports, OldMessages, OldOperations
+from retrier.domain.retry_operation import RetryOperationState
+from retrier.store.engine.database import reading
+from retrier.store.engine.transaction import Transaction
+from retrier.store.schema import (
+    SETTLED,
+    failed_imports,
+    failed_message_retries,
+    failed_messages,
+    retry_operations,
+)
+
+messages = failed_messages.c
+claims = failed_message_retries.c
+operations = retry_operations.c
+
+Conditions = tuple[ColumnElement[bool], ...]
+
+_OVER = (RetryOperationState.COMPLETED, RetryOperationState.CANCELLED)
+
+
+def are_old_messages(old: OldMessages, now: datetime) -> Conditions:
+    """Return the conditions for messages that nobody has claimed.
+
+    `last_modified`, not `resolved_at`: that one comes from the consumer's clock, or is empty.
+    Nothing that arrives later changes it while the message stays settled (decision 0035).
+    """
+    return (
+        # In these words, or SQLite does not see that the index holds all of them.
+        SETTLED,
+        messages.status == old.status,
+        messages.resolution == old.resolution,
+        messages.last_modified < now - old.age,
+        # Marking locks no message: one that was settled in that moment has a claim until Staging.
+        ~exists().where(claims.number == messages.number),
+    )
+
+
+def are_old_operations(age: timedelta, now: datetime) -> Conditions:
+    """Return the conditions for operations that are over."""
+    return (operations.completed_at < now - age, operations.state.in_(_OVER))
+
+
+def are_old_imports(age: timedelta, now: datetime) -> Conditions:
+    """Return the condition for failed imports."""
+    return (failed_imports.c.received_at < now - age,)
+
+
+@reading
+def find_due(tx: Transaction, ages: Sequence[Old]) -> Sequence[Old]:
+    """Return those of which there is something to delete. Raises DatabaseUnavailable."""
+    return [old for old in ages if tx.execute(_first(old, tx.now)).first() is not None]
+
+
+def _first(old: Old, now: datetime) -> Select[int]:
+    one = select(literal(1)).limit(1)
+    match old:
+        case OldMessages():
+            return one.select_from(failed_messages).where(*are_old_messages(old, now))
+        case OldOperations(age=age):
+            return one.select_from(retry_operations).where(*are_old_operations(age, now))
+        case OldImports(age=age):
+            return one.select_from(failed_imports).where(*are_old_imports(age, now))

@@ -1,0 +1,109 @@
+"""Deleting what is older than it is kept, one chunk in one transaction.
+
+Each of them is fenced: it holds the row of the lease, as every transaction of the processor does.
+So no claim is taken, stamped or recorded while it works, and two instances never do it at once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from retrier.domain.retention import (
+    CHUNK,
+    CHUNK_BYTES,
+    Old,
+    OldImports,
+    OldMessages,
+    OldOperations,
+    Swept,
+)
+from retrier.store.engine.database import writing
+from retrier.store.engine.transaction import StoredRow, Transaction
+from retrier.store.queries.retention import are_old_imports, are_old_messages, are_old_operations
+from retrier.store.tables import (
+    ended_retries,
+    event_log,
+    failed_imports,
+    failed_messages,
+    ledger,
+    message_locks,
+    processing_attempts,
+    retry_operations,
+)
+from retrier.store.tables.event_log import Entry
+from retrier.store.verbs.leases import fenced
+
+WHO = "retention"
+"""The value of `who` for what was deleted for its age."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedChunk:
+    """How much a chunk deleted; `more`: it was full, so there may be more."""
+
+    count: int
+    more: bool
+
+
+@fenced
+def delete_chunk(tx: Transaction, old: Old, instance: str) -> DeletedChunk:
+    """Delete the oldest of them, and what belongs to them.
+
+    What somebody else has locked, because a failure of it arrives or a person acts on it, is left
+    out and not waited for. Raises LeaseLost, DatabaseUnavailable.
+    """
+    match old:
+        case OldMessages():
+            return _delete_messages(tx, old, instance)
+        case OldOperations(age=age):
+            return _chunk_of(
+                retry_operations.delete_old(tx, are_old_operations(age, tx.now), CHUNK)
+            )
+        case OldImports(age=age):
+            return _chunk_of(failed_imports.delete_old(tx, are_old_imports(age, tx.now), CHUNK))
+        case _ as never:
+            assert_never(never)
+
+
+def _chunk_of(count: int) -> DeletedChunk:
+    return DeletedChunk(count=count, more=count == CHUNK)
+
+
+def _delete_messages(tx: Transaction, old: OldMessages, instance: str) -> DeletedChunk:
+    found = message_locks.lock_oldest(tx, are_old_messages(old, tx.now), CHUNK)
+    numbers = sorted(row.number for row in _within_bytes(found))
+    if numbers:
+        failed_messages.remove(tx, numbers)
+        processing_attempts.delete_of(tx, numbers)
+        ended_retries.delete_of(tx, numbers)
+        ledger.count(tx, instance, {"deleted": len(numbers)})
+    return DeletedChunk(count=len(numbers), more=len(found) == CHUNK or len(numbers) < len(found))
+
+
+def _within_bytes(rows: Sequence[StoredRow]) -> Sequence[StoredRow]:
+    """Return the first of them: large bodies take long to delete, with the lease's row locked."""
+    total = 0
+    for place, row in enumerate(rows):
+        total += row.body_size + row.properties_size * row.attempts
+        if total > CHUNK_BYTES and place:
+            return rows[:place]
+    return rows
+
+
+@fenced
+def log_sweep(tx: Transaction, swept: Swept) -> None:
+    """Store an event that says how much was deleted. Raises LeaseLost, DatabaseUnavailable."""
+    text = (
+        f"older than the settings keep it, so deleted: messages {swept.messages}, "
+        f"operations {swept.operations}, failed imports {swept.imports}"
+    )
+    event_log.append(tx, [Entry(kind="retention_swept", text=text, who=WHO)])
+
+
+@writing
+def give_back_pages(tx: Transaction) -> bool:
+    """Give some free pages of an SQLite file back to the file system; say whether there are more.
+
+    PostgreSQL does so itself (autovacuum). Raises DatabaseUnavailable.
+    """
+    return tx.sql.give_back_pages(tx.conn)
