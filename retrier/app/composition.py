@@ -14,8 +14,11 @@ from retrier.app.process import describe_holder, is_dead
 from retrier.clock import Clock
 from retrier.domain.hosts import Hosts, parse_host
 from retrier.events.event import Emit
+from retrier.gateway import Gateway
+from retrier.imports import FailedImports
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.ingestor import Ingestor
+from retrier.ingestion.parsing import read_import
 from retrier.processor.broker import AttendedTransport, Broker
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
@@ -29,6 +32,7 @@ from retrier.store.verbs.recording import record_received
 from retrier.store.verbs.upkeep import probe_write
 from retrier.transport import transports
 from retrier.transport.seam import Transport
+from retrier.transport.sender import Sender
 from retrier.transport.transports import TransportOptions
 
 _SCRAPE = CacheTimes(
@@ -97,16 +101,38 @@ def make_metrics(settings: Settings, db: Database, clock: Clock) -> Metrics:
     )
 
 
+def make_gateway(parts: Parts) -> Gateway:
+    """Return the gateway for whatever people ask."""
+    own_queues = frozenset({*parts.error_queues, parts.settings.staging_queue})
+    queues = parts.settings.ingestion.error_queues
+    mappings = {each.queue: make_mapping(each) for each in queues}
+    imports = FailedImports(
+        db=parts.db,
+        emit=parts.emit,
+        own_queues=own_queues,
+        read=partial(read_import, codec=parts.transport.codec, mappings=mappings),
+        sender=Sender(parts.transport, parts.clock),
+        instance=name_counter(parts),
+    )
+    return Gateway(parts.db, parts.wake.set, own_queues, parts.emit, imports=imports)
+
+
+def make_mapping(queue: ErrorQueue) -> QueueMapping:
+    """Return how the messages of an error queue are to be understood."""
+    return QueueMapping(queue=queue.queue, dialect=queue.dialect, destination=queue.destination)
+
+
+def name_counter(parts: Parts) -> str:
+    """Return the name under which this process counts in the ledger."""
+    return f"{parts.settings.instance}@{describe_holder(parts.session_id).host}"
+
+
 def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:
     """Return the ingestor of one error queue."""
-    holder = describe_holder(parts.session_id)
-    instance = f"{parts.settings.instance}@{holder.host}"
     return Ingestor(
-        mapping=QueueMapping(
-            queue=queue.queue, dialect=queue.dialect, destination=queue.destination
-        ),
+        mapping=make_mapping(queue),
         transport=parts.transport,
-        record=partial(record_received, parts.db, instance=instance),
+        record=partial(record_received, parts.db, instance=name_counter(parts)),
         probe=partial(probe_write, parts.db),
         # Hosts' clocks differ: what is stored is compared with what others have stored.
         clock=DatabaseClock(parts.db, parts.clock),

@@ -75,6 +75,14 @@ class ReadinessBoard:
         return {part: look() for part, look in looks.items()}
 
 
+def describe_database(imports: int) -> str:
+    """Say how a database is that answers, and what waits in it that nobody else would name."""
+    if imports == 0:
+        return "reached"
+    messages = "1 message" if imports == 1 else f"{imports} messages"
+    return f"reached; {messages} could not be read: `retrier imports list`"
+
+
 def describe_processor(processor: Processor, lease: Lease, progress: Progress) -> tuple[bool, str]:
     """Say whether it works, and how. A standby is ready: it is there to take over."""
     # Read once: its thread may take it back in between.

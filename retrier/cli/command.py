@@ -1,5 +1,6 @@
 """Commands as the shell has them: options as dataclasses, exit codes, and what commands work with."""
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from enum import IntEnum
@@ -95,12 +96,18 @@ def pause(seconds: float) -> None:
     Event().wait(seconds)
 
 
+def confirm(question: str) -> bool | None:
+    """Ask the person in front of it; None where there is nobody to be asked."""
+    return typer.confirm(question, err=True) if sys.stdin.isatty() else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
     """The outside world of a command."""
 
     connect: Connect = connect
     pause: Callable[[float], None] = pause
+    confirm: Callable[[str], bool | None] = confirm
     clock: Clock = field(default_factory=SystemClock)
     printer: Printer = field(default_factory=Printer)
 

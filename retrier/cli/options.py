@@ -1,6 +1,7 @@
 """Options that several commands take, and short ids, which become whole ones."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import typer
 from retrier import __version__
 from retrier.cli.api_client import ApiClient, Json, Listing
 from retrier.cli.command import tools_of
-from retrier.cli.printer import counted
+from retrier.cli.printer import Printer, counted, one_line
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.text import SHORTEST, ids_beginning
 from retrier.errors import ConfigurationError, RequestRefused
@@ -66,6 +67,41 @@ class Service:
             headers[b"Authorization"] = f"Bearer {token}".encode()
         with tools_of(ctx).connect(base, headers) as http:
             yield ApiClient(http, redact(base))
+
+
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to this file.")
+]
+
+
+def write_bytes(output: Path, data: bytes) -> None:
+    """Write what was asked for to a file. Raises ConfigurationError."""
+    try:
+        output.write_bytes(data)
+    except OSError as error:
+        problem = f"--output: cannot write {output}: {error.strerror}"
+        raise ConfigurationError([problem]) from error
+
+
+User = Annotated[
+    str, typer.Option("--user", envvar="USER", metavar="NAME", help="Who asks, for the log.")
+]
+
+STANDARD_INPUT = "-"
+
+
+def name_user(user: str) -> dict[bytes, bytes]:
+    """Return the header that says who asks."""
+    return {b"X-Retrier-User": one_line(user).encode()}
+
+
+def with_standard_input(given: Sequence[str]) -> Iterator[str]:
+    """Walk ids as they were given; a dash stands for those on standard input."""
+    for text in given:
+        if text == STANDARD_INPUT:
+            yield from sys.stdin.read().split()
+        else:
+            yield text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +169,18 @@ def find_message_id(api: ApiClient, text: str) -> str:
 def find_operation_id(api: ApiClient, text: str) -> str:
     """Return the id of the operation. Raises RequestRefused unless there is exactly one."""
     return _find(text, "operation", lambda prefix: _beginning(api, prefix, "operations"))
+
+
+def find_import_id(api: ApiClient, text: str) -> str:
+    """Return the id of the failed import. Raises RequestRefused unless there is exactly one."""
+    return _find(text, "failed import", lambda prefix: _beginning(api, prefix, "imports"))
+
+
+def note_imports(printer: Printer, api: ApiClient) -> None:
+    """Remark that there are messages which no list of failures and no group shows."""
+    total = api.page("imports", per_page=1).total
+    if total:
+        printer.note(f"{counted(total, 'message')} could not be read: `retrier imports list`")
 
 
 def find_batch_id(api: ApiClient, text: str) -> str:

@@ -1,21 +1,18 @@
 """What a retry asks for: messages by their ids, or every unresolved one that matches."""
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from retrier.cli.api_client import ApiClient
-from retrier.cli.options import find_group_id, find_message_id
+from retrier.cli.options import find_group_id, find_message_id, with_standard_input
 from retrier.cli.printer import counted
 from retrier.errors import RequestRefused
 
 MOST_IDS = 100_000
 """Ids the service takes at once at most."""
-
-STANDARD_INPUT = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +106,7 @@ class RetryTarget:
 
 
 def _resolve_ids(api: ApiClient, given: Sequence[str]) -> tuple[str, ...]:
-    texts = list(dict.fromkeys(_with_standard_input(given)))
+    texts = list(dict.fromkeys(with_standard_input(given)))
     if not texts:
         raise RequestRefused("Standard input named no message: there is nothing to retry.")
     if len(texts) > MOST_IDS:
@@ -119,11 +116,3 @@ def _resolve_ids(api: ApiClient, given: Sequence[str]) -> tuple[str, ...]:
         # The service accepts unknown ids and skips them; a person who typed one wants to know.
         api.find("errors", "last", ids[0])
     return ids
-
-
-def _with_standard_input(given: Sequence[str]) -> Iterator[str]:
-    for text in given:
-        if text == STANDARD_INPUT:
-            yield from sys.stdin.read().split()
-        else:
-            yield text

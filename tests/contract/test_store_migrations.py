@@ -22,10 +22,18 @@ from tests.contract.store_retries import STAGED, bring_to
 from tests.contract.store_rows import everything_but, message, record, select_rows
 from tests.contract.store_shape import all_rows, particulars_of, sequences_of, shape_of
 from tests.support.bench import Bench
-from tests.support.databases import open_database, open_upgraded, sqlite_url, temporary_postgres
-from tests.support.factories import failure, unique_id
+from tests.support.databases import (
+    newest_revision,
+    open_database,
+    open_upgraded,
+    sqlite_url,
+    temporary_postgres,
+)
+from tests.support.factories import failed_import, failure, unique_id
 
 OpenNew = Callable[[], Database]
+
+IMPORTS = "failed_imports"
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
@@ -70,14 +78,14 @@ def knows_lz4(db: Database) -> bool:
         return bool(conn.scalar(text(query)))
 
 
-def downgrade(db: Database) -> None:
-    """Go back to before the first revision, in one transaction."""
+def downgrade(db: Database, revision: str = "base") -> None:
+    """Go back to a revision, or to before the first one, in one transaction."""
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     with db.engine.begin() as conn:
         take_views_away(Transaction(conn, db.sql))
         config.attributes["connection"] = conn
-        command.downgrade(config, "base")
+        command.downgrade(config, revision)
 
 
 class TestAnUpgradedDatabase:
@@ -101,11 +109,11 @@ class TestAnUpgradedDatabase:
         assert sequences_of(upgraded) == sequences_of(made)
         assert particulars_of(upgraded) == particulars_of(made)
 
-    def test_is_at_the_one_revision_there_is(self, new: Database) -> None:
+    def test_is_at_the_newest_revision(self, new: Database) -> None:
         upgrade_schema(new)
 
         revision = find_revision(new)
-        assert (revision.current, revision.wanted) == ("1001", "1001")
+        assert (revision.current, revision.wanted) == (newest_revision(), newest_revision())
 
     def test_is_not_changed_by_another_upgrade(self, new: Database) -> None:
         first = upgrade_schema(new)
@@ -141,6 +149,28 @@ class TestAnUpgradedDatabase:
         record(new, failure(), failure(exception_type=None), failure(message_type=None))
 
         assert len(select_rows(new, text("SELECT * FROM v_failed_messages"))) == 3
+
+
+class TestADatabaseOfTheFirstRevision:
+    def test_keeps_every_row_when_it_is_upgraded(self, new: Database) -> None:
+        # Given rows in nearly every table, as that revision has them
+        upgrade_schema(new)
+        bench = Bench(new)
+        bring_to(bench, STAGED)
+        bench.receive(failed_import(b"\xff", b"\x00body"), failed_import())
+        downgrade(new, "1001")
+        with new.engine.begin() as conn:
+            take_views_away(Transaction(conn, new.sql))
+        before = all_rows(new)
+
+        upgrade_schema(new)
+
+        after = all_rows(new)
+        same = {name: after[name] for name in before if name not in {"alembic_version", IMPORTS}}
+        assert same == {name: before[name] for name in same}
+        kept = [row.removesuffix(")") for row in before[IMPORTS]]
+        assert after[IMPORTS] == [f"{row}, False)" for row in kept]
+        assert after["failed_import_sends"] == []
 
 
 class TestADatabaseThatIsNotUpgraded:
@@ -195,7 +225,7 @@ def test_two_processes_that_upgrade_at_once_upgrade_once(new: Database) -> None:
         found = [each.result(30) for each in [pool.submit(start, db) for db in (new, other)]]
 
     other.dispose()
-    assert sorted(found, key=str) == ["1001", None]
+    assert sorted(found, key=str) == [newest_revision(), None]
     assert record(new, failure()).new == 1
 
 

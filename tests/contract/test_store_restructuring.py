@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from shutil import copy
+from shutil import copytree, ignore_patterns
 from typing import Any
 
 import pytest
@@ -18,12 +18,14 @@ from retrier.store.schema import (
     VIEWS,
     cause_groups,
     causes,
+    failed_imports,
     failed_message_retries,
     failed_messages,
     metadata,
     retry_operation_messages,
     retry_operations,
 )
+from retrier.store.verbs.import_sends import stamp_import
 from retrier.store.verbs.message_actions import Action, apply_action
 from retrier.store.verbs.redirects import create_redirect
 from retrier.store.verbs.upgrade import (
@@ -37,7 +39,7 @@ from tests.contract.store_retries import SENT, STAGED, bring_to
 from tests.contract.store_rows import everything_but, rows, select_rows
 from tests.contract.store_shape import particulars_of
 from tests.support.bench import Bench
-from tests.support.databases import open_upgraded, sqlite_url
+from tests.support.databases import newest_revision, open_upgraded, sqlite_url
 from tests.support.factories import failed_import
 
 Changes = Callable[[str], Path]
@@ -45,8 +47,8 @@ Changes = Callable[[str], Path]
 SECOND = """
 from alembic import op
 
-revision = "1002"
-down_revision = "1001"
+revision = "9000"
+down_revision = "{newest}"
 branch_labels = None
 depends_on = None
 
@@ -90,6 +92,8 @@ def filled(tmp_path: Path) -> Iterator[Database]:
     confirmed, sent = bring_to(bench, SENT), bring_to(bench, SENT)
     confirmed.confirm()
     bench.receive(failed_import())
+    (kept,) = rows(db, failed_imports)
+    stamp_import(db, kept["import_id"], "orders", again=False, who="ada")
     bring_to(bench, STAGED)
     bench.ask([*bench.fail(2), sent.key])
     (archived,) = bench.fail(exception_type="Other")
@@ -101,15 +105,13 @@ def filled(tmp_path: Path) -> Iterator[Database]:
 
 @pytest.fixture
 def with_second(tmp_path: Path) -> Changes:
-    """Give a function that makes a folder of migrations: the first revision, and a second."""
+    """Give a function that makes a folder of migrations: those there are, and one more."""
 
     def make(changes: str) -> Path:
         folder = tmp_path / "migrations"
-        (folder / "versions").mkdir(parents=True)
-        copy(MIGRATIONS / "env.py", folder)
-        copy(MIGRATIONS / "versions" / "1001_first.py", folder / "versions")
-        second = SECOND.format(changes=changes.strip())
-        (folder / "versions" / "1002_second.py").write_text(second)
+        copytree(MIGRATIONS, folder, ignore=ignore_patterns("__pycache__"))
+        second = SECOND.format(changes=changes.strip(), newest=newest_revision())
+        (folder / "versions" / "9000_second.py").write_text(second)
         return folder
 
     return make
@@ -152,7 +154,7 @@ def test_a_revision_that_makes_a_table_anew_loses_no_row_of_any(
 
     found = upgrade_schema(filled, migrations=with_second(OTHER_CHECKS[table]))
 
-    assert (found.current, found.wanted) == ("1001", "1002")
+    assert (found.current, found.wanted) == (newest_revision(), "9000")
     assert everything_but(filled) == before
     assert (checks_of(filled, table), indexes_of(filled, table)) == (checks, indexes)
     assert particulars_of(filled) == particulars

@@ -6,11 +6,12 @@ from pathlib import Path
 from uuid import uuid4
 
 import psycopg
+from alembic.script import ScriptDirectory
 from sqlalchemy import make_url, text
 
 from retrier.store.engine.database import Database, DatabaseOptions
 from retrier.store.schema import metadata
-from retrier.store.verbs.upgrade import upgrade_schema
+from retrier.store.verbs.upgrade import MIGRATIONS, upgrade_schema
 
 
 def sqlite_url(folder: Path) -> str:
@@ -34,6 +35,11 @@ def temporary_postgres(server: str) -> Iterator[str]:
 def path_of(url: str) -> Path:
     """Return the file of an SQLite URL."""
     return Path(make_url(url).database or "")
+
+
+def newest_revision() -> str:
+    """Return the revision that this version wants."""
+    return ScriptDirectory(str(MIGRATIONS)).get_current_head() or ""
 
 
 def open_database(url: str) -> Database:

@@ -6,12 +6,19 @@ from retrier.events.forwarding import ForwardingEffect
 from retrier.events.ingestion import IngestionEffect
 from retrier.events.preparation import PreparationEffect
 from retrier.events.processor import LeaseEffect
-from retrier.events.service import RequestEffect
+from retrier.events.service import ImportEffect, RequestEffect
 
 REQUEST_POINTS: list[str] = [event.name for event in get_args(RequestEffect)]
 INGESTION_POINTS: list[str] = [event.name for event in get_args(IngestionEffect)]
+IMPORT_POINTS: list[str] = [event.name for event in get_args(ImportEffect)]
 LEASE_POINTS: list[str] = [event.name for event in get_args(LeaseEffect)]
 BATCH_POINTS: list[str] = [
     event.name for event in (*get_args(PreparationEffect), *get_args(ForwardingEffect))
 ]
-ALL_POINTS = [*REQUEST_POINTS, *INGESTION_POINTS, *LEASE_POINTS, *BATCH_POINTS]
+ALL_POINTS = [
+    *REQUEST_POINTS,
+    *IMPORT_POINTS,
+    *INGESTION_POINTS,
+    *LEASE_POINTS,
+    *BATCH_POINTS,
+]

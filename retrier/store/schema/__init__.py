@@ -23,6 +23,7 @@ from retrier.store.schema.retries import (
 )
 from retrier.store.schema.service import (
     event_log,
+    failed_import_sends,
     failed_imports,
     installation,
     ledger,
@@ -39,6 +40,7 @@ __all__ = [
     "counters",
     "ended_retries",
     "event_log",
+    "failed_import_sends",
     "failed_imports",
     "failed_message_retries",
     "failed_messages",
