@@ -12,6 +12,7 @@ from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.selection import Selection
 from retrier.events.event import Emit, ignore
 from retrier.events.service import RequestReceived, RequestRecorded, RetryAsked
+from retrier.imports import FailedImports
 from retrier.store.engine.database import Database
 from retrier.store.queries.selections import CHUNK, find_chunk, last_number
 from retrier.store.verbs import redirects
@@ -43,6 +44,7 @@ class Gateway:
     A request about many messages is done in transactions of at most 1000 messages. A crash between
     two of them leaves the rest unchanged; the same request, sent again, does the rest.
     `own_queues` are the error queues and the staging queue: no redirect may lead to them.
+    `imports` handles requests about failed imports.
     """
 
     def __init__(
@@ -51,11 +53,14 @@ class Gateway:
         wake: Callable[[], None],
         own_queues: frozenset[str] = frozenset(),
         emit: Emit = ignore,
+        *,
+        imports: FailedImports,
     ) -> None:
         self._db = db
         self._wake = wake
         self._own_queues = own_queues
         self._emit = emit
+        self.imports = imports
 
     def retry(self, request: RetryRequest) -> CreatedOperation:
         """Create the operation, durable when this returns, then wake the processor.

@@ -39,17 +39,20 @@ _MEANINGS: Mapping[int, str] = MappingProxyType(
         400: "A value that is not allowed",
         403: "A browser sends this for a page of another origin",
         404: "No such id or address",
-        409: "The state of the message, or another redirect, does not allow it",
+        409: "The state of the message, another redirect, or the broker's answer does not allow it",
         413: "The body is too large",
         421: "The Host header names no host of this API",
         422: "A body of the wrong shape, or an Idempotency-Key of another request",
-        503: "No answer is possible now, mostly because of the database; with Retry-After",
+        503: "No answer is possible now: database or broker cannot be reached; with Retry-After",
     }
 )
 _CONFLICTS = frozenset(
     {
         ("post", "/api/errors/{failed_message_id}/archive"),
         ("patch", "/api/errors/{failed_message_id}/archive"),
+        ("post", "/api/imports/{import_id}/retry"),
+        ("post", "/api/imports/{import_id}/send"),
+        ("delete", "/api/imports/{import_id}"),
         ("post", "/api/redirects"),
         ("put", "/api/redirects/{redirect_id}"),
     }
@@ -62,6 +65,11 @@ _OWN: Mapping[tuple[str, str, str], Document] = MappingProxyType(
             "content": _BYTES,
         },
         ("/api/messages/{message_id}/body", "get", "204"): {"description": "The body is empty"},
+        ("/api/imports/{import_id}/body", "get", "200"): {
+            "description": "The body as it came",
+            "content": _BYTES,
+        },
+        ("/api/imports/{import_id}/body", "get", "204"): {"description": "The body is empty"},
         ("/api/redirects", "post", "201"): {"description": "The redirect is created"},
         ("/metrics", "get", "200"): {
             "description": "In Prometheus' text format, or as OpenMetrics",

@@ -14,7 +14,13 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from retrier.api.answers import HEADERS, encode
-from retrier.errors import AnswerTooSlow, DatabaseUnavailable, DataRefused, KeyReused
+from retrier.errors import (
+    AnswerTooSlow,
+    BrokerUnavailable,
+    DatabaseUnavailable,
+    DataRefused,
+    KeyReused,
+)
 
 _ADVICE: Mapping[int, str] = MappingProxyType(
     {
@@ -73,6 +79,7 @@ def add_handlers(api: FastAPI) -> None:
     api.add_exception_handler(RequestValidationError, _misshapen)
     api.add_exception_handler(AnswerTooSlow, _too_slow)
     api.add_exception_handler(DatabaseUnavailable, _unavailable)
+    api.add_exception_handler(BrokerUnavailable, _broker_unavailable)
     api.add_exception_handler(DataRefused, _data_refused)
     api.add_exception_handler(KeyReused, _key_reused)
     api.add_exception_handler(Exception, _unexpected)
@@ -111,11 +118,16 @@ def _field_error(error: Mapping[str, Any]) -> dict[str, str]:
 
 def _too_slow(request: Request, error: Exception) -> Response:
     detail = _sentence("The database took too long", request, error)
-    return _later(problem(503, detail, advice=_TOO_SLOW))
+    return later(problem(503, detail, advice=_TOO_SLOW))
 
 
 def _unavailable(request: Request, error: Exception) -> Response:
-    return _later(problem(503, _sentence("The database is out of reach", request, error)))
+    return later(problem(503, _sentence("The database is out of reach", request, error)))
+
+
+def _broker_unavailable(_request: Request, error: Exception) -> Response:
+    reason = _PATH.sub("...", str(error)).rstrip(".")
+    return later(problem(503, f"Nothing was sent, for want of the broker: {reason}."))
 
 
 def _sentence(what: str, request: Request, error: Exception) -> str:
@@ -125,7 +137,8 @@ def _sentence(what: str, request: Request, error: Exception) -> str:
     return f"{what}: {reason.rstrip('.')}."
 
 
-def _later(answer: Response) -> Response:
+def later(answer: Response) -> Response:
+    """Add when to come again."""
     answer.headers["Retry-After"] = _SECONDS
     return answer
 

@@ -15,8 +15,11 @@ from retrier.clock import Clock
 from retrier.domain.hosts import Hosts, parse_host
 from retrier.domain.retention import find_ages
 from retrier.events.event import Emit
+from retrier.gateway import Gateway
+from retrier.imports import FailedImports
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.ingestor import Ingestor
+from retrier.ingestion.parsing import read_import
 from retrier.processor.broker import AttendedTransport, Broker
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
@@ -31,6 +34,7 @@ from retrier.store.verbs.recording import record_received
 from retrier.store.verbs.upkeep import probe_write
 from retrier.transport import transports
 from retrier.transport.seam import Transport
+from retrier.transport.sender import Sender
 from retrier.transport.transports import TransportOptions
 
 _SCRAPE = CacheTimes(
@@ -104,12 +108,31 @@ def make_metrics(settings: Settings, db: Database, clock: Clock) -> Metrics:
     )
 
 
+def make_gateway(parts: Parts) -> Gateway:
+    """Return the gateway for whatever people ask."""
+    own_queues = frozenset({*parts.error_queues, parts.settings.staging_queue})
+    queues = parts.settings.ingestion.error_queues
+    mappings = {each.queue: make_mapping(each) for each in queues}
+    imports = FailedImports(
+        db=parts.db,
+        emit=parts.emit,
+        own_queues=own_queues,
+        read=partial(read_import, codec=parts.transport.codec, mappings=mappings),
+        sender=Sender(parts.transport, parts.clock),
+        instance=parts.counted_as,
+    )
+    return Gateway(parts.db, parts.wake.set, own_queues, parts.emit, imports=imports)
+
+
+def make_mapping(queue: ErrorQueue) -> QueueMapping:
+    """Return how the messages of an error queue are to be understood."""
+    return QueueMapping(queue=queue.queue, dialect=queue.dialect, destination=queue.destination)
+
+
 def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:
     """Return the ingestor of one error queue."""
     return Ingestor(
-        mapping=QueueMapping(
-            queue=queue.queue, dialect=queue.dialect, destination=queue.destination
-        ),
+        mapping=make_mapping(queue),
         transport=parts.transport,
         record=partial(record_received, parts.db, instance=parts.counted_as),
         probe=partial(probe_write, parts.db),

@@ -75,6 +75,14 @@ class ReadinessBoard:
         return {part: look() for part, look in looks.items()}
 
 
+def describe_database(imports: int) -> str:
+    """Say how a database is that answers, and what waits in it that nobody else would name."""
+    if imports == 0:
+        return "reached"
+    messages = "1 message" if imports == 1 else f"{imports} messages"
+    return f"reached; {messages} could not be read: `retrier imports list`"
+
+
 def describe_processor(processor: Processor, lease: Lease, progress: Progress) -> tuple[bool, str]:
     """Return whether the processor works, and a reason. A standby is ready: it can take over."""
     # Read once: the processor's thread may reset it to None between two reads.

@@ -13,6 +13,7 @@ from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError
 from retrier.events.event import Emit
 from retrier.events.service import SessionsEnded, TickFailed, TickRecovered
 from retrier.processor.lease import Lease
+from retrier.store.queries.imports import count_imports
 from retrier.store.queries.next_work import is_work_due
 from retrier.store.verbs.upkeep import end_stuck_sessions, sweep_events, sweep_staging_ids
 
@@ -59,6 +60,8 @@ class Ticks:
         self._parts = parts
         self._board = board
         self.backlogs = Backlogs(parts.clock)
+        self.imports = 0
+        """How many failed imports there were at the last look."""
         # One run replaces all late or missed runs of a job; no job runs twice at the same time.
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
@@ -77,6 +80,7 @@ class Ticks:
             self._add("retention", _RETENTION, make_retention(self._parts, lease).sweep)
         self._add("stuck sessions", _STUCK, self._end_stuck_sessions)
         self._add("queue depths", _DEPTHS, self.look_at_queues)
+        self._add("failed imports", _DEPTHS, self.count_imports)
         self._add("event log sweep", _SWEEP, self._sweep)
         self._add("staging id sweep", _SWEEP, self._sweep_staging_ids)
         self._scheduler.start()
@@ -105,6 +109,10 @@ class Ticks:
         self.backlogs.note(depths)
         shown = ", ".join(f"{name}: {_show(depth)}" for name, depth in depths.items())
         self._board.put("broker", ready=True, reason=f"reached; {shown}")
+
+    def count_imports(self) -> None:
+        """Count the messages that could not be read: they wait, and are no reason not to be ready."""
+        self.imports = count_imports(self._parts.db)
 
     def _renew(self, lease: Lease) -> None:
         try:

@@ -18,6 +18,7 @@ from retrier.app.cached_query import CachedQuery, CacheTimes
 from retrier.app.composition import (
     ANSWER_LIMIT,
     Parts,
+    make_gateway,
     make_hosts,
     make_ingestor,
     make_lease,
@@ -28,7 +29,12 @@ from retrier.app.composition import (
 )
 from retrier.app.log.writer import LineWriter, adopt_standard_logging
 from retrier.app.process import StopSignals, make_clock, start_part
-from retrier.app.readiness import ReadinessBoard, describe_ingestion, describe_processor
+from retrier.app.readiness import (
+    ReadinessBoard,
+    describe_database,
+    describe_ingestion,
+    describe_processor,
+)
 from retrier.app.schedule import Ticks
 from retrier.app.server import Listening, WebServer
 from retrier.app.startup import Startup
@@ -44,7 +50,6 @@ from retrier.events.service import (
     ServiceStopped,
     ServiceStopping,
 )
-from retrier.gateway import Gateway
 from retrier.processor.lease import Lease
 from retrier.processor.progress import Progress
 from retrier.settings import Role, Settings
@@ -162,11 +167,9 @@ class Service:
 
     def _make_api(self) -> FastAPI:
         parts = self._parts
-        own_queues = frozenset({*parts.error_queues, parts.settings.staging_queue})
-        gateway = Gateway(parts.db, parts.wake.set, own_queues, parts.emit)
         api_parts = ApiParts(
             db=parts.db.apart(AT_WORK, ANSWER_LIMIT),
-            gateway=gateway,
+            gateway=make_gateway(parts),
             codec=parts.transport.codec,
             health=self._board.read,
             metrics=parts.metrics.expose,
@@ -224,4 +227,4 @@ class Service:
             self._probe.read()
         except DatabaseUnavailable as error:
             return False, str(error)
-        return True, "reached"
+        return True, describe_database(self._ticks.imports)

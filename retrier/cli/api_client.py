@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -72,9 +73,9 @@ class ApiClient:
                 break
         return Listing(total=total, items=tuple(items[:limit]))
 
-    def body(self, message_id: str) -> tuple[bytes, str]:
-        """Return the body of a failed message, and its content type."""
-        answer = self._get(("messages", message_id, "body"), {})
+    def body(self, *path: str) -> tuple[bytes, str]:
+        """Return the body that is at a path under /api, and its content type."""
+        answer = self._get(path, {})
         empty = answer.status_code == _NO_CONTENT
         return (b"", "") if empty else (answer.content, answer.headers.get("Content-Type", ""))
 
@@ -96,6 +97,36 @@ class ApiClient:
             ) from error
         accepted: Json = self._json(self._checked(answer))
         return accepted
+
+    def act(
+        self,
+        method: str,
+        path: Sequence[str],
+        content: object,
+        headers: Mapping[bytes, bytes],
+        params: Mapping[str, str] = MappingProxyType({}),
+    ) -> Json:
+        """Have something done that can be looked at afterwards; return what came of it.
+
+        When the connection breaks on the way nobody knows whether it was done.
+        """
+        try:
+            answer = self._http.request(
+                method,
+                _address(path),
+                json=content,
+                headers=dict(headers),
+                params={name: _text(value) for name, value in params.items()},
+            )
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise self._out_of_reach(error) from error
+        except httpx.TransportError as error:
+            raise ServiceUnavailable(
+                f"{self._out_of_reach(error)}\nIt may have been done all the same: look before you "
+                "ask again."
+            ) from error
+        done: Json = {} if self._checked(answer).status_code == _NO_CONTENT else self._json(answer)
+        return done
 
     def _pages(self, path: Sequence[str], params: Params) -> Iterator[Listing]:
         number = 1

@@ -1,5 +1,6 @@
 """What all commands share: options as dataclasses, exit codes, and the tools they work with."""
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from enum import IntEnum
@@ -95,12 +96,18 @@ def pause(seconds: float) -> None:
     Event().wait(seconds)
 
 
+def confirm(question: str) -> bool | None:
+    """Ask the person in front of it; None where there is nobody to be asked."""
+    return typer.confirm(question, err=True) if sys.stdin.isatty() else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
     """Network, time and output of a command, which tests replace."""
 
     connect: Connect = connect
     pause: Callable[[float], None] = pause
+    confirm: Callable[[str], bool | None] = confirm
     clock: Clock = field(default_factory=SystemClock)
     printer: Printer = field(default_factory=Printer)
 

@@ -1,6 +1,7 @@
-"""Options of several commands, and the search for whole ids by shortened ones."""
+"""Options of several commands."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,12 +13,10 @@ import httpx
 import typer
 
 from retrier import __version__
-from retrier.cli.api_client import ApiClient, Json, Listing
+from retrier.cli.api_client import ApiClient, Listing
 from retrier.cli.command import tools_of
-from retrier.cli.printer import counted
-from retrier.domain.identity import canonical, is_guid
-from retrier.domain.text import SHORTEST, ids_beginning
-from retrier.errors import ConfigurationError, RequestRefused
+from retrier.cli.printer import Printer, counted, one_line
+from retrier.errors import ConfigurationError
 from retrier.settings import Settings, load_settings, redact
 
 DEFAULT_URL = "http://127.0.0.1:33333"
@@ -84,6 +83,41 @@ class Service:
             yield ApiClient(http, redact(base))
 
 
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to this file.")
+]
+
+
+def write_bytes(output: Path, data: bytes) -> None:
+    """Write what was asked for to a file. Raises ConfigurationError."""
+    try:
+        output.write_bytes(data)
+    except OSError as error:
+        problem = f"--output: cannot write {output}: {error.strerror}"
+        raise ConfigurationError([problem]) from error
+
+
+User = Annotated[
+    str, typer.Option("--user", envvar="USER", metavar="NAME", help="Who asks, for the log.")
+]
+
+STANDARD_INPUT = "-"
+
+
+def name_user(user: str) -> dict[bytes, bytes]:
+    """Return the header that says who asks."""
+    return {b"X-Retrier-User": one_line(user).encode()}
+
+
+def with_standard_input(given: Sequence[str]) -> Iterator[str]:
+    """Walk ids as they were given; a dash stands for those on standard input."""
+    for text in given:
+        if text == STANDARD_INPUT:
+            yield from sys.stdin.read().split()
+        else:
+            yield text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pages:
     """Which part of a list is printed."""
@@ -134,77 +168,8 @@ def _read_token(file: Path | None) -> str:
     return token
 
 
-_MOST_NAMED = 10
-"""Ids that the error about an ambiguous one lists at most."""
-
-Search = Callable[[str], Sequence[Json]]
-"""Returns the items whose id begins with a text."""
-
-
-def find_message_id(api: ApiClient, text: str) -> str:
-    """Return the whole id of a failed message. Raises RequestRefused if not exactly one fits."""
-    return _find(text, "failed message", lambda prefix: _beginning(api, prefix, "errors"))
-
-
-def find_operation_id(api: ApiClient, text: str) -> str:
-    """Return the whole id of an operation. Raises RequestRefused if not exactly one fits."""
-    return _find(text, "operation", lambda prefix: _beginning(api, prefix, "operations"))
-
-
-def find_batch_id(api: ApiClient, text: str) -> str:
-    """Return the whole id of a batch alive. Raises RequestRefused if not exactly one fits."""
-    return _find(
-        text,
-        "batch alive",
-        lambda prefix: [
-            each for each in api.page("batches").items if str(each["id"]).startswith(prefix)
-        ],
-    )
-
-
-def find_group_id(api: ApiClient, text: str) -> str:
-    """Return the whole id of a group. Raises RequestRefused if not exactly one fits."""
-    return _find(text, "group", lambda prefix: _groups_beginning(api, prefix))
-
-
-def is_short(text: str) -> bool:
-    """Say whether the text is the beginning of an id, and not a whole id."""
-    return ids_beginning(text) is not None and not is_guid(text)
-
-
-def _find(text: str, noun: str, search: Search) -> str:
-    if is_guid(text):
-        return canonical(text)
-    if ids_beginning(text) is None:
-        raise typer.BadParameter(
-            f"{text!r} is no id: an id is hexadecimal digits and dashes, or its first {SHORTEST} "
-            "characters or more."
-        )
-    found = [str(each["id"]) for each in search(canonical(text))]
-    match found:
-        case []:
-            raise RequestRefused(f"No {noun} has an id that begins with {text}.")
-        case [one]:
-            return one
-        case _:
-            raise RequestRefused(_ambiguous(text, noun, found))
-
-
-def _ambiguous(text: str, noun: str, found: Sequence[str]) -> str:
-    named = "\n".join(f"  {each}" for each in sorted(found)[:_MOST_NAMED])
-    several = counted(len(found), "id")
-    return f"{several} of a {noun} begin with {text}; give more of the one you mean:\n{named}"
-
-
-def _beginning(api: ApiClient, prefix: str, *path: str) -> Sequence[Json]:
-    return api.page(*path, id_prefix=prefix).items
-
-
-def _groups_beginning(api: ApiClient, prefix: str) -> Sequence[Json]:
-    groups = ("recoverability", "groups")
-    # Groups are listed by classifier; only the service knows the names of all classifiers.
-    return [
-        each
-        for name in api.texts("recoverability", "classifiers")
-        for each in api.page(*groups, name, id_prefix=prefix).items
-    ]
+def note_imports(printer: Printer, api: ApiClient) -> None:
+    """Remark that there are messages which no list of failures and no group shows."""
+    total = api.page("imports", per_page=1).total
+    if total:
+        printer.note(f"{counted(total, 'message')} could not be read: `retrier imports list`")

@@ -1,21 +1,19 @@
 """The target of a retry: messages by their ids, or every unresolved message that matches."""
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from retrier.cli.api_client import ApiClient
-from retrier.cli.options import find_group_id, find_message_id
+from retrier.cli.ids import find_group_id, find_message_id
+from retrier.cli.options import with_standard_input
 from retrier.cli.printer import counted
 from retrier.errors import RequestRefused
 
 MOST_IDS = 100_000
 """Ids that one request to the service may name."""
-
-STANDARD_INPUT = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +107,7 @@ class RetryTarget:
 
 
 def _resolve_ids(api: ApiClient, given: Sequence[str]) -> tuple[str, ...]:
-    texts = list(dict.fromkeys(_with_standard_input(given)))
+    texts = list(dict.fromkeys(with_standard_input(given)))
     if not texts:
         raise RequestRefused("Standard input named no message: there is nothing to retry.")
     if len(texts) > MOST_IDS:
@@ -119,11 +117,3 @@ def _resolve_ids(api: ApiClient, given: Sequence[str]) -> tuple[str, ...]:
         # The service accepts an unknown id and skips it. For a single id the error is shown here.
         api.find("errors", "last", ids[0])
     return ids
-
-
-def _with_standard_input(given: Sequence[str]) -> Iterator[str]:
-    for text in given:
-        if text == STANDARD_INPUT:
-            yield from sys.stdin.read().split()
-        else:
-            yield text

@@ -1,4 +1,4 @@
-"""The staged copy of a failed message, and the message that is sent back to its queue."""
+"""The staged copy of a failed message, and the message that is sent back; failed imports, too."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -95,6 +95,23 @@ def make_forwarded(
         drop_fields=_EXPIRATION | _USER_ID if is_foreign else _EXPIRATION,
     )
     return codec.edit(original.raw, edit)
+
+
+def as_it_came(codec: PropertyCodec, raw: bytes, own_user: str | None) -> bytes:
+    """Return the properties to send an import with: byte for byte those it came with.
+
+    Left out is only what would bring copies of it to other queues (CC, BCC), or have the broker
+    refuse it (user_id of somebody else). Bytes that cannot be read are left as they are.
+    """
+    try:
+        properties = codec.read(raw)
+    except UnreadableProperties:
+        return raw
+    is_foreign = properties.fields.get("user_id") not in (None, own_user)
+    if not is_foreign and headers.FAN_OUT.isdisjoint(properties.headers):
+        return raw
+    dropped = _USER_ID if is_foreign else frozenset()
+    return codec.edit(raw, Edit(drop_headers=headers.FAN_OUT.__contains__, drop_fields=dropped))
 
 
 def make_end_marker(codec: PropertyCodec, stamps: Stamps, nonce: str) -> bytes:

@@ -119,6 +119,10 @@ class PropertyCodec(Protocol):
         """Decode for reading. Raises UnreadableProperties."""
         ...
 
+    def read_what_can_be(self, raw: bytes) -> tuple[Properties, str | None]:
+        """Decode as much as can be, for people; return it with why the rest cannot. Never raises."""
+        ...
+
     def read_with_canonical(self, raw: bytes) -> tuple[Properties, bytes]:
         """Return the results of `read` and `canonical`, for little more than the cost of one."""
         ...

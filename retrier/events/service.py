@@ -20,6 +20,22 @@ class RequestRecorded(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImportStamped(Event):
+    """A failed import is stamped: it may be sent from now on, and is not yet."""
+
+    name = "import.stamped"
+    import_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportPublished(Event):
+    """The broker has answered, or will not any more; what became of it is not recorded."""
+
+    name = "import.published"
+    import_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RetryAsked(Event):
     """A new operation is in the database; `total` is how many messages it has."""
 
@@ -166,6 +182,9 @@ class TickRecovered(Event):
     name = "tick.recovered"
     tick: str
 
+
+ImportEffect = ImportStamped | ImportPublished
+"""Each follows an effect that a killed process leaves behind: tests kill a process at each."""
 
 RequestEffect = RequestReceived | RequestRecorded
 """Each follows an effect that outlives a killed process: tests kill a process at each of them."""

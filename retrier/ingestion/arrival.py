@@ -111,7 +111,21 @@ def understand_failure(arrival: Arrival) -> Failure | Unintelligible:
     details = dialect.read(arrival.properties, otherwise=arrival.mapping.destination)
     if isinstance(details, Unintelligible):
         return details
+    if arrival.mapping.destination and not dialect.recognises(arrival.properties.headers):
+        details = _with_reason(details)
     return _failure(arrival, dialect, _storable(arrival, details))
+
+
+NO_HEADERS = "no failure headers"
+
+
+def _with_reason(details: FailureDetails) -> FailureDetails:
+    """Say why there is nothing to say: the settings alone tell where it failed.
+
+    Without a reason it would be in no group of those that go by one.
+    """
+    known = details.exception_type or details.exception_message or details.failure_reason
+    return details if known else replace(details, failure_reason=NO_HEADERS)
 
 
 def _dialect(arrival: Arrival) -> Dialect | Unintelligible:

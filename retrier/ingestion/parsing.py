@@ -1,6 +1,6 @@
 """What a received message is: a failure, a confirmation, a copy of our own, or a failed import."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -82,6 +82,24 @@ def parse(
         reason = f"{UNFORESEEN} {type(error).__name__}"
     mark = fingerprint(delivery.raw, delivery.body)
     return make_import(delivery, mark, reason, received_at)
+
+
+def read_import(
+    kept: FailedImport, codec: PropertyCodec, mappings: Mapping[str, QueueMapping]
+) -> Received:
+    """Return what a failed import turns out to be today. Never raises.
+
+    One from an error queue that is not listed any more is recognised by its headers.
+    """
+    delivery = Delivery(
+        tag=None,
+        queue=kept.error_queue,
+        raw=kept.raw,
+        body=kept.body,
+        redelivered=kept.redelivered,
+    )
+    mapping = mappings.get(kept.error_queue, QueueMapping(queue=kept.error_queue))
+    return parse(delivery, codec, mapping, kept.received_at)
 
 
 def refused_import(delivery: Delivery, received: Received, reason: str, at: datetime) -> Received:

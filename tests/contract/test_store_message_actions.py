@@ -24,6 +24,7 @@ from tests.contract.store_retries import BEING_SENT, CLAIMED, SENT, STAGED, brin
 from tests.contract.store_rows import claims, rows
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import failure
+from tests.support.imports import make_imports
 
 UNRESOLVED, ARCHIVED, RESOLVED = "unresolved", "archived", "resolved"
 STATES = (UNRESOLVED, CLAIMED, STAGED, BEING_SENT, SENT, ARCHIVED, RESOLVED)
@@ -92,7 +93,7 @@ def bench(database: Database) -> Bench:
 
 @pytest.fixture
 def gateway(database: Database) -> Gateway:
-    return Gateway(database, lambda: None)
+    return Gateway(database, lambda: None, imports=make_imports(database))
 
 
 def act(

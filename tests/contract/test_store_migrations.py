@@ -21,8 +21,10 @@ from tests.contract.store_rows import everything_but, message, record, select_ro
 from tests.contract.store_shape import all_rows, particulars_of, sequences_of, shape_of
 from tests.support.bench import Bench
 from tests.support.databases import open_database, open_upgraded, temporary_postgres
-from tests.support.factories import failure, unique_id
+from tests.support.factories import failed_import, failure, unique_id
 from tests.support.revisions import newest_revision
+
+IMPORTS = "failed_imports"
 
 
 def compressions(db: Database) -> set[str]:
@@ -43,14 +45,14 @@ def knows_lz4(db: Database) -> bool:
         return bool(conn.scalar(text(query)))
 
 
-def downgrade(db: Database) -> None:
-    """Go back to before the first revision, in one transaction."""
+def downgrade(db: Database, revision: str = "base") -> None:
+    """Go back to a revision, or to before the first one, in one transaction."""
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     with db.engine.begin() as conn:
         take_views_away(Transaction(conn, db.sql))
         config.attributes["connection"] = conn
-        command.downgrade(config, "base")
+        command.downgrade(config, revision)
 
 
 class TestAnUpgradedDatabase:
@@ -114,6 +116,28 @@ class TestAnUpgradedDatabase:
         record(new, failure(), failure(exception_type=None), failure(message_type=None))
 
         assert len(select_rows(new, text("SELECT * FROM v_failed_messages"))) == 3
+
+
+class TestADatabaseOfTheFirstRevision:
+    def test_keeps_every_row_when_it_is_upgraded(self, new: Database) -> None:
+        # Given rows in nearly every table, as that revision has them
+        upgrade_schema(new)
+        bench = Bench(new)
+        bring_to(bench, STAGED)
+        bench.receive(failed_import(b"\xff", b"\x00body"), failed_import())
+        downgrade(new, "1001")
+        with new.engine.begin() as conn:
+            take_views_away(Transaction(conn, new.sql))
+        before = all_rows(new)
+
+        upgrade_schema(new)
+
+        after = all_rows(new)
+        same = {name: after[name] for name in before if name not in {"alembic_version", IMPORTS}}
+        assert same == {name: before[name] for name in same}
+        kept = [row.removesuffix(")") for row in before[IMPORTS]]
+        assert after[IMPORTS] == [f"{row}, False)" for row in kept]
+        assert after["failed_import_sends"] == []
 
 
 class TestADatabaseThatIsNotUpgraded:

@@ -17,12 +17,14 @@ from retrier.store.schema import (
     VIEWS,
     cause_groups,
     causes,
+    failed_imports,
     failed_message_retries,
     failed_messages,
     metadata,
     retry_operation_messages,
     retry_operations,
 )
+from retrier.store.verbs.import_sends import stamp_import
 from retrier.store.verbs.message_actions import Action, apply_action
 from retrier.store.verbs.redirects import create_redirect
 from retrier.store.verbs.upgrade import (
@@ -90,6 +92,8 @@ def filled(tmp_path: Path) -> Iterator[Database]:
     confirmed, sent = bring_to(bench, SENT), bring_to(bench, SENT)
     confirmed.confirm()
     bench.receive(failed_import())
+    (kept,) = rows(db, failed_imports)
+    stamp_import(db, kept["import_id"], "orders", again=False, who="ada")
     bring_to(bench, STAGED)
     bench.ask([*bench.fail(2), sent.key])
     (archived,) = bench.fail(exception_type="Other")

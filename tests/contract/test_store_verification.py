@@ -5,7 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import delete, insert, update
+from sqlalchemy import delete, insert, select, text, update
 
 from retrier.domain.wire import Refused
 from retrier.events.forwarding import (
@@ -23,9 +23,11 @@ from retrier.events.preparation import (
     MessagesClaimed,
 )
 from retrier.store.engine.database import Database
+from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.verification import VerifiedRule, verify_store
 from retrier.store.schema import (
     ended_retries,
+    failed_imports,
     failed_message_retries,
     failed_messages,
     ledger,
@@ -34,9 +36,10 @@ from retrier.store.schema import (
     retry_batches,
     retry_operations,
 )
+from retrier.store.verbs.import_sends import stamp_import
 from tests.contract.store_rows import again
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
-from tests.support.factories import failure
+from tests.support.factories import failed_import, failure
 from tests.support.script import to_queue
 
 COMMON = (
@@ -310,6 +313,46 @@ def test_a_finding_counts_all_and_names_some(bench: Bench) -> None:
     assert set(finding.ids) <= set(bench.statuses())
 
 
+def test_an_import_that_is_kept_though_it_was_read_again_is_found(bench: Bench) -> None:
+    bench.receive(failed_import())
+    counted = insert(ledger).values(instance="here", entry="reimported", count=1)
+
+    change(bench.db, counted)
+
+    assert "there are no more failed imports than were counted and not read again" in broken(
+        bench.db
+    )
+
+
+def test_an_import_that_vanished_while_it_was_sent_is_found(bench: Bench) -> None:
+    """Only where no foreign key is looked at, as in SQLite's own shell."""
+    bench.receive(failed_import())
+    with bench.db.engine.begin() as conn:
+        import_id = conn.execute(select(failed_imports.c.import_id)).scalar_one()
+    stamp_import(bench.db, import_id, "orders", again=False, who="ada")
+
+    def delete_by_hand(tx: Transaction) -> None:
+        if not bench.db.is_sqlite:
+            tx.execute(text("SET LOCAL session_replication_role = replica"))
+        tx.execute(delete(failed_imports))
+
+    bench.db.restructure(delete_by_hand)
+
+    assert list(broken(bench.db)) == [
+        "what is being sent of failed imports is kept until it is recorded"
+    ]
+
+
+def test_an_import_in_doubt_breaks_no_rule(bench: Bench) -> None:
+    bench.receive(failed_import())
+    with bench.db.engine.begin() as conn:
+        import_id = conn.execute(select(failed_imports.c.import_id)).scalar_one()
+
+    stamp_import(bench.db, import_id, "orders", again=False, who="ada")
+
+    assert broken(bench.db) == {}
+
+
 def test_every_rule_can_be_broken(database: Database) -> None:
     bent = {
         *BENT,
@@ -319,6 +362,8 @@ def test_every_rule_can_be_broken(database: Database) -> None:
         "every claim is of a message that is there",
         "every attempt is of a message that is there",
         "the cause of every attempt is there",
+        "there are no more failed imports than were counted and not read again",
+        "what is being sent of failed imports is kept until it is recorded",
     }
 
     assert {each.rule for each in verify_store(database).rules} == bent

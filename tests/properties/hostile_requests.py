@@ -22,6 +22,9 @@ _READS = (
     "GET operations",
     "GET operations/{}",
     "GET batches/{}",
+    "GET imports",
+    "GET imports/{}",
+    "GET imports/{}/body",
     "GET redirects",
     "GET eventlogitems",
 )
@@ -33,6 +36,9 @@ _ACTS = (
     "PATCH errors/{}/archive",
     "PATCH errors/{}...{}/unarchive",
     "POST recoverability/groups/{}/errors/archive",
+    "POST imports/{}/retry",
+    "POST imports/retry",
+    "DELETE imports/{}",
     "DELETE redirects/{}",
 )
 _BODIES = (
@@ -43,6 +49,7 @@ _BODIES = (
     "POST pendingretries/queues/retry",
     "PATCH pendingretries/resolve",
     "PATCH pendingretries/queues/resolve",
+    "POST imports/{}/send",
     "POST redirects",
     "PUT redirects/{}",
 )
@@ -68,6 +75,7 @@ _PARAMETERS = [
     "per_page",
     "classifier",
     "classifierfilter",
+    "error_queue",
 ]
 _HEADERS = (
     b"if-none-match accept x-retrier-user idempotency-key content-type content-length "
@@ -81,6 +89,8 @@ _FIELDS = [
     "fromphysicaladdress",
     "tophysicaladdress",
     "retryexisting",
+    "to",
+    "again",
     "FROM",
 ]
 _TEXTS = (

@@ -6,6 +6,7 @@ from retrier.domain.selection import Selection
 from retrier.gateway import Gateway
 from retrier.store.engine.database import Database
 from tests.support.bench import QUEUE, Bench
+from tests.support.imports import make_imports
 
 
 def test_pending_retries_of_a_queue_asked_for_again_under_one_key_give_one_answer(
@@ -16,7 +17,7 @@ def test_pending_retries_of_a_queue_asked_for_again_under_one_key_give_one_answe
     bench.fail()
     bench.ask_all()
     bench.work()
-    gateway = Gateway(database, lambda: None)
+    gateway = Gateway(database, lambda: None, imports=make_imports(database))
     request = RetryRequest(
         retry_type=RetryType.MULTIPLE_MESSAGES,
         selection=Selection(ids=()),

@@ -11,11 +11,20 @@ from sqlalchemy import CheckConstraint, Row, Table, text
 
 from retrier.domain.failed_message import FailedImport, OwnCopy
 from retrier.domain.message_actions import Act
+from retrier.ingestion.arrival import QueueMapping
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import VIEWS, metadata
 from tests.support.bench import QUEUE, Bench, Killed
-from tests.support.factories import FAILED_AT, confirmation, failure, unique_id
+from tests.support.factories import (
+    ERROR_QUEUE,
+    FAILED_AT,
+    confirmation,
+    failed_import,
+    failure,
+    unique_id,
+)
+from tests.support.imports import make_imports
 from tests.support.old import age, settle, sweep
 from tests.support.project import ROOT
 
@@ -152,7 +161,9 @@ def ledger_entries(db: Database) -> set[str]:
 
 
 def test_the_page_knows_every_entry_of_the_ledger_and_no_other(lived_in: Database) -> None:
-    Bench(lived_in).receive(replace(unreadable(), redelivered=True))
+    Bench(lived_in).receive(replace(unreadable(), redelivered=True), failed_import())
+    mapping = QueueMapping(queue=ERROR_QUEUE, destination=QUEUE)
+    make_imports(lived_in, mappings={ERROR_QUEUE: mapping}).read_all_again(None, "ada")
 
     assert set(rows_under(SECTIONS["ledger"], "`entry`")) == ledger_entries(lived_in)
 

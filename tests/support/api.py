@@ -12,6 +12,7 @@ from retrier.domain.hosts import Hosts
 from retrier.events.event import Event
 from retrier.events.service import RetryAsked
 from retrier.gateway import Gateway
+from retrier.ingestion.arrival import QueueMapping
 from retrier.store.engine.database import Database
 from retrier.store.schema import failed_messages
 from retrier.store.verbs.leases import Fence, Holder, acquire_lease
@@ -21,6 +22,8 @@ from tests.support.bench import STAGING
 from tests.support.factories import ERROR_QUEUE, unique_id
 from tests.support.frozen_clock import FrozenClock
 from tests.support.http_client import client_of
+from tests.support.imports import make_imports
+from tests.support.scripted_transport import ScriptedTransport
 
 HOLDER = Holder(
     session_id="5e551011-0000-4000-8000-000000000001", host="host", pid=7, process_started="then"
@@ -30,11 +33,15 @@ HOLDER = Holder(
 class Api:
     """An API on a database. `wakes` counts how often the processor was woken.
 
-    `asked` holds how many messages each new operation is.
+    `asked` holds how many messages each new operation is. `transport` is what failed imports are
+    sent over, and `mappings` is how they are read again.
     """
 
     def __init__(self, db: Database, hosts: Hosts | None = None) -> None:
         self.db = db
+        self.transport = ScriptedTransport()
+        self.mappings: dict[str, QueueMapping] = {}
+        self.clock = FrozenClock()
         self.wakes = 0
         self.asked: list[int] = []
         self.metrics = ("text/plain", b"")
@@ -42,7 +49,13 @@ class Api:
         parts = ApiParts(
             db=db,
             codec=AmqpPropertyCodec(),
-            gateway=Gateway(db, self._wake, frozenset({ERROR_QUEUE, STAGING}), self._note),
+            gateway=Gateway(
+                db,
+                self._wake,
+                frozenset({ERROR_QUEUE, STAGING}),
+                self._note,
+                imports=make_imports(db, self.transport, self.mappings, clock=self.clock),
+            ),
             health=lambda: self.health,
             metrics=lambda _accept: self.metrics,
             version="1.2.3",

@@ -5,6 +5,7 @@
     result = cli.run("errors", "list")      # exit_code, stdout, stderr
     cli.terminal = 80                       # both outputs are a terminal so wide
     cli.answer = lambda request: ...        # somebody else answers instead of the API
+    cli.agrees = True                       # what the person says who is asked; None: nobody is there
 
 While a command pauses, the processor of the bench works; `on_pause` does something else instead.
 """
@@ -38,6 +39,8 @@ class CommandLine:
         self.terminal: int | None = None
         self.answer: Callable[[httpx.Request], httpx.Response] | None = None
         self.on_pause: Callable[[], object] = self.bench.work
+        self.agrees: bool | None = None
+        self.questions: list[str] = []
 
     def run(self, *arguments: str, stdin: str | None = None, **environ: str) -> Result:
         """Run `retrier` with these arguments."""
@@ -47,7 +50,9 @@ class CommandLine:
                     patched.delenv(name, raising=False)
                 else:
                     patched.setenv(name, value)
-            tools = Tools(connect=self._connect, pause=self._pause, clock=self.clock)
+            tools = Tools(
+                connect=self._connect, pause=self._pause, confirm=self._confirm, clock=self.clock
+            )
             return CliRunner().invoke(app, list(arguments), input=stdin, obj=tools)
 
     def lines(self, *arguments: str) -> list[str]:
@@ -74,6 +79,10 @@ class CommandLine:
         client.headers.update(dict(headers))
         client.event_hooks["request"].append(self.requests.append)
         return client
+
+    def _confirm(self, question: str) -> bool | None:
+        self.questions.append(question)
+        return self.agrees
 
     def _pause(self, seconds: float) -> None:
         self.clock.advance(seconds)

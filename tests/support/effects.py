@@ -7,10 +7,11 @@ from retrier.events.ingestion import IngestionEffect
 from retrier.events.preparation import PreparationEffect
 from retrier.events.processor import LeaseEffect
 from retrier.events.retention import RetentionEffect
-from retrier.events.service import RequestEffect
+from retrier.events.service import ImportEffect, RequestEffect
 
 REQUEST_POINTS: list[str] = [event.name for event in get_args(RequestEffect)]
 INGESTION_POINTS: list[str] = [event.name for event in get_args(IngestionEffect)]
+IMPORT_POINTS: list[str] = [event.name for event in get_args(ImportEffect)]
 LEASE_POINTS: list[str] = [event.name for event in get_args(LeaseEffect)]
 BATCH_POINTS: list[str] = [
     event.name for event in (*get_args(PreparationEffect), *get_args(ForwardingEffect))
@@ -18,6 +19,7 @@ BATCH_POINTS: list[str] = [
 RETENTION_POINTS: list[str] = [event.name for event in get_args(RetentionEffect)]
 ALL_POINTS = [
     *REQUEST_POINTS,
+    *IMPORT_POINTS,
     *INGESTION_POINTS,
     *LEASE_POINTS,
     *BATCH_POINTS,

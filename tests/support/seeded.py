@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from retrier.domain.failed_message import FailedImport, FailedMessageStatus
 from retrier.domain.identity import fingerprint
+from retrier.store.verbs.import_sends import stamp_import
 from tests.contract.store_retries import BEING_SENT, SENT, bring_to
 from tests.support.api import Api
 from tests.support.bench import QUEUE, Bench
@@ -22,11 +23,13 @@ class Seeded:
 
 
 def seed(api: Api) -> Known:
-    """Store failures in every status, operations, a batch alive, an import and a redirect."""
+    """Store failures in every status, operations, a batch alive, imports and a redirect."""
     bench = Bench(api.db)
     sent = bring_to(bench, SENT)
     done = bring_to(bench, SENT)
-    api.receive(confirmation(done.key), _unreadable())
+    api.receive(confirmation(done.key), *(_unreadable(body) for body in _BODIES))
+    imports = api.ids("imports")
+    stamp_import(api.db, imports[0], QUEUE, again=False, who="ada")
     alive = bring_to(bench, BEING_SENT)
     archived, *others = api.receive(*(failure(queue=QUEUE, body=body) for body in _BODIES))
     api.set_status(archived, FailedMessageStatus.ARCHIVED)
@@ -43,6 +46,7 @@ def seed(api: Api) -> Known:
         "group_id": [each["id"] for each in api.get("recoverability/groups")],
         "operation_id": [each["id"] for each in api.get("operations")],
         "batch_id": [each["id"] for each in api.get("batches")],
+        "import_id": imports,
         "redirect_id": [each["message_redirect_id"] for each in api.get("redirects")],
         "first": times,
         "last": times,
@@ -52,12 +56,12 @@ def seed(api: Api) -> Known:
 _BODIES = (b"", b"\xff\x00", b'{"order": 1}', "Süd".encode())
 
 
-def _unreadable() -> FailedImport:
+def _unreadable(body: bytes) -> FailedImport:
     return FailedImport(
         error_queue=ERROR_QUEUE,
         reason="no headers",
         raw=b"",
-        body=b"?",
-        fingerprint=fingerprint(b"", b"?"),
+        body=body,
+        fingerprint=fingerprint(b"", body),
         received_at=FAILED_AT,
     )

@@ -11,7 +11,7 @@ from retrier.domain.dialects.nservicebus import NServiceBusDialect
 from retrier.domain.failed_message import Failure
 from retrier.domain.headers import UNIQUE_MESSAGE_ID
 from retrier.domain.identity import body_hash
-from retrier.ingestion.arrival import QueueMapping
+from retrier.ingestion.arrival import NO_HEADERS, QueueMapping
 from tests.support.raw_messages import (
     RECEIVED_AT,
     delivery,
@@ -174,6 +174,39 @@ class TestMappedQueues:
         found = failure(delivery({"NServiceBus.MessageId": "5f2a"}), mapping)
 
         assert (found.dialect, found.message_id) == ("nservicebus", "5f2a")
+
+    @pytest.mark.parametrize("dialect", [None, "nservicebus", "retrier", "rabbitmq"])
+    @pytest.mark.parametrize(
+        "arrived",
+        [delivery(), delivery({}), delivery({"Shop.Tenant": "north"}, message_id="9")],
+        ids=["no properties", "an empty header table", "other headers"],
+    )
+    def test_with_a_destination_a_message_without_failure_headers_says_so(self, dialect, arrived):
+        mapping = QueueMapping(queue="error", dialect=dialect, destination="orders.v2")
+
+        found = failure(arrived, mapping)
+
+        assert found.details.failure_reason == NO_HEADERS
+        assert found.cause.failure_reason == NO_HEADERS
+        assert (found.cause.groups[0].title, found.cause.queue) == (
+            "no failure headers: orders.v2",
+            "orders.v2",
+        )
+
+    def test_what_a_message_does_say_is_its_reason_all_the_same(self):
+        arrived = delivery({"Retrier.Reason": "too old"})
+
+        assert failure(arrived, self.MAPPED).details.failure_reason == "too old"
+
+    def test_a_message_with_failure_headers_gets_no_other_reason(self):
+        headers = retrier_headers() | {"Retrier.Reason": ""}
+
+        assert failure(delivery(headers), self.MAPPED).details.failure_reason is None
+
+    def test_without_a_destination_nobody_can_say_where_it_failed(self):
+        mapping = QueueMapping(queue="error", dialect="rabbitmq")
+
+        assert "x-death" in failed_import(delivery(), mapping).reason
 
     def test_a_configured_dialect_is_read_instead_of_the_recognised(self):
         mapping = QueueMapping(queue="error", dialect="rabbitmq")

@@ -1,6 +1,15 @@
 """The routes, one module per noun. If two match a path, the more specific one is listed first."""
 
-from retrier.api.routes import archive, errors, groups, operations, redirects, retries, service
+from retrier.api.routes import (
+    archive,
+    errors,
+    groups,
+    imports,
+    operations,
+    redirects,
+    retries,
+    service,
+)
 
 WATCHING = (service.watching,)
 """Routes of every process, whatever its roles."""
@@ -10,6 +19,7 @@ WORKING = (
     retries.router,
     archive.router,
     retries.pending,
+    imports.router,
     redirects.router,
     groups.router,
     operations.router,

@@ -76,6 +76,7 @@ _URLS = {
     "operations_url": "operations",
     "batches_url": "batches",
     "processor_url": "processor",
+    "imports_url": "imports",
     "redirects_url": "redirects",
     "ledger_url": "ledger",
 }

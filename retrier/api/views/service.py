@@ -13,6 +13,7 @@ def ledger(read: Ledger) -> Json:
     return {
         "deliveries": {
             "taken_off": read.entry("taken_off"),
+            "reimported": read.entry("reimported"),
             **kinds,
             "difference": read.uncounted_deliveries,
         },
@@ -31,6 +32,9 @@ _SEVERITIES = {
     "retry_skipped": "warning",
     "own_copy_came_back": "warning",
     "copy_of_another_came": "warning",
+    "import_kept": "warning",
+    "import_not_sent": "warning",
+    "import_in_doubt": "error",
     "batch_moved": "warning",
     "archive_refused": "warning",
     "unarchive_refused": "warning",

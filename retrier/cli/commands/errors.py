@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
-from retrier.cli.api_client import ApiClient
+from retrier.cli.api_client import ApiClient, Listing
 from retrier.cli.command import command, make_app, tools_of
-from retrier.cli.options import Pages, Service, find_group_id, find_message_id, is_short, one_of
+from retrier.cli.ids import find_group_id, find_message_id, is_short
+from retrier.cli.options import Output, Pages, Service, note_imports, one_of, write_bytes
 from retrier.cli.printer import Printer, counted
 from retrier.cli.views.messages import show_message, show_messages
-from retrier.errors import ConfigurationError, RequestRefused
+from retrier.errors import RequestRefused
 
 app = make_app("Look at failed messages.")
 
@@ -110,9 +111,6 @@ class Order:
 MessageId = Annotated[
     str, typer.Argument(metavar="ID", help="The id, or its first 8 characters or more.")
 ]
-Output = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to this file.")
-]
 
 
 @app.command(
@@ -133,11 +131,17 @@ def list_errors(
     printer = tools_of(ctx).printer
     with service.open(ctx) as api:
         found = pages.fetch(api, "errors", **wanted.params(api), **order.params())
-    if service.as_json:
-        printer.document({"total": found.total, "items": found.items})
-    elif order.ids:
-        printer.lines(item["id"] for item in found.items)
-    elif found.items:
+        if service.as_json:
+            printer.document({"total": found.total, "items": found.items})
+        elif order.ids:
+            printer.lines(item["id"] for item in found.items)
+        else:
+            _show_list(printer, found)
+            note_imports(printer, api)
+
+
+def _show_list(printer: Printer, found: Listing) -> None:
+    if found.items:
         show_messages(printer, found.items)
         printer.note(f"{len(found.items):,} of {counted(found.total, 'message')}")
     else:
@@ -187,22 +191,14 @@ def body(
     with service.open(ctx) as api:
         # Not every text is a unique id: bodies are also found by message id, which can be any text.
         whole = find_message_id(api, message_id) if is_short(message_id) else message_id
-        data, content_type = api.body(whole)
+        data, content_type = api.body("messages", whole, "body")
     if output is not None:
-        _write(output, data)
+        write_bytes(output, data)
         printer.note(f"{counted(len(data), 'byte')} written to {output}")
     if service.as_json:
         printer.document({"id": whole, "content_type": content_type, **_in_json(data, output)})
     elif output is None:
         _print(printer, data)
-
-
-def _write(output: Path, data: bytes) -> None:
-    try:
-        output.write_bytes(data)
-    except OSError as error:
-        problem = f"--output: cannot write {output}: {error.strerror}"
-        raise ConfigurationError([problem]) from error
 
 
 def _in_json(data: bytes, output: Path | None) -> dict[str, object]:

@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from retrier.cli.command import command, make_app, tools_of
-from retrier.cli.options import Pages, Service, find_batch_id, find_operation_id
+from retrier.cli.ids import find_batch_id, find_operation_id
+from retrier.cli.options import Pages, Service, note_imports
 from retrier.cli.printer import counted
 from retrier.cli.progress import exit_code_of, watch_operation
 from retrier.cli.views.messages import show_groups
@@ -133,9 +134,11 @@ def groups(ctx: typer.Context, service: Service, classifier: Classifier = None) 
         if classifier is not None and classifier not in names:
             raise typer.BadParameter(f"{classifier!r} is none of: {', '.join(names)}")
         found = api.page("recoverability", "groups", classifier or names[0])
-    if service.as_json:
-        printer.document({"total": found.total, "items": found.items})
-    elif found.items:
-        show_groups(printer, found.items)
-    else:
-        printer.note("no group has an unresolved message")
+        if service.as_json:
+            printer.document({"total": found.total, "items": found.items})
+            return
+        if found.items:
+            show_groups(printer, found.items)
+        else:
+            printer.note("no group has an unresolved message")
+        note_imports(printer, api)

@@ -8,8 +8,8 @@ import typer
 
 from retrier.cli.api_client import IDEMPOTENCY_KEY, ApiClient, Json
 from retrier.cli.command import ExitCode, command, make_app, tools_of
-from retrier.cli.options import Service
-from retrier.cli.printer import Column, Printer, counted, one_line, short_id
+from retrier.cli.options import Service, User, name_user
+from retrier.cli.printer import Column, Printer, counted, short_id
 from retrier.cli.progress import exit_code_of, watch_operation
 from retrier.cli.retry_target import Matching, Named, RetryTarget, Target
 from retrier.cli.views.messages import show_messages
@@ -88,9 +88,7 @@ class RetryOptions:
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be retried; change nothing.")
     ] = False
-    user: Annotated[
-        str, typer.Option("--user", envvar="USER", metavar="NAME", help="Who asks, for the log.")
-    ] = ""
+    user: User = ""
     idempotency_key: Annotated[
         str | None,
         typer.Option(
@@ -105,7 +103,7 @@ class RetryOptions:
         key = str(uuid4()) if self.idempotency_key is None else self.idempotency_key
         if not (key and key.isascii() and key.isprintable()):
             raise typer.BadParameter("--idempotency-key: letters, digits and the like only.")
-        return {IDEMPOTENCY_KEY: key.encode(), b"X-Retrier-User": one_line(self.user).encode()}
+        return {IDEMPOTENCY_KEY: key.encode(), **name_user(self.user)}
 
 
 @app.command(

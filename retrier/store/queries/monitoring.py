@@ -43,8 +43,12 @@ class Ledger:
 
     @property
     def uncounted_deliveries(self) -> int:
-        """Deliveries taken off that no kind counts; 0 when everything adds up."""
-        return self.entry("taken_off") - sum(map(self.entry, KINDS_OF_DELIVERY))
+        """Deliveries taken off that no kind counts; 0 when everything adds up.
+
+        A failed import that was read again is counted once more, as what it turned out to be.
+        """
+        read = self.entry("taken_off") + self.entry("reimported")
+        return read - sum(map(self.entry, KINDS_OF_DELIVERY))
 
     @property
     def missing_messages(self) -> int:

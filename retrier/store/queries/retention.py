@@ -11,6 +11,7 @@ from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import (
     SETTLED,
+    failed_import_sends,
     failed_imports,
     failed_message_retries,
     failed_messages,
@@ -20,6 +21,7 @@ from retrier.store.schema import (
 messages = failed_messages.c
 claims = failed_message_retries.c
 operations = retry_operations.c
+sends = failed_import_sends.c
 
 Conditions = tuple[ColumnElement[bool], ...]
 
@@ -49,8 +51,11 @@ def are_old_operations(age: timedelta, now: datetime) -> Conditions:
 
 
 def are_old_imports(age: timedelta, now: datetime) -> Conditions:
-    """Return the condition for failed imports."""
-    return (failed_imports.c.received_at < now - age,)
+    """Return the conditions for failed imports that nobody is sending, and none is in doubt."""
+    return (
+        failed_imports.c.received_at < now - age,
+        ~exists().where(sends.import_id == failed_imports.c.import_id),
+    )
 
 
 @reading

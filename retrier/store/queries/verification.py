@@ -16,6 +16,7 @@ from retrier.store.queries.batches import Holder, find_holder
 from retrier.store.queries.monitoring import find_ledger
 from retrier.store.queries.verification_rules import RULES
 from retrier.store.schema import (
+    failed_imports,
     failed_message_retries,
     failed_messages,
     processing_attempts,
@@ -97,12 +98,21 @@ def _miscounted_attempts(tx: Transaction) -> int:
     return counted - _count(tx, select(func.count()).select_from(processing_attempts))
 
 
+def _imports_too_many(tx: Transaction) -> int:
+    """Count imports that are kept though they were read again; others are sent and deleted."""
+    read = find_ledger(tx)
+    counted = read.entry("failed_imports") - read.entry("reimported")
+    kept = _count(tx, select(func.count()).select_from(failed_imports))
+    return max(0, kept - counted)
+
+
 _DIFFERENCES: dict[str, Callable[[Transaction], int]] = {
     "every delivery taken off an error queue is in the ledger under one kind": (
         _miscounted_deliveries
     ),
     "the ledger has as many new messages as there are failed messages": _miscounted_messages,
     "the attempts that messages count are the attempts stored": _miscounted_attempts,
+    "there are no more failed imports than were counted and not read again": _imports_too_many,
 }
 
 

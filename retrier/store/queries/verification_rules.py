@@ -12,6 +12,8 @@ from retrier.domain.retry_operation import RetryOperationState
 from retrier.store.schema import (
     causes,
     ended_retries,
+    failed_import_sends,
+    failed_imports,
     failed_message_retries,
     failed_messages,
     processing_attempts,
@@ -67,6 +69,13 @@ def _ended_though_claimed() -> Select[str]:
     return select(ended.retry_id).where(claimed)
 
 
+def _sent_of_none() -> Select[str]:
+    """A foreign key forbids it; whoever deletes by hand on SQLite has it looked at by nobody."""
+    sends = failed_import_sends.c
+    kept = exists().where(failed_imports.c.import_id == sends.import_id)
+    return select(sends.import_id).where(~kept)
+
+
 CONTENT_RULES: Mapping[str, Select[Any]] = MappingProxyType(
     {
         "a message shows one of its own attempts, with the same cause": _showing_no_attempt(),
@@ -75,6 +84,7 @@ CONTENT_RULES: Mapping[str, Select[Any]] = MappingProxyType(
         "the cause of every attempt is there": _without_cause(),
         "every ended retry is of a message that is there": _ended_of_none(),
         "a retry that has ended has no claim": _ended_though_claimed(),
+        "what is being sent of failed imports is kept until it is recorded": _sent_of_none(),
     }
 )
 """Each query returns the ids of the rows that break the rule."""

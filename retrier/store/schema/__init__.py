@@ -24,6 +24,7 @@ from retrier.store.schema.retries import (
 )
 from retrier.store.schema.service import (
     event_log,
+    failed_import_sends,
     failed_imports,
     installation,
     ledger,
@@ -41,6 +42,7 @@ __all__ = [
     "counters",
     "ended_retries",
     "event_log",
+    "failed_import_sends",
     "failed_imports",
     "failed_message_retries",
     "failed_messages",

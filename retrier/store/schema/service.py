@@ -1,6 +1,18 @@
 """Tables about the service itself: lease, failed imports, event log, ledger, installation."""
 
-from sqlalchemy import CheckConstraint, Column, Index, Integer, LargeBinary, String, Table, Text
+from sqlalchemy import (
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    String,
+    Table,
+    Text,
+    false,
+)
 
 from retrier.store.schema.types import Digest, Id, Json, Number, UtcTime, metadata
 
@@ -29,10 +41,27 @@ failed_imports = Table(
     Column("body", LargeBinary, nullable=False),
     Column("fingerprint", Digest, nullable=False),
     Column("received_at", UtcTime, nullable=False),
+    Column("redelivered", Boolean, nullable=False, server_default=false()),
 )
 
 Index("ix_failed_imports_redelivery", failed_imports.c.fingerprint)
-Index("ix_failed_imports_retention", failed_imports.c.received_at)
+# Lists and bulk retries go by it. SQLite would walk through every body to find it in the rows.
+Index("ix_failed_imports_received", failed_imports.c.received_at)
+
+failed_import_sends = Table(
+    "failed_import_sends",
+    metadata,
+    Column("import_id", ForeignKey("failed_imports.import_id"), primary_key=True),
+    Column("send_id", Id, nullable=False),
+    Column("sending_to", String(255), nullable=False),
+    Column("sending_since", UtcTime, nullable=False),
+    Column("requested_by", Text, nullable=False),
+)
+"""Failed imports that are being sent to a queue: in doubt until the broker's answer is recorded.
+
+The key allows one at a time. A row names an import that is there: to delete one that may have been
+sent, its row has to go first.
+"""
 
 event_log = Table(
     "event_log",

@@ -90,6 +90,16 @@ def seen(tx: Transaction, fingerprints: Sequence[str]) -> dict[str, AbstractSet[
     return dict(found)
 
 
+def find_redelivered(tx: Transaction, fingerprints: Sequence[str]) -> frozenset[str]:
+    """Return those of these fingerprints that an attempt has which the broker had handed out before."""
+    if not fingerprints:
+        return frozenset()
+    query = select(attempts.fingerprint).where(
+        tx.sql.member(attempts.fingerprint, fingerprints), attempts.redelivered
+    )
+    return frozenset(tx.execute(query).scalars())
+
+
 def find_bodies(tx: Transaction, attempt_ids: Sequence[int]) -> dict[int, StoredBody]:
     """Return the stored bodies of these attempts, by attempt; deleted attempts are left out."""
     if not attempt_ids:

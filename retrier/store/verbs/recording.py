@@ -63,10 +63,11 @@ def record_received(
 
 def _record(tx: Transaction, received: Sequence[Received], instance: str) -> Recorded:
     judged = tell_apart(tx, received)
-    failed = [item for item in judged if isinstance(item, Failure)]
     confirmed = [item for item in judged if isinstance(item, Confirmation)]
     copies = [item for item in judged if isinstance(item, OwnCopy)]
     imports = [item for item in judged if isinstance(item, FailedImport)]
+    failed = _without_imported(tx, [item for item in judged if isinstance(item, Failure)])
+    again = len(judged) - len(failed) - len(confirmed) - len(copies) - len(imports)
 
     tx.sql.force_index_order(tx.conn)
     tx.sql.share_cut_off(tx.conn)
@@ -76,7 +77,7 @@ def _record(tx: Transaction, received: Sequence[Received], instance: str) -> Rec
     imports += receipt.imports
     imported = failed_imports.add(tx, imports)
     event_log.append(tx, _events(copies, imported))
-    counts = _count(receipt, len(received), len(copies), len(imports), len(imported))
+    counts = _count(receipt, len(received), len(copies), again + len(imports), len(imported))
     ledger.count(tx, instance, counts)
     resolved = {item.unique_message_id for item in receipt.changes if item.confirmation}
     return Recorded(
@@ -88,14 +89,32 @@ def _record(tx: Transaction, received: Sequence[Received], instance: str) -> Rec
     )
 
 
+def _without_imported(tx: Transaction, failed: Sequence[Failure]) -> Sequence[Failure]:
+    """Leave out redeliveries of what is kept as a failed import: it has a way out as that.
+
+    Between commit and acknowledgement of one the process died, and the settings were changed: it
+    is understood now, and would be there twice. One without a message id is kept all the same: it
+    may be another that merely has equal bytes.
+    """
+    again = [each.fingerprint for each in failed if each.redelivered and each.message_id]
+    known = failed_imports.find_known(tx, again)
+    if not known:
+        return failed
+    return [
+        each
+        for each in failed
+        if not (each.redelivered and each.message_id and each.fingerprint in known)
+    ]
+
+
 def _count(
-    receipt: Receipt, received: int, copies: int, imports: int, imported: int
+    receipt: Receipt, received: int, copies: int, again: int, imported: int
 ) -> Mapping[str, int]:
     return {
         "taken_off": received,
         "new": receipt.new,
         "repeated": receipt.repeated,
-        "redelivered": receipt.redelivered + imports - imported,
+        "redelivered": receipt.redelivered + again - imported,
         "confirmations": receipt.confirmations,
         "own_copies": copies,
         "failed_imports": imported,
@@ -103,14 +122,15 @@ def _count(
 
 
 def _events(copies: Iterable[OwnCopy], imports: Iterable[FailedImport]) -> list[Entry]:
-    events = [_event_of(copy) for copy in copies]
+    events = [describe_copy(copy) for copy in copies]
     events += [
         Entry(kind="failed_import", text=f"{item.error_queue}: {item.reason}") for item in imports
     ]
     return events
 
 
-def _event_of(copy: OwnCopy) -> Entry:
+def describe_copy(copy: OwnCopy) -> Entry:
+    """Return the event of a copy that came to an error queue."""
     if copy.of_another is None:
         return Entry(
             kind="own_copy_came_back",

@@ -60,6 +60,13 @@ class EnvelopePropertyCodec:
             fields={name: _field(value) for name, value in found.items() if value is not None},
         )
 
+    def read_what_can_be(self, raw: bytes) -> tuple[Properties, str | None]:
+        """Decode all or nothing: JSON that is cut off says nothing. Never raises."""
+        try:
+            return self.read(raw), None
+        except UnreadableProperties as error:
+            return Properties(headers={}, fields={}), str(error)
+
     def read_fields(self, raw: bytes, wanted: frozenset[str]) -> Mapping[str, str | int]:
         """Decode these fields only. Raises UnreadableProperties."""
         fields = self.read(raw).fields

@@ -24,6 +24,7 @@ from tests.support.bench import Bench, Killed
 from tests.support.between import BetweenLookAndClaims
 from tests.support.factories import ERROR_QUEUE
 from tests.support.flaky_database import FlakyDatabase
+from tests.support.imports import make_imports
 
 WINDOW = 2
 PATIENCE = timedelta(seconds=0.3)
@@ -74,7 +75,12 @@ class World:
         self.flaky.after = self._after
         self.transport.before_call = self.reach
         self.transport.after_call = lambda call: self.reach(f"after {call}")
-        self.gateway = Gateway(self.flaky, lambda: None, frozenset({ERROR_QUEUE, STAGING}))
+        self.gateway = Gateway(
+            self.flaky,
+            lambda: None,
+            frozenset({ERROR_QUEUE, STAGING}),
+            imports=make_imports(self.flaky),
+        )
         self._between = BetweenLookAndClaims(db, self._get_between)
         self._start_ingestion()
 

@@ -1,6 +1,8 @@
 """The board that says whether the service is ready."""
 
-from retrier.app.readiness import ReadinessBoard
+import pytest
+
+from retrier.app.readiness import ReadinessBoard, describe_database
 
 
 def test_a_part_is_as_it_was_last_noted() -> None:
@@ -20,3 +22,17 @@ def test_a_watched_part_is_asked_each_time() -> None:
         (False, "starting"),
         (True, "consuming"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("imports", "words"),
+    [
+        (0, "reached"),
+        (1, "reached; 1 message could not be read: `retrier imports list`"),
+        (12, "reached; 12 messages could not be read: `retrier imports list`"),
+    ],
+)
+def test_what_could_not_be_read_is_told_beside_a_database_that_is_ready(
+    imports: int, words: str
+) -> None:
+    assert describe_database(imports) == words

@@ -17,6 +17,7 @@ from retrier.transport.rabbitmq.properties.fields import (
     present,
     read_entries,
 )
+from retrier.transport.rabbitmq.properties.salvage import read_what_can_be
 from retrier.transport.rabbitmq.properties.table import (
     LENGTH,
     decode_some,
@@ -43,6 +44,10 @@ class AmqpPropertyCodec:
         _, parts = _split(raw)
         table = parts.pop("headers", b"")
         return Properties(headers=decode_table(table[LENGTH:]), fields=dict(AmqpFields(parts)))
+
+    def read_what_can_be(self, raw: bytes) -> tuple[Properties, str | None]:
+        """Decode as much as can be; return it with why the rest cannot. Never raises."""
+        return read_what_can_be(raw)
 
     def read_with_canonical(self, raw: bytes) -> tuple[Properties, bytes]:
         """Return both; most values are decoded when read. Raises UnreadableProperties."""

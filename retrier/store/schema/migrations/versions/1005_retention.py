@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "1005"
-down_revision = "1002"
+down_revision = "1003"
 branch_labels = None
 depends_on = None
 
@@ -21,11 +21,9 @@ def upgrade() -> None:
         sqlite_where=SETTLED,
     )
     op.create_index("ix_retry_operations_retention", "retry_operations", ["completed_at"])
-    op.create_index("ix_failed_imports_retention", "failed_imports", ["received_at"])
 
 
 def downgrade() -> None:
     """Drop them."""
-    op.drop_index("ix_failed_imports_retention", "failed_imports")
     op.drop_index("ix_retry_operations_retention", "retry_operations")
     op.drop_index("ix_failed_messages_retention", "failed_messages")

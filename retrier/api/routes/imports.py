@@ -1,0 +1,155 @@
+"""Failed imports: listed, shown, read again, sent to a queue as they came, deleted."""
+
+from hashlib import sha256
+from typing import Annotated, assert_never
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import BaseModel
+
+from retrier.api.answers import HEADERS, accepted, answer, revalidated
+from retrier.api.filters import IdsQuery, PageQuery, page_headers
+from retrier.api.parts import Parts
+from retrier.api.problems import later, problem
+from retrier.api.request_context import InContext
+from retrier.api.views import imports as views
+from retrier.domain.failed_imports import (
+    Doubtful,
+    ImportRefusal,
+    NotTaken,
+    NotTried,
+    SendOutcome,
+    Sent,
+)
+from retrier.imports import WrongQueue
+from retrier.store.queries.imports import (
+    ImportSelection,
+    find_import,
+    find_import_body,
+    list_imports,
+)
+
+router = APIRouter(prefix="/api/imports", tags=["failed imports"])
+
+_QUEUE = Annotated[str, Query(description="the error queue they came from")]
+_BLANK = "The body must contain `to`, the name of a queue."
+_LOOK_FIRST = (
+    "It is in doubt now. Look whether it arrived on that queue: if it did, delete the import; if "
+    "it did not, send it once more with `again`."
+)
+
+
+class NewSend(BaseModel):
+    """What POST takes; `again` sends one that is in doubt."""
+
+    to: str = ""
+    again: bool = False
+
+
+def _wanted(ids: IdsQuery, error_queue: _QUEUE = "") -> ImportSelection:
+    return ImportSelection(error_queue=error_queue or None, ids=ids)
+
+
+@router.head("")
+@router.get("")
+def get_imports(
+    request: Request,
+    parts: Parts,
+    wanted: Annotated[ImportSelection, Depends(_wanted)],
+    page: PageQuery,
+) -> Response:
+    """List failed imports, the newest first."""
+    found = list_imports(parts.db, wanted, page)
+    items = [views.item(each) for each in found.items]
+    return answer(request, items, page_headers(request, page, found.total))
+
+
+@router.get("/{import_id}")
+def get_import(request: Request, import_id: str, parts: Parts) -> Response:
+    """Return one failed import: reason, headers and properties as far as they can be read, bytes."""
+    found = find_import(parts.db, import_id, parts.codec)
+    return _unknown(import_id) if found is None else answer(request, views.details(found))
+
+
+@router.get("/{import_id}/body")
+def get_import_body(request: Request, import_id: str, parts: Parts) -> Response:
+    """Return its body as it came; 204 if it is empty."""
+    body = find_import_body(parts.db, import_id)
+    if body is None:
+        return _unknown(import_id)
+    if not body:
+        return Response(status_code=204, headers=HEADERS)
+    # No content type of its own: it is bytes that nobody has understood.
+    headers = {
+        "Content-Type": "application/octet-stream",
+        "Content-Disposition": "attachment",
+        "Content-Security-Policy": "sandbox; default-src 'none'",
+    }
+    return revalidated(request, body, sha256(body).hexdigest(), headers)
+
+
+@router.post("/retry", status_code=202)
+def retry_imports(context: InContext, error_queue: _QUEUE = "") -> Response:
+    """Read all failed imports again with the settings of today, or those of an error queue."""
+    imports = context.gateway.imports
+    return accepted(
+        views.read_again(imports.read_all_again(error_queue or None, context.requested_by))
+    )
+
+
+@router.post("/{import_id}/retry", status_code=202)
+def retry_import(import_id: str, context: InContext) -> Response:
+    """Read one failed import again with the settings of today."""
+    came_to = context.gateway.imports.read_again(import_id, context.requested_by)
+    for refusal in came_to.refused:
+        return _refused(refusal, import_id)
+    return accepted(views.read_again(came_to))
+
+
+@router.post("/{import_id}/send", status_code=202)
+def send_import(import_id: str, body: NewSend, context: InContext) -> Response:
+    """Send one failed import to a queue as it came."""
+    to = body.to.strip()
+    if not to:
+        return problem(400, _BLANK)
+    sent = context.gateway.imports.send(import_id, to, context.requested_by, again=body.again)
+    match sent:
+        case WrongQueue(reason):
+            return problem(400, f"Nothing can be sent there: {reason}.")
+        case ImportRefusal():
+            return _refused(sent, import_id)
+        case _:
+            return _outcome(sent, to)
+
+
+@router.delete("/{import_id}", status_code=204)
+def delete_import(import_id: str, context: InContext) -> Response:
+    """Delete one failed import for good."""
+    refusal = context.gateway.imports.delete(import_id, context.requested_by)
+    if refusal is not None:
+        return _refused(refusal, import_id)
+    return Response(status_code=204, headers=HEADERS)
+
+
+def _outcome(sent: SendOutcome, to: str) -> Response:
+    match sent:
+        case Sent():
+            return accepted({"sent_to": to})
+        case NotTaken(reason):
+            return problem(409, f"It was not sent and is kept: {reason}.")
+        case NotTried(reason):
+            return later(problem(503, f"It was not sent and is kept: {reason}."))
+        case Doubtful(reason):
+            detail = f"Nobody knows whether {to} has it: {reason}."
+            return later(problem(503, detail, advice=_LOOK_FIRST))
+        case _ as never:
+            assert_never(never)
+
+
+def _refused(refusal: ImportRefusal, import_id: str) -> Response:
+    if refusal is ImportRefusal.UNKNOWN:
+        return _unknown(import_id)
+    return problem(409, f"The failed import is left as it is: {refusal}.")
+
+
+def _unknown(import_id: str) -> Response:
+    return problem(404, f"No failed import has the id {import_id[:100]}.")

@@ -1,0 +1,176 @@
+"""What a person does with failed imports: the gateway's part about them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, TypeVar
+
+from retrier.domain.copies import as_it_came, why_not_sendable
+from retrier.domain.failed_imports import ImportRefusal, SendOutcome, why_not_send
+from retrier.domain.identity import canonical, is_guid
+from retrier.domain.reimport import ReadAgain
+from retrier.domain.text import clean
+from retrier.domain.wire import Outgoing, PropertyCodec
+from retrier.errors import DataRefused
+from retrier.events.event import Emit
+from retrier.events.service import (
+    ImportPublished,
+    ImportStamped,
+    RequestReceived,
+    RequestRecorded,
+)
+from retrier.store.engine.database import Database
+from retrier.store.queries.import_chunks import find_end, find_import_chunk
+from retrier.store.queries.imports import find_send
+from retrier.store.verbs.import_sends import StampedImport, record_send, stamp_import
+from retrier.store.verbs.imports import ReadImport, delete_import, keep_refused, read_again
+
+Done = TypeVar("Done")
+
+
+@dataclass(frozen=True, slots=True)
+class WrongQueue:
+    """Nothing may be sent to that queue."""
+
+    reason: str
+
+
+SendAnswer = SendOutcome | ImportRefusal | WrongQueue
+
+
+class SendLine(Protocol):
+    """A connection to a broker that takes messages."""
+
+    def send(self, message: Outgoing) -> SendOutcome:
+        """Send one message; return what became of it."""
+        ...
+
+
+class Sender(Protocol):
+    """Opens a connection for one message, in bounded time; transport.sender is the one there is."""
+
+    @property
+    def codec(self) -> PropertyCodec:
+        """What reads and edits the properties of this broker's messages."""
+        ...
+
+    @property
+    def user(self) -> str | None:
+        """The connection's own user."""
+        ...
+
+    def connected(self) -> AbstractContextManager[SendLine]:
+        """Connect. Raises BrokerUnavailable when the broker takes nothing; then nothing was sent."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedImports:
+    """Reads failed imports again, sends them to a queue, and deletes them.
+
+    `read` understands one with the settings of today; `sender` sends one, over a connection of its
+    own. `instance` is who counts in the ledger. Nothing is sent to `own_queues`.
+    """
+
+    db: Database
+    emit: Emit
+    own_queues: frozenset[str]
+    read: ReadImport
+    sender: Sender
+    instance: str
+
+    def read_again(self, import_id: str, who: str) -> ReadAgain:
+        """Read one again. Raises DatabaseUnavailable."""
+        if not is_guid(import_id):
+            return ReadAgain.refusing(ImportRefusal.UNKNOWN)
+        return self._read_again([canonical(import_id)], who)
+
+    def read_all_again(self, error_queue: str | None, who: str) -> ReadAgain:
+        """Read all of an error queue again, or all there are; what comes meanwhile is left out.
+
+        In transactions of at most 500. After a crash the same request reads the rest. Raises
+        DatabaseUnavailable.
+        """
+        total = ReadAgain()
+        for import_ids in self._find_chunks(error_queue):
+            total = total.add(self._read_again(import_ids, who))
+        return total
+
+    def send(self, import_id: str, to: str, who: str, *, again: bool) -> SendAnswer:
+        """Send one to a queue as it came; `again`: although it may have been sent before.
+
+        It is stamped before it is sent and recorded after, each in a transaction of its own: a
+        crash in between leaves it in doubt. Raises BrokerUnavailable when nothing was sent, and
+        DatabaseUnavailable, after which it may be in doubt.
+        """
+        reason = self._why_not(to)
+        if reason is not None:
+            return WrongQueue(reason)
+        refusal = self._look(import_id, again=again)
+        if refusal is not None:
+            return refusal
+        # Connected before it is stamped: a broker that is away, or takes nothing, leaves no stamp.
+        with self.sender.connected() as line:
+            stamp = partial(stamp_import, self.db, canonical(import_id), to, again=again, who=who)
+            stamped = self._record(stamp)
+            if isinstance(stamped, ImportRefusal):
+                return stamped
+            return self._send(line, stamped)
+
+    def delete(self, import_id: str, who: str) -> ImportRefusal | None:
+        """Delete one; None, or why it may not be. Raises DatabaseUnavailable."""
+        if not is_guid(import_id):
+            return ImportRefusal.UNKNOWN
+        delete = partial(delete_import, self.db, canonical(import_id), who=who)
+        return self._record(delete)
+
+    def _read_again(self, import_ids: Sequence[str], who: str) -> ReadAgain:
+        """Read them in one transaction, or one by one if the database refuses one of them."""
+        read = partial(read_again, self.db, read=self.read, instance=self.instance, who=who)
+        try:
+            return self._record(partial(read, import_ids))
+        except DataRefused as refusal:
+            if len(import_ids) == 1:
+                reason = f"the database refuses it: {refusal}"
+                keep = partial(keep_refused, self.db, import_ids[0], reason, who=who)
+                return self._record(keep)
+        total = ReadAgain()
+        for import_id in import_ids:
+            total = total.add(self._read_again([import_id], who))
+        return total
+
+    def _find_chunks(self, error_queue: str | None) -> Iterator[Sequence[str]]:
+        end = find_end(self.db)
+        if end is None:
+            return
+        after = None
+        while chunk := find_import_chunk(self.db, error_queue, end, after):
+            yield chunk.import_ids
+            after = chunk.last
+
+    def _why_not(self, to: str) -> str | None:
+        if clean(to) != to:
+            return "the name of a queue is text without NUL, of 255 bytes at most"
+        return why_not_sendable(to, self.own_queues)
+
+    def _look(self, import_id: str, *, again: bool) -> ImportRefusal | None:
+        """Look before a connection is opened; the stamp decides."""
+        found = find_send(self.db, import_id)
+        if found is None:
+            return ImportRefusal.UNKNOWN
+        return why_not_send(found.send, found.now, again=again)
+
+    def _send(self, line: SendLine, stamped: StampedImport) -> SendOutcome:
+        self.emit(ImportStamped(import_id=stamped.import_id))
+        raw = as_it_came(self.sender.codec, stamped.raw, self.sender.user)
+        outcome = line.send(Outgoing(queue=stamped.send.to, raw=raw, body=stamped.body))
+        self.emit(ImportPublished(import_id=stamped.import_id))
+        self._record(partial(record_send, self.db, stamped, outcome))
+        return outcome
+
+    def _record(self, transact: Callable[[], Done]) -> Done:
+        self.emit(RequestReceived())
+        done = transact()
+        self.emit(RequestRecorded())
+        return done
