@@ -8,6 +8,7 @@ from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from retrier.app.composition import Parts
+from retrier.app.presumption import Presumption, seconds_between_looks
 from retrier.app.readiness import Backlogs, ReadinessBoard
 from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError
 from retrier.events.event import Emit
@@ -24,6 +25,8 @@ _ADOPTION = 30
 _DEPTHS = 10
 _STUCK = 1
 _SWEEP = 3600
+_LONG = "long"
+"""The threads of jobs that may take minutes: they must not keep the lease from being renewed."""
 _STAGING_IDS_KEPT = timedelta(days=90)
 """A copy that reaches an error queue within this time is recognised as ours (decision 0020)."""
 
@@ -62,7 +65,7 @@ class Ticks:
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
             logger=_scheduler_log(),
-            executors={"default": ThreadPoolExecutor(3)},
+            executors={"default": ThreadPoolExecutor(3), _LONG: ThreadPoolExecutor(1)},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
 
@@ -73,11 +76,28 @@ class Ticks:
             look = _REQUESTS if self._parts.db.is_sqlite else _REQUESTS_UNHEARD
             self._add("requests", look, lambda: self._look_for_requests(lease))
             self._add("adoption", _ADOPTION, self._parts.wake.set)
+            self._add_presumption(lease)
         self._add("stuck sessions", _STUCK, self._end_stuck_sessions)
         self._add("queue depths", _DEPTHS, self.look_at_queues)
         self._add("event log sweep", _SWEEP, self._sweep)
         self._add("staging id sweep", _SWEEP, self._sweep_staging_ids)
         self._scheduler.start()
+
+    def _add_presumption(self, lease: Lease) -> None:
+        parts, sent_for = self._parts, self._parts.settings.retries.presumed_after
+        if sent_for is None:
+            return
+        presumption = Presumption(
+            db=parts.db,
+            lease=lease,
+            sent_for=sent_for,
+            clock=parts.clock,
+            emit=parts.emit,
+            stop=parts.stop,
+            wake=parts.wake,
+        )
+        seconds = seconds_between_looks(sent_for)
+        self._add("presumption", seconds, presumption, executor=_LONG)
 
     def stop(self) -> None:
         """Start no more jobs; one that is running is not waited for."""
@@ -128,13 +148,16 @@ class Ticks:
     def _sweep_staging_ids(self) -> None:
         sweep_staging_ids(self._parts.db, older_than=_STAGING_IDS_KEPT)
 
-    def _add(self, name: str, seconds: int, tick: Callable[[], object]) -> None:
+    def _add(
+        self, name: str, seconds: float, tick: Callable[[], object], executor: str = "default"
+    ) -> None:
         self._scheduler.add_job(
             GuardedTick(name, tick, self._parts.emit),
             "interval",
             seconds=seconds,
             id=name,
             name=name,
+            executor=executor,
         )
 
 

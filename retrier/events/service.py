@@ -167,5 +167,21 @@ class TickRecovered(Event):
     tick: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkPresumed(Event):
+    """One transaction is committed: old pending retries are presumed to have succeeded."""
+
+    name = "upkeep.presumed"
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetriesPresumed(Event):
+    """A look at all pending retries is over; it presumed some of them to have succeeded."""
+
+    name = "retries.presumed"
+    count: int
+
+
 RequestEffect = RequestReceived | RequestRecorded
 """Each follows an effect that outlives a killed process: tests kill a process at each of them."""

@@ -40,6 +40,20 @@ def _parse_duration(value: object) -> object:
     return timedelta(seconds=min(int(number) * _SECONDS[unit], 2 * _LONGEST.total_seconds()))
 
 
+def _parse_duration_or_off(value: object) -> object:
+    # YAML 1.1 reads a bare `off` as false; from the environment it comes as text.
+    if value is False or value == "off":
+        return None
+    try:
+        return _parse_duration(value)
+    except ValueError as error:
+        raise ValueError(f"{error}, or off") from None
+
+
+def _check_duration_or_off(value: timedelta | None) -> timedelta | None:
+    return None if value is None else _check_duration(value)
+
+
 def _check_duration(value: timedelta) -> timedelta:
     if not timedelta(0) < value <= _LONGEST:
         raise ValueError("must be longer than 0s and at most 36500d")
@@ -92,6 +106,12 @@ def at_least(shortest: timedelta) -> AfterValidator:
 
 Count = Annotated[int, BeforeValidator(_refuse_bool)]
 Duration = Annotated[timedelta, BeforeValidator(_parse_duration), AfterValidator(_check_duration)]
+DurationOrOff = Annotated[
+    timedelta | None,
+    BeforeValidator(_parse_duration_or_off),
+    AfterValidator(_check_duration_or_off),
+]
+"""A duration; None if it is `off`."""
 Size = Annotated[int, BeforeValidator(_parse_size), AfterValidator(_check_size)]
 
 

@@ -14,6 +14,7 @@ from retrier.settings.addresses import (
     Count,
     DatabaseUrl,
     Duration,
+    DurationOrOff,
     LoopbackHost,
     Section,
     Size,
@@ -133,12 +134,13 @@ class Ingestion(Section):
 
 
 class Retries(Section):
-    """How batches are forwarded."""
+    """How batches are forwarded, and how long the outcome of a retry is waited for."""
 
     forwarding_window: Annotated[Count, between(1, 1000)] = 200
     forwarding_window_bytes: Size = 16 * 1024 * 1024
     drain_timeout: Duration = timedelta(seconds=2)
     idle_wait: Duration = timedelta(seconds=30)
+    presumed_after: DurationOrOff = None
 
 
 class Processor(Section):

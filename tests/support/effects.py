@@ -6,7 +6,7 @@ from retrier.events.forwarding import ForwardingEffect
 from retrier.events.ingestion import IngestionEffect
 from retrier.events.preparation import PreparationEffect
 from retrier.events.processor import LeaseEffect
-from retrier.events.service import RequestEffect
+from retrier.events.service import ChunkPresumed, RequestEffect
 
 REQUEST_POINTS: list[str] = [event.name for event in get_args(RequestEffect)]
 INGESTION_POINTS: list[str] = [event.name for event in get_args(IngestionEffect)]
@@ -14,4 +14,5 @@ LEASE_POINTS: list[str] = [event.name for event in get_args(LeaseEffect)]
 BATCH_POINTS: list[str] = [
     event.name for event in (*get_args(PreparationEffect), *get_args(ForwardingEffect))
 ]
-ALL_POINTS = [*REQUEST_POINTS, *INGESTION_POINTS, *LEASE_POINTS, *BATCH_POINTS]
+UPKEEP_POINTS: list[str] = [ChunkPresumed.name]
+ALL_POINTS = [*REQUEST_POINTS, *INGESTION_POINTS, *LEASE_POINTS, *BATCH_POINTS, *UPKEEP_POINTS]

@@ -14,7 +14,7 @@ from retrier.events.event import Event
 from retrier.events.forwarding import BatchForwarded, WindowRecorded
 from retrier.events.ingestion import BatchStored, StoredAlone
 from retrier.events.preparation import BatchMarked, BatchStaged
-from retrier.events.service import RetryAsked
+from retrier.events.service import ChunkPresumed, RetryAsked
 from retrier.ingestion.ingestor import Ingestor
 from retrier.processor.lease import Lease
 from retrier.store.queries.monitoring import KINDS_OF_DELIVERY, ServiceFigures
@@ -84,6 +84,11 @@ class RetryCounters:
             ["cause"],
             registry=registry,
         )
+        self._presumed = Counter(
+            "retrier_retries_presumed",
+            "Messages presumed to have succeeded, because their retry did not come back.",
+            registry=registry,
+        )
         self._stage = Histogram(
             "retrier_stage_duration_seconds",
             "How long a batch took in a stage.",
@@ -109,6 +114,8 @@ class RetryCounters:
             case WindowRecorded(result=result):
                 self._forwarded.inc(len(result.forwarded))
                 self._count_reverted(result.reverted)
+            case ChunkPresumed(count=count):
+                self._presumed.inc(count)
             case BatchForwarded(seconds=seconds):
                 self._stage.labels(RetryBatchStatus.FORWARDING).observe(seconds)
             case _:

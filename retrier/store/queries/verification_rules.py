@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select
 
-from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.failed_message import FailedMessageStatus, Resolution, RetryEnd
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperationState
 from retrier.store.schema import (
@@ -67,6 +67,17 @@ def _ended_though_claimed() -> Select[str]:
     return select(ended.retry_id).where(claimed)
 
 
+def _presumed_unsent() -> Select[str]:
+    sent = exists().where(
+        ended.number == messages.number,
+        ended.retry_id == messages.last_retry_id,
+        ended.outcome == RetryEnd.PRESUMED,
+        ended.forwarded_at.is_not(None),
+    )
+    presumed = messages.resolution == Resolution.PRESUMED
+    return select(messages.unique_message_id).where(presumed, ~sent)
+
+
 CONTENT_RULES: Mapping[str, Select[Any]] = MappingProxyType(
     {
         "a message shows one of its own attempts, with the same cause": _showing_no_attempt(),
@@ -75,6 +86,7 @@ CONTENT_RULES: Mapping[str, Select[Any]] = MappingProxyType(
         "the cause of every attempt is there": _without_cause(),
         "every ended retry is of a message that is there": _ended_of_none(),
         "a retry that has ended has no claim": _ended_though_claimed(),
+        "a message presumed to have succeeded was sent": _presumed_unsent(),
     }
 )
 """Each query returns the ids of the rows that break the rule."""
