@@ -11,7 +11,7 @@ from retrier.events.event import Emit
 from retrier.events.service import ChunkPresumed, RetriesPresumed
 from retrier.processor.lease import Lease
 from retrier.store.engine.database import Database
-from retrier.store.queries.pending import PRESUMED_AT_ONCE, find_presumable
+from retrier.store.queries.presumption import PRESUMED_AT_ONCE, find_presumable
 from retrier.store.verbs.presumption import presume
 
 _PACE = 0.2

@@ -19,7 +19,7 @@ from retrier.errors import LeaseLost
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.monitoring import read_figures
-from retrier.store.queries.pending import PRESUMED_AT_ONCE, find_presumable
+from retrier.store.queries.presumption import PRESUMED_AT_ONCE, find_presumable
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import (
     ended_retries,

@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from retrier.events.service import ChunkPresumed
-from retrier.store.queries.pending import PRESUMED_AT_ONCE
+from retrier.store.queries.presumption import PRESUMED_AT_ONCE
 from retrier.store.verbs.recording import record_received
 from tests.kills.conftest import Tally
 from tests.kills.rotation import everywhere

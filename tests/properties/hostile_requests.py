@@ -24,6 +24,7 @@ _READS = (
     "GET batches/{}",
     "GET redirects",
     "GET eventlogitems",
+    "GET pendingretries",
 )
 _ACTS = (
     "POST errors/{}/retry",
@@ -43,6 +44,8 @@ _BODIES = (
     "POST pendingretries/queues/retry",
     "PATCH pendingretries/resolve",
     "PATCH pendingretries/queues/resolve",
+    "POST pendingretries/retry/all",
+    "PATCH pendingretries/resolve/all",
     "POST redirects",
     "PUT redirects/{}",
 )
@@ -68,6 +71,8 @@ _PARAMETERS = [
     "per_page",
     "classifier",
     "classifierfilter",
+    "older_than",
+    "operation",
 ]
 _HEADERS = (
     b"if-none-match accept x-retrier-user idempotency-key content-type content-length "
@@ -82,6 +87,8 @@ _FIELDS = [
     "tophysicaladdress",
     "retryexisting",
     "FROM",
+    "queue",
+    "older_than",
 ]
 _TEXTS = (
     "",

@@ -7,7 +7,7 @@ import typer
 from retrier.cli.command import command, make_app, tools_of
 from retrier.cli.options import Pages, Service, find_batch_id, find_operation_id
 from retrier.cli.printer import counted
-from retrier.cli.progress import exit_code_of, watch_operation
+from retrier.cli.progress import exit_code_of, watch_operation, with_pending
 from retrier.cli.views.messages import show_groups
 from retrier.cli.views.operations import show_batch, show_batches, show_operation, show_operations
 
@@ -56,10 +56,10 @@ def show(
     with service.open(ctx) as api:
         whole = find_operation_id(api, operation_id)
         found = watch_operation(tools, api, whole) if watch else api.find("operations", whole)
-    if service.as_json:
-        tools.printer.document(found)
-    else:
-        show_operation(tools.printer, found)
+        if service.as_json:
+            tools.printer.document(found)
+        else:
+            show_operation(tools.printer, with_pending(api, found))
     if watch:
         raise typer.Exit(exit_code_of(found))
 

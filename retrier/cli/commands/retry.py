@@ -10,7 +10,7 @@ from retrier.cli.api_client import IDEMPOTENCY_KEY, ApiClient, Json
 from retrier.cli.command import ExitCode, command, make_app, tools_of
 from retrier.cli.options import Service
 from retrier.cli.printer import Column, Printer, counted, one_line, short_id
-from retrier.cli.progress import exit_code_of, watch_operation
+from retrier.cli.progress import exit_code_of, watch_operation, with_pending
 from retrier.cli.retry_target import Matching, Named, RetryTarget, Target
 from retrier.cli.views.messages import show_messages
 from retrier.cli.views.operations import show_outcome, show_skipped
@@ -78,19 +78,21 @@ def _why_not(api: ApiClient, message_id: str) -> str | None:
 app = make_app("Send failed messages back to where they failed.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryOptions:
-    """Options of the request, and of what is printed."""
+User = Annotated[
+    str, typer.Option("--user", envvar="USER", metavar="NAME", help="Who asks, for the log.")
+]
 
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Follow it to its end; exit code 1 if not all went.")
-    ] = False
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be retried; change nothing.")
-    ] = False
-    user: Annotated[
-        str, typer.Option("--user", envvar="USER", metavar="NAME", help="Who asks, for the log.")
-    ] = ""
+
+def name_of(user: str) -> dict[bytes, bytes]:
+    """Return the header that says who asks."""
+    return {b"X-Retrier-User": one_line(user).encode()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """Who asks, and under which key."""
+
+    user: User = ""
     idempotency_key: Annotated[
         str | None,
         typer.Option(
@@ -105,7 +107,19 @@ class RetryOptions:
         key = str(uuid4()) if self.idempotency_key is None else self.idempotency_key
         if not (key and key.isascii() and key.isprintable()):
             raise typer.BadParameter("--idempotency-key: letters, digits and the like only.")
-        return {IDEMPOTENCY_KEY: key.encode(), b"X-Retrier-User": one_line(self.user).encode()}
+        return {IDEMPOTENCY_KEY: key.encode(), **name_of(self.user)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryOptions:
+    """Options of what is done and printed."""
+
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Follow it to its end; exit code 1 if not all went.")
+    ] = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be retried; change nothing.")
+    ] = False
 
 
 @app.command(
@@ -119,7 +133,13 @@ class RetryOptions:
     """
 )
 @command
-def retry(ctx: typer.Context, chosen: RetryTarget, options: RetryOptions, service: Service) -> None:
+def retry(
+    ctx: typer.Context,
+    chosen: RetryTarget,
+    options: RetryOptions,
+    asking: Asking,
+    service: Service,
+) -> None:
     """Send failed messages back to where they failed.
 
     Ids name single messages; a queue, an endpoint, a group or --all mean every unresolved message
@@ -127,7 +147,7 @@ def retry(ctx: typer.Context, chosen: RetryTarget, options: RetryOptions, servic
     retry has claimed is skipped.
     """
     chosen.check()
-    headers = options.headers()
+    headers = asking.headers()
     tools = tools_of(ctx)
     with service.open(ctx) as api:
         target = chosen.resolve(api)
@@ -138,7 +158,7 @@ def retry(ctx: typer.Context, chosen: RetryTarget, options: RetryOptions, servic
         if not options.watch:
             _print_accepted(tools.printer, accepted, as_json=service.as_json)
             raise typer.Exit(_exit_code_of_asking(accepted))
-        found = watch_operation(tools, api, accepted["operation_id"])
+        found = with_pending(api, watch_operation(tools, api, accepted["operation_id"]))
     _print_outcome(tools.printer, found, as_json=service.as_json)
     raise typer.Exit(exit_code_of(found))
 
