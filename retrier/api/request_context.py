@@ -76,7 +76,9 @@ def _asked(created: CreatedOperation) -> Json:
 
 
 def pending_retries(
-    queue: str | None = None, modified: tuple[datetime, datetime] | None = None
+    queue: str | None = None,
+    modified: tuple[datetime, datetime] | None = None,
+    sent_before: datetime | None = None,
 ) -> Selection:
     """Return the messages of a queue and time whose retry was sent and has no outcome yet."""
     return Selection(
@@ -84,6 +86,7 @@ def pending_retries(
         statuses=frozenset({FailedMessageStatus.RETRY_ISSUED}),
         modified=modified,
         pending=True,
+        sent_before=sent_before,
     )
 
 

@@ -8,6 +8,7 @@ from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
 from retrier.app.composition import Parts, make_retention
+from retrier.app.presumption import Presumption, seconds_between_looks
 from retrier.app.readiness import Backlogs, ReadinessBoard
 from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError
 from retrier.events.event import Emit
@@ -26,6 +27,8 @@ _RETENTION = 5
 _DEPTHS = 10
 _STUCK = 1
 _SWEEP = 3600
+_LONG = "long"
+"""The threads of jobs that may take minutes: they must not keep the lease from being renewed."""
 _STAGING_IDS_KEPT = timedelta(days=90)
 """A copy that reaches an error queue within this time is recognised as ours (decision 0020)."""
 
@@ -66,7 +69,7 @@ class Ticks:
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
             logger=_scheduler_log(),
-            executors={"default": ThreadPoolExecutor(4)},
+            executors={"default": ThreadPoolExecutor(4), _LONG: ThreadPoolExecutor(1)},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
 
@@ -78,12 +81,29 @@ class Ticks:
             self._add("requests", look, lambda: self._look_for_requests(lease))
             self._add("adoption", _ADOPTION, self._parts.wake.set)
             self._add("retention", _RETENTION, make_retention(self._parts, lease).sweep)
+            self._add_presumption(lease)
         self._add("stuck sessions", _STUCK, self._end_stuck_sessions)
         self._add("queue depths", _DEPTHS, self.look_at_queues)
         self._add("failed imports", _DEPTHS, self.count_imports)
         self._add("event log sweep", _SWEEP, self._sweep)
         self._add("staging id sweep", _SWEEP, self._sweep_staging_ids)
         self._scheduler.start()
+
+    def _add_presumption(self, lease: Lease) -> None:
+        parts, sent_for = self._parts, self._parts.settings.retries.presumed_after
+        if sent_for is None:
+            return
+        presumption = Presumption(
+            db=parts.db,
+            lease=lease,
+            sent_for=sent_for,
+            clock=parts.clock,
+            emit=parts.emit,
+            stop=parts.stop,
+            wake=parts.wake,
+        )
+        seconds = seconds_between_looks(sent_for)
+        self._add("presumption", seconds, presumption, executor=_LONG)
 
     def stop(self) -> None:
         """Start no more jobs; one that is running is not waited for."""
@@ -139,13 +159,16 @@ class Ticks:
     def _sweep_staging_ids(self) -> None:
         sweep_staging_ids(self._parts.db, older_than=_STAGING_IDS_KEPT)
 
-    def _add(self, name: str, seconds: int, tick: Callable[[], object]) -> None:
+    def _add(
+        self, name: str, seconds: float, tick: Callable[[], object], executor: str = "default"
+    ) -> None:
         self._scheduler.add_job(
             GuardedTick(name, tick, self._parts.emit),
             "interval",
             seconds=seconds,
             id=name,
             name=name,
+            executor=executor,
         )
 
 

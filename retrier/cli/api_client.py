@@ -128,6 +128,20 @@ class ApiClient:
         done: Json = {} if self._checked(answer).status_code == _NO_CONTENT else self._json(answer)
         return done
 
+    def change(self, path: Sequence[str], content: object, headers: Mapping[bytes, bytes]) -> Json:
+        """PATCH something that may be done twice; return the answer of the service."""
+        try:
+            answer = self._http.patch(_address(path), json=content, headers=dict(headers))
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise self._out_of_reach(error) from error
+        except httpx.TransportError as error:
+            raise ServiceUnavailable(
+                f"{self._out_of_reach(error)}\nSome of it may have been done. Run the command "
+                "again: what was done is not done twice."
+            ) from error
+        done: Json = self._json(self._checked(answer))
+        return done
+
     def _pages(self, path: Sequence[str], params: Params) -> Iterator[Listing]:
         number = 1
         while True:

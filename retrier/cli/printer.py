@@ -53,8 +53,21 @@ def minute(text: object) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number and its noun: `1 message`, `2,500 messages`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    """Return a number and its noun: `1 message`, `2,500 messages`, `2 retries`."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number:,} {noun.removesuffix('y')}ies" if noun[-2:] == "ry" else f"{number:,} {noun}s"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in its two largest units: `45 s`, `3 min 20 s`, `2 d 5 h`."""
+    left = int(seconds)
+    parts: list[str] = []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        number, left = divmod(left, size)
+        if number or (unit == "s" and not parts):
+            parts.append(f"{number} {unit}")
+    return " ".join(parts[:2])
 
 
 def _formatted(text: object, form: str) -> str:
@@ -75,7 +88,9 @@ _GAP = "  "
 _STYLES: Mapping[str, str] = {
     "unresolved": "red",
     "retryIssued": "yellow",
-    "resolved": "green",
+    "resolved (confirmed)": "green",
+    "resolved (presumed)": "green dim",
+    "resolved (byHand)": "green",
     "archived": "dim",
     "waiting": "yellow",
     "preparing": "yellow",

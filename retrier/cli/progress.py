@@ -137,6 +137,12 @@ def watch_operation(tools: Tools, api: ApiClient, operation_id: str) -> Json:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
+def with_pending(api: ApiClient, found: Json) -> Json:
+    """Return an operation with how many of its retries have no outcome yet."""
+    waiting = api.page("pendingretries", operation=found["id"], per_page=1).total
+    return {**found, "pending": waiting}
+
+
 def exit_code_of(found: Json) -> ExitCode:
     """Return DONE if all messages of an operation were forwarded, else REFUSED."""
     whole = found["state"] == "completed" and not found["failed"] and not found["skipped"]

@@ -87,7 +87,7 @@ class RetryTarget:
     def resolve(self, api: ApiClient) -> Target:
         """Return the target, with whole ids. Raises RequestRefused, ServiceUnavailable."""
         if self.ids:
-            return Named(ids=_resolve_ids(api, self.ids))
+            return Named(ids=resolve_ids(api, self.ids))
         if self.group is not None:
             group = find_group_id(api, self.group)
             path = ("recoverability", "groups", group, "errors", "retry")
@@ -106,7 +106,8 @@ class RetryTarget:
         return Matching(words="everything", path=("errors", "retry", "all"))
 
 
-def _resolve_ids(api: ApiClient, given: Sequence[str]) -> tuple[str, ...]:
+def resolve_ids(api: ApiClient, given: Sequence[str]) -> tuple[str, ...]:
+    """Return whole ids, each once. Raises RequestRefused, BadParameter, ServiceUnavailable."""
     texts = list(dict.fromkeys(with_standard_input(given)))
     if not texts:
         raise RequestRefused("Standard input named no message: there is nothing to retry.")

@@ -48,6 +48,12 @@ class Known:
     resolution: Resolution | None
     confirmed_at: datetime | None
 
+    @property
+    def waits_for_outcome(self) -> bool:
+        """Whether a confirmation of its retry is still news; one of a presumed retry is only late."""
+        presumed = self.resolution is Resolution.PRESUMED
+        return presumed or self.status is FailedMessageStatus.RETRY_ISSUED
+
 
 class Verdict(Enum):
     """What a new failure does to the message.
@@ -79,10 +85,10 @@ def judge_failure(known: Known, *, retry_id: str | None, failed_at: datetime | N
 def confirmation_resolves(known: Known, *, succeeded_at: datetime | None) -> bool:
     """Say whether a confirmation resolves the message.
 
-    A retry-issued message: always. An unresolved one: only if the success is later than the last
-    failure, because an old confirmation must not hide a new failure.
+    One that waits for the outcome of its retry: always. An unresolved one: only if the success is
+    later than the last failure, because an old confirmation must not hide a new failure.
     """
-    if known.status is FailedMessageStatus.RETRY_ISSUED:
+    if known.waits_for_outcome:
         return True
     if known.status is not FailedMessageStatus.UNRESOLVED:
         return False

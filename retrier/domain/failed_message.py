@@ -59,7 +59,9 @@ class Move(StrEnum):
     ISSUED      its copy is in the staging queue, and its batch is about to be forwarded.
     REVERTED    its retry could not be sent, or a person gave up waiting for the outcome (release).
     CONFIRMED   a consumer reported that its retry, or the message itself, succeeded.
-    SETTLED     a person, or a presumption, says that it is dealt with.
+    PRESUMED    its retry was sent long ago and did not come back (`retries.presumed_after`).
+    UPGRADED    a consumer reported that a retry presumed to have succeeded did.
+    SETTLED     a person says that it is dealt with.
     ARCHIVED    a person set it aside.
     UNARCHIVED  a person made it unresolved again.
     """
@@ -68,6 +70,8 @@ class Move(StrEnum):
     ISSUED = "issued"
     REVERTED = "reverted"
     CONFIRMED = "confirmed"
+    PRESUMED = "presumed"
+    UPGRADED = "upgraded"
     SETTLED = "settled"
     ARCHIVED = "archived"
     UNARCHIVED = "unarchived"
@@ -81,6 +85,11 @@ MOVES: Mapping[Move, tuple[frozenset[FailedMessageStatus], FailedMessageStatus]]
         Move.ISSUED: (_OPEN, FailedMessageStatus.RETRY_ISSUED),
         Move.REVERTED: (_OPEN, FailedMessageStatus.UNRESOLVED),
         Move.CONFIRMED: (_OPEN, FailedMessageStatus.RESOLVED),
+        Move.PRESUMED: (
+            frozenset({FailedMessageStatus.RETRY_ISSUED}),
+            FailedMessageStatus.RESOLVED,
+        ),
+        Move.UPGRADED: (frozenset({FailedMessageStatus.RESOLVED}), FailedMessageStatus.RESOLVED),
         Move.SETTLED: (_OPEN, FailedMessageStatus.RESOLVED),
         Move.ARCHIVED: (_OPEN, FailedMessageStatus.ARCHIVED),
         Move.UNARCHIVED: (
@@ -101,6 +110,7 @@ class RetryEnd(StrEnum):
     RESOLVED = "resolved"
     RELEASED = "released"
     REVERTED = "reverted"
+    PRESUMED = "presumed"
 
 
 class Disposition(StrEnum):

@@ -205,12 +205,12 @@ def _agrees(failure: Failure, stored: StoredMessage) -> bool:
 
 
 def _resolves(confirmation: Confirmation, stored: StoredMessage) -> bool:
-    """Say whether it resolves the message; with content it must be of a message retry-issued.
+    """Say whether it resolves the message; with content only one that waits for an outcome.
 
     Anybody can write the header: the content would be lost, and a failure hidden (decision 0020).
     """
     with_content = confirmation.if_idle is not None
-    if with_content and stored.known.status is not FailedMessageStatus.RETRY_ISSUED:
+    if with_content and not stored.known.waits_for_outcome:
         return False
     return confirmation_resolves(stored.known, succeeded_at=confirmation.succeeded_at)
 

@@ -15,7 +15,7 @@ class Selection:
     `ids` are whole ids; `id_range` selects ids by their beginning. `modified` is a range of times
     of the last change, both ends included. `up_to` is a failure number: messages that became
     unresolved after the request have a higher one. `pending` selects only messages whose retry is
-    recorded as forwarded and has no outcome yet.
+    recorded as forwarded and has no outcome yet, with `sent_before` only those recorded by then.
     """
 
     ids: tuple[str, ...] | None = None
@@ -29,6 +29,7 @@ class Selection:
     id_range: IdRange | None = None
     up_to: int | None = None
     pending: bool = False
+    sent_before: datetime | None = None
 
 
 NAMES = ("group", "queue", "endpoint", "exception_type", "message_type")

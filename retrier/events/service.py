@@ -183,6 +183,22 @@ class TickRecovered(Event):
     tick: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkPresumed(Event):
+    """One transaction is committed: old pending retries are presumed to have succeeded."""
+
+    name = "upkeep.presumed"
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetriesPresumed(Event):
+    """A look at all pending retries is over; it presumed some of them to have succeeded."""
+
+    name = "retries.presumed"
+    count: int
+
+
 ImportEffect = ImportStamped | ImportPublished
 """Each follows an effect that a killed process leaves behind: tests kill a process at each."""
 

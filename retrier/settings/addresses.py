@@ -41,6 +41,20 @@ def _parse_duration(value: object) -> timedelta:
     return timedelta(seconds=min(int(number) * _SECONDS[unit], 2 * _LONGEST.total_seconds()))
 
 
+def _parse_duration_or_off(value: object) -> timedelta | None:
+    # YAML 1.1 reads a bare `off` as false; from the environment it comes as text.
+    if value is False or value == "off":
+        return None
+    try:
+        return _parse_duration(value)
+    except ValueError as error:
+        raise ValueError(f"{error}, or off") from None
+
+
+def _check_duration_or_off(value: timedelta | None) -> timedelta | None:
+    return None if value is None else _check_duration(value)
+
+
 def _check_duration(value: timedelta) -> timedelta:
     if not timedelta(0) < value <= _LONGEST:
         raise ValueError("must be longer than 0s and at most 36500d")
@@ -69,28 +83,14 @@ def _refuse_bool(value: object) -> object:
     return value
 
 
-def _parse_kept(value: object) -> timedelta | None:
-    # YAML reads a plain `off` as false.
-    if value is False or value == "off":
-        return None
-    try:
-        return _parse_duration(value)
-    except ValueError as error:
-        raise ValueError(f"{error}, or off") from None
-
-
-def _check_kept(value: timedelta | None) -> timedelta | None:
-    return None if value is None else _check_duration(value)
-
-
 def _parse_kept_alike(value: object) -> object:
     if value == AS_RESOLVED:
         return value
     try:
-        kept = _parse_kept(value)
+        kept = _parse_duration_or_off(value)
     except ValueError as error:
         raise ValueError(f"{error}, or {AS_RESOLVED}") from None
-    return _check_kept(kept)
+    return _check_duration_or_off(kept)
 
 
 def between(low: int, high: int) -> AfterValidator:
@@ -118,8 +118,12 @@ def at_least(shortest: str) -> AfterValidator:
 
 Count = Annotated[int, BeforeValidator(_refuse_bool)]
 Duration = Annotated[timedelta, BeforeValidator(_parse_duration), AfterValidator(_check_duration)]
-KeptFor = Annotated[timedelta | None, BeforeValidator(_parse_kept), AfterValidator(_check_kept)]
-"""How long something is kept; None, written `off`: for ever."""
+DurationOrOff = Annotated[
+    timedelta | None,
+    BeforeValidator(_parse_duration_or_off),
+    AfterValidator(_check_duration_or_off),
+]
+"""A duration; None if it is `off`."""
 KeptAlike = Annotated[timedelta | Literal["resolved"] | None, BeforeValidator(_parse_kept_alike)]
 """The same, or `resolved`: as long as what is resolved in another way."""
 Size = Annotated[int, BeforeValidator(_parse_size), AfterValidator(_check_size)]

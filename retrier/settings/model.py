@@ -15,8 +15,8 @@ from retrier.settings.addresses import (
     Count,
     DatabaseUrl,
     Duration,
+    DurationOrOff,
     KeptAlike,
-    KeptFor,
     LoopbackHost,
     Section,
     Size,
@@ -136,12 +136,13 @@ class Ingestion(Section):
 
 
 class Retries(Section):
-    """How batches are forwarded."""
+    """How batches are forwarded, and how long the outcome of a retry is waited for."""
 
     forwarding_window: Annotated[Count, between(1, 1000)] = 200
     forwarding_window_bytes: Size = 16 * 1024 * 1024
     drain_timeout: Duration = timedelta(seconds=2)
     idle_wait: Duration = timedelta(seconds=30)
+    presumed_after: DurationOrOff = None
 
 
 class Processor(Section):
@@ -161,12 +162,12 @@ class Api(Section):
 class Retention(Section):
     """How long things are kept; None (`off`) stands for ever."""
 
-    resolved: KeptFor = timedelta(days=10)
-    archived: KeptFor = timedelta(days=10)
+    resolved: DurationOrOff = timedelta(days=10)
+    archived: DurationOrOff = timedelta(days=10)
     presumed: KeptAlike = "resolved"
-    operations: Annotated[KeptFor, at_least("1h")] = timedelta(days=90)
-    imports: KeptFor = None
-    events: KeptFor = timedelta(days=14)
+    operations: Annotated[DurationOrOff, at_least("1h")] = timedelta(days=90)
+    imports: DurationOrOff = None
+    events: DurationOrOff = timedelta(days=14)
 
     @property
     def times(self) -> RetentionTimes:

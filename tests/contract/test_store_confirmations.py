@@ -182,7 +182,6 @@ class TestAConfirmationThatFindsNothingToDo:
         [
             {"status": "archived"},
             {"status": "resolved", "resolution": "by_hand"},
-            {"status": "resolved", "resolution": "presumed"},
         ],
         ids=lambda values: values.get("resolution", values["status"]),
     )

@@ -13,6 +13,7 @@ from retrier.store.engine.database import Database
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import ended_retries
 from retrier.store.verbs.message_actions import Action, apply_action
+from retrier.store.verbs.presumption import presume
 from tests.contract.store_retries import BEING_SENT, CLAIMED, SENT, STAGED, Retry, bring_to
 from tests.contract.store_rows import claims, rows
 from tests.support.bench import QUEUE, Bench
@@ -37,6 +38,9 @@ ENDS: dict[RetryEnd, Callable[[Retry], object]] = {
     RetryEnd.CONFIRMED: lambda retry: retry.confirm(),
     RetryEnd.RESOLVED: lambda retry: act(retry, Act.RESOLVE),
     RetryEnd.RELEASED: lambda retry: act(retry, Act.RELEASE),
+    RetryEnd.PRESUMED: lambda retry: presume(
+        retry.bench.db, retry.bench.context.lease.fence, timedelta(0), [retry.message["number"]]
+    ),
 }
 """How a retry may end that is recorded as sent."""
 

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from retrier.domain.decision import Manual
-from retrier.domain.failed_message import MOVES, FailedMessageStatus, Move, Resolution
+from retrier.domain.failed_message import MOVES, FailedMessageStatus, Move
 from retrier.domain.receipt import MessageChange
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
@@ -30,9 +30,8 @@ MADE: dict[Move, Callable[[Transaction, int, str], object]] = {
         tx, Move.REVERTED, {number: Manual()}
     ),
     Move.CONFIRMED: confirm,
-    Move.SETTLED: lambda tx, number, _key: failed_messages.settle(
-        tx, [number], Resolution.PRESUMED
-    ),
+    Move.SETTLED: lambda tx, number, _key: failed_messages.settle(tx, [number]),
+    Move.PRESUMED: lambda tx, number, _key: failed_messages.presume(tx, [number]),
     Move.ARCHIVED: lambda tx, number, _key: failed_messages.archive(tx, [number]),
     Move.UNARCHIVED: lambda tx, number, _key: failed_messages.become_unresolved(
         tx, Move.UNARCHIVED, {number: Manual()}

@@ -212,6 +212,14 @@ BENT: dict[str, tuple[str, Callable[[Bench], Any]]] = {
         WindowSent.name,
         lambda bench: insert(ended_retries).values(ended(bench)),
     ),
+    "a message presumed to have succeeded was sent": (
+        BatchMarked.name,
+        lambda bench: (
+            update(failed_messages)
+            .where(first_message(bench))
+            .values(status="resolved", resolution="presumed")
+        ),
+    ),
 }
 
 

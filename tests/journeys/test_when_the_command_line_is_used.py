@@ -86,8 +86,8 @@ def test_a_group_is_looked_at_and_retried(site: Site) -> None:
         watched = terminal.run("retry", "--group", group, "--watch")
 
         # Then all of it is forwarded, and everything adds up
-        assert (
-            watched.stdout == f"{FAILED} of {FAILED} messages sent back; their outcome is pending\n"
+        assert watched.stdout == (
+            f"{FAILED} of {FAILED} messages sent back; {FAILED} wait for their outcome\n"
         )
         assert watched.returncode == 0
         assert len(site.shop.take(site.shop.orders, FAILED)) == FAILED

@@ -27,6 +27,7 @@ _READS = (
     "GET imports/{}/body",
     "GET redirects",
     "GET eventlogitems",
+    "GET pendingretries",
 )
 _ACTS = (
     "POST errors/{}/retry",
@@ -50,6 +51,8 @@ _BODIES = (
     "PATCH pendingretries/resolve",
     "PATCH pendingretries/queues/resolve",
     "POST imports/{}/send",
+    "POST pendingretries/retry/all",
+    "PATCH pendingretries/resolve/all",
     "POST redirects",
     "PUT redirects/{}",
 )
@@ -76,6 +79,8 @@ _PARAMETERS = [
     "classifier",
     "classifierfilter",
     "error_queue",
+    "older_than",
+    "operation",
 ]
 _HEADERS = (
     b"if-none-match accept x-retrier-user idempotency-key content-type content-length "
@@ -92,6 +97,8 @@ _FIELDS = [
     "to",
     "again",
     "FROM",
+    "queue",
+    "older_than",
 ]
 _TEXTS = (
     "",

@@ -35,6 +35,7 @@ AGREED = {
     "RetrierMessagesReturned",
     "RetrierNoLeader",
     "RetrierNotReady",
+    "RetrierOldestPending",
     "RetrierOldestUnresolved",
     "RetrierStagingStuck",
 }

@@ -7,7 +7,7 @@ from retrier.events.ingestion import IngestionEffect
 from retrier.events.preparation import PreparationEffect
 from retrier.events.processor import LeaseEffect
 from retrier.events.retention import RetentionEffect
-from retrier.events.service import ImportEffect, RequestEffect
+from retrier.events.service import ChunkPresumed, ImportEffect, RequestEffect
 
 REQUEST_POINTS: list[str] = [event.name for event in get_args(RequestEffect)]
 INGESTION_POINTS: list[str] = [event.name for event in get_args(IngestionEffect)]
@@ -16,6 +16,7 @@ LEASE_POINTS: list[str] = [event.name for event in get_args(LeaseEffect)]
 BATCH_POINTS: list[str] = [
     event.name for event in (*get_args(PreparationEffect), *get_args(ForwardingEffect))
 ]
+UPKEEP_POINTS: list[str] = [ChunkPresumed.name]
 RETENTION_POINTS: list[str] = [event.name for event in get_args(RetentionEffect)]
 ALL_POINTS = [
     *REQUEST_POINTS,
@@ -24,4 +25,5 @@ ALL_POINTS = [
     *LEASE_POINTS,
     *BATCH_POINTS,
     *RETENTION_POINTS,
+    *UPKEEP_POINTS,
 ]

@@ -24,6 +24,8 @@ STANDING = ServiceFigures(
     batches={RetryBatchStatus.FORWARDING: 1},
     failed_imports=4,
     oldest_unresolved=timedelta(minutes=2),
+    pending=5,
+    oldest_pending=timedelta(hours=1),
     epoch=7,
 )
 READINESS = {

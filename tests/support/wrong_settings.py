@@ -45,6 +45,9 @@ WRONG_FILES = {
     "retries: {idle_wait: 0s}": (
         "retries.idle_wait: must be longer than 0s and at most 36500d, is 0s"
     ),
+    "retries: {presumed_after: never}": (
+        "retries.presumed_after: must be a duration like 500ms, 30s, 5m, 1h or 7d, or off, is never"
+    ),
     "processor: {lease: 1ms}": ("processor.lease: must be at least 3s, is 1ms"),
     "processor: {lease: }": (
         "processor.lease: must be a duration like 500ms, 30s, 5m, 1h or 7d, has no value"
@@ -70,6 +73,6 @@ WRONG_FILES = {
     "log: {level: verbose}": "log.level: must be debug, info, warning or error, is verbose",
     "retries: {window: 1}": (
         "retries.window: is not a setting; known here: "
-        "forwarding_window, forwarding_window_bytes, drain_timeout, idle_wait"
+        "forwarding_window, forwarding_window_bytes, drain_timeout, idle_wait, presumed_after"
     ),
 }

@@ -134,3 +134,10 @@ def test_a_confirmation_cannot_be_later_than_a_failure_without_time():
 @pytest.mark.parametrize("status", [RESOLVED, ARCHIVED])
 def test_a_confirmation_changes_nothing_that_is_dealt_with(status):
     assert not confirmation_resolves(known(status), succeeded_at=LATER)
+
+
+@pytest.mark.parametrize("succeeded_at", [EARLIER, NOON, LATER, None])
+def test_a_late_confirmation_outranks_a_presumption_whatever_its_time(succeeded_at):
+    presumed = known(RESOLVED, resolution=Resolution.PRESUMED)
+
+    assert confirmation_resolves(presumed, succeeded_at=succeeded_at)

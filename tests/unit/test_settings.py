@@ -60,6 +60,25 @@ def test_a_key_of_the_file_replaces_its_default_and_no_other(settings_file: Writ
     assert (retries.forwarding_window, retries.idle_wait) == (7, timedelta(seconds=30))
 
 
+def test_without_a_word_no_retry_is_presumed_to_have_succeeded() -> None:
+    assert load_settings(None, {}).retries.presumed_after is None
+
+
+@pytest.mark.parametrize("word", ["off", "'off'", "false"])
+def test_presuming_can_be_switched_off(settings_file: Write, word: str) -> None:
+    path = settings_file(f"retries: {{presumed_after: {word}}}")
+
+    assert load_settings(path, {}).retries.presumed_after is None
+
+
+def test_presuming_is_switched_off_and_on_by_the_environment(settings_file: Write) -> None:
+    path, name = settings_file("retries: {presumed_after: 2d}"), "RETRIER_RETRIES__PRESUMED_AFTER"
+
+    assert load_settings(path, {}).retries.presumed_after == timedelta(days=2)
+    assert load_settings(path, {name: "off"}).retries.presumed_after is None
+    assert load_settings(path, {name: "1h"}).retries.presumed_after == timedelta(hours=1)
+
+
 def test_the_environment_wins_over_the_file(settings_file: Write) -> None:
     path = settings_file("api: {port: 1}")
 

@@ -1,13 +1,15 @@
 """Requests for retries: of messages by id, of groups and queues, and of pending retries."""
 
+from datetime import timedelta
 from typing import Annotated, Any
 
-from fastapi import APIRouter, HTTPException, Response
+from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
-from retrier.api.filters import Moment
-from retrier.api.parts import Parts
+from retrier.api.answers import answer
+from retrier.api.filters import Moment, PageQuery, page_headers
+from retrier.api.parts import ApiParts, Parts
 from retrier.api.request_context import (
     MOST_IDS,
     InContext,
@@ -17,10 +19,12 @@ from retrier.api.request_context import (
     checked,
     pending_retries,
 )
+from retrier.api.views.messages import pending as shown_pending
 from retrier.domain.message_actions import Act
 from retrier.domain.retry_operation import RetryType
 from retrier.domain.selection import Selection
 from retrier.store.queries.groups import find_title
+from retrier.store.queries.pending import Waiting, list_pending, time_before
 
 router = APIRouter(prefix="/api", tags=["retries"])
 
@@ -73,6 +77,67 @@ def retry_group(group_id: str, parts: Parts, context: InContext) -> Response:
 
 
 pending = APIRouter(prefix="/api/pendingretries", tags=["pending retries"])
+
+
+Age = Annotated[float, Field(gt=0, le=36_500 * 86_400, allow_inf_nan=False)]
+"""How long ago, in seconds: at most what a setting may say."""
+
+
+@pending.get("", name="list_pending")
+def get_pending(
+    request: Request,
+    parts: Parts,
+    page: PageQuery,
+    queue: str = "",
+    operation: str = "",
+    older_than: Annotated[Age | None, Query(description="sent so many seconds ago")] = None,
+) -> Response:
+    """List the pending retries, the longest wait first."""
+    wanted = Waiting(
+        queue=queue or None,
+        operation_id=operation or None,
+        for_longer_than=None if older_than is None else timedelta(seconds=older_than),
+    )
+    found = list_pending(parts.db, wanted, page, parts.codec)
+    items = [shown_pending(each) for each in found.items]
+    return answer(request, items, page_headers(request, page, found.total))
+
+
+class Those(BaseModel):
+    """Pending retries of a queue and of an age; an empty object means all of them.
+
+    Other members are refused: a misspelled one would mean everything.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    queue: Annotated[str | None, Field(min_length=1)] = None
+    older_than: Age | None = None
+
+    def select(self, parts: ApiParts) -> Selection:
+        """Return them; the age counts from now, by the database's clock."""
+        older = self.older_than
+        before = None if older is None else time_before(parts.db, timedelta(seconds=older))
+        return pending_retries(self.queue, sent_before=before)
+
+    @property
+    def words(self) -> str:
+        """What they are, the same for the same request: an idempotency key is bound to it."""
+        of_queue = "" if self.queue is None else f" of queue {self.queue}"
+        age = "" if self.older_than is None else f" that were sent {self.older_than:g} s ago"
+        return f"pending retries{of_queue}{age}"
+
+
+@pending.post("/retry/all", status_code=202, name="retry_all_pending")
+def retry_all_pending(body: Those, parts: Parts, context: InContext) -> Response:
+    """Retry all pending retries again, or those of a queue or an age."""
+    return context.retry_again(f"retry of the {body.words}", (), body.select(parts))
+
+
+@pending.patch("/resolve/all", status_code=202, name="resolve_all_pending")
+def resolve_all_pending(body: Those, parts: Parts, context: InContext) -> Response:
+    """Resolve all pending retries by hand, or those of a queue or an age."""
+    return act_on(context, Act.RESOLVE, body.select(parts))
 
 
 class Between(BaseModel):

@@ -10,6 +10,7 @@ from retrier.domain.retry_operation import RetryOperation, RetryOperationState
 from retrier.store.queries.details import MessageDetails, ShownAttempt
 from retrier.store.queries.groups import GroupCount
 from retrier.store.queries.messages import ListedMessage, ShownClaim
+from retrier.store.queries.pending import PendingRetry
 
 _NO_HOST = "00000000-0000-0000-0000-000000000000"
 
@@ -29,6 +30,7 @@ def item(message: ListedMessage) -> Json:
             "message_id": message.message_id,
             "number_of_processing_attempts": message.attempts,
             "status": camel(message.status),
+            "resolution": camel(message.resolution) if message.resolution else None,
             "receiving_endpoint": _endpoint(message.endpoint or message.queue),
             "queue_address": message.queue,
             "time_of_failure": time(message.last_failure),
@@ -58,13 +60,22 @@ def details(found: MessageDetails) -> Json:
         "body_url": f"/messages/{unique_id}/body",
         "completed_steps": found.completed_steps,
         "stream": found.stream_id,
-        "resolution": camel(found.resolution) if found.resolution else None,
         "resolved_at": time(found.resolved_at),
         "last_retry_id": found.last_retry_id,
         "maybe_copy_of": found.maybe_copy_of,
         "claim": claim(found.claim) if found.claim else None,
     }
     return item(found.message) | present(more)
+
+
+def pending(found: PendingRetry) -> Json:
+    """Show a pending retry: its message, its claim, where it was sent, and how long it waits."""
+    more = {
+        "sent_to": found.sent_to,
+        "waiting_seconds": int(found.waits.total_seconds()),
+        "claim": claim(found.claim),
+    }
+    return item(found.message) | more
 
 
 def claim(shown: ShownClaim) -> Json:

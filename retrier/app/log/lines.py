@@ -90,6 +90,10 @@ LINES: Mapping[str, Wording] = {
     "message.ejected": _warning(
         "Taken out of batch {batch_id}: {count}, for example {unique_message_id}: {reason}"
     ),
+    "retries.presumed": _info(
+        "Presumed to have succeeded, because their retries were sent long ago and did not come "
+        "back: {count}"
+    ),
     "operation.completed": _info("Operation {operation_id} is complete"),
     "retention.swept": _info(
         "Deleted for their age: messages {messages}, operations {operations}, failed imports "

@@ -59,6 +59,17 @@ def _describe(figures: ServiceFigures) -> Iterator[Metric]:
         value=oldest.total_seconds() if oldest else 0,
     )
     yield GaugeMetricFamily(
+        "retrier_pending_retries",
+        "Retries that were sent and have neither succeeded nor failed again.",
+        value=figures.pending,
+    )
+    pending = figures.oldest_pending
+    yield GaugeMetricFamily(
+        "retrier_oldest_pending_age_seconds",
+        "How long ago the pending retry that waits longest was sent; 0 if there is none.",
+        value=pending.total_seconds() if pending else 0,
+    )
+    yield GaugeMetricFamily(
         "retrier_failed_imports", "Failed imports kept.", value=figures.failed_imports
     )
     yield GaugeMetricFamily(

@@ -8,7 +8,7 @@ from retrier.cli.command import command, make_app, tools_of
 from retrier.cli.ids import find_batch_id, find_operation_id
 from retrier.cli.options import Pages, Service, note_imports
 from retrier.cli.printer import counted
-from retrier.cli.progress import exit_code_of, watch_operation
+from retrier.cli.progress import exit_code_of, watch_operation, with_pending
 from retrier.cli.views.messages import show_groups
 from retrier.cli.views.operations import show_batch, show_batches, show_operation, show_operations
 
@@ -57,10 +57,10 @@ def show(
     with service.open(ctx) as api:
         whole = find_operation_id(api, operation_id)
         found = watch_operation(tools, api, whole) if watch else api.find("operations", whole)
-    if service.as_json:
-        tools.printer.document(found)
-    else:
-        show_operation(tools.printer, found)
+        if service.as_json:
+            tools.printer.document(found)
+        else:
+            show_operation(tools.printer, with_pending(api, found))
     if watch:
         raise typer.Exit(exit_code_of(found))
 

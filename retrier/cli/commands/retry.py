@@ -10,7 +10,7 @@ from retrier.cli.api_client import IDEMPOTENCY_KEY, ApiClient, Json
 from retrier.cli.command import ExitCode, command, make_app, tools_of
 from retrier.cli.options import Service, User, name_user
 from retrier.cli.printer import Column, Printer, counted, short_id
-from retrier.cli.progress import exit_code_of, watch_operation
+from retrier.cli.progress import exit_code_of, watch_operation, with_pending
 from retrier.cli.retry_target import Matching, Named, RetryTarget, Target
 from retrier.cli.views.messages import show_messages
 from retrier.cli.views.operations import show_outcome, show_skipped
@@ -79,15 +79,9 @@ app = make_app("Send failed messages back to where they failed.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetryOptions:
-    """Options of the request, and of what is printed."""
+class Asking:
+    """Who asks, and under which key."""
 
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Follow it to its end; exit code 1 if not all went.")
-    ] = False
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be retried; change nothing.")
-    ] = False
     user: User = ""
     idempotency_key: Annotated[
         str | None,
@@ -106,6 +100,18 @@ class RetryOptions:
         return {IDEMPOTENCY_KEY: key.encode(), **name_user(self.user)}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryOptions:
+    """Options of what is done and printed."""
+
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Follow it to its end; exit code 1 if not all went.")
+    ] = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be retried; change nothing.")
+    ] = False
+
+
 @app.command(
     epilog="""
     \b
@@ -117,7 +123,13 @@ class RetryOptions:
     """
 )
 @command
-def retry(ctx: typer.Context, chosen: RetryTarget, options: RetryOptions, service: Service) -> None:
+def retry(
+    ctx: typer.Context,
+    chosen: RetryTarget,
+    options: RetryOptions,
+    asking: Asking,
+    service: Service,
+) -> None:
     """Send failed messages back to where they failed.
 
     Ids name single messages; a queue, an endpoint, a group or --all mean every unresolved message
@@ -125,7 +137,7 @@ def retry(ctx: typer.Context, chosen: RetryTarget, options: RetryOptions, servic
     retry has claimed is skipped.
     """
     chosen.check()
-    headers = options.headers()
+    headers = asking.headers()
     tools = tools_of(ctx)
     with service.open(ctx) as api:
         target = chosen.resolve(api)
@@ -136,7 +148,7 @@ def retry(ctx: typer.Context, chosen: RetryTarget, options: RetryOptions, servic
         if not options.watch:
             _print_accepted(tools.printer, accepted, as_json=service.as_json)
             raise typer.Exit(_exit_code_of_asking(accepted))
-        found = watch_operation(tools, api, accepted["operation_id"])
+        found = with_pending(api, watch_operation(tools, api, accepted["operation_id"]))
     _print_outcome(tools.printer, found, as_json=service.as_json)
     raise typer.Exit(exit_code_of(found))
 

@@ -56,13 +56,19 @@ def show_message(printer: Printer, found: Json) -> None:
 def _row(item: Json) -> tuple[object, ...]:
     return (
         short_id(item["id"]),
-        item["status"],
+        _status(item),
         minute(item["time_of_failure"]),
         item["number_of_processing_attempts"],
         item["queue_address"],
         item.get("message_type"),
         _error(item["exception"]),
     )
+
+
+def _status(item: Json) -> str:
+    """Return the status; a resolved message also says on what evidence."""
+    resolution = item.get("resolution")
+    return f"{item['status']} ({resolution})" if resolution else str(item["status"])
 
 
 def _error(exception: Json) -> str:

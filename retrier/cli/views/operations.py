@@ -28,6 +28,7 @@ _BATCHES = (
     Column(title="reason", flexible=True),
 )
 _SKIPPED = (Column(title="id"), Column(title="reason", flexible=True))
+_REFUSED = (Column(title="messages", number=True), Column(title="reason", flexible=True))
 _CLAIMS = (Column(title="message"), Column(title="retry id"), Column(title="sending since"))
 
 
@@ -50,6 +51,7 @@ def show_operation(printer: Printer, found: Json) -> None:
             "skipped": found["skipped"],
             "failed": found["failed"],
             "remaining": found["remaining"],
+            "pending": found["pending"],
             "batches": found["batches"],
             "batch": found.get("batch_id"),
             **_times(found),
@@ -63,14 +65,24 @@ def show_outcome(printer: Printer, found: Json) -> None:
     words = [f"{found['forwarded']:,} of {counted(found['total'], 'message')} sent back"]
     words += [f"{found[name]:,} {name}" for name in ("skipped", "failed") if found[name]]
     reason = f": {found['reason']}" if found.get("reason") else ""
-    # Messages that are sent are not handled yet: their consumer may confirm them, or fail again.
-    whose = "its" if found["forwarded"] == 1 else "their"
-    pending = f"; {whose} outcome is pending" if found["forwarded"] else ""
     state = "" if found["state"] == "completed" else f"{found['state']}: "
-    printer.line(f"{state}{', '.join(words)}{reason}{pending}")
+    printer.line(f"{state}{', '.join(words)}{reason}{_describe_pending(found)}")
     show_skipped(printer, found)
     if found["failed"]:
         printer.note("What failed is unresolved again; `retrier errors show ID` says why.")
+    if found["pending"]:
+        printer.note("Who sends no confirmation is waited for: see `retrier pending list`.")
+
+
+def _describe_pending(found: Json) -> str:
+    """Say how many wait: a message that is sent back is not handled yet, and may fail again."""
+    if not found["forwarded"]:
+        return ""
+    waiting = int(found["pending"])
+    if waiting:
+        verb, whose = ("waits", "its") if waiting == 1 else ("wait", "their")
+        return f"; {waiting:,} {verb} for {whose} outcome"
+    return "; none waits for its outcome"
 
 
 def show_batches(printer: Printer, items: Iterable[Json]) -> None:
@@ -100,6 +112,14 @@ def show_skipped(printer: Printer, found: Json) -> None:
         printer.heading("skipped")
         # Not shortened: a person may have named something that is no id at all.
         printer.table(_SKIPPED, [(each["id"], each["reason"]) for each in skipped])
+
+
+def show_refused(printer: Printer, done: Json) -> None:
+    """Print how many messages an act left as they were, and why."""
+    skipped = done["skipped"]
+    if skipped:
+        printer.heading("skipped")
+        printer.table(_REFUSED, [(each["count"], each["reason"]) for each in skipped])
 
 
 def _operation(item: Json) -> tuple[object, ...]:

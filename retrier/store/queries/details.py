@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Select, func, select
 
-from retrier.domain.failed_message import FailureGroup, Resolution
+from retrier.domain.failed_message import FailureGroup
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.shown import derive
 from retrier.domain.wire import PropertyCodec
@@ -69,7 +69,6 @@ class MessageDetails:
     headers: Mapping[str, object]
     completed_steps: str | None
     stream_id: str | None
-    resolution: Resolution | None
     resolved_at: datetime | None
     last_retry_id: str | None
     maybe_copy_of: str | None
@@ -104,7 +103,7 @@ def find_message(
     tx: Transaction, unique_message_id: str, codec: PropertyCodec
 ) -> MessageDetails | None:
     """Return the message with that id, or None. Raises DatabaseUnavailable."""
-    more = (*_PLAIN, messages.resolution, messages.attempt_id, messages.cause_id)
+    more = (*_PLAIN, messages.attempt_id, messages.cause_id)
     row = _find(tx, unique_message_id, shown_messages(*more))
     if row is None:
         return None
@@ -112,7 +111,6 @@ def find_message(
     return MessageDetails(
         **{column.name: row[column.name] for column in _PLAIN},
         dialect=row["dialect"],
-        resolution=Resolution(row["resolution"]) if row["resolution"] else None,
         message=from_row(row, codec),
         content_type=texts.content_type,
         headers=texts.headers,

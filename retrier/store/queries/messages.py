@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Select, select
 
-from retrier.domain.failed_message import Disposition, FailedMessageStatus
+from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
 from retrier.domain.selection import Selection
 from retrier.domain.shown import Shown, derive
 from retrier.domain.wire import PropertyCodec
@@ -53,6 +53,7 @@ class ListedMessage:
     unique_message_id: str
     message_id: str | None
     status: FailedMessageStatus
+    resolution: Resolution | None
     queue: str
     endpoint: str | None
     message_type: str | None
@@ -87,6 +88,8 @@ _PLAIN = (
 )
 """Columns that are shown as they are."""
 
+_STATES = (messages.status, messages.resolution, messages.disposition)
+
 
 @reading
 def list_messages(
@@ -100,7 +103,7 @@ def list_messages(
 def shown_messages(*more: Any) -> Select[Any]:
     """Return the query for the columns that `from_row` reads, and for more columns."""
     return (
-        select(messages.number, messages.status, messages.disposition, *_PLAIN, *SOURCES, *more)
+        select(messages.number, *_STATES, *_PLAIN, *SOURCES, *more)
         .join_from(failed_messages, causes, causes.c.cause_id == messages.cause_id)
         .join(processing_attempts, processing_attempts.c.attempt_id == messages.attempt_id)
     )
@@ -113,6 +116,7 @@ def from_row(row: Mapping[str, Any], codec: PropertyCodec) -> ListedMessage:
         **{column.name: row[column.name] for column in _PLAIN},
         queue=row["queue"],
         status=FailedMessageStatus(row["status"]),
+        resolution=Resolution(row["resolution"]) if row["resolution"] else None,
         disposition=Disposition(row["disposition"]),
         exception_message=texts.exception_message,
         stack_trace=texts.stack_trace,

@@ -16,6 +16,7 @@ from retrier.store.queries.ordering import Page, PageRequest
 from retrier.store.schema import (
     event_log,
     failed_imports,
+    failed_message_retries,
     failed_messages,
     ledger,
     processor_lease,
@@ -80,8 +81,9 @@ class ServiceFigures:
     """Counts by state; states without items are left out.
 
     `operations` counts the unfinished ones. `oldest_unresolved` is the age of the oldest "last
-    failure" among unresolved messages; None when nothing is unresolved. `epoch` is 0 before the
-    first processor.
+    failure" among unresolved messages; None when nothing is unresolved. `pending` counts the
+    retries that were sent and have no outcome; `oldest_pending` is how long ago the first of them
+    was sent. `epoch` is 0 before the first processor.
     """
 
     ledger: Ledger
@@ -89,6 +91,8 @@ class ServiceFigures:
     batches: Mapping[RetryBatchStatus, int]
     failed_imports: int
     oldest_unresolved: timedelta | None
+    pending: int
+    oldest_pending: timedelta | None
     epoch: int
 
 
@@ -99,6 +103,8 @@ def read_figures(tx: Transaction) -> ServiceFigures:
     batches = select(retry_batches.c.status, func.count())
     epoch = tx.execute(select(processor_lease.c.epoch)).scalar_one_or_none()
     imports = select(func.count()).select_from(failed_imports)
+    sent = failed_message_retries.c.forwarded_at
+    pending, oldest = tx.execute(select(func.count(sent), func.min(sent))).one()
     return ServiceFigures(
         ledger=find_ledger(tx),
         operations={
@@ -110,19 +116,23 @@ def read_figures(tx: Transaction) -> ServiceFigures:
             for status, number in tx.execute(batches.group_by(retry_batches.c.status))
         },
         failed_imports=tx.execute(imports).scalar_one(),
-        oldest_unresolved=_age_of_oldest(tx),
+        oldest_unresolved=_age(tx, _oldest_unresolved(tx)),
+        pending=pending,
+        oldest_pending=_age(tx, oldest),
         epoch=epoch or 0,
     )
 
 
-def _age_of_oldest(tx: Transaction) -> timedelta | None:
+def _oldest_unresolved(tx: Transaction) -> datetime | None:
     unresolved = failed_messages.c.status == FailedMessageStatus.UNRESOLVED
     oldest = tx.execute(select(func.min(failed_messages.c.last_failure)).where(unresolved))
     last_failure: datetime | None = oldest.scalar_one()
-    if last_failure is None:
-        return None
-    # The sender's clock, which gave the time, may be ahead of the database's.
-    return max(timedelta(0), tx.now - last_failure)
+    return last_failure
+
+
+def _age(tx: Transaction, since: datetime | None) -> timedelta | None:
+    # A sender's clock may be ahead of the database's, and the database's may be set back.
+    return None if since is None else max(timedelta(0), tx.now - since)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import ColumnElement, Select, exists, false, select
 
@@ -78,7 +79,14 @@ def _of_row(selection: Selection) -> Iterator[Condition]:
         first, last = selection.id_range.first, selection.id_range.last
         yield messages.unique_message_id.between(first, last)
     if selection.pending:
-        yield exists().where(claims.number == messages.number, claims.forwarded_at.is_not(None))
+        yield exists().where(claims.number == messages.number, *sent(selection.sent_before))
+
+
+def sent(before: datetime | None) -> Iterator[Condition]:
+    """Yield the conditions that a claim is recorded as forwarded, and by that time."""
+    yield claims.forwarded_at.is_not(None)
+    if before is not None:
+        yield claims.forwarded_at <= before
 
 
 def _has_status(statuses: frozenset[FailedMessageStatus]) -> Condition:

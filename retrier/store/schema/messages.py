@@ -22,7 +22,7 @@ from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.store.schema.types import Digest, Id, Number, UtcTime, metadata, one_of
 
 RESOLUTIONS = ("confirmed", "presumed", "by_hand", "edited")
-"""`edited` (an edited version of the message was sent instead) and `presumed`: not written yet."""
+"""`edited` (an edited version of the message was sent instead): not written yet."""
 
 failure_seq = Sequence("failure_seq", metadata=metadata)
 """Numbers messages in the order in which they became unresolved (PostgreSQL)."""

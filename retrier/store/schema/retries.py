@@ -22,8 +22,8 @@ from retrier.store.schema.types import Id, Json, Number, UtcTime, metadata, one_
 RETRY_TYPES = (*RetryType, "by_policy", "edit")
 """Nothing uses the last two yet: SQLite cannot add values to a constraint later (decision 0026)."""
 
-OUTCOMES = (*RetryEnd, "presumed", "edited")
-"""Nothing writes the last two yet; see RETRY_TYPES."""
+OUTCOMES = (*RetryEnd, "edited")
+"""Nothing writes the last one yet; see RETRY_TYPES."""
 
 retry_operations = Table(
     "retry_operations",

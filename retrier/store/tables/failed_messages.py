@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Update, bindparam, case, delete, func, update
+from sqlalchemy import Update, bindparam, case, delete, func, or_, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from retrier.domain.decision import Decision
@@ -35,6 +35,8 @@ _COUNTED = {
     "first_failure": case((messages.first_failure > _FIRST, _FIRST), else_=messages.first_failure),
 }
 """What every attempt changes in the row of its message; see `_counted` for the parameters."""
+_PRESUMED = messages.resolution == Resolution.PRESUMED
+"""Resolved, but nobody has said so: its retry was sent long ago and did not come back."""
 _NO_DISPOSITION = {"disposition": Disposition.MANUAL, "disposition_reason": None, "retry_at": None}
 """Only an unresolved message has a decision (check constraint)."""
 
@@ -105,7 +107,7 @@ def count_attempts(tx: Transaction, changes: Mapping[int, MessageChange]) -> Non
 
 
 def confirm(tx: Transaction, changes: Mapping[int, MessageChange]) -> None:
-    """Resolve messages whose consumers confirmed them."""
+    """Resolve messages whose consumers confirmed them, also those presumed to have succeeded."""
     rows = [
         {
             "key": number,
@@ -120,10 +122,16 @@ def confirm(tx: Transaction, changes: Mapping[int, MessageChange]) -> None:
         tx.execute(_confirm(), rows)
 
 
-def settle(tx: Transaction, numbers: Sequence[int], resolution: Resolution) -> None:
-    """Resolve messages on evidence other than a confirmation."""
-    evidence = {"resolution": resolution, "resolved_at": tx.now}
+def settle(tx: Transaction, numbers: Sequence[int]) -> None:
+    """Resolve messages because a person says so."""
+    evidence = {"resolution": Resolution.BY_HAND, "resolved_at": tx.now}
     tx.execute(_put(tx, Move.SETTLED, numbers).values(**evidence))
+
+
+def presume(tx: Transaction, numbers: Sequence[int]) -> None:
+    """Resolve messages whose retry was sent long ago; the caller must end their claims."""
+    evidence = {"resolution": Resolution.PRESUMED, "resolved_at": tx.now}
+    tx.execute(_put(tx, Move.PRESUMED, numbers).values(**evidence))
 
 
 def archive(tx: Transaction, numbers: Sequence[int]) -> None:
@@ -173,7 +181,7 @@ def _become_unresolved(move: Move) -> Update:
 def _fail_anew(names: Sequence[str]) -> Update:
     columns = {name: bindparam(f"new_{name}", type_=messages[name].type) for name in names}
     # After a retry that a person asked for, the count begins again at 1.
-    retried = messages.status == FailedMessageStatus.RETRY_ISSUED
+    retried = or_(messages.status == FailedMessageStatus.RETRY_ISSUED, _PRESUMED)
     count = case((retried, 1), else_=messages.failure_count + 1)
     return _moved_anew(Move.FAILED).values(**_COUNTED, **columns, failure_count=count)
 
@@ -200,7 +208,7 @@ def _moved_anew(move: Move) -> Update:
 def _confirm() -> Update:
     return (
         update(failed_messages)
-        .where(_KEY, legal(Move.CONFIRMED))
+        .where(_KEY, or_(legal(Move.CONFIRMED), legal(Move.UPGRADED) & _PRESUMED))
         .values(
             status=MOVES[Move.CONFIRMED][1],
             resolution=Resolution.CONFIRMED,

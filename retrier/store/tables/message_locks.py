@@ -1,6 +1,7 @@
 """Locks on failed messages, always in the order of their numbers; conditions on their state."""
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -70,6 +71,28 @@ def lock_oldest(
         .with_for_update(skip_locked=True)
     )
     return tx.execute(query).all()
+
+
+def lock_presumable(
+    tx: Transaction, numbers: Sequence[int], sent_before: datetime
+) -> Sequence[int]:
+    """Lock those of these messages, and their claims, whose retry was recorded before that time.
+
+    A claim in doubt is left out: its message may never have been sent. So is a row that somebody
+    else has locked: ingestion may be storing the outcome. This waits for nobody: no deadlock.
+    """
+    query = (
+        select(messages.number)
+        .join_from(failed_messages, failed_message_retries, claims.number == messages.number)
+        .where(
+            tx.sql.member(messages.number, numbers),
+            legal(Move.PRESUMED),
+            messages.last_retry_id == claims.retry_id,
+            claims.forwarded_at <= sent_before,
+        )
+        .with_for_update(skip_locked=True)
+    )
+    return tx.execute(query).scalars().all()
 
 
 def sendable() -> ColumnElement[bool]:

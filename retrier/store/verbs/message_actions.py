@@ -7,7 +7,7 @@ from operator import attrgetter
 from types import MappingProxyType
 
 from retrier.domain.decision import Manual
-from retrier.domain.failed_message import FailedMessageStatus, Move, Resolution, RetryEnd
+from retrier.domain.failed_message import FailedMessageStatus, Move, RetryEnd
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.message_actions import Act, ClaimStage, Refusal, why_not
 from retrier.domain.retry_operation import RetryRequest
@@ -120,7 +120,7 @@ def _apply(tx: Transaction, action: Action, done: Mapping[int, str]) -> None:
         case Act.ARCHIVE:
             failed_messages.archive(tx, numbers)
         case Act.RESOLVE:
-            failed_messages.settle(tx, numbers, Resolution.BY_HAND)
+            failed_messages.settle(tx, numbers)
         case Act.UNARCHIVE:
             failed_messages.become_unresolved(tx, Move.UNARCHIVED, dict.fromkeys(done, Manual()))
         case Act.RELEASE:

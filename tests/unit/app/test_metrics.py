@@ -21,6 +21,8 @@ FROM_THE_DATABASE = {
     "retrier_lease_epoch",
     "retrier_ledger_difference",
     "retrier_oldest_unresolved_age_seconds",
+    "retrier_pending_retries",
+    "retrier_oldest_pending_age_seconds",
 }
 
 
@@ -52,6 +54,8 @@ def test_the_database_is_shown_by_state(metrics: Metrics) -> None:
     assert scrape.get("retrier_operations", state="waiting") == 2
     assert scrape.get("retrier_batches", state="forwarding") == 1
     assert scrape.get("retrier_oldest_unresolved_age_seconds") == 120
+    assert scrape.get("retrier_pending_retries") == 5
+    assert scrape.get("retrier_oldest_pending_age_seconds") == 3600
     assert scrape.get("retrier_lease_epoch") == 7
     assert scrape.get("retrier_failed_imports") == 4
 

@@ -266,7 +266,7 @@ def test_a_retry_is_watched_to_its_end(cli: CommandLine) -> None:
     result = cli.run("retry", "--all", "--watch")
 
     assert result.exit_code == 0
-    assert result.stdout == "3 of 3 messages sent back; their outcome is pending\n"
+    assert result.stdout == "3 of 3 messages sent back; 3 wait for their outcome\n"
     assert cli.bench.sent() == ids
 
 
@@ -277,7 +277,8 @@ def test_each_state_is_told_once_where_there_is_no_terminal(cli: CommandLine) ->
     result = cli.run("retry", "--all", "--watch")
 
     states = [line.partition(":")[0] for line in result.stderr.splitlines()]
-    assert states == ["waiting", "preparing", "forwarding", "completed"]
+    assert states[:4] == ["waiting", "preparing", "forwarding", "completed"]
+    assert len(set(states)) == len(states)
 
 
 def test_rate_and_time_left_are_told(cli: CommandLine) -> None:
@@ -308,7 +309,7 @@ def test_a_bar_is_shown_on_a_terminal(cli: CommandLine) -> None:
 
     assert "3/3" in result.stderr
     assert "0:00:0" in result.stderr
-    assert result.stdout == "3 of 3 messages sent back; their outcome is pending\n"
+    assert result.stdout == "3 of 3 messages sent back; 3 wait for their outcome\n"
 
 
 def test_a_retry_that_skips_ends_with_1(cli: CommandLine) -> None:
@@ -318,7 +319,7 @@ def test_a_retry_that_skips_ends_with_1(cli: CommandLine) -> None:
     result = cli.run("retry", known, unknown, "--watch")
 
     assert result.exit_code == 1
-    assert "1 of 2 messages sent back, 1 skipped; its outcome is pending" in result.stdout
+    assert "1 of 2 messages sent back, 1 skipped; 1 waits for its outcome" in result.stdout
     assert f"{unknown}  no failed message has this id" in result.stdout
 
 

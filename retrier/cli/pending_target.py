@@ -1,0 +1,90 @@
+"""Which pending retries a command is about: filters of a list, and what is changed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+from pydantic import TypeAdapter, ValidationError
+
+from retrier.cli.api_client import ApiClient, Json
+from retrier.cli.ids import find_operation_id
+from retrier.cli.printer import counted
+from retrier.settings.addresses import Duration
+
+Queue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Failed on this queue.")]
+OlderThan = Annotated[
+    str | None,
+    typer.Option("--older-than", metavar="TIME", help="Sent so long ago: 30s, 5m, 1h, 2d."),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """Which pending retries are listed: those that match all options given."""
+
+    queue: Queue = None
+    older_than: OlderThan = None
+    operation: Annotated[
+        str | None, typer.Option("--operation", metavar="ID", help="Asked for by this operation.")
+    ] = None
+    ids: Annotated[
+        bool, typer.Option("--ids", help="Print whole ids only, one per line, for a pipe.")
+    ] = False
+
+    def params(self, api: ApiClient) -> dict[str, str]:
+        """Return the query parameters of the API."""
+        parts = {name: str(value) for name, value in _matching(self.queue, self.older_than).items()}
+        if self.operation is not None:
+            parts["operation"] = find_operation_id(api, self.operation)
+        return parts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Which pending retries are changed: ids, or those that match, or all; and whether to ask."""
+
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ID",
+            help="Ids, or their first 8 characters or more; - reads them from standard input.",
+        ),
+    ] = None
+    queue: Queue = None
+    older_than: OlderThan = None
+    everything: Annotated[bool, typer.Option("--all", help="Every pending retry.")] = False
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether to go on.")] = False
+
+    def check(self) -> dict[str, object]:
+        """Return the condition of a bulk. Raises BadParameter unless one kind is given."""
+        some = self.queue is not None or self.older_than is not None
+        if [bool(self.ids), some, self.everything].count(True) != 1:
+            raise typer.BadParameter("give ids, or --queue and --older-than, or --all.")
+        return _matching(self.queue, self.older_than)
+
+    def describe(self, api: ApiClient, ids: Sequence[str]) -> str:
+        """Say how many messages it is about."""
+        if ids:
+            return counted(len(ids), "named message")
+        matching = {n: str(value) for n, value in self.check().items()}
+        return counted(api.page("pendingretries", **matching, per_page=1).total, "pending retry")
+
+
+def _matching(queue: str | None, older_than: str | None) -> Json:
+    """Return the condition as the API reads it. Raises BadParameter."""
+    if queue == "":
+        raise typer.BadParameter("the name of the queue is empty.")
+    parts: Json = {} if queue is None else {"queue": queue}
+    return parts if older_than is None else {**parts, "older_than": _seconds(older_than)}
+
+
+def _seconds(text: str) -> float:
+    try:
+        age: timedelta = TypeAdapter(Duration).validate_python(text)
+    except ValidationError:
+        raise typer.BadParameter(
+            f"--older-than: {text!r} is no time like 30s, 5m, 1h or 2d."
+        ) from None
+    return age.total_seconds()

@@ -1,0 +1,62 @@
+"""A process is killed between two chunks of old pending retries; the next one does the rest."""
+
+import signal
+
+import pytest
+
+from retrier.events.service import ChunkPresumed
+from retrier.store.queries.presumption import PRESUMED_AT_ONCE
+from retrier.store.verbs.recording import record_received
+from tests.kills.conftest import Tally
+from tests.kills.rotation import everywhere
+from tests.kills.sites import STORED, Place
+from tests.kills.test_while_retrying import NOTHING
+from tests.support.factories import failure
+from tests.support.waiting import wait_until
+
+PRESUMING = [ChunkPresumed.name]
+COUNT = PRESUMED_AT_ONCE + 20
+DEADLINE = 60
+SOON = {"RETRIER_RETRIES__PRESUMED_AFTER": "1s"}
+OF_STATUS = "SELECT count(*) FROM failed_messages WHERE status = '{}'"
+PRESUMED = "SELECT count(*) FROM failed_messages WHERE resolution = 'presumed'"
+SENT = "SELECT count(*) FROM failed_message_retries WHERE forwarded_at IS NOT NULL"
+
+
+def send_all(place: Place) -> None:
+    """Let all messages be sent back, to consumers that confirm nothing."""
+    shop = place.shop
+    raw = NOTHING[place.broker_url.startswith("embedded:")]
+    made = [failure(raw=raw, queue=shop.orders, error_queue=shop.error) for _ in range(COUNT)]
+    record_received(place.database, made, instance="test")
+    service = place.host.start()
+    with service.http as http:
+        http.post("/api/errors/retry/all")
+    wait_until(lambda: place.count(SENT) == COUNT, DEADLINE, "all are sent")
+    completed = "SELECT count(*) FROM retry_operations WHERE state = 'completed'"
+    wait_until(lambda: place.count(completed) == 1, DEADLINE, "it completes")
+    assert service.stop() == 0
+
+
+@pytest.mark.parametrize(("combination", "point"), everywhere(PRESUMING), indirect=["combination"])
+def test_a_chunk_is_presumed_as_a_whole_and_once(point: str, place: Place, tally: Tally) -> None:
+    # Given a process that dies after the first chunk
+    send_all(place)
+    doomed = place.host.start(crash_at=point, environ=SOON)
+    assert doomed.wait_dead(DEADLINE) == -signal.SIGKILL
+    assert place.count(PRESUMED) == place.count(OF_STATUS.format("resolved")) == PRESUMED_AT_ONCE
+    assert place.count(SENT) == COUNT - PRESUMED_AT_ONCE
+    assert place.broken_rules() == []
+
+    # When the next one does the rest
+    place.host.start(environ=SOON)
+    wait_until(lambda: place.count(PRESUMED) == COUNT, DEADLINE, "the rest is presumed")
+
+    # Then none is missing, and nothing was sent again
+    tally.add(point, COUNT - place.count(STORED), place.shop.depth(place.shop.orders) - COUNT)
+    assert place.count(STORED) == COUNT
+    assert place.shop.depth(place.shop.orders) == COUNT
+    assert place.count("SELECT count(*) FROM failed_message_retries") == 0
+    ended = "SELECT count(*) FROM ended_retries WHERE outcome = 'presumed'"
+    assert place.count(ended) == COUNT
+    assert place.broken_rules() == []
