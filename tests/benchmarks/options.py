@@ -17,6 +17,7 @@ FIGURES = {
     "i": "restart with many messages and a half-forwarded batch",
     "j": "one process beside a process per role, while all of them have work",
     "k": "lists of a million messages, and the size of the database",
+    "l": "what retention deletes, and ingestion beside it",
 }
 BODIES = {"2KiB": 2048, "20KiB": 20 * 1024, "500KiB": 500 * 1024}
 MOST_OF_BODY = {"2KiB": 10**9, "20KiB": 20_000, "500KiB": 1000}
@@ -91,7 +92,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--figures", type=_some(FIGURES), default=tuple(FIGURES), help="a,b,c,...; all by default")
     add("--queues", type=_some(KINDS), default=KINDS, help="classic,quorum")
     add("--bodies", type=_some(BODIES), default=tuple(BODIES), help="2KiB,20KiB,500KiB")
-    add("--messages", type=int, help="for a, c, d, e, j and the bulk of f; 100000")
+    add("--messages", type=int, help="for a, c, d, e, j, l and the bulk of f; 100000")
     add("--many", type=int, help="for b, g, i and k; 1000000")
     add("--slow", type=int, help="for the one-by-one scripts at most; 10000")
     add("--singles", type=int, help="retries for f; 100")

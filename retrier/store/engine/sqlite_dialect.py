@@ -113,6 +113,8 @@ _TAKE = (
 _LAST = select(counters.c.value).where(counters.c.name == bindparam("counter"))
 
 
+_AUTO_VACUUM = text("PRAGMA auto_vacuum")
+_INCREMENTAL = 2
 _FREE_PAGES = text("PRAGMA freelist_count")
 _ALL_PAGES = text("PRAGMA page_count")
 _PAGES_AT_ONCE = 1000
@@ -175,15 +177,14 @@ class SqliteDialect(SqlDialect):
         """Do nothing: nobody else can write while this transaction does."""
 
     def give_back_pages(self, conn: Connection) -> bool:
-        """Cut free pages off the file, while they are more than a quarter of it.
+        """Cut free pages off the file while they are over a quarter; new rows use the others.
 
-        Fewer are left for new rows. A file without `auto_vacuum=incremental` stays as large as it
-        is: SQLite can change that only by VACUUM.
+        A file without `auto_vacuum=incremental` keeps its size: only VACUUM could change that.
         """
+        if conn.execute(_AUTO_VACUUM).scalar_one() != _INCREMENTAL:
+            return False
         free, pages = (conn.execute(count).scalar_one() for count in (_FREE_PAGES, _ALL_PAGES))
         spare = (4 * free - pages) // 3  # pages to go until a quarter of the rest is free
-        if spare <= 0:
-            return False
         for _ in range(min(spare, _PAGES_AT_ONCE)):
             # One page at a time: whatever number it is told, the driver takes one step only.
             conn.exec_driver_sql("PRAGMA incremental_vacuum(1)")

@@ -11,6 +11,7 @@ from tests.benchmarks.figures import (
     marking,
     memory,
     restart,
+    retention,
     roles,
     two_ingesting,
 )
@@ -29,6 +30,7 @@ MEASURES = (
     (frozenset("i"), restart.measure_restart),
     (frozenset("j"), roles.measure_roles),
     (frozenset("k"), lists.measure_lists),
+    (frozenset("l"), retention.measure_retention),
 )
 
 

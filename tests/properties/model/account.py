@@ -37,6 +37,7 @@ class Account:
     counted: Counter[str] = field(default_factory=Counter)
     stale: set[str] = field(default_factory=set)
     """Retries of messages that changed as they were claimed: such a claim never held."""
+    deleted_attempts: int = 0
     _stored: dict[str, set[str]] = field(default_factory=dict)
 
     def tick(self) -> int:
@@ -84,6 +85,20 @@ class Account:
             else:
                 message.status = ARCHIVED if act == "archive" else RESOLVED
         return done
+
+    def delete(self, status: str, *, confirmed: bool) -> list[str]:
+        """Delete what is settled in this way and has no claim; return what that was."""
+        gone = [
+            key
+            for key, each in self.all()
+            if (each.status, each.claim) == (status, None) and each.confirmed == confirmed
+        ]
+        for key in gone:
+            self.deleted_attempts += self.messages.pop(key).attempts
+            for keys in self._stored.values():
+                keys.discard(key)
+        self.counted["deleted"] += len(gone)
+        return gone
 
     def differences(self, seen: dict[str, Seen]) -> list[str]:
         """Return where the database says something else."""

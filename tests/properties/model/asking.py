@@ -60,3 +60,8 @@ class RequestContext(Example):
     @counted
     def redirect(self, number: int) -> bool:
         return self.deeds.redirect(number)
+
+    @rule(number=which)
+    @counted
+    def delete_old(self, number: int) -> bool:
+        return self.people.delete_old(number)

@@ -85,6 +85,7 @@ class Ending:
         if ledger.entry("taken_off") < self._far_side.put:
             yield f"{self._far_side.put} put, {ledger.entry('taken_off')} taken off"
         attempts = sum(message.attempts for _, message in world.account.all())
+        attempts += world.account.deleted_attempts
         if attempts != ledger.entry("new") + ledger.entry("repeated"):
             yield f"{attempts} attempts are not what the ledger has"
 

@@ -1,20 +1,33 @@
 """People: retries, message actions and redirects, each through the gateway as the API does it."""
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import TypeVar
 from uuid import uuid4
 
-from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.failed_message import FailedMessageStatus, Resolution
 from retrier.domain.message_actions import Act
 from retrier.domain.redirects import redirect_id
+from retrier.domain.retention import OldMessages
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
-from retrier.errors import DatabaseUnavailable
+from retrier.errors import DatabaseUnavailable, LeaseLost
+from retrier.store.verbs.retention import delete_chunk
 from tests.properties.model.account import UNRESOLVED, Account
 from tests.properties.model.world import World
 
 T = TypeVar("T")
 WHO = "ada"
+AT_ONCE = timedelta(days=-1)
+"""However lately it was settled."""
+OLD = [
+    (OldMessages(status=status, resolution=how, age=AT_ONCE), how is Resolution.CONFIRMED)
+    for status, how in (
+        (FailedMessageStatus.RESOLVED, Resolution.CONFIRMED),
+        (FailedMessageStatus.RESOLVED, Resolution.BY_HAND),
+        (FailedMessageStatus.ARCHIVED, None),
+    )
+]
 
 
 class People:
@@ -92,6 +105,19 @@ class People:
         selection = _pending_of(queue)
         gateway = self._world.gateway
         return self._act(Act.RESOLVE, ids, lambda: gateway.act_on(Act.RESOLVE, selection, WHO).done)
+
+    def delete_old(self, which: int) -> bool:
+        """Delete what is settled in one of the ways, as retention does; say whether any is gone."""
+        old, confirmed = OLD[which % len(OLD)]
+        gone: list[str] = []
+        account, lease = self._account, self._world.bench.context.lease
+        self._world.acting = lambda: gone.extend(account.delete(old.status, confirmed=confirmed))
+        try:
+            deleted = delete_chunk(self._world.flaky, lease.fence, old, "test")
+        except (DatabaseUnavailable, LeaseLost):
+            return bool(gone)
+        self._expect("messages deleted", deleted.count, len(gone))
+        return bool(gone)
 
     def redirect(self, source: str, target: str) -> bool:
         """Create a redirect, or let it lead elsewhere; say whether it is there."""

@@ -37,8 +37,8 @@ QUIET = (
     "probe_write",
     "get_installation_id",
 )
-OF_OTHERS = ("record_received", "apply_action", "retry_pending")
-"""What ingestion and people do to messages: the account foretells all of it."""
+OF_OTHERS = ("record_received", "apply_action", "retry_pending", "delete_chunk")
+"""What ingestion, people and retention do to messages: the account foretells all of it."""
 BETWEEN_LOOK_AND_CLAIMS = "between look and claims"
 
 
