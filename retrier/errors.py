@@ -10,7 +10,8 @@ RetrierError
 ├── ServiceUnavailable      the service cannot be reached, or cannot work
 ├── RequestRefused          the service refuses the request
 ├── KeyReused               an idempotency key came again with another request
-├── ErrorQueueUnusable      an error queue is of a type that cannot be ingested
+├── ErrorQueueUnusable      an error queue cannot be ingested, or should not be
+│   └── ErrorQueueMissing   it does not exist, and we may not declare it
 ├── StagingQueueUnusable    the staging queue belongs to others, or fails again and again
 └── LeaseLost               another process has become the processor
 """
@@ -70,7 +71,11 @@ class KeyReused(RetrierError):
 
 
 class ErrorQueueUnusable(RetrierError):
-    """The error queue cannot be emptied: it is a stream, which keeps acknowledged messages."""
+    """Nothing is taken off the error queue: it is a stream, a work queue, or may not be read."""
+
+
+class ErrorQueueMissing(ErrorQueueUnusable):
+    """The error queue does not exist, and the settings do not allow us to declare it."""
 
 
 class StagingQueueUnusable(RetrierError):

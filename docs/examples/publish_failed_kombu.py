@@ -31,7 +31,7 @@ except TimeoutError as error:
     }
 
 with Connection(sys.argv[1]) as connection:
-    # The queue is declared by Retrier; to its default exchange a queue is addressed by name.
+    # On the embedded broker Retrier declares the queue; to its default exchange a queue is addressed by name.
     connection.Producer().publish(
         body,
         routing_key="error",

@@ -3,11 +3,14 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from retrier.app.composition import make_transport, open_database
+from retrier.app.composition import make_mapping, make_transport, open_database
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable
-from retrier.settings import Settings
+from retrier.ingestion.inspection import Missing, Unusable, Usable, inspect
+from retrier.settings import ErrorQueue, Settings
 from retrier.store.verbs.upgrade import find_revision, upgrade_schema
 from retrier.transport.seam import Queues
+
+_LIMITED = "it may drop messages that are delivered too often (delivery limit)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,20 +90,19 @@ def _find_lost_nodes(settings: Settings) -> list[str]:
 
 
 def _check_queues(settings: Settings, queues: Queues) -> list[CheckResult]:
-    names = [each.queue for each in settings.ingestion.error_queues]
-    return [_check_queue(queues, name) for name in names]
+    return [_check_queue(settings, queues, each) for each in settings.ingestion.error_queues]
 
 
-def _check_queue(queues: Queues, name: str) -> CheckResult:
-    reason = queues.why_not_ingestible(name)
-    text = reason or _describe(queues, name)
-    return CheckResult(name=f"error queue {name}", ok=reason is None, text=text)
-
-
-def _describe(queues: Queues, name: str) -> str:
-    depth = queues.depth(name)
-    if depth is None:
-        return "missing: will be declared"
-    limited = queues.may_limit_deliveries(name)
-    warning = "; it may drop messages that are delivered too often (delivery limit)"
-    return f"ok, {depth} messages ready{warning if limited else ''}"
+def _check_queue(settings: Settings, queues: Queues, queue: ErrorQueue) -> CheckResult:
+    name = f"error queue {queue.queue}"
+    match inspect(queues, make_mapping(queue)):
+        case Missing() if settings.declares_missing:
+            return CheckResult(name=name, ok=True, text="missing: will be declared")
+        case Missing(reason=reason) | Unusable(reason=reason):
+            return CheckResult(name=name, ok=False, text=reason)
+        case Usable(look=look, doubt=doubt):
+            limited = queues.may_limit_deliveries(queue.queue)
+            warnings = [_LIMITED] if limited else []
+            warnings += [doubt] if doubt else []
+            text = "; ".join([f"ok, {look.ready} messages ready", *warnings])
+            return CheckResult(name=name, ok=True, text=text)

@@ -97,20 +97,29 @@ def make_metrics(settings: Settings, db: Database, clock: Clock) -> Metrics:
     )
 
 
+def make_mapping(queue: ErrorQueue) -> QueueMapping:
+    """Return an error queue as ingestion knows it."""
+    return QueueMapping(
+        queue=queue.queue,
+        dialect=queue.dialect,
+        destination=queue.destination,
+        take_from_work_queue=queue.take_from_work_queue,
+    )
+
+
 def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:
     """Return the ingestor of one error queue."""
     holder = describe_holder(parts.session_id)
     instance = f"{parts.settings.instance}@{holder.host}"
     return Ingestor(
-        mapping=QueueMapping(
-            queue=queue.queue, dialect=queue.dialect, destination=queue.destination
-        ),
+        mapping=make_mapping(queue),
         transport=parts.transport,
         record=partial(record_received, parts.db, instance=instance),
         probe=partial(probe_write, parts.db),
         # The clock of the database: stored times are compared, and the clocks of hosts differ.
         clock=DatabaseClock(parts.db, parts.clock),
         emit=parts.emit,
+        declare_missing=parts.settings.declares_missing,
         prefetch=parts.settings.ingestion.prefetch,
         pause=_SQLITE_PAUSE if parts.db.is_sqlite else 0.0,
     )

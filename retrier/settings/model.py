@@ -61,6 +61,7 @@ class ErrorQueue(Section):
     queue: QueueName
     dialect: Dialect | None = None
     destination: QueueName | None = None
+    take_from_work_queue: bool = False
 
 
 def _read_error_queue(value: object) -> object:
@@ -130,6 +131,7 @@ class Ingestion(Section):
 
     error_queues: ErrorQueues = (ErrorQueue(queue="error"),)
     prefetch: Annotated[Count, between(1, 65535)] = 1500
+    declare_missing: bool = False
 
 
 class Retries(Section):
@@ -185,3 +187,11 @@ class Settings(Section):
     def staging_queue(self) -> str:
         """Name the staging queue of this instance."""
         return staging_queue(self.instance)
+
+    @property
+    def declares_missing(self) -> bool:
+        """Whether a missing error queue is declared.
+
+        Always on the embedded broker: nobody else declares queues there before the first failure.
+        """
+        return self.ingestion.declare_missing or self.broker.is_embedded

@@ -123,8 +123,20 @@ class Consumer(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLook:
+    """What is seen of a queue. `consumers` is 0 if the broker does not count them."""
+
+    ready: int
+    consumers: int
+
+
 class Queues(Protocol):
     """Looks at queues and declares the ones Retrier owns."""
+
+    def look(self, queue: str) -> QueueLook | None:
+        """Return what is seen of the queue without declaring it; None when there is none."""
+        ...
 
     def depth(self, queue: str) -> int | None:
         """Return how many messages are ready, or None when there is no such queue."""
@@ -149,10 +161,18 @@ class Queues(Protocol):
         """
         ...
 
+    def dead_letters(self, queue: str) -> bool | None:
+        """Return whether its arguments name a dead-letter exchange; None if that is not revealed.
+
+        One that a policy names is not visible. Nothing is declared, even if the queue is missing.
+        """
+        ...
+
     def why_not_ingestible(self, queue: str) -> str | None:
         """Return why failed messages cannot be removed from the queue, in a sentence.
 
-        None when they can, when the queue is missing, or when the broker does not reveal it.
+        That is its type, or that we may not read it. No message is handed out to find it out. None
+        when they can, when the queue is missing, or when the broker does not reveal it.
         """
         ...
 

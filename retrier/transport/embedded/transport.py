@@ -13,7 +13,7 @@ from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.embedded.publisher import EmbeddedPublisher
 from retrier.transport.embedded.queues_db import QueuesDb
 from retrier.transport.embedded.rows import SCHEMA
-from retrier.transport.seam import Capabilities
+from retrier.transport.seam import Capabilities, QueueLook
 from retrier.transport.transports import TransportOptions
 
 
@@ -22,6 +22,11 @@ class EmbeddedQueues:
 
     def __init__(self, db: QueuesDb) -> None:
         self._db = db
+
+    def look(self, queue: str) -> QueueLook | None:
+        """See the seam; consumers are not counted."""
+        ready = self.depth(queue)
+        return None if ready is None else QueueLook(ready=ready, consumers=0)
 
     def depth(self, queue: str) -> int | None:
         """Return how many messages are ready, or None when there is no such queue."""
@@ -44,6 +49,10 @@ class EmbeddedQueues:
 
     def may_limit_deliveries(self, _queue: str) -> bool:
         """Return False: no message is dropped, however often it is redelivered."""
+        return False
+
+    def dead_letters(self, _queue: str) -> bool:
+        """Return False: there are no dead-letter exchanges here."""
         return False
 
     def why_not_ingestible(self, _queue: str) -> None:

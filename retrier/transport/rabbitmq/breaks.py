@@ -65,6 +65,8 @@ def words_of(error: Exception) -> str:
 
 _ARGUMENT = re.compile(r"inequivalent arg '([^']+)'")
 _VALUE = re.compile(r"current is the value '(.*)' of type '(\w+)'", re.DOTALL)
+_FLAG = re.compile(r"current is '(true|false)'")
+_GIVEN = re.compile(r"current is (none|the value '|')")
 _NUMBERS = frozenset({"byte", "short", "signedint", "long", "unsignedbyte", "unsignedint"})
 
 Value = int | str | bool
@@ -74,20 +76,31 @@ Value = int | str | bool
 class Difference:
     """An argument in which a queue differs from its declaration, with its value in the queue.
 
-    `value` is None if absent or not shown. `argument` is empty if the refusal names none.
+    `value` is None if absent or not shown. `given` says whether the queue has the argument, which
+    may be known of a value that is cut off; None if it is not shown. `argument` is empty if the
+    refusal names none.
     """
 
     argument: str
     value: Value | None
+    given: bool | None
 
 
 def read_difference(words: str) -> Difference:
     """Read the difference from the text of a refusal."""
-    argument, value = _ARGUMENT.search(words), _VALUE.search(words)
+    argument, given = _ARGUMENT.search(words), _GIVEN.search(words)
     return Difference(
         argument=argument[1] if argument else "",
-        value=_read(value[1], value[2]) if value else None,
+        value=_find_value(words),
+        given=given[1] != "none" if given else None,
     )
+
+
+def _find_value(words: str) -> Value | None:
+    if flag := _FLAG.search(words):
+        return flag[1] == "true"
+    value = _VALUE.search(words)
+    return _read(value[1], value[2]) if value else None
 
 
 def _read(content: str, kind: str) -> Value | None:

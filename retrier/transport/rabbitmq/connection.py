@@ -79,6 +79,11 @@ class BrokerConnection:
         return int(self._live().frame_max) - OVERHEAD - PROPERTIES_AT
 
     @property
+    def user(self) -> str:
+        """The user of the connection, for people."""
+        return self._address.user
+
+    @property
     def open(self) -> bool:
         """Whether it is connected, as far as is known."""
         return self._raw is not None
