@@ -3,6 +3,7 @@
 RetrierError
 ├── ConfigurationError      the settings are wrong; every problem is listed
 ├── BrokerUnavailable       the broker cannot be reached, or the connection broke
+│   ├── AccessRefused       the broker is there, and does not let us in
 │   └── QueueSilent         the broker answers, but one of its queues does not
 ├── DatabaseUnavailable     the database cannot be reached, or the connection broke
 │   └── AnswerTooSlow       the database takes too long for a query
@@ -33,6 +34,13 @@ class ConfigurationError(RetrierError):
 
 class BrokerUnavailable(RetrierError):
     """The broker cannot be reached, or the connection to it broke."""
+
+
+class AccessRefused(BrokerUnavailable):
+    """The broker is there, and does not let us in: user, password, virtual host or certificate.
+
+    To try again helps only after somebody has changed something.
+    """
 
 
 class QueueSilent(BrokerUnavailable):

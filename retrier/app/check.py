@@ -4,11 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from retrier.app.composition import make_mapping, make_transport, open_database
-from retrier.errors import BrokerUnavailable, DatabaseUnavailable
+from retrier.errors import AccessRefused, BrokerUnavailable, DatabaseUnavailable
 from retrier.ingestion.inspection import Missing, Unusable, Usable, inspect
 from retrier.settings import ErrorQueue, Settings
+from retrier.store.engine.database import Database
+from retrier.store.verbs.trial import find_missing_rights
 from retrier.store.verbs.upgrade import find_revision, upgrade_schema
-from retrier.transport.seam import Queues
+from retrier.transport.seam import Queues, Transport
 
 _LIMITED = "it may drop messages that are delivered too often (delivery limit)"
 
@@ -20,10 +22,12 @@ class CheckResult:
     name: str
     ok: bool
     text: str
+    out_of_reach: bool = False
+    """Whether it did not answer: a later try may succeed. Else a person has to change something."""
 
 
 def check(settings: Settings) -> tuple[CheckResult, ...]:
-    """Connect to the database and the broker, and look at both; changes nothing."""
+    """Connect to the database and the broker, and try what `run` needs; nothing of it stays."""
     return (_check_database(settings), *_check_broker(settings))
 
 
@@ -46,16 +50,26 @@ def _check_database(settings: Settings) -> CheckResult:
         # Connecting would create an empty file, and so hide that a database was lost.
         return CheckResult(name="database", ok=True, text=f"missing: will be made at {db.place}")
     try:
-        revision = find_revision(db)
+        return _look_into_database(settings, db)
     except DatabaseUnavailable as error:
-        return CheckResult(name="database", ok=False, text=str(error))
+        return CheckResult(name="database", ok=False, text=str(error), out_of_reach=True)
     finally:
         db.dispose()
+
+
+def _look_into_database(settings: Settings, db: Database) -> CheckResult:
+    # The rights first: without them the revision may not be read, and that sounds like a failure.
+    problems = find_missing_rights(db, upgrading=False)
+    if problems:
+        return CheckResult(name="database", ok=False, text="; ".join(problems))
+    revision = find_revision(db)
     if revision.is_current:
         text = f"ok, {db.place}, schema at revision {revision.current}"
-    else:
-        text = f"ok, {db.place}, schema has to be upgraded to revision {revision.wanted}"
-    return CheckResult(name="database", ok=True, text=text)
+        return CheckResult(name="database", ok=True, text=text)
+    if settings.database.upgrade:
+        problems = find_missing_rights(db, upgrading=True)
+    text = f"ok, {db.place}, schema has to be upgraded to revision {revision.wanted}"
+    return CheckResult(name="database", ok=not problems, text="; ".join(problems) or text)
 
 
 def _check_broker(settings: Settings) -> list[CheckResult]:
@@ -66,14 +80,23 @@ def _check_broker(settings: Settings) -> list[CheckResult]:
     try:
         queues = transport.queues()
     except BrokerUnavailable as error:
-        return [CheckResult(name="broker", ok=False, text=str(error))]
+        return [_word_broker(error)]
     try:
         text = "; ".join(["ok", *_find_lost_nodes(settings)])
-        return [CheckResult(name="broker", ok=True, text=text), *_check_queues(settings, queues)]
+        return [
+            CheckResult(name="broker", ok=True, text=text),
+            *_check_queues(settings, queues),
+            _check_staging(settings, transport),
+        ]
     except BrokerUnavailable as error:
-        return [CheckResult(name="broker", ok=False, text=str(error))]
+        return [_word_broker(error)]
     finally:
         queues.close()
+
+
+def _word_broker(error: BrokerUnavailable) -> CheckResult:
+    out_of_reach = not isinstance(error, AccessRefused)
+    return CheckResult(name="broker", ok=False, text=str(error), out_of_reach=out_of_reach)
 
 
 def _find_lost_nodes(settings: Settings) -> list[str]:
@@ -97,7 +120,9 @@ def _check_queue(settings: Settings, queues: Queues, queue: ErrorQueue) -> Check
     name = f"error queue {queue.queue}"
     match inspect(queues, make_mapping(queue)):
         case Missing() if settings.declares_missing:
-            return CheckResult(name=name, ok=True, text="missing: will be declared")
+            why_not = queues.why_not_declarable(queue.queue)
+            text = why_not or "missing: will be declared"
+            return CheckResult(name=name, ok=why_not is None, text=text)
         case Missing(reason=reason) | Unusable(reason=reason):
             return CheckResult(name=name, ok=False, text=reason)
         case Usable(look=look, doubt=doubt):
@@ -106,3 +131,13 @@ def _check_queue(settings: Settings, queues: Queues, queue: ErrorQueue) -> Check
             warnings += [doubt] if doubt else []
             text = "; ".join([f"ok, {look.ready} messages ready", *warnings])
             return CheckResult(name=name, ok=True, text=text)
+
+
+def _check_staging(settings: Settings, transport: Transport) -> CheckResult:
+    trial = transport.try_out(settings.staging_queue)
+    tried = "; ".join(["ok", *(f"not tried: {each}" for each in trial.untried)])
+    return CheckResult(
+        name=f"staging queue {settings.staging_queue}",
+        ok=not trial.problems,
+        text="; ".join(trial.problems) or tried,
+    )

@@ -29,7 +29,7 @@ from retrier.store.verbs.recording import record_received
 from retrier.store.verbs.upkeep import probe_write
 from retrier.transport import transports
 from retrier.transport.seam import Transport
-from retrier.transport.transports import TransportOptions
+from retrier.transport.transports import Tls, TransportOptions
 
 _SCRAPE = CacheTimes(
     wait=timedelta(seconds=2), keep=timedelta(seconds=5), hang=timedelta(seconds=10)
@@ -76,6 +76,7 @@ def make_transport(settings: Settings) -> Transport:
         staging_queue_type=settings.broker.staging_queue_type,
         connection_name=settings.instance,
         dice=SystemRandom(),
+        tls=Tls(**settings.broker.tls.model_dump()),
     )
     return transports.make_transport(options)
 

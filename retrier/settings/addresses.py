@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from retrier.domain.hosts import is_loopback, parse_host
+from retrier.settings.database_parameters import find_parameter_problem
 from retrier.transport.transports import TRANSPORTS
 
 KeyPath = tuple[str, ...]
@@ -120,6 +121,7 @@ def _check_broker_url(url: str) -> str:
         _check_embedded_path(rest)
     else:
         _check_host_and_port(url)
+        _check_end(url)
         if "," in (urlsplit(url).hostname or ""):
             raise ValueError("must be a list of URLs where it names several hosts")
     return f"{scheme.lower()}://{rest}"
@@ -160,6 +162,8 @@ def _check_database_url(url: str) -> str:
     scheme, separator, rest = url.partition("://")
     if separator and scheme.lower() in _POSTGRESQL_SCHEMES:
         _check_host_and_port(url)
+        if problem := find_parameter_problem(url):
+            raise ValueError(problem)
         return f"postgresql+psycopg://{rest}"
     if not separator or scheme.lower() != "sqlite":
         raise ValueError("must begin with postgresql:// or sqlite:///")
@@ -169,8 +173,17 @@ def _check_database_url(url: str) -> str:
 
 
 def _check_embedded_path(rest: str) -> None:
-    if not rest.startswith("/") or rest == "/":
+    if not rest.startswith("/") or rest.endswith("/"):
         raise ValueError("must name a file: embedded:///PATH")
+    _check_end(rest)
+
+
+def _check_end(url: str) -> None:
+    if "?" in url or "#" in url:
+        raise ValueError(
+            "takes no parameters: no ? and no # (in a name or password they are written %3F %23); "
+            "TLS is set with amqps:// and broker.tls"
+        )
 
 
 def _check_host_and_port(url: str) -> None:

@@ -20,6 +20,7 @@ from retrier.settings.addresses import (
     at_least,
     between,
 )
+from retrier.settings.tls import BrokerTls, find_tls_clashes
 
 Dialect = Literal["nservicebus", "rabbitmq", "retrier"]
 
@@ -73,6 +74,7 @@ def find_clashes(tree: Mapping[str, object], instance: object) -> Iterator[Clash
 
     It reads values that are not checked yet, so that another wrong value does not hide a clash.
     """
+    yield from find_tls_clashes(tree)
     queues = _list_queues(tree)
     names = [each.get("queue") for each in queues]
     staging = staging_queue(str(instance))
@@ -112,6 +114,7 @@ class Broker(Section):
     url: BrokerUrls = ("embedded:///./retrier-data/broker.db",)
     """One URL for each node of the broker that may be connected to."""
     staging_queue_type: Literal["quorum", "classic"] = "quorum"
+    tls: BrokerTls = BrokerTls()
 
     @property
     def is_embedded(self) -> bool:

@@ -146,6 +146,10 @@ class Queues(Protocol):
         """Declare it durable if it is missing; return whether it was missing."""
         ...
 
+    def why_not_declarable(self, queue: str) -> str | None:
+        """Return why we may not declare a queue of this name, in a sentence; declares nothing."""
+        ...
+
     def declare_staging_queue(self, queue: str) -> None:
         """Make sure that it exists as ours: durable, with a single active consumer.
 
@@ -193,6 +197,14 @@ class Queues(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What was found out by trying: each problem in a sentence, and what could not be tried."""
+
+    problems: tuple[str, ...] = ()
+    untried: tuple[str, ...] = ()
+
+
 class Transport(Protocol):
     """One broker: makes publishers, consumers and looks at queues."""
 
@@ -217,4 +229,11 @@ class Transport(Protocol):
 
     def queues(self) -> Queues:
         """Connect to look at queues. Raises BrokerUnavailable."""
+        ...
+
+    def try_out(self, staging_queue: str) -> Trial:
+        """Try what retries need: to declare and read the staging queue, and to publish.
+
+        Nothing of it stays, and the staging queue itself is not touched. Raises BrokerUnavailable.
+        """
         ...

@@ -72,7 +72,7 @@ def test_a_question_about_a_missing_queue_does_not_declare_it(
     name = queue_name("missing")
 
     assert has_dead_letter_exchange(queues.trying(name)) is None
-    may_limit_deliveries(queues.trying(name), by_default=False, unlimited=None)
+    may_limit_deliveries(queues.trying(name), unlimited=None)
 
     assert queues.look(name) is None
 

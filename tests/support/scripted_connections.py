@@ -210,6 +210,10 @@ class ScriptedQueues(ScriptedConnection):
         """Declare it if it is missing; return whether it was (seam)."""
         return self.call("declare_error_queue", lambda: self._declare(queue))
 
+    def why_not_declarable(self, _queue: str) -> str | None:
+        """Say that every queue may be declared (seam)."""
+        return None
+
     def declare_staging_queue(self, queue: str) -> None:
         """Make sure it is ours: single active consumer, or empty and declared anew (seam)."""
         self.call("declare_staging_queue", lambda: self._declare_staging(queue))

@@ -67,8 +67,29 @@ class Translator:
             # PostgreSQL quotes the refused value behind `: "`.
             return DataRefused(first.partition(': "')[0])
         if _is_unusable(error):
-            return DatabaseUnavailable(f"cannot reach the database at {self.place}: {first}")
+            advice = _advise(" ".join(words))
+            return DatabaseUnavailable(
+                f"cannot reach the database at {self.place}: {first}{advice}"
+            )
         return error
+
+
+_ADVICE = {
+    "certificate verify failed": (
+        "name the file of the authority that signed the server's certificate as sslrootcert"
+    ),
+    "does not match host name": "name the host in database.url as the server's certificate does",
+    "requires a valid client certificate": "name our certificate as sslcert and its key as sslkey",
+    "certificate authentication failed": "name our certificate as sslcert and its key as sslkey",
+    "certificate required": "name our certificate as sslcert and its key as sslkey",
+    "server does not support SSL": "write sslmode=prefer or disable, or let the server use TLS",
+    "no encryption": "write sslmode=require in database.url",
+}
+"""What to do, by words of libpq about TLS. In another language there is only libpq's sentence."""
+
+
+def _advise(words: str) -> str:
+    return next((f"; {advice}" for sign, advice in _ADVICE.items() if sign in words), "")
 
 
 def is_transient(error: SQLAlchemyError) -> bool:

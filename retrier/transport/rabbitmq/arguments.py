@@ -14,6 +14,7 @@ from retrier.transport.rabbitmq.breaks import Difference
 
 MOST_ARGUMENTS = 20
 DELIVERY_LIMIT = "x-delivery-limit"
+UNLIMITED = -1
 DEAD_LETTER_EXCHANGE = "x-dead-letter-exchange"
 NO_EXCHANGE = 0
 """No name of an exchange: a new queue is refused with it, and it differs from any that has one."""
@@ -59,11 +60,12 @@ def has_dead_letter_exchange(declare: Try) -> bool | None:
     return None
 
 
-def may_limit_deliveries(declare: Try, *, by_default: bool, unlimited: int | None) -> bool:
+def may_limit_deliveries(declare: Try, *, unlimited: int | None) -> bool:
     """Return whether it is a quorum queue that drops what is redelivered too often.
 
-    `by_default`: what the broker does without the argument; `unlimited`: the value for no limit.
+    `unlimited` is the value for no limit, on a broker that sets one where there is no argument.
     """
+    by_default = unlimited is not None
     wanted: Declaration | None = Declaration(
         arguments={"x-queue-type": "quorum", MAX_PRIORITY: NO_PRIORITIES}
     )
@@ -72,7 +74,7 @@ def may_limit_deliveries(declare: Try, *, by_default: bool, unlimited: int | Non
         if wanted is None or differs is None:
             return by_default
         if differs.argument == DELIVERY_LIMIT:
-            return unlimited is None or differs.value != unlimited
+            return not by_default or differs.value != unlimited
         if differs.argument in {"", *NOT_QUORUM, *wanted.arguments}:
             return False
         wanted = wanted.but(differs)

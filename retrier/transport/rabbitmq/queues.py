@@ -1,6 +1,7 @@
 """Looks at queues, and declares the ones Retrier owns."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -9,32 +10,40 @@ from amqp.protocol import queue_declare_ok_t
 
 from retrier.errors import QueueSilent, StagingQueueUnusable
 from retrier.transport.rabbitmq.arguments import (
+    DEAD_LETTER_EXCHANGE,
     DELIVERY_LIMIT,
+    NO_EXCHANGE,
+    UNLIMITED,
     Declaration,
     Try,
     has_dead_letter_exchange,
     may_limit_deliveries,
 )
-from retrier.transport.rabbitmq.breaks import ChannelLost, Difference, Refusal, read_difference
+from retrier.transport.rabbitmq.breaks import (
+    A_STREAM,
+    ChannelLost,
+    Difference,
+    Refusal,
+    is_of_a_stream,
+    is_of_access,
+    name_missing_right,
+    read_difference,
+)
 from retrier.transport.rabbitmq.connection import BrokerConnection
 from retrier.transport.rabbitmq.silence import ANSWER_TIMEOUT, DELETION_TIMEOUT
 from retrier.transport.seam import QueueKind, QueueLook
 
-ACCESS_REFUSED, NOT_FOUND, LOCKED, PRECONDITION_FAILED, NOT_IMPLEMENTED = 403, 404, 405, 406, 540
-NO_DELIVERY_LIMIT = {DELIVERY_LIMIT: -1}
+NOT_FOUND, LOCKED, PRECONDITION_FAILED, NOT_IMPLEMENTED = 404, 405, 406, 540
+NO_DELIVERY_LIMIT = {DELIVERY_LIMIT: UNLIMITED}
 """Before 4.0 a limit of -1 drops a message at its first redelivery."""
 DELIVERY_LIMIT_SINCE = (4, 0)
 NO_PRIORITY = {"x-priority": "none"}
 """An argument for a consumer that every type of queue refuses; a stream's refusal names its type.
 So nothing is delivered (or counted as delivered), and no queue is created (decision 0024)."""
-STREAM_TYPE = "rabbit_stream_queue"
-A_STREAM = (
-    "it is a stream, which keeps what is taken off it: nothing of it can be ingested. "
-    "List a queue, of type quorum or classic, in its place."
-)
 ADVICE = "Empty and delete it, or give this instance another name."
-
-OURS: Mapping[str, bool] = MappingProxyType({"durable": True, "auto_delete": False})
+OURS = MappingProxyType({"durable": True, "auto_delete": False})
+TRIAL_EXPIRY = 60_000
+"""Milliseconds after which a queue is gone that a killed `check` has left."""
 
 Dial = Callable[[], BrokerConnection]
 T = TypeVar("T")
@@ -58,8 +67,8 @@ class RabbitMQQueues:
 
     def depth(self, queue: str) -> int | None:
         """Return how many messages are ready, or None when there is no such queue."""
-        found = self._look(queue)
-        return None if found is None else int(found.message_count)
+        found = self.look(queue)
+        return None if found is None else found.ready
 
     def declare_error_queue(self, queue: str) -> bool:
         """Declare it, durable and quorum, if it is missing; return whether it was missing."""
@@ -70,10 +79,7 @@ class RabbitMQQueues:
 
     def declare_staging_queue(self, queue: str) -> None:
         """Make sure that it exists as ours. Raises StagingQueueUnusable. See the seam."""
-        arguments = {
-            **self._arguments(self._staging_queue_type),
-            "x-single-active-consumer": True,
-        }
+        arguments = self._staging_arguments()
         try:
             self._declare(queue, arguments)
         except ChannelLost as refusal:
@@ -84,9 +90,8 @@ class RabbitMQQueues:
         """Return whether it is a quorum queue with a delivery limit, by argument or by default."""
         if self._look(queue) is None:
             return False
-        by_default = self._limits_unasked()
-        unlimited = NO_DELIVERY_LIMIT[DELIVERY_LIMIT] if by_default else None
-        return may_limit_deliveries(self.trying(queue), by_default=by_default, unlimited=unlimited)
+        unlimited = UNLIMITED if self._limits_unasked() else None
+        return may_limit_deliveries(self.trying(queue), unlimited=unlimited)
 
     def dead_letters(self, queue: str) -> bool | None:
         """See the seam. It needs the right to configure the queue."""
@@ -95,10 +100,22 @@ class RabbitMQQueues:
     def why_not_ingestible(self, queue: str) -> str | None:
         """Return the reason for a stream, or that we may not read the queue. See the seam."""
         refusal = self._refuse_consumer(queue)
-        if refusal is not None and refusal.code == ACCESS_REFUSED:
-            user = self._connection.user
-            return f"the user {user} may not read the queue {queue}: grant it `read` on that queue"
-        return A_STREAM if _is_stream(refusal) else None
+        if is_of_access(refusal):
+            return name_missing_right(self._connection.user, "read", queue)
+        return A_STREAM if is_of_a_stream(refusal) else None
+
+    def why_not_declarable(self, queue: str) -> str | None:
+        """See the seam. The declaration that is tried is valid for no queue (decision 0036)."""
+        try:
+            self._declare(queue, {DEAD_LETTER_EXCHANGE: NO_EXCHANGE})
+        except ChannelLost as refusal:
+            if is_of_access(refusal):
+                return name_missing_right(self._connection.user, "configure", queue)
+        return None
+
+    def declare_trial_queue(self, queue: str) -> None:
+        """Declare a queue like the staging queue, which deletes itself soon. See try_out."""
+        self._declare(queue, {**self._staging_arguments(), "x-expires": TRIAL_EXPIRY})
 
     def purge(self, queue: str) -> int:
         """Drop every ready message; return how many."""
@@ -134,7 +151,7 @@ class RabbitMQQueues:
 
     def trying(self, queue: str) -> Try:
         """Return what tries a declaration of this queue."""
-        return lambda declaration: self._declared_otherwise(queue, declaration)
+        return partial(self._declared_otherwise, queue)
 
     def _declared_otherwise(self, queue: str, wanted: Declaration) -> Difference | None:
         try:
@@ -150,6 +167,9 @@ class RabbitMQQueues:
     def _arguments(self, kind: QueueKind) -> dict[str, Any]:
         unlimited = kind == "quorum" and self._limits_unasked()
         return {"x-queue-type": kind, **(NO_DELIVERY_LIMIT if unlimited else {})}
+
+    def _staging_arguments(self) -> dict[str, Any]:
+        return {**self._arguments(self._staging_queue_type), "x-single-active-consumer": True}
 
     def _make_room(self, queue: str, refusal: ChannelLost, wanted: Mapping[str, Any]) -> bool:
         """Clear the queue away if allowed; a silent one is kept, as it may be somebody else's."""
@@ -183,7 +203,7 @@ class RabbitMQQueues:
                 f"the queue {queue!r} is not ours and in use: {found.message_count} messages ready, "
                 f"{found.consumer_count} consumers. The broker said: {refusal.words}. {ADVICE}"
             ) from refusal
-        if _is_stream(self._refuse_consumer(queue)):
+        if is_of_a_stream(self._refuse_consumer(queue)):
             # A stream reports 0 messages when it has some, and `if_empty` does not protect it.
             raise StagingQueueUnusable(
                 f"the queue {queue!r} is a stream, which keeps what was taken. {ADVICE}"
@@ -228,8 +248,3 @@ class RabbitMQQueues:
             self._connection.drop()
             self._connection = self._dial()
         return self._connection
-
-
-def _is_stream(refusal: ChannelLost | None) -> bool:
-    """Return whether a stream has refused the consumer: it names its type."""
-    return refusal is not None and STREAM_TYPE in refusal.words
