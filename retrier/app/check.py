@@ -1,5 +1,6 @@
 """`retrier check` and `retrier db upgrade`: both work while no service is running."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from retrier.store.verbs.trial import find_missing_rights
 from retrier.store.verbs.upgrade import find_revision, upgrade_schema
 from retrier.transport.seam import Queues, Transport
 
+_UNSEEN = (
+    "not tried: whether it has a dead-letter exchange, which is shown only to who may configure it"
+)
 _LIMITED = "it may drop messages that are delivered too often (delivery limit)"
 
 
@@ -125,12 +129,19 @@ def _check_queue(settings: Settings, queues: Queues, queue: ErrorQueue) -> Check
             return CheckResult(name=name, ok=why_not is None, text=text)
         case Missing(reason=reason) | Unusable(reason=reason):
             return CheckResult(name=name, ok=False, text=reason)
-        case Usable(look=look, doubt=doubt):
-            limited = queues.may_limit_deliveries(queue.queue)
-            warnings = [_LIMITED] if limited else []
-            warnings += [doubt] if doubt else []
-            text = "; ".join([f"ok, {look.ready} messages ready", *warnings])
+        case Usable() as usable:
+            text = "; ".join(_describe(queues, queue.queue, usable))
             return CheckResult(name=name, ok=True, text=text)
+
+
+def _describe(queues: Queues, queue: str, usable: Usable) -> Iterator[str]:
+    yield f"ok, {usable.look.ready} messages ready"
+    if queues.may_limit_deliveries(queue):
+        yield _LIMITED
+    if usable.doubt is not None:
+        yield usable.doubt
+    if usable.unseen:
+        yield _UNSEEN
 
 
 def _check_staging(settings: Settings, transport: Transport) -> CheckResult:

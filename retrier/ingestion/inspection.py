@@ -12,10 +12,11 @@ from retrier.transport.seam import QueueLook, Queues, Transport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usable:
-    """It may be ingested. `doubt` is what a person should look at, if anything."""
+    """It may be ingested. `unseen`: the broker does not reveal whether it dead-letters."""
 
     look: QueueLook
-    doubt: str | None
+    doubt: str | None  # what a person should look at, if anything
+    unseen: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,4 +105,4 @@ def _judge(queue: str, look: QueueLook, *, dead_letters: bool | None) -> Inspect
             )
         case _:
             doubt = None
-    return Usable(look=look, doubt=doubt)
+    return Usable(look=look, doubt=doubt, unseen=dead_letters is None)

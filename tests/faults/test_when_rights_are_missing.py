@@ -129,6 +129,7 @@ def test_rights_that_are_limited_to_names_are_enough(check: Check) -> None:
     code, told = check.run()
 
     assert code == 0, told
+    assert "not tried: whether it has a dead-letter exchange" in told
     assert "not tried: a queue like it: the rights do not hold for the name shop.check." in told
 
 
