@@ -3,6 +3,7 @@
 RetrierError
 ├── ConfigurationError      the settings are wrong; every problem is listed
 ├── BrokerUnavailable       the broker cannot be reached, or the connection broke
+│   ├── AccessRefused       the broker is there, and does not let us in
 │   └── QueueSilent         the broker answers, but one of its queues does not
 ├── DatabaseUnavailable     the database cannot be reached, or the connection broke
 │   └── AnswerTooSlow       the database takes too long for a query
@@ -10,7 +11,8 @@ RetrierError
 ├── ServiceUnavailable      the service cannot be reached, or cannot work
 ├── RequestRefused          the service refuses the request
 ├── KeyReused               an idempotency key came again with another request
-├── ErrorQueueUnusable      an error queue is of a type that cannot be ingested
+├── ErrorQueueUnusable      an error queue cannot be ingested, or should not be
+│   └── ErrorQueueMissing   it does not exist, and we may not declare it
 ├── StagingQueueUnusable    the staging queue belongs to others, or fails again and again
 └── LeaseLost               another process has become the processor
 """
@@ -32,6 +34,13 @@ class ConfigurationError(RetrierError):
 
 class BrokerUnavailable(RetrierError):
     """The broker cannot be reached, or the connection to it broke."""
+
+
+class AccessRefused(BrokerUnavailable):
+    """The broker is there, and does not let us in: user, password, virtual host or certificate.
+
+    To try again helps only after somebody has changed something.
+    """
 
 
 class QueueSilent(BrokerUnavailable):
@@ -70,7 +79,11 @@ class KeyReused(RetrierError):
 
 
 class ErrorQueueUnusable(RetrierError):
-    """The error queue cannot be emptied: it is a stream, which keeps acknowledged messages."""
+    """Nothing is taken off the error queue: it is a stream, a work queue, or may not be read."""
+
+
+class ErrorQueueMissing(ErrorQueueUnusable):
+    """The error queue does not exist, and the settings do not allow us to declare it."""
 
 
 class StagingQueueUnusable(RetrierError):

@@ -1,14 +1,23 @@
 """`retrier check` and `retrier db upgrade`: both work while no service is running."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from retrier.app.composition import make_transport, open_database
-from retrier.errors import BrokerUnavailable, DatabaseUnavailable
-from retrier.settings import Settings
+from retrier.app.composition import make_mapping, make_transport, open_database
+from retrier.errors import AccessRefused, BrokerUnavailable, DatabaseUnavailable
+from retrier.ingestion.inspection import Missing, Unusable, Usable, inspect
+from retrier.settings import ErrorQueue, Settings
+from retrier.store.engine.database import Database
+from retrier.store.verbs.trial import find_missing_rights
 from retrier.store.verbs.upgrade import find_revision, upgrade_schema
-from retrier.transport.seam import Queues
+from retrier.transport.seam import Queues, Transport
+
+_UNSEEN = (
+    "not tried: whether it has a dead-letter exchange, which is shown only to who may configure it"
+)
+_LIMITED = "it may drop messages that are delivered too often (delivery limit)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,10 +27,12 @@ class CheckResult:
     name: str
     ok: bool
     text: str
+    out_of_reach: bool = False
+    """Whether it did not answer: a later try may succeed. Else a person has to change something."""
 
 
 def check(settings: Settings) -> tuple[CheckResult, ...]:
-    """Connect to the database and the broker, and look at both; changes nothing."""
+    """Connect to the database and the broker, and try what `run` needs; nothing of it stays."""
     return (_check_database(settings), *_check_broker(settings))
 
 
@@ -44,16 +55,26 @@ def _check_database(settings: Settings) -> CheckResult:
         # Connecting would create an empty file, and so hide that a database was lost.
         return _check_folder("database", Path(db.place))
     try:
-        revision = find_revision(db)
+        return _look_into_database(settings, db)
     except DatabaseUnavailable as error:
-        return CheckResult(name="database", ok=False, text=str(error))
+        return CheckResult(name="database", ok=False, text=str(error), out_of_reach=True)
     finally:
         db.dispose()
+
+
+def _look_into_database(settings: Settings, db: Database) -> CheckResult:
+    # The rights first: without them the revision may not be read, and that sounds like a failure.
+    problems = find_missing_rights(db, upgrading=False)
+    if problems:
+        return CheckResult(name="database", ok=False, text="; ".join(problems))
+    revision = find_revision(db)
     if revision.is_current:
         text = f"ok, {db.place}, schema at revision {revision.current}"
-    else:
-        text = f"ok, {db.place}, schema has to be upgraded to revision {revision.wanted}"
-    return CheckResult(name="database", ok=True, text=text)
+        return CheckResult(name="database", ok=True, text=text)
+    if settings.database.upgrade:
+        problems = find_missing_rights(db, upgrading=True)
+    text = f"ok, {db.place}, schema has to be upgraded to revision {revision.wanted}"
+    return CheckResult(name="database", ok=not problems, text="; ".join(problems) or text)
 
 
 def _check_folder(name: str, file: Path) -> CheckResult:
@@ -74,14 +95,23 @@ def _check_broker(settings: Settings) -> list[CheckResult]:
     try:
         queues = transport.queues()
     except BrokerUnavailable as error:
-        return [CheckResult(name="broker", ok=False, text=str(error))]
+        return [_word_broker(error)]
     try:
         text = "; ".join(["ok", *_find_lost_nodes(settings)])
-        return [CheckResult(name="broker", ok=True, text=text), *_check_queues(settings, queues)]
+        return [
+            CheckResult(name="broker", ok=True, text=text),
+            *_check_queues(settings, queues),
+            _check_staging(settings, transport),
+        ]
     except BrokerUnavailable as error:
-        return [CheckResult(name="broker", ok=False, text=str(error))]
+        return [_word_broker(error)]
     finally:
         queues.close()
+
+
+def _word_broker(error: BrokerUnavailable) -> CheckResult:
+    out_of_reach = not isinstance(error, AccessRefused)
+    return CheckResult(name="broker", ok=False, text=str(error), out_of_reach=out_of_reach)
 
 
 def _find_lost_nodes(settings: Settings) -> list[str]:
@@ -98,20 +128,38 @@ def _find_lost_nodes(settings: Settings) -> list[str]:
 
 
 def _check_queues(settings: Settings, queues: Queues) -> list[CheckResult]:
-    names = [each.queue for each in settings.ingestion.error_queues]
-    return [_check_queue(queues, name) for name in names]
+    return [_check_queue(settings, queues, each) for each in settings.ingestion.error_queues]
 
 
-def _check_queue(queues: Queues, name: str) -> CheckResult:
-    reason = queues.why_not_ingestible(name)
-    text = reason or _describe(queues, name)
-    return CheckResult(name=f"error queue {name}", ok=reason is None, text=text)
+def _check_queue(settings: Settings, queues: Queues, queue: ErrorQueue) -> CheckResult:
+    name = f"error queue {queue.queue}"
+    match inspect(queues, make_mapping(queue)):
+        case Missing() if settings.declares_missing:
+            why_not = queues.why_not_declarable(queue.queue)
+            text = why_not or "missing: will be declared"
+            return CheckResult(name=name, ok=why_not is None, text=text)
+        case Missing(reason=reason) | Unusable(reason=reason):
+            return CheckResult(name=name, ok=False, text=reason)
+        case Usable() as usable:
+            text = "; ".join(_describe(queues, queue.queue, usable))
+            return CheckResult(name=name, ok=True, text=text)
 
 
-def _describe(queues: Queues, name: str) -> str:
-    depth = queues.depth(name)
-    if depth is None:
-        return "missing: will be declared"
-    limited = queues.may_limit_deliveries(name)
-    warning = "; it may drop messages that are delivered too often (delivery limit)"
-    return f"ok, {depth} messages ready{warning if limited else ''}"
+def _describe(queues: Queues, queue: str, usable: Usable) -> Iterator[str]:
+    yield f"ok, {usable.look.ready} messages ready"
+    if queues.may_limit_deliveries(queue):
+        yield _LIMITED
+    if usable.doubt is not None:
+        yield usable.doubt
+    if usable.unseen:
+        yield _UNSEEN
+
+
+def _check_staging(settings: Settings, transport: Transport) -> CheckResult:
+    trial = transport.try_out(settings.staging_queue)
+    tried = "; ".join(["ok", *(f"not tried: {each}" for each in trial.untried)])
+    return CheckResult(
+        name=f"staging queue {settings.staging_queue}",
+        ok=not trial.problems,
+        text="; ".join(trial.problems) or tried,
+    )

@@ -35,7 +35,7 @@ from retrier.store.verbs.upkeep import probe_write
 from retrier.transport import transports
 from retrier.transport.seam import Transport
 from retrier.transport.sender import Sender
-from retrier.transport.transports import TransportOptions
+from retrier.transport.transports import Tls, TransportOptions
 
 _SCRAPE = CacheTimes(
     wait=timedelta(seconds=2), keep=timedelta(seconds=5), hang=timedelta(seconds=10)
@@ -87,6 +87,7 @@ def make_transport(settings: Settings) -> Transport:
         staging_queue_type=settings.broker.staging_queue_type,
         connection_name=settings.instance,
         dice=SystemRandom(),
+        tls=Tls(**settings.broker.tls.model_dump()),
     )
     return transports.make_transport(options)
 
@@ -125,8 +126,13 @@ def make_gateway(parts: Parts) -> Gateway:
 
 
 def make_mapping(queue: ErrorQueue) -> QueueMapping:
-    """Return how the messages of an error queue are to be understood."""
-    return QueueMapping(queue=queue.queue, dialect=queue.dialect, destination=queue.destination)
+    """Return an error queue as ingestion knows it."""
+    return QueueMapping(
+        queue=queue.queue,
+        dialect=queue.dialect,
+        destination=queue.destination,
+        take_from_work_queue=queue.take_from_work_queue,
+    )
 
 
 def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:
@@ -139,6 +145,7 @@ def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:
         # The clock of the database: stored times are compared, and the clocks of hosts differ.
         clock=DatabaseClock(parts.db, parts.clock),
         emit=parts.emit,
+        declare_missing=parts.settings.declares_missing,
         prefetch=parts.settings.ingestion.prefetch,
         pause=_SQLITE_PAUSE if parts.db.is_sqlite else 0.0,
     )

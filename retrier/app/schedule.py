@@ -127,7 +127,12 @@ class Ticks:
             raise
         self._parts.metrics.queues.reached(depths)
         self.backlogs.note(depths)
-        shown = ", ".join(f"{name}: {_show(depth)}" for name, depth in depths.items())
+        staging = self._parts.settings.staging_queue
+        none = {name: "not created yet" if name == staging else "does not exist" for name in depths}
+        shown = ", ".join(
+            f"{name}: {none[name] if depth is None else f'{depth} ready'}"
+            for name, depth in depths.items()
+        )
         self._board.put("broker", ready=True, reason=f"reached; {shown}")
 
     def count_imports(self) -> None:
@@ -178,7 +183,3 @@ def _scheduler_log() -> logging.Logger:
     log = logging.getLogger(f"{__name__}.scheduler")
     log.setLevel(logging.ERROR)
     return log
-
-
-def _show(depth: int | None) -> str:
-    return "not created yet" if depth is None else f"{depth} ready"

@@ -78,10 +78,12 @@ class Startup:
             )
 
     def _prepare_queues(self) -> None:
+        """Declare missing error queues if the settings say so; else ingestion waits for them."""
+        wanted = self.parts.settings.declares_missing
         queues = self.parts.transport.queues()
         try:
             for queue in self.parts.error_queues:
-                declared = queues.declare_error_queue(queue)
+                declared = wanted and queues.declare_error_queue(queue)
                 if not declared and queues.may_limit_deliveries(queue):
                     self.parts.emit(DeliveryLimitFound(queue=queue))
             self.parts.metrics.queues.reached({})

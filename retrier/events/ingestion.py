@@ -91,5 +91,25 @@ class DeliveryLimitFound(Event):
     queue: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorQueueGone(Event):
+    """An error queue does not exist, and is not declared: it was deleted, or never was there.
+
+    Until it is there the broker drops what is dead-lettered to it.
+    """
+
+    name = "ingestion.queue_missing"
+    queue: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorQueueDoubted(Event):
+    """An error queue may be the queue of a worker, or others consume it as well."""
+
+    name = "ingestion.queue_doubtful"
+    queue: str
+    reason: str
+
+
 IngestionEffect = ErrorQueueOpened | BatchReceived | StoredAlone | BatchStored | BatchAcked
 """Each follows an effect that outlives a killed process: tests kill a process at each of them."""

@@ -19,12 +19,14 @@ class QueueMapping:
     """An error queue, and how the messages on it are read.
 
     `dialect` is used instead of the one that would be recognised. `destination` is where retries
-    go instead of the queue where the message failed.
+    go instead of the queue where the message failed. `take_from_work_queue` allows a queue that
+    looks like the queue of a worker.
     """
 
     queue: str
     dialect: str | None = None
     destination: str | None = None
+    take_from_work_queue: bool = False
 
 
 CLOCK_SLACK = timedelta(days=1)

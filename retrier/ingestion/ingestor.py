@@ -1,20 +1,21 @@
 """The loop of one error queue: receive a batch, read it, have it recorded, acknowledge it."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from retrier.clock import Clock
 from retrier.domain.failed_message import Noteworthy, Received
 from retrier.domain.receipt import Recorded
 from retrier.domain.wire import Delivery
-from retrier.errors import DataRefused, ErrorQueueUnusable, RetrierError
+from retrier.errors import DataRefused, ErrorQueueMissing, RetrierError
 from retrier.events.event import Emit
 from retrier.events.ingestion import (
     BatchAcked,
     BatchReceived,
     BatchStored,
+    ErrorQueueDoubted,
+    ErrorQueueGone,
     ErrorQueueOpened,
     IngestionPaused,
     IngestionResumed,
@@ -22,8 +23,10 @@ from retrier.events.ingestion import (
     StoredAlone,
 )
 from retrier.ingestion.arrival import QueueMapping, next_prefetch
+from retrier.ingestion.inspection import admit
 from retrier.ingestion.parsing import Reading, refused_import
-from retrier.overlap import WhileInFlight, nothing_else
+from retrier.ingestion.recording import Probe, Record
+from retrier.overlap import nothing_else
 from retrier.transport.seam import Consumer, Transport
 
 RECEIVE_TIMEOUT = 1.0
@@ -32,26 +35,11 @@ RECEIVE_TIMEOUT = 1.0
 BACK_OFF = (1.0, 2.0, 4.0, 8.0, 10.0)
 """Seconds to wait after the first failure in a row, the second, ...; the last one repeats."""
 
+LOOK_FOR_MISSING = 3.0
+"""Seconds between two looks for an error queue that does not exist."""
+
 PIPELINE_DEPTH = 3
 """Batches in hand when pipelined: one is stored, one is parsed, one is on its way here."""
-
-
-class Record(Protocol):
-    """Stores a batch in one transaction."""
-
-    def __call__(
-        self, received: Sequence[Received], *, while_in_flight: WhileInFlight = nothing_else
-    ) -> Recorded:
-        """Store it; return the result. Raises DatabaseUnavailable, and DataRefused.
-
-        `while_in_flight` does one small piece of other work and returns whether there is more. Call
-        it while waiting for the database.
-        """
-        ...
-
-
-Probe = Callable[[], None]
-"""Writes something to the database. Raises DatabaseUnavailable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +55,7 @@ class IngestionState:
 class Ingestor:
     """Takes failed messages off one error queue. One thread runs it; others may read `state`.
 
+    With `declare_missing` a queue that does not exist is declared, whenever that is noticed.
     `prefetch` is the most messages that may be unacknowledged. `pause` is how many seconds the
     database is left to other writers between two batches. Without a pause, and once the window
     has grown to `prefetch`, the next batch is read while one is recorded.
@@ -78,6 +67,7 @@ class Ingestor:
     probe: Probe
     clock: Clock
     emit: Emit
+    declare_missing: bool = False
     prefetch: int = 500
     pause: float = 0.0
     state: IngestionState = field(init=False)
@@ -90,6 +80,7 @@ class Ingestor:
     _window: int = field(init=False, default=1)
     _failures: int = field(init=False, default=0)
     _was_consuming: bool = field(init=False, default=False)
+    _was_missing: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self.state = self._idle("not started yet")
@@ -119,6 +110,8 @@ class Ingestor:
         """Ingest once; return the seconds to wait before the next turn."""
         try:
             ingested = self.ingest_once()
+        except ErrorQueueMissing as error:
+            return self._await_queue(str(error))
         except RetrierError as error:
             return self._back_off(str(error))
         except Exception as error:  # noqa: BLE001 - the loop's edge: it must outlive any failure
@@ -133,25 +126,27 @@ class Ingestor:
         taken off it while nothing can be stored.
         """
         self.probe()
-        self._declare()
+        self._inspect()
         self.emit(ErrorQueueOpened(queue=self.mapping.queue))
         self._window = 1
         self._consumer = self.transport.consumer(self.mapping.queue, self._window)
         return self._consumer
 
-    def _declare(self) -> None:
-        """Declare the queue if it is missing, also if it was deleted since the start.
+    def _inspect(self) -> None:
+        """Look whether the queue is there and may be ingested. Raises ErrorQueueUnusable.
 
-        Raises ErrorQueueUnusable for a queue of a type that cannot be ingested.
+        Only before the first success a work queue is refused: after a lost connection the broker
+        counts our own old consumer for a while.
         """
-        queues = self.transport.queues()
-        try:
-            declared = queues.declare_error_queue(self.mapping.queue)
-            reason = None if declared else queues.why_not_ingestible(self.mapping.queue)
-        finally:
-            queues.close()
-        if reason is not None:
-            raise ErrorQueueUnusable(reason)
+        doubt = admit(
+            self.transport,
+            self.mapping,
+            declare_missing=self.declare_missing,
+            judging=not self._was_consuming,
+        )
+        self._was_missing = False
+        if doubt is not None:
+            self.emit(ErrorQueueDoubted(queue=self.mapping.queue, reason=doubt))
 
     @property
     def _is_pipelined(self) -> bool:
@@ -232,6 +227,15 @@ class Ingestor:
         delay = BACK_OFF[min(self._failures, len(BACK_OFF) - 1)]
         self._failures += 1
         return delay
+
+    def _await_queue(self, reason: str) -> float:
+        """Close the consumer; return the seconds until the next look for a missing queue."""
+        self._close()
+        self.state = self._idle(reason)
+        if not self._was_missing:
+            self.emit(ErrorQueueGone(queue=self.mapping.queue))
+        self._was_missing = True
+        return LOOK_FOR_MISSING
 
     def _close(self) -> None:
         self._ahead = None

@@ -9,7 +9,7 @@ from retrier.domain.wire import Delivery, Outcome, Outgoing
 from retrier.errors import BrokerUnavailable
 from retrier.overlap import WhileInFlight, nothing_else
 from retrier.processor.progress import Progress
-from retrier.transport.seam import Awaited, Consumer, Publisher, Queues, Transport
+from retrier.transport.seam import Awaited, Consumer, Publisher, Queues, Transport, Trial
 
 
 class Broker:
@@ -143,6 +143,11 @@ class AttendedTransport:
         with self._progress.waiting(ForBroker()):
             inner = self._inner.queues()
         return cast("Queues", _Attended(inner, self._progress))
+
+    def try_out(self, staging_queue: str) -> Trial:
+        """See the seam."""
+        with self._progress.waiting(ForBroker()):
+            return self._inner.try_out(staging_queue)
 
 
 class AttendedPublisher:

@@ -1,133 +1,15 @@
-"""Types of settings with their checks: URLs, hosts, quantities with a unit, and sections."""
+"""Where things are: URLs and hosts, their allowed forms, and how they are shown."""
 
 import re
 from collections.abc import Sequence
-from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated
 from urllib.parse import unquote, urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from retrier.domain.hosts import is_loopback, parse_host
+from retrier.settings.database_parameters import find_parameter_problem
 from retrier.transport.transports import TRANSPORTS
-
-KeyPath = tuple[str, ...]
-"""A key, after the sections that hold it: `("broker", "url")`."""
-
-
-class Section(BaseModel):
-    """A part of the settings."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-
-AS_RESOLVED = "resolved"
-_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-_BYTES = {"": 1, "B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
-_DURATION = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)")
-_SIZE = re.compile(r"([0-9]{1,12})(B|KiB|MiB|GiB)?")
-
-# Longer than anybody waits, and short enough that `now` minus it is still a valid datetime.
-_LONGEST = timedelta(days=36500)
-
-
-def _parse_duration(value: object) -> timedelta:
-    if isinstance(value, timedelta):
-        return value
-    found = _DURATION.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
-        raise ValueError("must be a duration like 500ms, 30s, 5m, 1h or 7d")
-    number, unit = found.groups()
-    return timedelta(seconds=min(int(number) * _SECONDS[unit], 2 * _LONGEST.total_seconds()))
-
-
-def _parse_duration_or_off(value: object) -> timedelta | None:
-    # YAML 1.1 reads a bare `off` as false; from the environment it comes as text.
-    if value is False or value == "off":
-        return None
-    try:
-        return _parse_duration(value)
-    except ValueError as error:
-        raise ValueError(f"{error}, or off") from None
-
-
-def _check_duration_or_off(value: timedelta | None) -> timedelta | None:
-    return None if value is None else _check_duration(value)
-
-
-def _check_duration(value: timedelta) -> timedelta:
-    if not timedelta(0) < value <= _LONGEST:
-        raise ValueError("must be longer than 0s and at most 36500d")
-    return value
-
-
-def _parse_size(value: object) -> object:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
-        raise ValueError("must be a size like 64KiB, 16MiB or 1GiB, or a number of bytes")
-    number, unit = found.groups(default="")
-    return int(number) * _BYTES[unit]
-
-
-def _check_size(value: int) -> int:
-    if value < 1:
-        raise ValueError("must be at least 1 byte")
-    return value
-
-
-def _refuse_bool(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("must be a whole number")  # noqa: TRY004 - pydantic reports ValueErrors
-    return value
-
-
-def _parse_kept_alike(value: object) -> object:
-    if value == AS_RESOLVED:
-        return value
-    try:
-        kept = _parse_duration_or_off(value)
-    except ValueError as error:
-        raise ValueError(f"{error}, or {AS_RESOLVED}") from None
-    return _check_duration_or_off(kept)
-
-
-def between(low: int, high: int) -> AfterValidator:
-    """Accept the whole numbers from `low` to `high`, both included."""
-
-    def check(value: int) -> int:
-        if not low <= value <= high:
-            raise ValueError(f"must be between {low} and {high}")
-        return value
-
-    return AfterValidator(check)
-
-
-def at_least(shortest: str) -> AfterValidator:
-    """Accept durations of at least `shortest`, and `off`."""
-    limit = _parse_duration(shortest)
-
-    def check(value: timedelta | None) -> timedelta | None:
-        if value is not None and value < limit:
-            raise ValueError(f"must be at least {shortest}")
-        return value
-
-    return AfterValidator(check)
-
-
-Count = Annotated[int, BeforeValidator(_refuse_bool)]
-Duration = Annotated[timedelta, BeforeValidator(_parse_duration), AfterValidator(_check_duration)]
-DurationOrOff = Annotated[
-    timedelta | None,
-    BeforeValidator(_parse_duration_or_off),
-    AfterValidator(_check_duration_or_off),
-]
-"""A duration; None if it is `off`."""
-KeptAlike = Annotated[timedelta | Literal["resolved"] | None, BeforeValidator(_parse_kept_alike)]
-"""The same, or `resolved`: as long as what is resolved in another way."""
-Size = Annotated[int, BeforeValidator(_parse_size), AfterValidator(_check_size)]
-
 
 _POSTGRESQL_SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 
@@ -154,6 +36,7 @@ def _check_broker_url(url: str) -> str:
         _check_embedded_path(rest)
     else:
         _check_host_and_port(url)
+        _check_end(url)
         if "," in (urlsplit(url).hostname or ""):
             raise ValueError("must be a list of URLs where it names several hosts")
     return f"{scheme.lower()}://{rest}"
@@ -194,6 +77,8 @@ def _check_database_url(url: str) -> str:
     scheme, separator, rest = url.partition("://")
     if separator and scheme.lower() in _POSTGRESQL_SCHEMES:
         _check_host_and_port(url)
+        if problem := find_parameter_problem(url):
+            raise ValueError(problem)
         return f"postgresql+psycopg://{rest}"
     if not separator or scheme.lower() != "sqlite":
         raise ValueError("must begin with postgresql:// or sqlite:///")
@@ -203,8 +88,17 @@ def _check_database_url(url: str) -> str:
 
 
 def _check_embedded_path(rest: str) -> None:
-    if not rest.startswith("/") or rest == "/":
+    if not rest.startswith("/") or rest.endswith("/"):
         raise ValueError("must name a file: embedded:///PATH")
+    _check_end(rest)
+
+
+def _check_end(url: str) -> None:
+    if "?" in url or "#" in url:
+        raise ValueError(
+            "takes no parameters: no ? and no # (in a name or password they are written %3F %23); "
+            "TLS is set with amqps:// and broker.tls"
+        )
 
 
 def _check_host_and_port(url: str) -> None:

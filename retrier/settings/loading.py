@@ -10,8 +10,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from retrier.errors import ConfigurationError
-from retrier.settings.addresses import KeyPath, redact
+from retrier.settings.addresses import redact
+from retrier.settings.fields import KeyPath
 from retrier.settings.model import ErrorQueue, Place, Settings, find_clashes
+from retrier.settings.tls import BrokerTls
 
 _WHOLE_NUMBER = "must be a whole number"
 _MUST = {
@@ -35,7 +37,7 @@ def describe(error: ErrorDetails, variables: Mapping[KeyPath, str]) -> str:
 def word(place: Place, text: str, variables: Mapping[KeyPath, str]) -> str:
     """Return one line: `place`, the problem `text`, and the environment variable, if one set it."""
     keys = tuple(str(part) for part in place)
-    variable = variables.get(keys[:2]) or variables.get(keys[:1])
+    variable = next((found for end in (3, 2, 1) if (found := variables.get(keys[:end]))), None)
     origin = f" (from {variable})" if variable else ""
     return f"{redact(_show_place(place))}: {text}{origin}"
 
@@ -95,6 +97,8 @@ def _fields_at(place: Place) -> list[str]:
             return list(Settings.model_fields)
         case (str(section),):
             return list(type(getattr(Settings(), section)).model_fields)
+        case ("broker", "tls"):
+            return list(BrokerTls.model_fields)
         case _:
             return list(ErrorQueue.model_fields)
 
@@ -152,7 +156,7 @@ def override(tree: dict[str, object], path: KeyPath, text: str) -> None:
 
 
 def _path(name: str) -> KeyPath:
-    return tuple(name.removeprefix(_PREFIX).lower().split(_DELIMITER, 1))
+    return tuple(name.removeprefix(_PREFIX).lower().split(_DELIMITER))
 
 
 def _read_list(text: str) -> object:

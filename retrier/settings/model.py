@@ -9,20 +9,18 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BeforeValidator
 
 from retrier.domain.retention import RetentionTimes
-from retrier.settings.addresses import (
-    AllowedHost,
-    BrokerUrls,
+from retrier.settings.addresses import AllowedHost, BrokerUrls, DatabaseUrl, LoopbackHost
+from retrier.settings.fields import (
     Count,
-    DatabaseUrl,
     Duration,
     DurationOrOff,
     KeptAlike,
-    LoopbackHost,
     Section,
     Size,
     at_least,
     between,
 )
+from retrier.settings.tls import BrokerTls, find_tls_clashes
 
 Dialect = Literal["nservicebus", "rabbitmq", "retrier"]
 
@@ -64,6 +62,7 @@ class ErrorQueue(Section):
     queue: QueueName
     dialect: Dialect | None = None
     destination: QueueName | None = None
+    take_from_work_queue: bool = False
 
 
 def _read_error_queue(value: object) -> object:
@@ -75,6 +74,7 @@ def find_clashes(tree: Mapping[str, object], instance: object) -> Iterator[Clash
 
     It reads values that are not checked yet, so that another wrong value does not hide a clash.
     """
+    yield from find_tls_clashes(tree)
     queues = _list_queues(tree)
     names = [each.get("queue") for each in queues]
     staging = staging_queue(str(instance))
@@ -114,6 +114,7 @@ class Broker(Section):
     url: BrokerUrls = ("embedded:///./retrier-data/broker.db",)
     """One URL for each node of the broker that may be connected to."""
     staging_queue_type: Literal["quorum", "classic"] = "quorum"
+    tls: BrokerTls = BrokerTls()
 
     @property
     def is_embedded(self) -> bool:
@@ -133,6 +134,7 @@ class Ingestion(Section):
 
     error_queues: ErrorQueues = (ErrorQueue(queue="error"),)
     prefetch: Annotated[Count, between(1, 65535)] = 1500
+    declare_missing: bool = False
 
 
 class Retries(Section):
@@ -205,3 +207,11 @@ class Settings(Section):
     def staging_queue(self) -> str:
         """Name the staging queue of this instance."""
         return staging_queue(self.instance)
+
+    @property
+    def declares_missing(self) -> bool:
+        """Whether a missing error queue is declared.
+
+        Always on the embedded broker: nobody else declares queues there before the first failure.
+        """
+        return self.ingestion.declare_missing or self.broker.is_embedded

@@ -123,8 +123,20 @@ class Consumer(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLook:
+    """What is seen of a queue. `consumers` is 0 if the broker does not count them."""
+
+    ready: int
+    consumers: int
+
+
 class Queues(Protocol):
     """Looks at queues and declares the ones Retrier owns."""
+
+    def look(self, queue: str) -> QueueLook | None:
+        """Return what is seen of the queue without declaring it; None when there is none."""
+        ...
 
     def depth(self, queue: str) -> int | None:
         """Return how many messages are ready, or None when there is no such queue."""
@@ -132,6 +144,10 @@ class Queues(Protocol):
 
     def declare_error_queue(self, queue: str) -> bool:
         """Declare it durable if it is missing; return whether it was missing."""
+        ...
+
+    def why_not_declarable(self, queue: str) -> str | None:
+        """Return why we may not declare a queue of this name, in a sentence; declares nothing."""
         ...
 
     def declare_staging_queue(self, queue: str) -> None:
@@ -149,10 +165,18 @@ class Queues(Protocol):
         """
         ...
 
+    def dead_letters(self, queue: str) -> bool | None:
+        """Return whether its arguments name a dead-letter exchange; None if that is not revealed.
+
+        One that a policy names is not visible. Nothing is declared, even if the queue is missing.
+        """
+        ...
+
     def why_not_ingestible(self, queue: str) -> str | None:
         """Return why failed messages cannot be removed from the queue, in a sentence.
 
-        None when they can, when the queue is missing, or when the broker does not reveal it.
+        That is its type, or that we may not read it. No message is handed out to find it out. None
+        when they can, when the queue is missing, or when the broker does not reveal it.
         """
         ...
 
@@ -171,6 +195,14 @@ class Queues(Protocol):
     def close(self) -> None:
         """Drop the connection; never hangs, never raises."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What was found out by trying: each problem in a sentence, and what could not be tried."""
+
+    problems: tuple[str, ...] = ()
+    untried: tuple[str, ...] = ()
 
 
 class Transport(Protocol):
@@ -197,4 +229,11 @@ class Transport(Protocol):
 
     def queues(self) -> Queues:
         """Connect to look at queues. Raises BrokerUnavailable."""
+        ...
+
+    def try_out(self, staging_queue: str) -> Trial:
+        """Try what retries need: to declare and read the staging queue, and to publish.
+
+        Nothing of it stays, and the staging queue itself is not touched. Raises BrokerUnavailable.
+        """
         ...

@@ -20,6 +20,20 @@ loading a client library takes longer than most commands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """How a TLS connection is secured: files in PEM form; an empty name is no file.
+
+    Without `ca` the authorities of the machine are trusted. `certificate` and `key` are ours, for a
+    broker that asks for them. Without `verify` anybody may be the broker.
+    """
+
+    ca: str = ""
+    certificate: str = ""
+    key: str = ""
+    verify: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TransportOptions:
     """What a transport may need; each ignores what it has no use for."""
 
@@ -27,6 +41,7 @@ class TransportOptions:
     staging_queue_type: QueueKind
     connection_name: str
     dice: Random
+    tls: Tls = Tls()
 
 
 def make_transport(options: TransportOptions) -> Transport:

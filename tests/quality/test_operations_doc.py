@@ -30,6 +30,7 @@ AGREED = {
     "RetrierDatabaseDown",
     "RetrierDown",
     "RetrierErrorQueueGrowing",
+    "RetrierErrorQueueMissing",
     "RetrierFailedImports",
     "RetrierLedgerOff",
     "RetrierMessagesReturned",

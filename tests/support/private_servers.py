@@ -35,12 +35,16 @@ OTHER_TOOLS = "RETRIER_TEST_RABBITMQ_TOOLS"
 class PrivateRabbitMQ:
     """A RabbitMQ node on loopback, with its own name, ports, cookie, data and port mapper."""
 
-    def __init__(self, folder: Path, tools: Path, plugins: Sequence[str] = ()) -> None:
+    def __init__(
+        self, folder: Path, tools: Path, plugins: Sequence[str] = (), configuration: str = ""
+    ) -> None:
         self.plugins = plugins
         self._tools = tools
         self.port, node, mapper = find_free_ports(3)
         self.url = f"amqp://guest:guest@127.0.0.1:{self.port}//"
         self._environ = make_environ(folder, (self.port, node, mapper), plugins)
+        with (folder / "node.conf").open("a") as more:
+            more.write(configuration)
         self._log = folder / "out.txt"
         self._pid_file = folder / "pid"
         self._script: subprocess.Popen[bytes] | None = None
@@ -127,10 +131,17 @@ class PrivateRabbitMQ:
         subprocess.run(command, env=self._environ, check=False, capture_output=True, timeout=10)
         return not is_listening(int(self._environ["ERL_EPMD_PORT"]))
 
-    def control(self, *words: str) -> None:
-        """Tell the node something with `rabbitmqctl`."""
+    def control(self, *words: str) -> str:
+        """Tell the node something with `rabbitmqctl`; return what it printed."""
         command = [str(self._tools / "rabbitmqctl"), *words]
-        subprocess.run(command, env=self._environ, check=True, capture_output=True, timeout=60)
+        done = subprocess.run(
+            command, env=self._environ, check=True, capture_output=True, timeout=60, text=True
+        )
+        return done.stdout
+
+    def names_of_queues(self) -> list[str]:
+        """Return the names of all queues, sorted."""
+        return sorted(self.control("--quiet", "list_queues", "name").split())
 
     def _signal(self, number: int) -> None:
         os.kill(self.pid, number)
@@ -193,6 +204,38 @@ class PrivatePostgres:
         """Start the cluster and wait until it takes clients."""
         self._run("pg_ctl", "-w", "-l", str(self._log), "-o", self._options, "start")
         wait_until(self._answers, START_DEADLINE, "the private PostgreSQL answers")
+
+    def use_tls(self, folder: Path) -> None:
+        """Take TLS connections with the certificates in the folder (see certificates.py).
+
+        The user `certified` has to show one of its own.
+        """
+        for name in ("server.pem", "server.key", "ca.pem"):
+            copied = shutil.copy(folder / name, self._data / name)
+            Path(copied).chmod(0o600)
+            if (user := postgres_user()) is not None:
+                shutil.chown(copied, user)
+        rules = self._data / "pg_hba.conf"
+        asked = "hostssl all certified 127.0.0.1/32 trust clientcert=verify-ca\n"
+        rules.write_text(asked + rules.read_text())
+        names = {
+            "ssl_cert_file": "server.pem",
+            "ssl_key_file": "server.key",
+            "ssl_ca_file": "ca.pem",
+        }
+        with psycopg.connect(psycopg_url(self.url), autocommit=True) as conn:
+            conn.execute("CREATE ROLE certified LOGIN SUPERUSER")
+            for name, value in {**names, "ssl": "on"}.items():
+                conn.execute(f"ALTER SYSTEM SET {name} = '{value}'")
+            conn.execute("SELECT pg_reload_conf()")
+        wait_until(self._takes_tls, START_DEADLINE, "the private PostgreSQL takes TLS")
+
+    def _takes_tls(self) -> bool:
+        try:
+            psycopg.connect(psycopg_url(self.url), connect_timeout=3, sslmode="require").close()
+        except psycopg.OperationalError:
+            return False
+        return True
 
     def create_database(self) -> str:
         """Make an empty database; give its URL. It ends with the cluster."""
@@ -266,11 +309,13 @@ class PrivatePostgres:
 
 
 @contextmanager
-def private_rabbitmq(plugins: Sequence[str] = ()) -> Iterator[PrivateRabbitMQ]:
+def private_rabbitmq(
+    plugins: Sequence[str] = (), configuration: str = ""
+) -> Iterator[PrivateRabbitMQ]:
     """Give a running node; end and remove it afterwards. Skips aloud without RabbitMQ."""
     tools = find_tools("rabbitmq-server", RABBITMQ_TOOLS)
     with TemporaryDirectory(prefix="retrier-rabbitmq-") as folder:
-        server = PrivateRabbitMQ(Path(folder), tools, plugins)
+        server = PrivateRabbitMQ(Path(folder), tools, plugins, configuration)
         try:
             server.start()
             yield server

@@ -54,6 +54,8 @@ class Script:
         self.awaited = Awaited()
         self.probes = True
         self.limited: set[str] = set()
+        self.consumers: dict[str, int] = {}
+        self.dead_letters: dict[str, bool | None] = {}
         self.not_ingestible: dict[str, str] = {}
         self.connections: list[Breakable] = []
         self._cues: list[Cue] = []

@@ -14,7 +14,7 @@ from retrier.domain.wire import (
 )
 from retrier.errors import BrokerUnavailable, StagingQueueUnusable
 from retrier.overlap import WhileInFlight, nothing_else
-from retrier.transport.seam import Awaited
+from retrier.transport.seam import Awaited, QueueLook
 from tests.support.script import Script
 
 T = TypeVar("T")
@@ -197,6 +197,14 @@ class ScriptedQueues(ScriptedConnection):
 
     kind = "queues"
 
+    def look(self, queue: str) -> QueueLook | None:
+        """Return what is seen of a queue (seam)."""
+        return self.call("look", lambda: self._look(queue))
+
+    def dead_letters(self, queue: str) -> bool | None:
+        """Say what the script says (seam)."""
+        return self.call("dead_letters", lambda: self.script.dead_letters.get(queue, False))
+
     def depth(self, queue: str) -> int | None:
         """Return how many messages are ready, or None when there is no such queue (seam)."""
         return self.call("depth", lambda: self._depth(queue))
@@ -204,6 +212,10 @@ class ScriptedQueues(ScriptedConnection):
     def declare_error_queue(self, queue: str) -> bool:
         """Declare it if it is missing; return whether it was (seam)."""
         return self.call("declare_error_queue", lambda: self._declare(queue))
+
+    def why_not_declarable(self, _queue: str) -> str | None:
+        """Say that every queue may be declared (seam)."""
+        return None
 
     def declare_staging_queue(self, queue: str) -> None:
         """Make sure it is ours: single active consumer, or empty and declared anew (seam)."""
@@ -224,6 +236,12 @@ class ScriptedQueues(ScriptedConnection):
     def delete(self, queue: str) -> None:
         """Delete the queue with all it holds (seam)."""
         self.call("delete", lambda: self.script.broker.delete(queue))
+
+    def _look(self, queue: str) -> QueueLook | None:
+        ready = self._depth(queue)
+        if ready is None:
+            return None
+        return QueueLook(ready=ready, consumers=self.script.consumers.get(queue, 0))
 
     def _depth(self, queue: str) -> int | None:
         found = self.script.broker.queues.get(queue)

@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from retrier.domain.wire import Outgoing, PropertyCodec
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
-from retrier.transport.seam import Capabilities
+from retrier.transport.seam import Capabilities, Trial
 from tests.support.script import Breakable, Script
 from tests.support.scripted_connections import (
     ScriptedConsumer,
@@ -56,6 +56,10 @@ class ScriptedTransport(Script):
     def queues(self) -> ScriptedQueues:
         """Connect to look at queues (seam)."""
         return self._connect("queues", lambda: ScriptedQueues(self))
+
+    def try_out(self, _staging_queue: str) -> Trial:
+        """Find that all is well (seam)."""
+        return Trial()
 
     def _connect(self, kind: str, make: Callable[[], C]) -> C:
         self.enter(f"transport.{kind}")

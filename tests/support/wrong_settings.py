@@ -11,6 +11,29 @@ WRONG_FILES = {
         "broker.url: must name the nodes of one broker: "
         "scheme, user, password and virtual host must be the same in each"
     ),
+    "broker: {url: 'amqp://127.0.0.1/?heartbeat=10'}": (
+        "broker.url: takes no parameters: no ? and no # (in a name or password they are written "
+        "%3F %23); TLS is set with amqps:// and broker.tls"
+    ),
+    "broker: {url: 'amqps://127.0.0.1', tls: {ca: nowhere.pem}}": (
+        "broker.tls.ca: must name a file that exists, is nowhere.pem"
+    ),
+    "broker: {url: 'amqps://127.0.0.1', tls: {key: pyproject.toml}}": (
+        "broker.tls.key: needs the certificate that it belongs to"
+    ),
+    "broker: {url: 'amqp://127.0.0.1', tls: {verify: false}}": (
+        "broker.tls: is for a broker.url that begins with amqps://"
+    ),
+    "database: {url: 'postgresql://127.0.0.1/db?sslmod=require'}": (
+        "database.url: has a parameter that PostgreSQL's library does not know: sslmod"
+    ),
+    "database: {url: 'postgresql://127.0.0.1/db?sslmode=verify'}": (
+        "database.url: has an sslmode that there is not: known are disable, allow, prefer, "
+        "require, verify-ca, verify-full"
+    ),
+    "database: {url: 'postgresql://127.0.0.1/db?sslrootcert=nowhere.pem'}": (
+        "database.url: names a file as sslrootcert that does not exist"
+    ),
     "broker: {staging_queue_type: mirrored}": (
         "broker.staging_queue_type: must be quorum or classic, is mirrored"
     ),

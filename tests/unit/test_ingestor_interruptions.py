@@ -163,6 +163,66 @@ class TestAQueueThatCannotBeIngested:
         assert bench.recorded() == [[b"one"]]
 
 
+class TestAQueueThatIsMissing:
+    def test_is_not_declared_and_told_once(self, bench):
+        bench.transport.broker.delete(QUEUE)
+
+        stop = bench.turns(3)
+
+        assert QUEUE not in bench.transport.broker.queues
+        assert bench.told.events == [("ingestion.queue_missing", {"queue": QUEUE})]
+        assert stop.waits == [3.0, 3.0, 3.0]
+
+    def test_is_ingested_once_it_is_there(self, bench):
+        bench.transport.broker.delete(QUEUE)
+        bench.turns(2)
+        bench.transport.broker.declare(QUEUE)
+        bench.fail(b"one")
+
+        bench.turns(1)
+
+        assert bench.recorded() == [[b"one"]]
+
+    def test_is_told_again_when_it_is_lost_again(self, bench):
+        for _ in range(2):
+            bench.transport.broker.delete(QUEUE)
+            bench.turns(2)
+            bench.transport.broker.declare(QUEUE)
+            bench.turns(1)
+
+        assert bench.told.names.count("ingestion.queue_missing") == 2
+
+    def test_is_declared_if_that_is_wanted(self):
+        bench = IngestionBench(declare_missing=True)
+        bench.transport.broker.delete(QUEUE)
+
+        bench.turns(1)
+
+        assert QUEUE in bench.transport.broker.queues
+        assert bench.told.names == ["ingestion.started"]
+
+
+class TestAWorkQueue:
+    def test_is_refused_before_anything_is_taken(self, bench):
+        bench.transport.consumers[QUEUE] = 2
+        bench.transport.dead_letters[QUEUE] = True
+
+        bench.turns(2)
+
+        assert "transport.consumer" not in bench.transport.calls
+        assert bench.told.names == ["ingestion.paused"]
+
+    def test_is_not_seen_in_our_own_old_consumer_after_a_lost_connection(self, bench):
+        bench.transport.dead_letters[QUEUE] = True
+        bench.turns(1)
+        bench.transport.consumers[QUEUE] = 1
+        bench.fail(b"one")
+
+        bench.turns(1)
+
+        assert bench.recorded() == [[b"one"]]
+
+
 class TestRefusedData:
     REFUSAL = DataRefused("invalid byte sequence")
 

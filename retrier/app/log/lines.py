@@ -62,6 +62,11 @@ LINES: Mapping[str, Wording] = {
     "ingestion.delivery_limit": _warning(
         "{queue} has a delivery limit and may drop failed messages: remove the limit"
     ),
+    "ingestion.queue_missing": _error(
+        "The error queue {queue} does not exist: the broker drops what is dead-lettered to it. "
+        "Declare it, or set ingestion.declare_missing"
+    ),
+    "ingestion.queue_doubtful": _warning("{reason}"),
     "processor.waiting_for_lease": _info("Standing by: process {pid} on {host} is the processor"),
     "processor.lease_acquired": _info("This process is now the processor (epoch {epoch})"),
     "processor.lease_lost": _warning("Lost the processor lease: {reason}"),

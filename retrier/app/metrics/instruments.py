@@ -74,6 +74,12 @@ class QueueGauges:
             ["queue"],
             registry=registry,
         )
+        self._exists = Gauge(
+            "retrier_error_queue_exists",
+            "1 if the error queue existed when it was last looked at, else 0.",
+            ["queue"],
+            registry=registry,
+        )
 
     def reached(self, depths: Mapping[str, int | None]) -> None:
         """Set the depths of all queues; a missing queue has 0."""
@@ -81,12 +87,15 @@ class QueueGauges:
         for queue, depth in depths.items():
             gauge = self._staging if queue == self._staging_queue else self._error
             gauge.labels(queue).set(depth or 0)
+            if gauge is self._error:
+                self._exists.labels(queue).set(depth is not None)
 
     def lost(self) -> None:
         """Set the broker to down, and remove the depths: they are unknown then."""
         self._up.set(0)
         self._staging.clear()
         self._error.clear()
+        self._exists.clear()
 
 
 class Metrics:

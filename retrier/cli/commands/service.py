@@ -1,6 +1,5 @@
 """`retrier run`, `check`, `verify`, `db upgrade`: they use the settings, and need no service."""
 
-from collections.abc import Set as AbstractSet
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -63,8 +62,8 @@ def run(config: Config = None, role: Roles = None, port: Port = None) -> None:
 def check(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False) -> None:
     """Check settings, database and broker.
 
-    First the settings are read, then the database and the broker are connected to. Nothing is
-    changed.
+    First the settings are read, then what the service needs of the database and the broker is
+    tried. No message is handed out, and nothing that is made stays.
     """
     settings = load_config(config)
     from retrier.app import check as look  # noqa: PLC0415 - as in run
@@ -73,20 +72,16 @@ def check(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False)
     if not as_json:
         printer.line("settings: ok")
     results = look(settings)
-    wrong = {result.name for result in results if not result.ok}
+    wrong = [result for result in results if not result.ok]
     if as_json:
         printer.document({"ok": not wrong, "results": [asdict(result) for result in results]})
     else:
         for result in results:
             printer.line(f"{result.name}: {result.text}")
-    raise typer.Exit(_end_of_check(wrong))
-
-
-def _end_of_check(wrong: AbstractSet[str]) -> ExitCode:
-    """Return the exit code. An unusable queue counts as a wrong setting: no new try helps."""
-    if wrong & {"database", "broker"}:
-        return ExitCode.OUT_OF_REACH
-    return ExitCode.USAGE if wrong else ExitCode.DONE
+    # A missing right counts as a wrong setting: no new try helps.
+    if any(result.out_of_reach for result in wrong):
+        raise typer.Exit(ExitCode.OUT_OF_REACH)
+    raise typer.Exit(ExitCode.USAGE if wrong else ExitCode.DONE)
 
 
 @db.command(epilog="Example: retrier db upgrade --config retrier.yaml")

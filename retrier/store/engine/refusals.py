@@ -72,19 +72,37 @@ class Translator:
             # PostgreSQL quotes the refused value behind `: "`.
             return DataRefused(first.partition(': "')[0])
         if _is_unusable(error):
-            return self._explain_unusable(first)
+            return self._explain_unusable(first, _advise(" ".join(words)))
         return error
 
-    def _explain_unusable(self, words: str) -> DatabaseUnavailable:
+    def _explain_unusable(self, words: str, advice: str) -> DatabaseUnavailable:
         """Return the error; a server that refuses the connection was reached."""
         _, refused, reason = words.partition("FATAL:  ")
         if refused:
-            return DatabaseUnavailable(f"the database at {self.place} refused: {reason}")
+            return DatabaseUnavailable(f"the database at {self.place} refused: {reason}{advice}")
         if words == _NOT_OPENED:
             return DatabaseUnavailable(
                 f"cannot open or make the database file {self.place}: {_FOLDER_NEEDED}"
             )
-        return DatabaseUnavailable(f"cannot reach the database at {self.place}: {words}")
+        return DatabaseUnavailable(f"cannot reach the database at {self.place}: {words}{advice}")
+
+
+_ADVICE = {
+    "certificate verify failed": (
+        "name the file of the authority that signed the server's certificate as sslrootcert"
+    ),
+    "does not match host name": "name the host in database.url as the server's certificate does",
+    "requires a valid client certificate": "name our certificate as sslcert and its key as sslkey",
+    "certificate authentication failed": "name our certificate as sslcert and its key as sslkey",
+    "certificate required": "name our certificate as sslcert and its key as sslkey",
+    "server does not support SSL": "write sslmode=prefer or disable, or let the server use TLS",
+    "no encryption": "write sslmode=require in database.url",
+}
+"""What to do, by words of libpq about TLS. In another language there is only libpq's sentence."""
+
+
+def _advise(words: str) -> str:
+    return next((f"; {advice}" for sign, advice in _ADVICE.items() if sign in words), "")
 
 
 def is_transient(error: SQLAlchemyError) -> bool:

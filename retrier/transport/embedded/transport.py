@@ -13,7 +13,7 @@ from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.embedded.publisher import EmbeddedPublisher
 from retrier.transport.embedded.queues_db import QueuesDb
 from retrier.transport.embedded.rows import SCHEMA
-from retrier.transport.seam import Capabilities
+from retrier.transport.seam import Capabilities, QueueLook, Trial
 from retrier.transport.transports import TransportOptions
 
 
@@ -22,6 +22,11 @@ class EmbeddedQueues:
 
     def __init__(self, db: QueuesDb) -> None:
         self._db = db
+
+    def look(self, queue: str) -> QueueLook | None:
+        """See the seam; consumers are not counted."""
+        ready = self.depth(queue)
+        return None if ready is None else QueueLook(ready=ready, consumers=0)
 
     def depth(self, queue: str) -> int | None:
         """Return how many messages are ready, or None when there is no such queue."""
@@ -32,6 +37,9 @@ class EmbeddedQueues:
         missing = self._db.look(queue) is None
         self._db.declare(queue, single_active=False)
         return missing
+
+    def why_not_declarable(self, _queue: str) -> None:
+        """Return None: all queues can be declared."""
 
     def declare_staging_queue(self, queue: str) -> None:
         """Make sure that it exists as ours. Raises StagingQueueUnusable. See the seam."""
@@ -44,6 +52,10 @@ class EmbeddedQueues:
 
     def may_limit_deliveries(self, _queue: str) -> bool:
         """Return False: no message is dropped, however often it is redelivered."""
+        return False
+
+    def dead_letters(self, _queue: str) -> bool:
+        """Return False: there are no dead-letter exchanges here."""
         return False
 
     def why_not_ingestible(self, _queue: str) -> None:
@@ -142,6 +154,11 @@ class EmbeddedTransport:
     def queues(self) -> EmbeddedQueues:
         """Open the file to look at queues. Raises BrokerUnavailable."""
         return EmbeddedQueues(self._open())
+
+    def try_out(self, _staging_queue: str) -> Trial:
+        """See the seam: there are no rights here but those of the file, which was opened."""
+        self.queues().close()
+        return Trial()
 
     def _open(self) -> QueuesDb:
         return open_queues_db(self.path, self._busy_timeout)

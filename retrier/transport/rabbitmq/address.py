@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from retrier.errors import ConfigurationError
+from retrier.transport.transports import Tls
 
 PORTS = {"amqp": 5672, "amqps": 5671}
 
@@ -18,15 +19,16 @@ class Address:
     password: str = field(repr=False)
     virtual_host: str
     tls: bool
+    trust: Tls = field(default_factory=Tls)
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 
 
-def parse_address(url: str) -> Address:
+def parse_address(url: str, trust: Tls | None = None) -> Address:
     """Read `amqp://user:password@host:port/vhost` (`amqps` for TLS), each part percent-encoded.
 
-    No path, `/` and `//` all mean the broker's default virtual host, `/`. Raises
+    `trust` is used with `amqps`. No path, `/` and `//` all mean the broker's default virtual host, `/`. Raises
     ConfigurationError, never with the password in it.
     """
     parts = _split(url)
@@ -37,6 +39,7 @@ def parse_address(url: str) -> Address:
         password=unquote(parts.password or "guest"),
         virtual_host=unquote(parts.path[1:]) or "/",
         tls=parts.scheme == "amqps",
+        trust=trust or Tls(),
     )
 
 

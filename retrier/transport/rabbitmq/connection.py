@@ -8,12 +8,16 @@ from typing import NoReturn, TypeVar
 
 import amqp
 from amqp import spec
-from amqp.exceptions import AMQPError, ChannelError
 
 from retrier.domain.wire import Outgoing
-from retrier.errors import BrokerUnavailable, QueueSilent
+from retrier.errors import BrokerUnavailable
 from retrier.transport.rabbitmq.address import Address
-from retrier.transport.rabbitmq.breaks import BREAKS, ChannelLost, Refusal, is_silence, words_of
+from retrier.transport.rabbitmq.breaks import (
+    BREAKS,
+    UNREACHABLE,
+    translate,
+)
+from retrier.transport.rabbitmq.entry import translate_refused_entry
 from retrier.transport.rabbitmq.library import (
     Channel,
     Question,
@@ -35,7 +39,6 @@ from retrier.transport.rabbitmq.raw_message import (
 from retrier.transport.rabbitmq.silence import ANSWER_TIMEOUT, Silence
 
 GOODBYE_TIMEOUT = 1.0
-UNREACHABLE = "cannot reach the broker at "
 LEAVE = write_frame(METHOD, 0, struct.pack(">HH", *spec.Connection.CloseOk))
 
 T = TypeVar("T")
@@ -69,7 +72,8 @@ class BrokerConnection:
             self.channel = Channel(self._raw, auto_decode=False)
             self.channel.open()
         except BREAKS as error:
-            self._break(error)
+            self.drop()
+            raise translate_refused_entry(error, address) from error
         self.version = read_version(self._live())
         """The broker's version as numbers, such as (4, 0, 5)."""
 
@@ -77,6 +81,11 @@ class BrokerConnection:
     def largest_properties(self) -> int:
         """The most bytes of properties that fit into one frame: they cannot be split."""
         return int(self._live().frame_max) - OVERHEAD - PROPERTIES_AT
+
+    @property
+    def user(self) -> str:
+        """The user of the connection, for people."""
+        return self._address.user
 
     @property
     def open(self) -> bool:
@@ -220,16 +229,7 @@ class BrokerConnection:
 
     def _break(self, error: Exception, queue: str | None = None) -> NoReturn:
         self.drop()
-        if queue is not None and is_silence(error):
-            raise QueueSilent(queue, words_of(error)) from error
-        if isinstance(error, AMQPError) and error.reply_code:
-            kind, words = (
-                ChannelLost if isinstance(error, ChannelError) else Refusal,
-                words_of(error),
-            )
-            said = f"the broker at {self._address} refused: {words}"
-            raise kind(said, error.reply_code, words) from error
-        raise self._unavailable(words_of(error)) from error
+        raise translate(error, self._address, queue) from error
 
     def _unavailable(self, reason: str) -> BrokerUnavailable:
         return BrokerUnavailable(f"{UNREACHABLE}{self._address}: {reason}")

@@ -1,6 +1,7 @@
 """Changes to what Kombu and py-amqp do: sockets, frames, heartbeats, closed channels."""
 
 import socket
+import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from select import POLLIN, POLLOUT, poll
@@ -14,6 +15,7 @@ from kombu.transport import pyamqp
 from retrier.transport.rabbitmq.address import Address
 from retrier.transport.rabbitmq.raw_message import Frame, FrameBuffer, FrameHandler
 from retrier.transport.rabbitmq.silence import Silence
+from retrier.transport.transports import Tls
 
 CONNECT_TIMEOUT = 5.0
 READ_TIMEOUT = 20.0
@@ -36,7 +38,7 @@ def dial(
         userid=address.user,
         password=address.password,
         virtual_host=address.virtual_host,
-        ssl={"server_hostname": address.host} if address.tls else False,
+        ssl=make_ssl_options(address.host, address.trust) if address.tls else False,
         transport=Transport,
         heartbeat=heartbeat,
         connect_timeout=connect_timeout,
@@ -50,6 +52,15 @@ def dial(
     )
     # Not `client.connect`: Kombu's own connection reconnects without our knowing.
     return client.transport.establish_connection()
+
+
+def make_ssl_options(host: str, tls: Tls) -> Mapping[str, object]:
+    """Return py-amqp's options; without `ca` the machine's authorities are loaded."""
+    files = {"ca_certs": tls.ca, "certfile": tls.certificate, "keyfile": tls.key}
+    given = {name: file for name, file in files.items() if file}
+    # With a host name py-amqp would check it, also without `verify`.
+    trust = {"server_hostname": host} if tls.verify else {"cert_reqs": ssl.CERT_NONE}
+    return {**given, **trust}
 
 
 class Channel(amqp.Channel):  # type: ignore[misc]  # py-amqp has no types

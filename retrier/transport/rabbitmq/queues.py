@@ -1,34 +1,49 @@
 """Looks at queues, and declares the ones Retrier owns."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import amqp
 from amqp.protocol import queue_declare_ok_t
 
 from retrier.errors import QueueSilent, StagingQueueUnusable
-from retrier.transport.rabbitmq.breaks import ChannelLost, Difference, Refusal, read_difference
+from retrier.transport.rabbitmq.arguments import (
+    DEAD_LETTER_EXCHANGE,
+    DELIVERY_LIMIT,
+    NO_EXCHANGE,
+    UNLIMITED,
+    Declaration,
+    Try,
+    has_dead_letter_exchange,
+    may_limit_deliveries,
+)
+from retrier.transport.rabbitmq.breaks import (
+    A_STREAM,
+    ChannelLost,
+    Difference,
+    Refusal,
+    is_of_a_stream,
+    is_of_access,
+    name_missing_right,
+    read_difference,
+)
 from retrier.transport.rabbitmq.connection import BrokerConnection
 from retrier.transport.rabbitmq.silence import ANSWER_TIMEOUT, DELETION_TIMEOUT
-from retrier.transport.seam import QueueKind
+from retrier.transport.seam import QueueKind, QueueLook
 
 NOT_FOUND, LOCKED, PRECONDITION_FAILED, NOT_IMPLEMENTED = 404, 405, 406, 540
-DELIVERY_LIMIT = "x-delivery-limit"
-NO_DELIVERY_LIMIT = {DELIVERY_LIMIT: -1}
+NO_DELIVERY_LIMIT = {DELIVERY_LIMIT: UNLIMITED}
 """Before 4.0 a limit of -1 drops a message at its first redelivery."""
 DELIVERY_LIMIT_SINCE = (4, 0)
-NOT_QUORUM = frozenset({"x-queue-type", "durable", "auto_delete", "exclusive"})
-"""If one of these differs from our declaration, the queue is not a quorum queue."""
-MOST_ARGUMENTS = 20
 NO_PRIORITY = {"x-priority": "none"}
 """An argument for a consumer that every type of queue refuses; a stream's refusal names its type.
 So nothing is delivered (or counted as delivered), and no queue is created (decision 0024)."""
-STREAM_TYPE = "rabbit_stream_queue"
-A_STREAM = (
-    "it is a stream, which keeps what is taken off it: nothing of it can be ingested. "
-    "List a queue, of type quorum or classic, in its place."
-)
 ADVICE = "Empty and delete it, or give this instance another name."
+OURS = MappingProxyType({"durable": True, "auto_delete": False})
+TRIAL_EXPIRY = 60_000
+"""Milliseconds after which a queue is gone that a killed `check` has left."""
 
 Dial = Callable[[], BrokerConnection]
 T = TypeVar("T")
@@ -43,10 +58,17 @@ class RabbitMQQueues:
         self._staging_queue_type = staging_queue_type
         self._connection = dial()
 
+    def look(self, queue: str) -> QueueLook | None:
+        """See the seam."""
+        found = self._look(queue)
+        if found is None:
+            return None
+        return QueueLook(ready=int(found.message_count), consumers=int(found.consumer_count))
+
     def depth(self, queue: str) -> int | None:
         """Return how many messages are ready, or None when there is no such queue."""
-        found = self._look(queue)
-        return None if found is None else int(found.message_count)
+        found = self.look(queue)
+        return None if found is None else found.ready
 
     def declare_error_queue(self, queue: str) -> bool:
         """Declare it, durable and quorum, if it is missing; return whether it was missing."""
@@ -57,10 +79,7 @@ class RabbitMQQueues:
 
     def declare_staging_queue(self, queue: str) -> None:
         """Make sure that it exists as ours. Raises StagingQueueUnusable. See the seam."""
-        arguments = {
-            **self._arguments(self._staging_queue_type),
-            "x-single-active-consumer": True,
-        }
+        arguments = self._staging_arguments()
         try:
             self._declare(queue, arguments)
         except ChannelLost as refusal:
@@ -68,31 +87,35 @@ class RabbitMQQueues:
                 self._declare(queue, arguments)
 
     def may_limit_deliveries(self, queue: str) -> bool:
-        """Return whether it is a quorum queue with a delivery limit, by argument or by default.
-
-        The broker reveals arguments only when it refuses a declaration: it names the first one
-        that differs. So this declares again and again, each time with one more known argument.
-        """
+        """Return whether it is a quorum queue with a delivery limit, by argument or by default."""
         if self._look(queue) is None:
             return False
-        by_default = self._limits_unasked()
-        known: dict[str, Any] = {"x-queue-type": "quorum"}
-        for _ in range(MOST_ARGUMENTS):
-            differs = self._declared_otherwise(queue, known)
-            if differs is None:
-                return by_default
-            if differs.argument == DELIVERY_LIMIT:
-                return not (by_default and differs.value == NO_DELIVERY_LIMIT[DELIVERY_LIMIT])
-            if differs.argument in {"", *NOT_QUORUM, *known}:
-                return False
-            if differs.value is None:
-                break
-            known[differs.argument] = differs.value
-        return by_default
+        unlimited = UNLIMITED if self._limits_unasked() else None
+        return may_limit_deliveries(self.trying(queue), unlimited=unlimited)
+
+    def dead_letters(self, queue: str) -> bool | None:
+        """See the seam. It needs the right to configure the queue."""
+        return has_dead_letter_exchange(self.trying(queue))
 
     def why_not_ingestible(self, queue: str) -> str | None:
-        """Return the reason for a stream: acknowledged messages stay in it. See the seam."""
-        return A_STREAM if self._is_stream(queue) else None
+        """Return the reason for a stream, or that we may not read the queue. See the seam."""
+        refusal = self._refuse_consumer(queue)
+        if is_of_access(refusal):
+            return name_missing_right(self._connection.user, "read", queue)
+        return A_STREAM if is_of_a_stream(refusal) else None
+
+    def why_not_declarable(self, queue: str) -> str | None:
+        """See the seam. The declaration that is tried is valid for no queue (decision 0036)."""
+        try:
+            self._declare(queue, {DEAD_LETTER_EXCHANGE: NO_EXCHANGE})
+        except ChannelLost as refusal:
+            if is_of_access(refusal):
+                return name_missing_right(self._connection.user, "configure", queue)
+        return None
+
+    def declare_trial_queue(self, queue: str) -> None:
+        """Declare a queue like the staging queue, which deletes itself soon. See try_out."""
+        self._declare(queue, {**self._staging_arguments(), "x-expires": TRIAL_EXPIRY})
 
     def purge(self, queue: str) -> int:
         """Drop every ready message; return how many."""
@@ -118,17 +141,21 @@ class RabbitMQQueues:
                 return None
             raise
 
-    def _declare(self, queue: str, arguments: Mapping[str, Any]) -> None:
+    def _declare(
+        self, queue: str, arguments: Mapping[str, Any], flags: Mapping[str, bool] = OURS
+    ) -> None:
         self._ask(
             queue,
-            lambda channel: channel.queue_declare(
-                queue, durable=True, auto_delete=False, arguments=arguments
-            ),
+            lambda channel: channel.queue_declare(queue, **flags, arguments=dict(arguments)),
         )
 
-    def _declared_otherwise(self, queue: str, arguments: Mapping[str, Any]) -> Difference | None:
+    def trying(self, queue: str) -> Try:
+        """Return what tries a declaration of this queue."""
+        return partial(self._declared_otherwise, queue)
+
+    def _declared_otherwise(self, queue: str, wanted: Declaration) -> Difference | None:
         try:
-            self._declare(queue, arguments)
+            self._declare(queue, wanted.arguments, wanted.flags)
         except ChannelLost as refusal:
             return read_difference(refusal.words)
         return None
@@ -140,6 +167,9 @@ class RabbitMQQueues:
     def _arguments(self, kind: QueueKind) -> dict[str, Any]:
         unlimited = kind == "quorum" and self._limits_unasked()
         return {"x-queue-type": kind, **(NO_DELIVERY_LIMIT if unlimited else {})}
+
+    def _staging_arguments(self) -> dict[str, Any]:
+        return {**self._arguments(self._staging_queue_type), "x-single-active-consumer": True}
 
     def _make_room(self, queue: str, refusal: ChannelLost, wanted: Mapping[str, Any]) -> bool:
         """Clear the queue away if allowed; a silent one is kept, as it may be somebody else's."""
@@ -173,7 +203,7 @@ class RabbitMQQueues:
                 f"the queue {queue!r} is not ours and in use: {found.message_count} messages ready, "
                 f"{found.consumer_count} consumers. The broker said: {refusal.words}. {ADVICE}"
             ) from refusal
-        if self._is_stream(queue):
+        if is_of_a_stream(self._refuse_consumer(queue)):
             # A stream reports 0 messages when it has some, and `if_empty` does not protect it.
             raise StagingQueueUnusable(
                 f"the queue {queue!r} is a stream, which keeps what was taken. {ADVICE}"
@@ -186,15 +216,16 @@ class RabbitMQQueues:
         if DELIVERY_LIMIT not in wanted:
             return False
         unlimited = {name: value for name, value in wanted.items() if name != DELIVERY_LIMIT}
-        return self._declared_otherwise(queue, unlimited) is None
+        return self._declared_otherwise(queue, Declaration(arguments=unlimited)) is None
 
-    def _is_stream(self, queue: str) -> bool:
-        """Return whether the queue is a stream: its refusal of a consumer names the type."""
+    def _refuse_consumer(self, queue: str) -> ChannelLost | None:
+        """Return how the broker refuses a consumer; None if it did not, which none known does."""
         try:
             self._ask(queue, lambda channel: channel.basic_consume(queue, arguments=NO_PRIORITY))
         except ChannelLost as refusal:
-            return STREAM_TYPE in refusal.words
-        return False
+            return refusal
+        self._connection.drop()  # what it handed out goes back, and nothing more comes
+        return None
 
     def _delete_unused(self, queue: str) -> None:
         try:

@@ -5,16 +5,18 @@ from random import Random, SystemRandom
 from time import monotonic
 
 from retrier.domain.wire import Outgoing, PropertyCodec
-from retrier.errors import BrokerUnavailable
+from retrier.errors import AccessRefused, BrokerUnavailable
 from retrier.transport.rabbitmq.address import Address, parse_address
-from retrier.transport.rabbitmq.connection import UNREACHABLE, BrokerConnection
+from retrier.transport.rabbitmq.breaks import UNREACHABLE
+from retrier.transport.rabbitmq.connection import BrokerConnection
 from retrier.transport.rabbitmq.consumer import RabbitMQConsumer
 from retrier.transport.rabbitmq.library import CONNECT_TIMEOUT
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from retrier.transport.rabbitmq.publisher import RabbitMQPublisher
 from retrier.transport.rabbitmq.queues import RabbitMQQueues
-from retrier.transport.seam import Capabilities, QueueKind
-from retrier.transport.transports import TransportOptions
+from retrier.transport.rabbitmq.trial import try_out
+from retrier.transport.seam import Capabilities, QueueKind, Trial
+from retrier.transport.transports import Tls, TransportOptions
 
 FIRST_LOOK = 1.5
 """Seconds that each of several nodes has to answer in the first round (decision 0024)."""
@@ -48,7 +50,9 @@ class Nodes:
         silent = [address for address, error in failures.items() if _said_nothing(error)]
         reached = reached or self._try(silent, CONNECT_TIMEOUT, (name, heartbeat), failures)
         if reached is None:
-            raise BrokerUnavailable(_word(failures.values()))
+            refused = all(isinstance(each, AccessRefused) for each in failures.values())
+            kind = AccessRefused if refused else BrokerUnavailable
+            raise kind(_word(failures.values()))
         return reached
 
     def _try(
@@ -84,7 +88,11 @@ def _said_nothing(error: BrokerUnavailable) -> bool:
 
 
 def _word(failures: Iterable[BrokerUnavailable]) -> str:
-    return UNREACHABLE + "; ".join(str(each).removeprefix(UNREACHABLE) for each in failures)
+    """Name the place of each failure; the first words stand once where all begin with them."""
+    words = [str(each) for each in failures]
+    if not all(each.startswith(UNREACHABLE) for each in words):
+        return "; ".join(words)
+    return UNREACHABLE + "; ".join(each.removeprefix(UNREACHABLE) for each in words)
 
 
 class RabbitMQTransport:
@@ -106,6 +114,7 @@ class RabbitMQTransport:
         connection_name: str,
         heartbeat: float = 5,
         dice: Random | None = None,
+        tls: Tls | None = None,
     ) -> None:
         """Connect to nothing yet. `heartbeat` is in seconds. Raises ConfigurationError.
 
@@ -113,7 +122,7 @@ class RabbitMQTransport:
         node that a connection tries first. The broker drops a connection after two to three
         heartbeats of silence.
         """
-        addresses = [parse_address(url) for url in urls]
+        addresses = [parse_address(url, tls) for url in urls]
         self._nodes = Nodes(addresses, dice or SystemRandom())
         self._staging_queue_type: QueueKind = staging_queue_type
         self._connection_name = connection_name
@@ -137,6 +146,10 @@ class RabbitMQTransport:
         """Connect to look at queues. Raises BrokerUnavailable."""
         return RabbitMQQueues(lambda: self._dial("queues"), self._staging_queue_type)
 
+    def try_out(self, staging_queue: str) -> Trial:
+        """See the seam. Raises BrokerUnavailable."""
+        return try_out(lambda: self._dial("check"), self._staging_queue_type, staging_queue)
+
     def _dial(self, role: str) -> BrokerConnection:
         return self._nodes.dial(f"{self._connection_name}: {role}", self._heartbeat)
 
@@ -148,4 +161,5 @@ def make_transport(options: TransportOptions) -> RabbitMQTransport:
         staging_queue_type=options.staging_queue_type,
         connection_name=options.connection_name,
         dice=options.dice,
+        tls=options.tls,
     )

@@ -1,0 +1,124 @@
+"""What settings are made of: sections, and quantities with a unit."""
+
+import re
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+
+KeyPath = tuple[str, ...]
+"""A key, after the sections that hold it: `("broker", "url")`."""
+
+
+class Section(BaseModel):
+    """A part of the settings."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+AS_RESOLVED = "resolved"
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_BYTES = {"": 1, "B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
+_DURATION = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)")
+_SIZE = re.compile(r"([0-9]{1,12})(B|KiB|MiB|GiB)?")
+
+# Longer than anybody waits, and short enough that `now` minus it is still a valid datetime.
+_LONGEST = timedelta(days=36500)
+
+
+def _parse_duration(value: object) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    found = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError("must be a duration like 500ms, 30s, 5m, 1h or 7d")
+    number, unit = found.groups()
+    return timedelta(seconds=min(int(number) * _SECONDS[unit], 2 * _LONGEST.total_seconds()))
+
+
+def _parse_duration_or_off(value: object) -> timedelta | None:
+    # YAML 1.1 reads a bare `off` as false; from the environment it comes as text.
+    if value is False or value == "off":
+        return None
+    try:
+        return _parse_duration(value)
+    except ValueError as error:
+        raise ValueError(f"{error}, or off") from None
+
+
+def _check_duration_or_off(value: timedelta | None) -> timedelta | None:
+    return None if value is None else _check_duration(value)
+
+
+def _check_duration(value: timedelta) -> timedelta:
+    if not timedelta(0) < value <= _LONGEST:
+        raise ValueError("must be longer than 0s and at most 36500d")
+    return value
+
+
+def _parse_size(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    found = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise ValueError("must be a size like 64KiB, 16MiB or 1GiB, or a number of bytes")
+    number, unit = found.groups(default="")
+    return int(number) * _BYTES[unit]
+
+
+def _check_size(value: int) -> int:
+    if value < 1:
+        raise ValueError("must be at least 1 byte")
+    return value
+
+
+def _refuse_bool(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("must be a whole number")  # noqa: TRY004 - pydantic reports ValueErrors
+    return value
+
+
+def _parse_kept_alike(value: object) -> object:
+    if value == AS_RESOLVED:
+        return value
+    try:
+        kept = _parse_duration_or_off(value)
+    except ValueError as error:
+        raise ValueError(f"{error}, or {AS_RESOLVED}") from None
+    return _check_duration_or_off(kept)
+
+
+def between(low: int, high: int) -> AfterValidator:
+    """Accept the whole numbers from `low` to `high`, both included."""
+
+    def check(value: int) -> int:
+        if not low <= value <= high:
+            raise ValueError(f"must be between {low} and {high}")
+        return value
+
+    return AfterValidator(check)
+
+
+def at_least(shortest: str) -> AfterValidator:
+    """Accept durations of at least `shortest`, and `off`."""
+    limit = _parse_duration(shortest)
+
+    def check(value: timedelta | None) -> timedelta | None:
+        if value is not None and value < limit:
+            raise ValueError(f"must be at least {shortest}")
+        return value
+
+    return AfterValidator(check)
+
+
+Count = Annotated[int, BeforeValidator(_refuse_bool)]
+Duration = Annotated[timedelta, BeforeValidator(_parse_duration), AfterValidator(_check_duration)]
+DurationOrOff = Annotated[
+    timedelta | None,
+    BeforeValidator(_parse_duration_or_off),
+    AfterValidator(_check_duration_or_off),
+]
+"""A duration; None if it is `off`."""
+KeptAlike = Annotated[timedelta | Literal["resolved"] | None, BeforeValidator(_parse_kept_alike)]
+"""The same, or `resolved`: as long as what is resolved in another way."""
+Size = Annotated[int, BeforeValidator(_parse_size), AfterValidator(_check_size)]

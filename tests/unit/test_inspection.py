@@ -1,0 +1,89 @@
+"""Whether an error queue may be ingested, by what is seen of it."""
+
+import pytest
+
+from retrier.ingestion.arrival import QueueMapping
+from retrier.ingestion.inspection import Inspection, Missing, Unusable, Usable, inspect
+from tests.support.scripted_transport import ScriptedTransport
+
+QUEUE = "orders"
+
+
+@pytest.fixture
+def transport() -> ScriptedTransport:
+    transport = ScriptedTransport()
+    transport.broker.declare(QUEUE)
+    return transport
+
+
+def look(
+    transport: ScriptedTransport, *, allowed: bool = False, judging: bool = True
+) -> Inspection:
+    mapping = QueueMapping(queue=QUEUE, take_from_work_queue=allowed)
+    return inspect(transport.queues(), mapping, judging=judging)
+
+
+def test_a_missing_queue_is_named_with_what_to_do(transport: ScriptedTransport) -> None:
+    transport.broker.delete(QUEUE)
+
+    assert look(transport) == Missing(
+        reason="the error queue orders does not exist: declare it, or set ingestion.declare_missing"
+    )
+
+
+def test_both_signs_of_a_work_queue_are_a_refusal(transport: ScriptedTransport) -> None:
+    transport.consumers[QUEUE], transport.dead_letters[QUEUE] = 3, True
+
+    found = look(transport)
+
+    assert isinstance(found, Unusable)
+    assert found.reason.startswith(
+        "orders has a dead-letter exchange and 3 consumers: it looks like a work queue. "
+        "Retrier would take its messages."
+    )
+
+
+@pytest.mark.parametrize("dead_letters", [False, None])
+def test_consumers_alone_are_a_doubt(
+    transport: ScriptedTransport, *, dead_letters: bool | None
+) -> None:
+    transport.consumers[QUEUE], transport.dead_letters[QUEUE] = 1, dead_letters
+
+    found = look(transport)
+
+    assert isinstance(found, Usable)
+    assert "orders has 1 consumer already" in str(found.doubt)
+
+
+def test_a_dead_letter_exchange_alone_is_a_doubt(transport: ScriptedTransport) -> None:
+    transport.dead_letters[QUEUE] = True
+
+    found = look(transport)
+
+    assert isinstance(found, Usable)
+    assert "a dead-letter exchange of its own" in str(found.doubt)
+
+
+@pytest.mark.parametrize("dead_letters", [False, None])
+def test_without_a_sign_there_is_no_doubt(
+    transport: ScriptedTransport, *, dead_letters: bool | None
+) -> None:
+    transport.dead_letters[QUEUE] = dead_letters
+
+    found = look(transport)
+
+    assert isinstance(found, Usable)
+    assert found.doubt is None
+
+
+@pytest.mark.parametrize("how", [{"allowed": True}, {"judging": False}], ids=str)
+def test_a_work_queue_that_is_allowed_or_was_consumed_before_is_taken_as_it_is(
+    transport: ScriptedTransport, how: dict[str, bool]
+) -> None:
+    transport.consumers[QUEUE], transport.dead_letters[QUEUE] = 3, True
+
+    found = look(transport, **how)
+
+    assert isinstance(found, Usable)
+    assert found.doubt is None
+    assert "queues.dead_letters" not in transport.calls
