@@ -84,6 +84,11 @@ def end(tx: Transaction, numbers: Sequence[int]) -> Sequence[StoredRow]:
     return _delete(tx, tx.sql.member(claims.number, numbers))
 
 
+def drop(tx: Transaction, numbers: Sequence[int]) -> None:
+    """Delete the claims of these messages, which the caller has locked and kept."""
+    tx.execute(delete(failed_message_retries).where(tx.sql.member(claims.number, numbers)))
+
+
 def end_unrecorded(tx: Transaction, batch_id: str, numbers: Sequence[int]) -> Sequence[StoredRow]:
     """Delete the unrecorded claims that this batch has of these messages; return their rows."""
     return _delete(

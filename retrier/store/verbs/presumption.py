@@ -5,11 +5,10 @@ from datetime import timedelta
 
 from retrier.domain.failed_message import RetryEnd
 from retrier.store.engine.transaction import Transaction
-from retrier.store.tables import event_log, failed_messages
+from retrier.store.tables import claims, ended_retries, event_log, failed_messages
 from retrier.store.tables.event_log import Entry
 from retrier.store.tables.message_locks import lock_presumable
 from retrier.store.verbs.leases import fenced
-from retrier.store.verbs.retry_ends import end_claims
 
 
 @fenced
@@ -21,13 +20,16 @@ def presume(tx: Transaction, sent_for: timedelta, numbers: Sequence[int]) -> int
     LeaseLost, DatabaseUnavailable.
     """
     sent_before = tx.now - sent_for
-    ended = end_claims(tx, lock_presumable(tx, numbers, sent_before), RetryEnd.PRESUMED)
-    failed_messages.presume(tx, [claim.number for claim in ended])
-    if ended:
-        text = (
-            f"{len(ended)} messages resolved: their retries were sent before "
-            f"{sent_before:%Y-%m-%d %H:%M:%S}Z and did not come back, so they are presumed to "
-            "have succeeded"
-        )
-        event_log.append(tx, [Entry(kind="retries_presumed", text=text)])
-    return len(ended)
+    due = lock_presumable(tx, numbers, sent_before)
+    if not due:
+        return 0
+    ended_retries.keep_claimed(tx, due, RetryEnd.PRESUMED)
+    claims.drop(tx, due)
+    failed_messages.presume(tx, due)
+    text = (
+        f"{len(due)} messages resolved: their retries were sent before "
+        f"{sent_before:%Y-%m-%d %H:%M:%S}Z and did not come back, so they are presumed to "
+        "have succeeded"
+    )
+    event_log.append(tx, [Entry(kind="retries_presumed", text=text)])
+    return len(due)
