@@ -291,7 +291,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.endurance.retention")
     parser.add_argument("--seconds", type=float, default=240)
     parser.add_argument("--kills", type=int, default=12)
-    parser.add_argument("--rate", type=int, default=25)
+    parser.add_argument("--rate", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     with found(RABBITMQ) as amqp_url, found(POSTGRES) as postgres_url:
         day = endure(Plan(**vars(parser.parse_args(arguments))), amqp_url, postgres_url)
