@@ -18,6 +18,7 @@ from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.ingestor import Ingestor
 from retrier.processor.broker import AttendedTransport, Broker
 from retrier.processor.lease import Lease
+from retrier.processor.outgoing import OutgoingContext, OutgoingSender
 from retrier.processor.processor import Processor
 from retrier.processor.progress import Progress
 from retrier.processor.stage_context import RetryParameters, StageContext
@@ -106,7 +107,12 @@ def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:
             queue=queue.queue, dialect=queue.dialect, destination=queue.destination
         ),
         transport=parts.transport,
-        record=partial(record_received, parts.db, instance=instance),
+        record=partial(
+            record_received,
+            parts.db,
+            instance=instance,
+            forward_to=parts.settings.ingestion.forward_to,
+        ),
         probe=partial(probe_write, parts.db),
         # The clock of the database: stored times are compared, and the clocks of hosts differ.
         clock=DatabaseClock(parts.db, parts.clock),
@@ -120,6 +126,22 @@ def make_lease(parts: Parts) -> Lease:
     """Return the processor's lease, not held yet."""
     holder = describe_holder(parts.session_id)
     return Lease(parts.db, holder, parts.settings.processor.lease, parts.clock, is_dead)
+
+
+def make_sender(parts: Parts, lease: Lease) -> OutgoingSender:
+    """Return the sender of copies to the log queue, with a database connection of its own."""
+    retries = parts.settings.retries
+    context = OutgoingContext(
+        db=parts.db.apart(1),
+        transport=parts.transport,
+        lease=lease,
+        clock=parts.clock,
+        emit=parts.emit,
+        stop=parts.stop,
+        window=retries.forwarding_window,
+        window_bytes=retries.forwarding_window_bytes,
+    )
+    return OutgoingSender(context)
 
 
 def make_processor(

@@ -21,6 +21,10 @@ END_MARKER = "Retrier.EndMarker"
 RETRY_ID = "Retrier.RetryId"
 COMPLETED_STEPS = "Retrier.CompletedSteps"
 
+# Stamped on the copy that goes to the log queue: under which id the failed message is stored. Not
+# ServiceControl's header, for a failure may have one of its own, and the copy keeps it.
+LOGGED_ID = "Retrier.UniqueMessageId"
+
 # Facts about a message that any sender may write; a retry keeps them.
 MESSAGE_TYPE = "Retrier.MessageType"
 ENDPOINT = "Retrier.Endpoint"

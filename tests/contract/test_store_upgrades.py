@@ -15,7 +15,7 @@ from retrier.store.engine.database import Database
 from retrier.store.schema import cause_groups, causes, failure_groups
 from retrier.store.verbs.upgrade import upgrade_schema
 from tests.contract.store_rows import rows
-from tests.contract.store_shape import all_rows
+from tests.contract.store_shape import all_rows, shape_of
 from tests.support.factories import FAILED_AT
 from tests.support.revisions import migrations_up_to
 
@@ -58,3 +58,20 @@ class TestRevision1002:
         changed = {name for name in before if after[name] != before[name]}
         assert changed == {"alembic_version", "failure_groups", "cause_groups"}
         assert set(before["cause_groups"]) < set(after["cause_groups"])
+
+
+class TestRevision1006:
+    def test_adds_an_empty_table_and_changes_no_row(
+        self, with_bare_cause: Database, tmp_path: Path
+    ) -> None:
+        upgrade_schema(with_bare_cause, migrations_up_to(tmp_path, "1002"))
+        before, shape = all_rows(with_bare_cause), shape_of(with_bare_cause)
+
+        upgrade_schema(with_bare_cause, migrations_up_to(tmp_path, "1006"))
+
+        after = all_rows(with_bare_cause)
+        assert after.pop("outgoing") == []
+        assert {name for name in before if after[name] != before[name]} == {"alembic_version"}
+        assert {
+            name: each for name, each in shape_of(with_bare_cause).items() if name != "outgoing"
+        } == shape

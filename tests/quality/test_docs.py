@@ -62,7 +62,7 @@ def test_the_documentation_knows_the_variable_of_each_key() -> None:
 @pytest.mark.parametrize("key", SETTING_KEYS)
 def test_the_documentation_knows_the_default_of_a_key(key: str) -> None:
     default, variable = documented_settings()[key]
-    text = default.strip("[]")
+    text = default.strip('[]"')
 
     assert load_settings(None, {variable: text}) == Settings()
 

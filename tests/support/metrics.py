@@ -25,6 +25,8 @@ STANDING = ServiceFigures(
     failed_imports=4,
     oldest_unresolved=timedelta(minutes=2),
     epoch=7,
+    outgoing=6,
+    oldest_outgoing=timedelta(minutes=3),
 )
 READINESS = {
     "database": (True, "reached"),

@@ -91,6 +91,16 @@ LINES: Mapping[str, Wording] = {
         "Taken out of batch {batch_id}: {count}, for example {unique_message_id}: {reason}"
     ),
     "operation.completed": _info("Operation {operation_id} is complete"),
+    "outgoing.paused": _warning("Sending copies to the log queue paused: {reason}"),
+    "outgoing.resumed": _info("Sending copies to the log queue resumed"),
+    "outgoing.queue_failed": _warning(
+        "{queue} takes no copies of failures: {reason}; they are kept and sent later"
+    ),
+    "outgoing.queue_recovered": _info("{queue} takes copies of failures again"),
+    "outgoing.put_off": _warning(
+        "Copies of failures that {queue} did not take: {count}; they are tried again every "
+        "minute: {reason}"
+    ),
     "staging.renewed": _warning("Deleting the staging queue and declaring it again: {reason}"),
     "staging.unusable": _error("The staging queue cannot be used: {reason}"),
     "api.listening": _info("The API is listening on {host} port {port}"),

@@ -18,6 +18,7 @@ from retrier.store.schema import (
     failed_imports,
     failed_messages,
     ledger,
+    outgoing,
     processor_lease,
     retry_batches,
     retry_operations,
@@ -75,7 +76,8 @@ read_ledger = reading(find_ledger)
 class ServiceFigures:
     """Counts by state; states without items are left out.
 
-    `operations` counts the unfinished ones. `oldest_unresolved` is the age of the oldest "last
+    `operations` counts the unfinished ones. `outgoing` counts the copies that wait to be sent;
+    `oldest_outgoing` is how long the oldest of them has waited, None if none does. `oldest_unresolved` is the age of the oldest "last
     failure" among unresolved messages; None when nothing is unresolved. `epoch` is 0 before the
     first processor.
     """
@@ -86,6 +88,8 @@ class ServiceFigures:
     failed_imports: int
     oldest_unresolved: timedelta | None
     epoch: int
+    outgoing: int
+    oldest_outgoing: timedelta | None
 
 
 @reading
@@ -95,6 +99,8 @@ def read_figures(tx: Transaction) -> ServiceFigures:
     batches = select(retry_batches.c.status, func.count())
     epoch = tx.execute(select(processor_lease.c.epoch)).scalar_one_or_none()
     imports = select(func.count()).select_from(failed_imports)
+    unsent = select(func.count(), func.min(outgoing.c.created_at)).select_from(outgoing)
+    count, oldest = tx.execute(unsent).one()
     return ServiceFigures(
         ledger=find_ledger(tx),
         operations={
@@ -108,6 +114,8 @@ def read_figures(tx: Transaction) -> ServiceFigures:
         failed_imports=tx.execute(imports).scalar_one(),
         oldest_unresolved=_age_of_oldest(tx),
         epoch=epoch or 0,
+        outgoing=count,
+        oldest_outgoing=None if oldest is None else max(timedelta(0), tx.now - oldest),
     )
 
 

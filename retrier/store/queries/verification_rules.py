@@ -14,6 +14,7 @@ from retrier.store.schema import (
     ended_retries,
     failed_message_retries,
     failed_messages,
+    outgoing,
     processing_attempts,
     retry_batch_now_forwarding,
     retry_batches,
@@ -60,6 +61,13 @@ def _ended_of_none() -> Select[int]:
     return select(ended.number).where(~known)
 
 
+def _sent_of_none() -> Select[int]:
+    own = exists().where(
+        attempts.attempt_id == outgoing.c.attempt_id, attempts.number == outgoing.c.number
+    )
+    return select(outgoing.c.outgoing_id).where(~own)
+
+
 def _ended_though_claimed() -> Select[str]:
     """A retry has a claim or has ended, never both: its id is not used again."""
     claims = failed_message_retries.c
@@ -73,6 +81,7 @@ CONTENT_RULES: Mapping[str, Select[Any]] = MappingProxyType(
         "every attempt is of a message that is there": _of_no_message(),
         "an attempt without a body names one of its message's that has it": _without_body(),
         "the cause of every attempt is there": _without_cause(),
+        "every outgoing row names an attempt that is there": _sent_of_none(),
         "every ended retry is of a message that is there": _ended_of_none(),
         "a retry that has ended has no claim": _ended_though_claimed(),
     }

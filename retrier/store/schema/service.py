@@ -1,4 +1,4 @@
-"""Tables about the service itself: lease, failed imports, event log, ledger, installation."""
+"""Tables about the service itself: lease, imports, copies to send, event log, ledger, id."""
 
 from sqlalchemy import CheckConstraint, Column, Index, Integer, LargeBinary, String, Table, Text
 
@@ -32,6 +32,24 @@ failed_imports = Table(
 )
 
 Index("ix_failed_imports_redelivery", failed_imports.c.fingerprint)
+
+outgoing = Table(
+    "outgoing",
+    metadata,
+    # The order in which they are sent.
+    Column("outgoing_id", Number, primary_key=True, autoincrement=True),
+    # No foreign keys, as in `processing_attempts`: the transaction that adds a row has just added
+    # the attempt. `retrier verify` looks for strays.
+    Column("number", Number, nullable=False),
+    Column("attempt_id", Number, nullable=False),
+    Column("queue", Text, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("not_before", UtcTime),
+    Column("reason", Text),
+    CheckConstraint("(not_before IS NULL) = (reason IS NULL)", name="put_off_says_why"),
+)
+# Whether anything of a message is still to be sent: who deletes messages asks for it.
+Index("ix_outgoing_message", outgoing.c.number)
 
 event_log = Table(
     "event_log",
