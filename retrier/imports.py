@@ -70,7 +70,7 @@ class FailedImports:
     """Reads failed imports again, sends them to a queue, and deletes them.
 
     `read` understands one with the settings of today; `sender` sends one, over a connection of its
-    own. `instance` is who counts in the ledger. Nothing is sent to `own_queues`.
+    own. `instance` is who counts in the ledger, `forward_to` the log queue if there is one. Nothing is sent to `own_queues`.
     """
 
     db: Database
@@ -79,6 +79,7 @@ class FailedImports:
     read: ReadImport
     sender: Sender
     instance: str
+    forward_to: str | None = None
 
     def read_again(self, import_id: str, who: str) -> ReadAgain:
         """Read one again. Raises DatabaseUnavailable."""
@@ -127,7 +128,14 @@ class FailedImports:
 
     def _read_again(self, import_ids: Sequence[str], who: str) -> ReadAgain:
         """Read them in one transaction, or one by one if the database refuses one of them."""
-        read = partial(read_again, self.db, read=self.read, instance=self.instance, who=who)
+        read = partial(
+            read_again,
+            self.db,
+            read=self.read,
+            instance=self.instance,
+            who=who,
+            forward_to=self.forward_to,
+        )
         try:
             return self._record(partial(read, import_ids))
         except DataRefused as refusal:

@@ -22,6 +22,7 @@ from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.parsing import read_import
 from retrier.processor.broker import AttendedTransport, Broker
 from retrier.processor.lease import Lease
+from retrier.processor.outgoing import OutgoingContext, OutgoingSender
 from retrier.processor.processor import Processor
 from retrier.processor.progress import Progress
 from retrier.processor.retention import Retention
@@ -121,6 +122,7 @@ def make_gateway(parts: Parts) -> Gateway:
         read=partial(read_import, codec=parts.transport.codec, mappings=mappings),
         sender=Sender(parts.transport, parts.clock),
         instance=parts.counted_as,
+        forward_to=parts.settings.ingestion.forward_to,
     )
     return Gateway(parts.db, parts.wake.set, own_queues, parts.emit, imports=imports)
 
@@ -140,7 +142,12 @@ def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:
     return Ingestor(
         mapping=make_mapping(queue),
         transport=parts.transport,
-        record=partial(record_received, parts.db, instance=parts.counted_as),
+        record=partial(
+            record_received,
+            parts.db,
+            instance=parts.counted_as,
+            forward_to=parts.settings.ingestion.forward_to,
+        ),
         probe=partial(probe_write, parts.db),
         # The clock of the database: stored times are compared, and the clocks of hosts differ.
         clock=DatabaseClock(parts.db, parts.clock),
@@ -168,6 +175,22 @@ def make_retention(parts: Parts, lease: Lease) -> Retention:
         emit=parts.emit,
         stop=parts.stop,
     )
+
+
+def make_sender(parts: Parts, lease: Lease) -> OutgoingSender:
+    """Return the sender of copies to the log queue, with a database connection of its own."""
+    retries = parts.settings.retries
+    context = OutgoingContext(
+        db=parts.db.apart(1),
+        transport=parts.transport,
+        lease=lease,
+        clock=parts.clock,
+        emit=parts.emit,
+        stop=parts.stop,
+        window=retries.forwarding_window,
+        window_bytes=retries.forwarding_window_bytes,
+    )
+    return OutgoingSender(context)
 
 
 def make_processor(

@@ -24,6 +24,7 @@ from retrier.app.composition import (
     make_lease,
     make_metrics,
     make_processor,
+    make_sender,
     make_transport,
     open_database,
 )
@@ -60,6 +61,9 @@ _PROBE = CacheTimes(wait=timedelta(seconds=2), keep=timedelta(seconds=0), hang=t
 
 _STOP_DEADLINE = 7.0
 """Seconds for the parts and the last requests to end, together: the process ends within 10 s."""
+
+_OUTGOING_DEADLINE = 3.0
+"""Of these, the seconds for the sender of copies: what is not sent waits in the database."""
 
 
 def serve(settings: Settings, roles: frozenset[Role]) -> int:
@@ -106,6 +110,7 @@ class Service:
         self._ticks = Ticks(parts, self._board)
         self._server = self._make_server()
         self._threads: list[threading.Thread] = []
+        self._sender: threading.Thread | None = None
         self._probe = CachedQuery(partial(probe_read, parts.db.apart(1)), parts.clock, _PROBE)
 
     def begin_stop(self, reason: str) -> None:
@@ -129,7 +134,7 @@ class Service:
                 self._parts.emit(HealthListening(host=host, port=port))
         startup = Startup(parts=self._parts, board=self._board)
         if startup.prepare():
-            self._start_parts(startup.installation_id)
+            self._start_parts(startup)
             # Frozen: what is loaded now stays for ever. Each full collection took 70 ms to search
             # it for garbage, again and again while messages come and go.
             gc.collect()
@@ -178,12 +183,15 @@ class Service:
         )
         return create_api(api_parts, whole=Role.API in self._roles)
 
-    def _start_parts(self, installation_id: str) -> None:
+    def _start_parts(self, startup: Startup) -> None:
         self._board.watch("database", self._look_at_database)
         lease = make_lease(self._parts) if Role.PROCESSOR in self._roles else None
         self._ticks.start(lease)
         if lease is not None:
-            self._start_processor(lease, installation_id)
+            self._start_processor(lease, startup.installation_id)
+            if startup.has_outgoing:
+                run = make_sender(self._parts, lease).run
+                self._sender = start_part("outgoing", run, self._board, self._parts.emit)
         if Role.INGESTION in self._roles:
             self._start_ingestion()
 
@@ -212,12 +220,16 @@ class Service:
         self._threads.append(start_part(name, work, self._board, self._parts.emit))
 
     def _stop_parts(self) -> None:
-        end = self._parts.clock.monotonic() + _STOP_DEADLINE
+        began = self._parts.clock.monotonic()
+        end = began + _STOP_DEADLINE
         self._ticks.stop()
         if self._server is not None:
             self._server.begin_to_stop()
         for thread in self._threads:
             thread.join(max(0.0, end - self._parts.clock.monotonic()))
+        if self._sender is not None:
+            left = began + _OUTGOING_DEADLINE - self._parts.clock.monotonic()
+            self._sender.join(max(0.0, left))
         if self._server is not None:
             self._server.stop(max(0.0, end - self._parts.clock.monotonic()))
         self._parts.db.dispose()

@@ -13,6 +13,7 @@ from retrier.events.service import (
     DatabaseReached,
     DatabaseUnreachable,
 )
+from retrier.store.queries.outgoing import is_any_outgoing
 from retrier.store.verbs.upgrade import find_revision, upgrade_schema
 from retrier.store.verbs.upkeep import get_installation_id
 
@@ -32,6 +33,8 @@ class Startup:
     parts: Parts
     board: ReadinessBoard
     installation_id: str = field(init=False, default="")
+    has_outgoing: bool = field(init=False, default=False)
+    """Whether copies are sent: a log queue is set, or some wait from the time when one was."""
 
     def prepare(self) -> bool:
         """Wait for the database, then for the broker; false if the service is stopped first."""
@@ -67,6 +70,8 @@ class Startup:
         else:
             self._check_revision()
         self.installation_id = get_installation_id(db)
+        wanted = self.parts.settings.ingestion.forward_to is not None
+        self.has_outgoing = wanted or is_any_outgoing(db)
 
     def _check_revision(self) -> None:
         db = self.parts.db

@@ -1,4 +1,4 @@
-"""The staged copy of a failed message, and the message that is sent back; failed imports, too."""
+"""The copies of a failed message: staged, sent back, and for the log queue; failed imports, too."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -87,12 +87,10 @@ def make_forwarded(
     if original.completed_steps is not None:
         retry[headers.COMPLETED_STEPS] = original.completed_steps
     retry[headers.UNIQUE_MESSAGE_ID] = copy.unique_message_id
-    user_id = codec.read_fields(original.raw, _USER_ID).get("user_id")
-    is_foreign = user_id not in (None, own_user)
     edit = Edit(
         drop_headers=_left_out(original.dialect),
         set_headers=retry,
-        drop_fields=_EXPIRATION | _USER_ID if is_foreign else _EXPIRATION,
+        drop_fields=_fields_left_out(codec, original.raw, own_user),
     )
     return codec.edit(original.raw, edit)
 
@@ -112,6 +110,24 @@ def as_it_came(codec: PropertyCodec, raw: bytes, own_user: str | None) -> bytes:
         return raw
     dropped = _USER_ID if is_foreign else frozenset()
     return codec.edit(raw, Edit(drop_headers=headers.FAN_OUT.__contains__, drop_fields=dropped))
+
+
+def make_logged(
+    codec: PropertyCodec, raw: bytes, unique_message_id: str, *, own_user: str | None
+) -> bytes:
+    """Return the properties of the copy for the log queue: as they came, persistent, with the id.
+
+    Removed is only what would keep the copy from being there, once: CC and BCC (they copy it to
+    other queues), the expiration, and a user_id other than `own_user` (the broker would refuse
+    it). Failure headers stay. Raises UnreadableProperties.
+    """
+    edit = Edit(
+        drop_headers=_fans_out,
+        set_headers={headers.LOGGED_ID: unique_message_id},
+        drop_fields=_fields_left_out(codec, raw, own_user),
+        set_fields=_PERSISTENT,
+    )
+    return codec.edit(raw, edit)
 
 
 def make_end_marker(codec: PropertyCodec, stamps: Stamps, nonce: str) -> bytes:
@@ -160,6 +176,16 @@ def why_not_sendable(destination: str, closed_to_retries: frozenset[str]) -> str
     if len(destination.encode()) > _LONGEST_QUEUE_NAME:
         return f"the destination is longer than {_LONGEST_QUEUE_NAME} bytes: no queue can have it"
     return None
+
+
+def _fields_left_out(codec: PropertyCodec, raw: bytes, own_user: str | None) -> frozenset[str]:
+    user_id = codec.read_fields(raw, _USER_ID).get("user_id")
+    is_foreign = user_id not in (None, own_user)
+    return _EXPIRATION | _USER_ID if is_foreign else _EXPIRATION
+
+
+def _fans_out(name: str) -> bool:
+    return name in headers.FAN_OUT
 
 
 @lru_cache(maxsize=16)

@@ -158,6 +158,7 @@ class Failure:
     `stamped_id` is the unique message id in its headers; `computed_id` is computed from message
     id and endpoint, and None if it has no message id. `fingerprint` is the hash of
     properties (less the broker's counters) and body: equal for a redelivery of the same message.
+    `logged_id` is the id in its headers if it may be a copy that was sent to the log queue.
     """
 
     stamped_id: str | None
@@ -174,6 +175,7 @@ class Failure:
     error_queue: str
     redelivered: bool
     received_at: datetime
+    logged_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,6 +24,10 @@ RETRY_ID = "Retrier.RetryId"
 # On the message that is sent back only, as the consumer wrote it when the message failed.
 COMPLETED_STEPS = "Retrier.CompletedSteps"
 
+# Stamped on the copy that goes to the log queue: under which id the failed message is stored. Not
+# ServiceControl's header, for a failure may have one of its own, and the copy keeps it.
+LOGGED_ID = "Retrier.UniqueMessageId"
+
 # Facts about a message that any sender may write; a retry keeps them.
 MESSAGE_TYPE = "Retrier.MessageType"
 ENDPOINT = "Retrier.Endpoint"

@@ -35,6 +35,16 @@ class Attempt:
     maybe_copy_of: str | None = None
 
     @property
+    def is_logged(self) -> bool:
+        """Say whether it is the copy in the log queue that failed: another copy would circle.
+
+        A header with another id is no proof: a consumer may write it on a message of its own.
+        """
+        logged_id = self.failure.logged_id
+        has_id = self.failure.computed_id is not None
+        return logged_id is not None and (logged_id == self.unique_message_id or not has_id)
+
+    @property
     def shown_time(self) -> datetime:
         """The time of failure to show: the time of arrival if the headers give none."""
         return self.failure.details.time_of_failure or self.failure.received_at

@@ -7,7 +7,7 @@ from retrier.domain import dialects
 from retrier.domain.classifiers import CauseOf
 from retrier.domain.dialects.dialect import Dialect, Unintelligible
 from retrier.domain.failed_message import FailedImport, Failure, FailureDetails
-from retrier.domain.headers import RETRY_ID, UNIQUE_MESSAGE_ID
+from retrier.domain.headers import LOGGED_ID, RETRY_ID, UNIQUE_MESSAGE_ID
 from retrier.domain.identity import body_hash, canonical, fingerprint, is_guid
 from retrier.domain.text import clean, out_of_limits
 from retrier.domain.times import not_ahead_of
@@ -172,6 +172,7 @@ def _failure(arrival: Arrival, dialect: Dialect, details: FailureDetails) -> Fai
         error_queue=delivery.queue,
         redelivered=delivery.redelivered,
         received_at=arrival.received_at,
+        logged_id=arrival.properties.text(LOGGED_ID),
     )
 
 

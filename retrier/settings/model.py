@@ -25,6 +25,8 @@ from retrier.settings.tls import BrokerTls, find_tls_clashes
 Dialect = Literal["nservicebus", "rabbitmq", "retrier"]
 
 _INSTANCE = re.compile(r"[A-Za-z0-9._-]+")
+_ERROR_QUEUE = "error"
+"""The error queue if none is named."""
 _LONGEST_NAME = 255
 """Bytes of a queue name: a short string in AMQP 0-9-1."""
 
@@ -54,6 +56,14 @@ def _check_queue_name(name: str) -> str:
 
 InstanceName = Annotated[str, AfterValidator(_check_instance)]
 QueueName = Annotated[str, AfterValidator(_check_queue_name)]
+
+
+def _read_off(value: object) -> object:
+    # In the environment nothing but an empty text can say that there is no queue.
+    return None if value == "" else value
+
+
+OptionalQueue = Annotated[QueueName | None, BeforeValidator(_read_off)]
 
 
 class ErrorQueue(Section):
@@ -87,14 +97,22 @@ def find_clashes(tree: Mapping[str, object], instance: object) -> Iterator[Clash
             yield place, f"{name} is the staging queue of this instance"
         if destination is not None and destination in [*names, staging]:
             yield (*place, "destination"), f"{destination} is a queue that Retrier itself empties"
+    match tree:
+        case {"ingestion": {"forward_to": str(log)}} if log in [*names, staging]:
+            # Each copy would be ingested as a failure, and copied again: for ever.
+            yield ("ingestion", "forward_to"), f"{log} is a queue that Retrier itself empties"
+        case _:
+            pass
 
 
 def _list_queues(tree: Mapping[str, object]) -> list[Mapping[str, object]]:
     match tree:
         case {"ingestion": {"error_queues": [*entries]}}:
             return [each if isinstance(each, dict) else {"queue": each} for each in entries]
-        case _:
+        case {"ingestion": {"error_queues": _}}:
             return []
+        case _:
+            return [{"queue": _ERROR_QUEUE}]
 
 
 ErrorQueues = tuple[Annotated[ErrorQueue, BeforeValidator(_read_error_queue)], ...]
@@ -132,9 +150,11 @@ class Database(Section):
 class Ingestion(Section):
     """How failed messages are taken off the error queues."""
 
-    error_queues: ErrorQueues = (ErrorQueue(queue="error"),)
+    error_queues: ErrorQueues = (ErrorQueue(queue=_ERROR_QUEUE),)
     prefetch: Annotated[Count, between(1, 65535)] = 1500
     declare_missing: bool = False
+    forward_to: OptionalQueue = None
+    """The log queue, which gets a copy of each failure; None: nothing is copied."""
 
 
 class Retries(Section):

@@ -26,6 +26,7 @@ from retrier.store.schema import (
 )
 from retrier.store.verbs.import_sends import stamp_import
 from retrier.store.verbs.message_actions import Action, apply_action
+from retrier.store.verbs.recording import record_received
 from retrier.store.verbs.redirects import create_redirect
 from retrier.store.verbs.upgrade import (
     StrayRows,
@@ -38,7 +39,7 @@ from tests.contract.store_rows import everything_but, rows, select_rows
 from tests.contract.store_shape import particulars_of
 from tests.support.bench import Bench
 from tests.support.databases import open_upgraded, sqlite_url
-from tests.support.factories import failed_import
+from tests.support.factories import failed_import, failure
 from tests.support.revisions import migrations_up_to, newest_revision
 
 Changes = Callable[[str], Path]
@@ -99,6 +100,7 @@ def filled(tmp_path: Path) -> Iterator[Database]:
     (archived,) = bench.fail(exception_type="Other")
     apply_action(db, Action(act=Act.ARCHIVE, who="ada"), [archived])
     create_redirect(db, "here", "there", own_queues=frozenset(), who="ada")
+    record_received(db, [failure()], instance="here", forward_to="log")
     yield db
     db.dispose()
 

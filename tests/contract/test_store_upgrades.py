@@ -17,7 +17,7 @@ from retrier.store.schema import cause_groups, causes, failure_groups
 from retrier.store.verbs.upgrade import upgrade_schema
 from tests.contract.store_retries import BEING_SENT, SENT, bring_to
 from tests.contract.store_rows import rows
-from tests.contract.store_shape import all_rows
+from tests.contract.store_shape import all_rows, shape_of
 from tests.support.bench import Bench
 from tests.support.factories import FAILED_AT
 from tests.support.old import settle
@@ -80,3 +80,20 @@ class TestRevision1005:
         after = all_rows(new)
         assert {name for name in before if after[name] != before[name]} == {"alembic_version"}
         assert len(after["failed_messages"]) == 3
+
+
+class TestRevision1006:
+    def test_adds_an_empty_table_and_changes_no_row(
+        self, with_bare_cause: Database, tmp_path: Path
+    ) -> None:
+        upgrade_schema(with_bare_cause, migrations_up_to(tmp_path, "1002"))
+        before, shape = all_rows(with_bare_cause), shape_of(with_bare_cause)
+
+        upgrade_schema(with_bare_cause, migrations_up_to(tmp_path, "1006"))
+
+        after = all_rows(with_bare_cause)
+        assert after.pop("outgoing") == []
+        assert {name for name in before if after[name] != before[name]} == {"alembic_version"}
+        assert {
+            name: each for name, each in shape_of(with_bare_cause).items() if name != "outgoing"
+        } == shape

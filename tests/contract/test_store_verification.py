@@ -31,12 +31,14 @@ from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
     ledger,
+    outgoing,
     processing_attempts,
     retry_batch_now_forwarding,
     retry_batches,
     retry_operations,
 )
 from retrier.store.verbs.import_sends import stamp_import
+from retrier.store.verbs.recording import record_received
 from tests.contract.store_rows import again
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
 from tests.support.factories import failed_import, failure
@@ -301,6 +303,15 @@ def test_an_attempt_whose_cause_vanished_is_found(bench: Bench) -> None:
     assert list(broken(bench.db)) == ["the cause of every attempt is there"]
 
 
+def test_a_copy_to_be_sent_whose_attempt_vanished_is_found(bench: Bench) -> None:
+    record_received(bench.db, [failure(queue=QUEUE)], instance="test", forward_to="log")
+    assert broken(bench.db) == {}
+
+    change(bench.db, update(outgoing).values(attempt_id=NONE))
+
+    assert list(broken(bench.db)) == ["every outgoing row names an attempt that is there"]
+
+
 def test_a_claim_that_marking_took_too_late_breaks_no_rule(bench: Bench) -> None:
     """No message is locked then: one that was archived just now is dropped at staging."""
     stop_at(bench, BatchMarked.name)
@@ -372,6 +383,7 @@ def test_every_rule_can_be_broken(database: Database) -> None:
         "the cause of every attempt is there",
         "there are no more failed imports than were counted and not read again",
         "what is being sent of failed imports is kept until it is recorded",
+        "every outgoing row names an attempt that is there",
     }
 
     assert {each.rule for each in verify_store(database).rules} == bent

@@ -3,6 +3,7 @@
 from tests.faults.test_when_a_queue_takes_no_more import KILLED_AT
 from tests.kills.scenes import SCENES
 from tests.kills.test_while_asking import REQUESTS
+from tests.kills.test_while_copying import COPYING
 from tests.kills.test_while_ingesting import ALONE, ONCE, OPENED
 from tests.kills.test_while_presuming import PRESUMING
 from tests.kills.test_while_sending_imports import SENDING
@@ -13,7 +14,7 @@ def test_a_process_is_killed_at_every_crash_point() -> None:
     retrying = [scene.point for scene in SCENES]
     asking = [request.point for request in REQUESTS]
 
-    others = {*OPENED, *ONCE, *ALONE, *RETENTION_POINTS, *PRESUMING, KILLED_AT}
+    others = {*OPENED, *ONCE, *ALONE, *RETENTION_POINTS, *PRESUMING, *COPYING, KILLED_AT}
     assert {*retrying, *asking, *SENDING, *others} == {*ALL_POINTS}
 
 

@@ -4,6 +4,7 @@ from typing import get_args
 
 from retrier.events.forwarding import ForwardingEffect
 from retrier.events.ingestion import IngestionEffect
+from retrier.events.outgoing import OutgoingPublished
 from retrier.events.preparation import PreparationEffect
 from retrier.events.processor import LeaseEffect
 from retrier.events.retention import RetentionEffect
@@ -16,6 +17,7 @@ LEASE_POINTS: list[str] = [event.name for event in get_args(LeaseEffect)]
 BATCH_POINTS: list[str] = [
     event.name for event in (*get_args(PreparationEffect), *get_args(ForwardingEffect))
 ]
+OUTGOING_POINTS: list[str] = [OutgoingPublished.name]
 UPKEEP_POINTS: list[str] = [ChunkPresumed.name]
 RETENTION_POINTS: list[str] = [event.name for event in get_args(RetentionEffect)]
 ALL_POINTS = [
@@ -26,4 +28,5 @@ ALL_POINTS = [
     *BATCH_POINTS,
     *RETENTION_POINTS,
     *UPKEEP_POINTS,
+    *OUTGOING_POINTS,
 ]

@@ -27,6 +27,8 @@ STANDING = ServiceFigures(
     pending=5,
     oldest_pending=timedelta(hours=1),
     epoch=7,
+    outgoing=6,
+    oldest_outgoing=timedelta(minutes=3),
 )
 READINESS = {
     "database": (True, "reached"),

@@ -54,6 +54,9 @@ WRONG_FILES = {
     "ingestion: {error_queues: [{queue: a, destination: error}, error]}": (
         "ingestion.error_queues[0].destination: error is a queue that Retrier itself empties"
     ),
+    "ingestion: {forward_to: error}": (
+        "ingestion.forward_to: error is a queue that Retrier itself empties"
+    ),
     "ingestion: {prefetch: 0}": "ingestion.prefetch: must be between 1 and 65535, is 0",
     "retries: {forwarding_window: 0}": (
         "retries.forwarding_window: must be between 1 and 1000, is 0"

@@ -16,6 +16,7 @@ from tests.support.wrong_settings import WRONG_FILES
 Write = Callable[[str], Path]
 
 NONSENSE = {
+    "ingestion.forward_to": "q" * 256,
     "instance": "a b",
     "database.upgrade": "maybe",
     "ingestion.error_queues": "[a",
@@ -514,3 +515,42 @@ def test_settings_do_not_change() -> None:
 )
 def test_a_url_is_shown_without_its_password(url: str, shown: str) -> None:
     assert redact(url) == shown
+
+
+@pytest.mark.parametrize("queue", ["error", "orders.dead", "retrier.staging"])
+def test_the_log_queue_may_be_no_queue_that_retrier_empties(
+    settings_file: Write, queue: str
+) -> None:
+    listed = "[error, {queue: orders.dead, destination: orders}]"
+    path = settings_file(f"ingestion: {{error_queues: {listed}, forward_to: {queue}}}")
+
+    assert problems_of(path) == (
+        f"ingestion.forward_to: {queue} is a queue that Retrier itself empties",
+    )
+
+
+def test_a_log_queue_that_clashes_names_the_variable_it_comes_from() -> None:
+    (problem,) = problems_of(RETRIER_INGESTION__FORWARD_TO="error")
+
+    assert problem.endswith("(from RETRIER_INGESTION__FORWARD_TO)")
+
+
+def test_a_log_queue_needs_a_name_that_a_queue_can_have(settings_file: Write) -> None:
+    path = settings_file(f"ingestion: {{forward_to: {'q' * 256}}}")
+
+    (problem,) = problems_of(path)
+
+    assert problem.startswith("ingestion.forward_to: must be a queue name of 1 to 255 bytes")
+
+
+@pytest.mark.parametrize("nothing", ["", '""', "null"])
+def test_no_log_queue_is_none(settings_file: Write, nothing: str) -> None:
+    path = settings_file(f"ingestion: {{forward_to: {nothing}}}")
+
+    assert load_settings(path, {}).ingestion.forward_to is None
+
+
+def test_a_log_queue_is_taken_as_it_is_named(settings_file: Write) -> None:
+    path = settings_file("ingestion: {forward_to: error.log}")
+
+    assert load_settings(path, {}).ingestion.forward_to == "error.log"

@@ -100,6 +100,16 @@ LINES: Mapping[str, Wording] = {
         "back: {count}"
     ),
     "operation.completed": _info("Operation {operation_id} is complete"),
+    "outgoing.paused": _warning("Sending copies to the log queue paused: {reason}"),
+    "outgoing.resumed": _info("Sending copies to the log queue resumed"),
+    "outgoing.queue_failed": _warning(
+        "{queue} takes no copies of failures: {reason}; they are kept and sent later"
+    ),
+    "outgoing.queue_recovered": _info("{queue} takes copies of failures again"),
+    "outgoing.put_off": _warning(
+        "Copies of failures that {queue} did not take: {count}; they are tried again every "
+        "minute: {reason}"
+    ),
     "retention.swept": _info(
         "Deleted for their age: messages {messages}, operations {operations}, failed imports "
         "{imports}"

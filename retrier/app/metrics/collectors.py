@@ -73,6 +73,17 @@ def _describe(figures: ServiceFigures) -> Iterator[Metric]:
         "retrier_failed_imports", "Failed imports kept.", value=figures.failed_imports
     )
     yield GaugeMetricFamily(
+        "retrier_outgoing_messages",
+        "Copies of failures that wait to be sent to the log queue.",
+        value=figures.outgoing,
+    )
+    waited = figures.oldest_outgoing
+    yield GaugeMetricFamily(
+        "retrier_oldest_outgoing_age_seconds",
+        "How long the oldest of these copies has waited; 0 if there is none.",
+        value=waited.total_seconds() if waited else 0,
+    )
+    yield GaugeMetricFamily(
         "retrier_lease_epoch",
         "How often the processor's lease was taken.",
         value=figures.epoch,

@@ -14,6 +14,7 @@ from retrier.store.schema import (
     failed_imports,
     failed_message_retries,
     failed_messages,
+    outgoing,
     processing_attempts,
 )
 
@@ -71,6 +72,13 @@ def _sent_of_none() -> Select[str]:
     return select(sends.import_id).where(~kept)
 
 
+def _copied_of_none() -> Select[int]:
+    own = exists().where(
+        attempts.attempt_id == outgoing.c.attempt_id, attempts.number == outgoing.c.number
+    )
+    return select(outgoing.c.outgoing_id).where(~own)
+
+
 def _presumed_unsent() -> Select[str]:
     sent = exists().where(
         ended.number == messages.number,
@@ -88,6 +96,7 @@ CONTENT_RULES: Mapping[str, Select[Any]] = MappingProxyType(
         "every attempt is of a message that is there": _of_no_message(),
         "an attempt without a body names one of its message's that has it": _without_body(),
         "the cause of every attempt is there": _without_cause(),
+        "every outgoing row names an attempt that is there": _copied_of_none(),
         "every ended retry is of a message that is there": _ended_of_none(),
         "a retry that has ended has no claim": _ended_though_claimed(),
         "what is being sent of failed imports is kept until it is recorded": _sent_of_none(),

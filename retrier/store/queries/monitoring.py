@@ -19,6 +19,7 @@ from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
     ledger,
+    outgoing,
     processor_lease,
     retry_batches,
     retry_operations,
@@ -84,6 +85,8 @@ class ServiceFigures:
     failure" among unresolved messages; None when nothing is unresolved. `pending` counts the
     retries that were sent and have no outcome; `oldest_pending` is how long ago the first of them
     was sent. `epoch` is 0 before the first processor.
+    `outgoing` counts the copies that wait to be sent; `oldest_outgoing` is how long the oldest of
+    them has waited.
     """
 
     ledger: Ledger
@@ -94,6 +97,8 @@ class ServiceFigures:
     pending: int
     oldest_pending: timedelta | None
     epoch: int
+    outgoing: int
+    oldest_outgoing: timedelta | None
 
 
 @reading
@@ -105,6 +110,8 @@ def read_figures(tx: Transaction) -> ServiceFigures:
     imports = select(func.count()).select_from(failed_imports)
     sent = failed_message_retries.c.forwarded_at
     pending, oldest = tx.execute(select(func.count(sent), func.min(sent))).one()
+    unsent = select(func.count(), func.min(outgoing.c.created_at)).select_from(outgoing)
+    waiting, oldest_copy = tx.execute(unsent).one()
     return ServiceFigures(
         ledger=find_ledger(tx),
         operations={
@@ -120,6 +127,8 @@ def read_figures(tx: Transaction) -> ServiceFigures:
         pending=pending,
         oldest_pending=_age(tx, oldest),
         epoch=epoch or 0,
+        outgoing=waiting,
+        oldest_outgoing=_age(tx, oldest_copy),
     )
 
 

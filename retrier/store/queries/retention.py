@@ -15,6 +15,7 @@ from retrier.store.schema import (
     failed_imports,
     failed_message_retries,
     failed_messages,
+    outgoing,
     retry_operations,
 )
 
@@ -42,6 +43,8 @@ def are_old_messages(old: OldMessages, now: datetime) -> Conditions:
         messages.last_modified < now - old.age,
         # Marking locks no message: one that was settled in that moment has a claim until Staging.
         ~exists().where(claims.number == messages.number),
+        # A copy for the log queue is made of the attempt, whenever that queue takes it.
+        ~exists().where(outgoing.c.number == messages.number),
     )
 
 

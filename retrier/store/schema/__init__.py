@@ -28,6 +28,7 @@ from retrier.store.schema.service import (
     failed_imports,
     installation,
     ledger,
+    outgoing,
     processor_lease,
 )
 from retrier.store.schema.types import metadata
@@ -53,6 +54,7 @@ __all__ = [
     "message_number",
     "message_redirects",
     "metadata",
+    "outgoing",
     "processing_attempts",
     "processor_lease",
     "retry_batch_now_forwarding",

@@ -1,4 +1,4 @@
-"""Tables about the service itself: lease, failed imports, event log, ledger, installation."""
+"""Tables about the service itself: lease, imports, copies to send, event log, ledger, id."""
 
 from sqlalchemy import (
     Boolean,
@@ -62,6 +62,24 @@ failed_import_sends = Table(
 The key allows one at a time. A row names an import that is there: to delete one that may have been
 sent, its row has to go first.
 """
+
+outgoing = Table(
+    "outgoing",
+    metadata,
+    # The order in which they are sent.
+    Column("outgoing_id", Number, primary_key=True, autoincrement=True),
+    # No foreign keys, as in `processing_attempts`: the transaction that adds a row has just added
+    # the attempt. `retrier verify` looks for strays.
+    Column("number", Number, nullable=False),
+    Column("attempt_id", Number, nullable=False),
+    Column("queue", Text, nullable=False),
+    Column("created_at", UtcTime, nullable=False),
+    Column("not_before", UtcTime),
+    Column("reason", Text),
+    CheckConstraint("(not_before IS NULL) = (reason IS NULL)", name="put_off_says_why"),
+)
+# Whether anything of a message is still to be sent: who deletes messages asks for it.
+Index("ix_outgoing_message", outgoing.c.number)
 
 event_log = Table(
     "event_log",

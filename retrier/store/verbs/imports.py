@@ -41,10 +41,17 @@ _WORDS: Mapping[Became, str] = {
 
 @writing
 def read_again(
-    tx: Transaction, import_ids: Sequence[str], read: ReadImport, *, instance: str, who: str
+    tx: Transaction,
+    import_ids: Sequence[str],
+    read: ReadImport,
+    *,
+    instance: str,
+    who: str,
+    forward_to: str | None = None,
 ) -> ReadAgain:
     """Read these imports again; store what they turn out to be, and delete those imports.
 
+    `forward_to` is the log queue that gets a copy of each new or repeated failure, or None.
     One transaction: each is either still an import, with the reason of today, or counted as what
     it became and as `reimported`. Raises DatabaseUnavailable, or DataRefused when the data of one
     of them is at fault.
@@ -55,7 +62,7 @@ def read_again(
     found = failed_imports.lock(tx, import_ids)
     refused = _refuse(tx, import_ids, found)
     ready = {key: kept for key, kept in found.items() if key not in refused}
-    told = _store(tx, ready, read)
+    told = _store(tx, ready, read, forward_to)
     reasons = {key: why for key in ready if (why := told.why_kept(key)) is not None}
     became = {key: told.became(key) for key in ready if key not in reasons}
     failed_imports.note_reasons(tx, reasons)
@@ -114,7 +121,12 @@ def _refuse(
     return missing | {key: why for key, why in reasons.items() if why is not None}
 
 
-def _store(tx: Transaction, ready: Mapping[str, FailedImport], read: ReadImport) -> Reimport:
+def _store(
+    tx: Transaction,
+    ready: Mapping[str, FailedImport],
+    read: ReadImport,
+    forward_to: str | None,
+) -> Reimport:
     told = tell_apart(tx, [read(kept) for kept in ready.values()])
     items = dict(zip(ready, told, strict=True))
     failures = {key: item for key, item in items.items() if isinstance(item, Failure)}
@@ -125,7 +137,7 @@ def _store(tx: Transaction, ready: Mapping[str, FailedImport], read: ReadImport)
     confirmed = [item for item in items.values() if isinstance(item, Confirmation)]
     before = look_before(tx, fresh.values(), confirmed)
     receipt = fold(fresh.values(), confirmed, before, lambda: str(uuid4()))
-    apply(tx, receipt, before)
+    apply(tx, receipt, before, forward_to)
     return Reimport(items=items, equal=equal, twins=twins, receipt=receipt)
 
 

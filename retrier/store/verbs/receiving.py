@@ -21,6 +21,7 @@ from retrier.store.tables import (
     claims,
     failed_messages,
     message_locks,
+    outgoing,
     processing_attempts,
     retry_operations,
 )
@@ -53,8 +54,13 @@ def look_before(
     )
 
 
-def apply(tx: Transaction, receipt: Receipt, before: Before) -> frozenset[str]:
-    """Write all of it; return the ids of the messages whose retry has its outcome now."""
+def apply(
+    tx: Transaction, receipt: Receipt, before: Before, forward_to: str | None
+) -> frozenset[str]:
+    """Write all of it; return the ids of the messages whose retry has its outcome now.
+
+    With `forward_to` every attempt that is stored is also to be sent to that queue.
+    """
     new = [change for change in receipt.changes if change.is_new]
     fresh = tx.sql.take_numbers(tx.conn, sql_dialect.Counter.MESSAGE, len(new)) if new else []
     # In the order of arrival: streams are to be ordered by number.
@@ -77,6 +83,8 @@ def apply(tx: Transaction, receipt: Receipt, before: Before) -> frozenset[str]:
     }
     _write_messages(tx, receipt, numbers, newest)
     processing_attempts.add(tx, attempt_ids, receipt.attempts, numbers, cause_ids, _holders(before))
+    if forward_to is not None:
+        outgoing.add(tx, forward_to, attempt_ids, receipt.attempts, numbers)
     return _end_retries(tx, receipt.changes, numbers)
 
 

@@ -48,20 +48,24 @@ def record_received(
     received: Sequence[Received],
     *,
     instance: str,
+    forward_to: str | None = None,
     while_in_flight: WhileInFlight = nothing_else,
 ) -> Recorded:
     """Store failures, confirmations, failed imports and the ledger's counts.
 
+    With `forward_to` each failure that is stored is also to be sent to that queue.
     `while_in_flight` is called again and again while the database works.
 
     A batch that comes again after a crash is not stored twice: redelivered attempts are recognised
     by their fingerprint. Raises DatabaseUnavailable, or DataRefused when a row's data is at fault.
     """
     with tx.sql.using_waits(tx.conn, while_in_flight):
-        return _record(tx, received, instance)
+        return _record(tx, received, instance, forward_to)
 
 
-def _record(tx: Transaction, received: Sequence[Received], instance: str) -> Recorded:
+def _record(
+    tx: Transaction, received: Sequence[Received], instance: str, forward_to: str | None
+) -> Recorded:
     judged = tell_apart(tx, received)
     confirmed = [item for item in judged if isinstance(item, Confirmation)]
     copies = [item for item in judged if isinstance(item, OwnCopy)]
@@ -73,7 +77,7 @@ def _record(tx: Transaction, received: Sequence[Received], instance: str) -> Rec
     tx.sql.share_cut_off(tx.conn)
     before = look_before(tx, failed, confirmed)
     receipt = fold(failed, confirmed, before, lambda: str(uuid4()))
-    came_back = apply(tx, receipt, before)
+    came_back = apply(tx, receipt, before, forward_to)
     imports += receipt.imports
     imported = failed_imports.add(tx, imports)
     event_log.append(tx, _events(copies, imported))

@@ -1,0 +1,210 @@
+"""Sends the copies of failures to the log queue: a loop with connections of its own.
+
+At least once: a row is deleted after the broker has confirmed its copy. A process that dies in
+between leaves the row, and the next one sends the copy again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import accumulate, takewhile
+from threading import Event
+
+from retrier.clock import Clock
+from retrier.domain.copies import PROBE_BODY, make_logged
+from retrier.domain.wire import Outgoing, UnreadableProperties
+from retrier.errors import BrokerUnavailable, DatabaseUnavailable, LeaseLost, RetrierError
+from retrier.events.event import Emit
+from retrier.events.outgoing import (
+    OutgoingPaused,
+    OutgoingPublished,
+    OutgoingPutOff,
+    OutgoingResumed,
+)
+from retrier.processor.lease import Lease
+from retrier.processor.outgoing_results import HeldQueues, Result, back_off, settle
+from retrier.store.engine.database import Database
+from retrier.store.queries.outgoing import WaitingCopy, find_outgoing, load_contents
+from retrier.store.verbs.outgoing import settle_outgoing
+from retrier.transport.seam import Publisher, Transport
+
+LOOK = 1.0
+"""Seconds between two looks while nothing waits, or while another process is the processor."""
+REFUSED_WAIT = timedelta(minutes=1)
+"""How long a copy that was refused waits; those behind it do not wait for it."""
+_DELETED = "the failure that it is a copy of was deleted"
+
+
+class _Stopped(Exception):
+    """The service stops while the broker has not confirmed everything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutgoingContext:
+    """What the sender needs. `db` has connections of its own; a window is bounded by both."""
+
+    db: Database
+    transport: Transport
+    lease: Lease
+    clock: Clock
+    emit: Emit
+    stop: Event
+    window: int = 200
+    window_bytes: int = 16 * 1024 * 1024
+
+
+class OutgoingSender:
+    """Sends what waits in `outgoing`, in its order, while this process holds the lease.
+
+    One thread runs it. Ingestion and retries never wait for it.
+    """
+
+    def __init__(self, context: OutgoingContext) -> None:
+        self._context = context
+        self._held = HeldQueues(context.emit)
+        self._publisher: Publisher | None = None
+        self._suspects = 0
+        """So many copies are to be sent one by one: one of them made the broker close a channel."""
+        self._failures = 0
+
+    def run(self) -> None:
+        """Send until the stop event is set; after an error, try again when the back-off is over."""
+        while not self._context.stop.is_set():
+            self._context.stop.wait(self._turn())
+        self._drop()
+
+    def _turn(self) -> float:
+        """Send one window; return the seconds to wait before the next one."""
+        try:
+            if not self._context.lease.held:
+                self._stand_by()
+                return LOOK
+            worked = self.send_once()
+        except _Stopped:
+            return 0
+        except LeaseLost:
+            # Reported by the processor, whose lease it is.
+            self._stand_by()
+            return LOOK
+        except RetrierError as error:
+            return self._back_off(error, None)
+        except Exception as error:  # noqa: BLE001 - the loop's edge: it must outlive any failure
+            return self._back_off(error, error)
+        self._recover()
+        return 0 if worked else LOOK
+
+    def send_once(self) -> bool:
+        """Send at most one window; return whether there was one.
+
+        Raises BrokerUnavailable, DatabaseUnavailable, LeaseLost.
+        """
+        copies = self._take()
+        if not copies:
+            self._held.skip_trials(self._context.clock.monotonic())
+            if self._publisher is not None:
+                self._publisher.keep_alive()
+            return False
+        # A process that was frozen past its lease notices it here: another one sends by now.
+        self._context.lease.ensure_fresh()
+        self._send(copies)
+        return True
+
+    def _take(self) -> Sequence[WaitingCopy]:
+        context, now = self._context, self._context.clock.monotonic()
+        one = self._suspects or self._held.is_any_on_trial(now)
+        found = find_outgoing(context.db, 1 if one else context.window, self._held.closed(now))
+        sizes = accumulate(each.size for each in found)
+        fitting = sum(1 for _ in takewhile(lambda size: size <= context.window_bytes, sizes))
+        return found[: max(1, fitting)]
+
+    def _send(self, copies: Sequence[WaitingCopy]) -> None:
+        made, broken = self._make(copies)
+        sendable = [copy for copy in copies if copy.outgoing_id not in broken]
+        outcomes = self._connect().publish(made, self._wait_on) if made else ()
+        result = settle(sendable, outcomes)
+        self._context.emit(OutgoingPublished(confirmed=len(result.sent), count=len(made)))
+        refused = {**broken, **result.refused}
+        settle_outgoing(self._context.db, result.sent, refused, REFUSED_WAIT)
+        self._note(copies, result)
+        self._tell_put_off(copies, refused)
+        if result.lost is not None:
+            raise BrokerUnavailable(result.lost)
+
+    def _make(self, copies: Sequence[WaitingCopy]) -> tuple[list[Outgoing], dict[int, str]]:
+        """Return the messages to be sent, and the rows of which none can be made, with reasons."""
+        contents = load_contents(self._context.db, [each.attempt_id for each in copies])
+        made: list[Outgoing] = []
+        broken: dict[int, str] = {}
+        for copy in copies:
+            stored = contents.get(copy.attempt_id)
+            if stored is None or copy.unique_message_id is None:
+                broken[copy.outgoing_id] = _DELETED
+                continue
+            try:
+                made.append(self._make_one(copy.queue, copy.unique_message_id, *stored))
+            except UnreadableProperties as error:
+                broken[copy.outgoing_id] = str(error)
+        return made, broken
+
+    def _make_one(self, queue: str, unique_message_id: str, raw: bytes, body: bytes) -> Outgoing:
+        transport = self._context.transport
+        logged = make_logged(transport.codec, raw, unique_message_id, own_user=transport.user)
+        return Outgoing(queue=queue, raw=logged, body=body)
+
+    def _connect(self) -> Publisher:
+        if self._publisher is None:
+            # No queue has an empty name, so the broker drops the probe. It blocks during an alarm,
+            # before a window is sent into it.
+            codec = self._context.transport.codec
+            probe = Outgoing(queue="", raw=codec.empty, body=PROBE_BODY)
+            self._publisher = self._context.transport.publisher(probe)
+        return self._publisher
+
+    def _wait_on(self) -> None:
+        """End the wait for confirms if the service stops, or if another process sends by now."""
+        if self._context.stop.is_set():
+            raise _Stopped
+        self._context.lease.check()
+
+    def _note(self, copies: Sequence[WaitingCopy], result: Result) -> None:
+        now = self._context.clock.monotonic()
+        confirmed = set(result.sent)
+        for queue in {each.queue for each in copies if each.outgoing_id in confirmed}:
+            self._held.free(queue)
+        for queue, reason in result.missing.items():
+            self._held.hold(queue, reason, now, certain=True)
+        for queue, reason in result.refusing.items():
+            self._held.hold(queue, reason, now, certain=len(copies) > 1)
+        self._suspects = result.suspects or max(0, self._suspects - 1)
+
+    def _tell_put_off(self, copies: Sequence[WaitingCopy], refused: dict[int, str]) -> None:
+        """Report the copies that are put off for the first time; each is tried every minute."""
+        new = [each for each in copies if each.outgoing_id in refused and not each.put_off]
+        if new:
+            reason = refused[new[0].outgoing_id]
+            event = OutgoingPutOff(queue=new[0].queue, count=len(new), reason=reason)
+            self._context.emit(event)
+
+    def _back_off(self, error: Exception, unforeseen: Exception | None) -> float:
+        if not isinstance(error, DatabaseUnavailable):
+            self._drop()
+        self._failures += 1
+        if self._failures == 1:
+            reason = str(error) if unforeseen is None else f"unforeseen {type(error).__name__}"
+            self._context.emit(OutgoingPaused(reason=reason, error=unforeseen))
+        return back_off(self._failures)
+
+    def _recover(self) -> None:
+        if self._failures:
+            self._context.emit(OutgoingResumed())
+        self._failures = 0
+
+    def _stand_by(self) -> None:
+        self._drop()
+        self._held.forget()
+        self._suspects = 0
+
+    def _drop(self) -> None:
+        publisher, self._publisher = self._publisher, None
+        if publisher is not None:
+            publisher.close()

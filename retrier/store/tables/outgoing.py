@@ -1,0 +1,48 @@
+"""Copies to be sent (`outgoing`): a row for each, from the failure it is of until it is sent."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from sqlalchemy import bindparam
+
+from retrier.domain.receipt import Attempt
+from retrier.store.engine.transaction import Transaction
+from retrier.store.schema import outgoing
+from retrier.store.tables.event_log import short
+
+
+def add(
+    tx: Transaction,
+    queue: str,
+    attempt_ids: Sequence[int],
+    attempts: Iterable[Attempt],
+    numbers: Mapping[str, int],
+) -> None:
+    """Have these attempts sent to a queue; `numbers` are those of the messages by unique id.
+
+    Left out are copies of the log queue itself that a broker brought to an error queue.
+    """
+    rows = [
+        {
+            "number": numbers[attempt.unique_message_id],
+            "attempt_id": attempt_id,
+            "queue": queue,
+            "created_at": tx.now,
+        }
+        for attempt_id, attempt in zip(attempt_ids, attempts, strict=True)
+        if not attempt.is_logged
+    ]
+    if rows:
+        tx.sql.add_rows(tx.conn, outgoing, rows)
+
+
+def remove(tx: Transaction, ids: Sequence[int]) -> None:
+    """Delete rows whose copies are sent."""
+    tx.execute(outgoing.delete().where(tx.sql.member(outgoing.c.outgoing_id, ids)))
+
+
+def put_off(tx: Transaction, reasons: Mapping[int, str], until: datetime) -> None:
+    """Have these rows wait until then, each with the reason why its copy was not taken."""
+    change = outgoing.update().where(outgoing.c.outgoing_id == bindparam("row"))
+    values = [{"row": key, "why": short(reason), "until": until} for key, reason in reasons.items()]
+    tx.execute(change.values(not_before=bindparam("until"), reason=bindparam("why")), values)
