@@ -324,10 +324,11 @@ class TestManyImports:
     def test_are_read_in_the_order_in_which_they_came(
         self, database: Database, imports: FailedImports
     ) -> None:
-        bodies = [str(number).encode() for number in range(5)]
-        for number, body in enumerate(bodies):
+        bodies = [str(number).encode() for number in range(30)]
+        for number in range(3):
+            batch = bodies[number * 10 :][:10]
             later = FAILED_AT + timedelta(minutes=number)
-            record(database, failed_import(body=body, received_at=later))
+            record(database, *(failed_import(body=each, received_at=later) for each in batch))
 
         imports.read_all_again(None, "ada")
 

@@ -32,6 +32,8 @@ router = APIRouter(prefix="/api/imports", tags=["failed imports"])
 
 _QUEUE = Annotated[str, Query(description="the error queue they came from")]
 _BLANK = "The body must contain `to`, the name of a queue."
+_ANOTHER = "Name another queue."
+_MAKE_ROOM = "Make the queue, or make room in it, and send it again; or name another queue."
 _LOOK_FIRST = (
     "It is in doubt now. Look whether it arrived on that queue: if it did, delete the import; if "
     "it did not, send it once more with `again`."
@@ -45,8 +47,12 @@ class NewSend(BaseModel):
     again: bool = False
 
 
-def _wanted(ids: IdsQuery, error_queue: _QUEUE = "") -> ImportSelection:
-    return ImportSelection(error_queue=error_queue or None, ids=ids)
+def _wanted(
+    ids: IdsQuery,
+    error_queue: _QUEUE = "",
+    direction: Annotated[str, Query(description="desc, the newest first, or asc")] = "",
+) -> ImportSelection:
+    return ImportSelection(error_queue=error_queue or None, ids=ids, ascending=direction == "asc")
 
 
 @router.head("")
@@ -57,7 +63,7 @@ def get_imports(
     wanted: Annotated[ImportSelection, Depends(_wanted)],
     page: PageQuery,
 ) -> Response:
-    """List failed imports, the newest first."""
+    """List failed imports, the newest first unless `direction` says otherwise."""
     found = list_imports(parts.db, wanted, page)
     items = [views.item(each) for each in found.items]
     return answer(request, items, page_headers(request, page, found.total))
@@ -114,7 +120,7 @@ def send_import(import_id: str, body: NewSend, context: InContext) -> Response:
     sent = context.gateway.imports.send(import_id, to, context.requested_by, again=body.again)
     match sent:
         case WrongQueue(reason):
-            return problem(400, f"Nothing can be sent there: {reason}.")
+            return problem(400, f"Nothing can be sent there: {reason}.", advice=_ANOTHER)
         case ImportRefusal():
             return _refused(sent, import_id)
         case _:
@@ -135,7 +141,7 @@ def _outcome(sent: SendOutcome, to: str) -> Response:
         case Sent():
             return accepted({"sent_to": to})
         case NotTaken(reason):
-            return problem(409, f"It was not sent and is kept: {reason}.")
+            return problem(409, f"It was not sent and is kept: {reason}.", advice=_MAKE_ROOM)
         case NotTried(reason):
             return later(problem(503, f"It was not sent and is kept: {reason}."))
         case Doubtful(reason):

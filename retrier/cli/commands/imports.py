@@ -35,7 +35,7 @@ Queue = Annotated[
     Examples:
       retrier imports list
       retrier imports list --queue error --limit 500
-      retrier imports list --queue orders --ids | retrier imports send --to orders -
+      retrier imports list --queue orders --ascending --ids | retrier imports send --to orders -
     """,
 )
 @command
@@ -45,6 +45,7 @@ def list_imports(
     service: Service,
     queue: Queue = None,
     *,
+    ascending: Annotated[bool, typer.Option("--ascending", help="The oldest first.")] = False,
     ids: Annotated[
         bool, typer.Option("--ids", help="Print whole ids only, one per line, for a pipe.")
     ] = False,
@@ -52,7 +53,8 @@ def list_imports(
     """List failed imports, the newest first."""
     printer = tools_of(ctx).printer
     with service.open(ctx) as api:
-        found = pages.fetch(api, "imports", error_queue=queue or "")
+        direction = "asc" if ascending else "desc"
+        found = pages.fetch(api, "imports", error_queue=queue or "", direction=direction)
     if service.as_json:
         printer.document({"total": found.total, "items": found.items})
     elif ids:

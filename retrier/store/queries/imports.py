@@ -26,10 +26,11 @@ SHOWN_BYTES = 16 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportSelection:
-    """Which imports are wanted."""
+    """Which imports are wanted, and whether the oldest comes first."""
 
     error_queue: str | None = None
     ids: IdRange | None = None
+    ascending: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,11 +90,12 @@ _LISTED = select(
 
 @reading
 def list_imports(tx: Transaction, wanted: ImportSelection, page: PageRequest) -> Page[ListedImport]:
-    """Return one page of the imports, the newest first. Raises DatabaseUnavailable."""
+    """Return one page of the imports. Raises DatabaseUnavailable."""
     conditions = conditions_of(wanted)
+    keys = (imports.received_at, imports.import_id)
     query = (
         _LISTED.where(*conditions)
-        .order_by(imports.received_at.desc(), imports.import_id.desc())
+        .order_by(*(keys if wanted.ascending else (key.desc() for key in keys)))
         .limit(page.size)
         .offset(page.offset)
     )

@@ -29,7 +29,10 @@ def add(tx: Transaction, new: Sequence[FailedImport]) -> Sequence[FailedImport]:
     known = find_known(tx, [item.fingerprint for item in new if item.redelivered])
     fresh = [item for item in new if not (item.redelivered and item.fingerprint in known)]
     if fresh:
-        tx.execute(failed_imports.insert(), [_row(item) for item in fresh])
+        # A received batch has one time: within it, the ids say what came first.
+        ids = sorted(str(uuid4()) for _ in fresh)
+        rows = [_row(*pair) for pair in zip(ids, fresh, strict=True)]
+        tx.execute(failed_imports.insert(), rows)
     return fresh
 
 
@@ -96,9 +99,9 @@ def remove(tx: Transaction, import_ids: Sequence[str]) -> None:
         tx.execute(delete(failed_imports).where(tx.sql.member(imports.import_id, import_ids)))
 
 
-def _row(item: FailedImport) -> dict[str, object]:
+def _row(import_id: str, item: FailedImport) -> dict[str, object]:
     return {
-        "import_id": str(uuid4()),
+        "import_id": import_id,
         "error_queue": short(item.error_queue),
         "reason": short(item.reason),
         "raw_properties": item.raw,

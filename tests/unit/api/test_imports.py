@@ -105,6 +105,22 @@ class TestAList:
         assert reasons == [[str(times[2]), str(times[1])], [str(times[0])]]
         assert {page.headers["Total-Count"] for page in pages} == {"3"}
 
+    def test_can_have_the_oldest_first(self, api: Api) -> None:
+        """What is sent back in this order arrives in the order in which it came."""
+        times = [FAILED_AT + timedelta(minutes=each) for each in range(3)]
+        api.receive(*(failed_import(received_at=each, reason=str(each)) for each in times))
+
+        shown = api.get("imports", direction="asc", per_page=2)
+
+        assert [each["reason"] for each in shown] == [str(times[0]), str(times[1])]
+
+    def test_has_the_order_in_which_a_batch_came(self, api: Api) -> None:
+        api.receive(*(failed_import(reason=str(each)) for each in range(20)))
+
+        shown = api.get("imports", direction="asc")
+
+        assert [each["reason"] for each in shown] == [str(each) for each in range(20)]
+
     def test_can_be_of_one_error_queue(self, api: Api) -> None:
         keep(api, failed_import(error_queue="a"), failed_import(error_queue="b"))
 

@@ -74,6 +74,14 @@ class TestLists:
 
         assert cli.api.get(f"imports/{whole}")["error_queue"] == "b"
 
+    def test_can_have_the_oldest_first(self, cli: CommandLine) -> None:
+        keep(cli, *(failed_import() for _ in range(3)))
+
+        newest = cli.lines("imports", "list", "--ids")
+        oldest = cli.lines("imports", "list", "--ids", "--ascending")
+
+        assert oldest == newest[::-1]
+
     def test_are_one_json_document(self, cli: CommandLine) -> None:
         keep(cli, failed_import(), failed_import())
 
