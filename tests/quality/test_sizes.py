@@ -12,7 +12,7 @@ LONGEST_FUNCTION = 25
 MEDIAN_FUNCTION = 6
 """Lines of the body, docstring left out."""
 LONGEST_MODULE = 250
-MEDIAN_MODULE = 115
+MEDIAN_MODULE = 110
 """Fewer modules and larger ones: it was 100 while there were 234."""
 MOST_MODULES = 249
 """Without the `__init__` of packages."""
