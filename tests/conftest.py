@@ -10,6 +10,7 @@ import pytest
 
 from retrier.store.engine.database import Database
 from tests.support.databases import (
+    Borrowed,
     empty,
     open_database,
     open_upgraded,
@@ -27,8 +28,12 @@ WORKERS = 2
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Spread the plain `pytest` over processes; what is asked for by name or mark runs in one."""
     everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    plain = config.option.markexpr in config.getini("addopts")
-    return WORKERS if everything and plain else 0
+    return WORKERS if everything and is_plain(config) else 0
+
+
+def is_plain(config: pytest.Config) -> bool:
+    """Say whether no mark is asked for."""
+    return config.option.markexpr in config.getini("addopts")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -81,25 +86,32 @@ def upgraded_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path_of(url)
 
 
-@contextmanager
-def opened_empty(kind: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[Database]:
-    """Open an empty database, `sqlite` or `postgres`; a server is asked for only then."""
-    if kind == "postgres":
-        db = request.getfixturevalue("shared_postgres")
-        empty(db)
-        yield db
-        return
-    url = sqlite_url(folder)
-    copyfile(request.getfixturevalue("upgraded_sqlite"), path_of(url))
-    db = open_database(url)
+@pytest.fixture(scope="session")
+def shared_sqlite(upgraded_sqlite: Path) -> Iterator[Database]:
+    """Give one upgraded SQLite database for all tests of a process; they empty it.
+
+    Each its own would compile all its statements once more: half of the time that a test takes.
+    """
+    file = copyfile(upgraded_sqlite, upgraded_sqlite.with_name("shared.db"))
+    db = open_database(f"sqlite:///{file}")
     yield db
     db.dispose()
 
 
+@contextmanager
+def opened_empty(kind: str, request: pytest.FixtureRequest) -> Iterator[Database]:
+    """Open an empty database, `sqlite` or `postgres`; a server is asked for only then."""
+    shared: Database = request.getfixturevalue(f"shared_{kind}")
+    empty(shared)
+    db = Borrowed(shared)
+    yield db
+    db.give_back()
+
+
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+def database(request: pytest.FixtureRequest) -> Iterator[Database]:
     """Give an empty database; every test that asks runs on SQLite and on PostgreSQL."""
-    with opened_empty(request.param, request, tmp_path) as db:
+    with opened_empty(request.param, request) as db:
         yield db
 
 
