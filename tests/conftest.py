@@ -4,9 +4,12 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from shutil import copyfile
+from typing import Any
 from uuid import uuid4
 
+import psycopg
 import pytest
+from sqlalchemy import event
 
 from retrier.store.engine.database import Database
 from tests.support.databases import (
@@ -74,8 +77,16 @@ def shared_postgres(postgres_url: str) -> Iterator[Database]:
     """Give one upgraded PostgreSQL database for all tests of a process; they empty it."""
     with temporary_postgres(postgres_url) as url:
         db = open_upgraded(url)
+        event.listen(db.engine, "connect", wait_for_no_disk)
+        db.dispose()  # the next connections are told
         yield db
         db.dispose()
+
+
+def wait_for_no_disk(connection: psycopg.Connection[Any], _record: object) -> None:
+    """Let commits of this session be answered before they are on disk: no server dies here."""
+    connection.execute("SET synchronous_commit = off")
+    connection.commit()
 
 
 @pytest.fixture(scope="session")

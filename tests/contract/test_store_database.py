@@ -394,7 +394,10 @@ class TestASessionOnPostgres:
         ],
     )
     def test_sets_what_a_lease_of_15_seconds_needs(self, postgres, name, value):
-        assert show(postgres, name) == value
+        url = postgres.engine.url.render_as_string(hide_password=False)
+
+        with opened(url) as db:
+            assert show(db, name) == value
 
     def test_bounds_everything_also_under_the_shortest_lease(self, postgres):
         url = postgres.engine.url.render_as_string(hide_password=False)
