@@ -1,9 +1,11 @@
 """Fixtures every test may ask for: servers, names that are cleaned up. How tests share a run."""
 
+import os
+import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from shutil import copyfile
+from shutil import copyfile, disk_usage
 from typing import Any
 from uuid import uuid4
 
@@ -27,6 +29,11 @@ from tests.support.turns import turn
 WORKERS = 2
 """Half of the time tests wait for something: more processes would mostly slow each other down."""
 
+MEMORY = Path("/dev/shm")  # noqa: S108 - only the default of TMPDIR
+"""A file system where no commit of SQLite waits for a disk."""
+ROOM = 2 << 30
+"""Bytes that have to be free there: a run and the two before it take a few hundred million."""
+
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Spread the plain `pytest` over processes; what is asked for by name or mark runs in one."""
@@ -34,9 +41,21 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return WORKERS if everything and is_plain(config) else 0
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the files of the plain `pytest` in memory, where there is room and nobody said where."""
+    if is_plain(config) and "TMPDIR" not in os.environ and has_room(MEMORY):
+        os.environ["TMPDIR"] = str(MEMORY)  # for the processes that tests start
+        tempfile.tempdir = str(MEMORY)
+
+
 def is_plain(config: pytest.Config) -> bool:
     """Say whether no mark is asked for."""
     return config.option.markexpr in config.getini("addopts")
+
+
+def has_room(folder: Path) -> bool:
+    """Say whether a run's files fit in there."""
+    return folder.is_dir() and disk_usage(folder).free > ROOM
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
