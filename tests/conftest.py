@@ -1,5 +1,6 @@
 """Fixtures every test may ask for: servers, names that are cleaned up. How tests share a run."""
 
+import gc
 import os
 import tempfile
 from collections.abc import Callable, Generator, Iterator
@@ -56,6 +57,17 @@ def is_plain(config: pytest.Config) -> bool:
 def has_room(folder: Path) -> bool:
     """Say whether a run's files fit in there."""
     return folder.is_dir() and disk_usage(folder).free > ROOM
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Do not look for garbage among thousands of tests, neither while they are found nor later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
