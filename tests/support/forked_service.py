@@ -4,7 +4,7 @@ import json
 import multiprocessing
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -86,14 +86,13 @@ class ForkedService(Service):
 
 
 class ForkingHost(Host):
-    """Starts forked services on one configuration."""
+    """Starts forked services on one configuration; what becomes of another command is not forked."""
 
-    def start(
-        self, *roles: str, crash_at: str | None = None, environ: Mapping[str, str] | None = None
+    def make_service(
+        self, environ: Mapping[str, str], roles: tuple[str, ...], within: Sequence[str]
     ) -> Service:
-        """Start a process; with `crash_at` it kills itself at that crash point."""
-        crash = {"RETRIER_TEST_CRASH_AT": crash_at} if crash_at else {}
+        """Make the process."""
+        if within:
+            return super().make_service(environ, roles, within)
         log = self.config.with_name(f"{len(self.services)}.log")
-        service = ForkedService(self.config, {**crash, **(environ or {})}, roles, log)
-        self.services.append(service)
-        return service
+        return ForkedService(self.config, environ, roles, log)

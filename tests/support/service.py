@@ -139,9 +139,14 @@ class Host:
         switched = {
             f"RETRIER_TEST_{name.upper()}": str(value) for name, value in switches.items() if value
         }
-        environ = {**self.environ, **switched}
-        self.services.append(Service(self.config, environ, roles, within=within))
+        self.services.append(self.make_service({**self.environ, **switched}, roles, within))
         return self.services[-1]
+
+    def make_service(
+        self, environ: Mapping[str, str], roles: tuple[str, ...], within: Sequence[str]
+    ) -> Service:
+        """Make the process."""
+        return Service(self.config, environ, roles, within=within)
 
     def configure(self, section: str, **keys: object) -> None:
         """Set keys of one section for what is started from now on."""
@@ -159,9 +164,9 @@ class Host:
 
 
 @contextmanager
-def hosted(folder: Path, settings: Mapping[str, Any]) -> Iterator[Host]:
+def hosted(folder: Path, settings: Mapping[str, Any], kind: type[Host] = Host) -> Iterator[Host]:
     """Give a host; whatever still runs afterwards is killed."""
-    host = Host(folder, settings)
+    host = kind(folder, settings)
     try:
         yield host
     finally:
