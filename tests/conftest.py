@@ -1,15 +1,22 @@
 """Fixtures every test may ask for: servers, names that are cleaned up. How tests share a run."""
 
-from collections.abc import Callable, Iterator
+import gc
+import os
+import tempfile
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from shutil import copyfile
+from shutil import copyfile, disk_usage
+from typing import Any
 from uuid import uuid4
 
+import psycopg
 import pytest
+from sqlalchemy import event
 
 from retrier.store.engine.database import Database
 from tests.support.databases import (
+    Borrowed,
     empty,
     open_database,
     open_upgraded,
@@ -22,12 +29,44 @@ from tests.support.servers import POSTGRES, RABBITMQ, found, pika_connection
 WORKERS = 2
 """Half of the time tests wait for something: more processes would mostly slow each other down."""
 
+MEMORY = Path("/dev/shm")  # noqa: S108 - only the default of TMPDIR
+"""A file system where no commit of SQLite waits for a disk."""
+ROOM = 2 << 30
+"""Bytes that have to be free there: a run and the two before it take a few hundred million."""
+
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Spread the plain `pytest` over processes; what is asked for by name or mark runs in one."""
     everything = config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    plain = config.option.markexpr in config.getini("addopts")
-    return WORKERS if everything and plain else 0
+    return WORKERS if everything and is_plain(config) else 0
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the files of the plain `pytest` in memory, where there is room and nobody said where."""
+    if is_plain(config) and "TMPDIR" not in os.environ and has_room(MEMORY):
+        os.environ["TMPDIR"] = str(MEMORY)  # for the processes that tests start
+        tempfile.tempdir = str(MEMORY)
+
+
+def is_plain(config: pytest.Config) -> bool:
+    """Say whether no mark is asked for."""
+    return config.option.markexpr in config.getini("addopts")
+
+
+def has_room(folder: Path) -> bool:
+    """Say whether a run's files fit in there."""
+    return folder.is_dir() and disk_usage(folder).free > ROOM
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Do not look for garbage among thousands of tests, neither while they are found nor later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")
@@ -49,8 +88,16 @@ def shared_postgres(postgres_url: str) -> Iterator[Database]:
     """Give one upgraded PostgreSQL database for all tests of a process; they empty it."""
     with temporary_postgres(postgres_url) as url:
         db = open_upgraded(url)
+        event.listen(db.engine, "connect", wait_for_no_disk)
+        db.dispose()  # the next connections are told
         yield db
         db.dispose()
+
+
+def wait_for_no_disk(connection: psycopg.Connection[Any], _record: object) -> None:
+    """Let commits of this session be answered before they are on disk: no server dies here."""
+    connection.execute("SET synchronous_commit = off")
+    connection.commit()
 
 
 @pytest.fixture(scope="session")
@@ -61,25 +108,32 @@ def upgraded_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path_of(url)
 
 
-@contextmanager
-def opened_empty(kind: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[Database]:
-    """Open an empty database, `sqlite` or `postgres`; a server is asked for only then."""
-    if kind == "postgres":
-        db = request.getfixturevalue("shared_postgres")
-        empty(db)
-        yield db
-        return
-    url = sqlite_url(folder)
-    copyfile(request.getfixturevalue("upgraded_sqlite"), path_of(url))
-    db = open_database(url)
+@pytest.fixture(scope="session")
+def shared_sqlite(upgraded_sqlite: Path) -> Iterator[Database]:
+    """Give one upgraded SQLite database for all tests of a process; they empty it.
+
+    Each its own would compile all its statements once more: half of the time that a test takes.
+    """
+    file = copyfile(upgraded_sqlite, upgraded_sqlite.with_name("shared.db"))
+    db = open_database(f"sqlite:///{file}")
     yield db
     db.dispose()
 
 
+@contextmanager
+def opened_empty(kind: str, request: pytest.FixtureRequest) -> Iterator[Database]:
+    """Open an empty database, `sqlite` or `postgres`; a server is asked for only then."""
+    shared: Database = request.getfixturevalue(f"shared_{kind}")
+    empty(shared)
+    db = Borrowed(shared)
+    yield db
+    db.give_back()
+
+
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+def database(request: pytest.FixtureRequest) -> Iterator[Database]:
     """Give an empty database; every test that asks runs on SQLite and on PostgreSQL."""
-    with opened_empty(request.param, request, tmp_path) as db:
+    with opened_empty(request.param, request) as db:
         yield db
 
 

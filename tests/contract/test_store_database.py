@@ -394,7 +394,10 @@ class TestASessionOnPostgres:
         ],
     )
     def test_sets_what_a_lease_of_15_seconds_needs(self, postgres, name, value):
-        assert show(postgres, name) == value
+        url = postgres.engine.url.render_as_string(hide_password=False)
+
+        with opened(url) as db:
+            assert show(db, name) == value
 
     def test_bounds_everything_also_under_the_shortest_lease(self, postgres):
         url = postgres.engine.url.render_as_string(hide_password=False)
@@ -589,7 +592,7 @@ def test_a_value_too_large_for_an_index_is_the_fault_of_the_data(postgres):
 def test_a_set_of_ids_may_be_larger_than_the_parameters_of_a_statement(database):
     """Ingestion may have 65,535 messages in hand; SQLite takes 32,766 parameters by default."""
     if database.is_sqlite:
-        event.listen(database.engine, "checkout", limit_parameters)
+        event.listen(database.engine, "begin", limit_parameters)
     database.transact(lambda tx: tx.execute(insert(counters), [ONE]))
     names = ["one", *map(str, range(40_000))]
 
@@ -682,5 +685,6 @@ def test_a_set_of_ids_holds_just_these_whatever_they_are(database, names):
     assert sorted(found) == sorted(names)
 
 
-def limit_parameters(connection, _record, _proxy):
-    connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 32_766)
+def limit_parameters(conn):
+    # The connection keeps it, and other tests have it then: no harm, as everybody has it by default.
+    conn.connection.dbapi_connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 32_766)

@@ -1,4 +1,8 @@
-"""A shop, a database and a host for the service: everything as a user would have it."""
+"""A shop, a database and a host for the service: everything as a user would have it.
+
+The services at a site are forked, as each of them would import for longer than most journeys last.
+Journeys about the start of a process start the command itself.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +17,7 @@ from sqlalchemy.pool import NullPool
 from tests.support.adding_up import assert_all_adds_up
 from tests.support.databases import sqlite_url, temporary_postgres
 from tests.support.embedded_shop import opened_embedded_shop
+from tests.support.forked_service import ForkingHost
 from tests.support.service import Host, hosted
 from tests.support.shop import opened_shop
 
@@ -78,7 +83,7 @@ def _server_site(kind: str, request: pytest.FixtureRequest, folder: Path) -> Ite
             "api": {"port": 0},
         }
         staging_queue = f"{instance}.staging"
-        with hosted(folder, settings) as host:
+        with hosted(folder, settings, ForkingHost) as host:
             yield Site(shop, host, url, staging_queue)
         assert_all_adds_up(host.config)
         # Only now: a service that still runs would declare it again.
@@ -96,6 +101,6 @@ def _embedded_site(folder: Path) -> Iterator[Site]:
             "ingestion": {"error_queues": [shop.error]},
             "api": {"port": 0},
         }
-        with hosted(folder, settings) as host:
+        with hosted(folder, settings, ForkingHost) as host:
             yield Site(shop, host, url, "retrier.staging")
         assert_all_adds_up(host.config)

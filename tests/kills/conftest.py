@@ -2,13 +2,17 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import copyfile
 
 import pytest
 
+from retrier.store.engine.database import Database
 from tests.conftest import opened_empty
 from tests.kills.sites import Combination, Place, opened_place
+from tests.support.databases import open_database, path_of, sqlite_url
 from tests.support.project import ROOT
 
 PAGE = (ROOT / "docs" / "how-it-works.md").read_text()
@@ -66,6 +70,22 @@ def combination(request: pytest.FixtureRequest) -> Combination:
     return chosen
 
 
+@contextmanager
+def opened(
+    combination: Combination, request: pytest.FixtureRequest, folder: Path
+) -> Iterator[Database]:
+    """Open an empty database; on SQLite a file of its own, as these processes die with it open."""
+    if combination.database == "postgres":
+        with opened_empty("postgres", request) as db:
+            yield db
+        return
+    url = sqlite_url(folder)
+    copyfile(request.getfixturevalue("upgraded_sqlite"), path_of(url))
+    db = open_database(url)
+    yield db
+    db.dispose()
+
+
 @pytest.fixture
 def place(
     combination: Combination, request: pytest.FixtureRequest, tmp_path: Path
@@ -76,7 +96,7 @@ def place(
         return str(request.getfixturevalue("amqp_url"))
 
     with (
-        opened_empty(combination.database, request, tmp_path) as db,
+        opened(combination, request, tmp_path) as db,
         opened_place(combination, tmp_path, db, amqp_url) as place,
     ):
         yield place

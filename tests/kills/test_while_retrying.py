@@ -54,7 +54,9 @@ def die_again(place: Place, scene: Scene) -> None:
 
 def die_without_broker(place: Place, scene: Scene) -> None:
     with Outage(place) as outage:
-        doomed = place.host.start(crash_at=scene.crash_at, environ=outage.environ)
+        place.host.environ.update(outage.environ)
+        doomed = place.host.start(crash_at=scene.crash_at)
+        place.host.environ.clear()
         ask_for_all(place, doomed, scene, before=outage.begin)
         assert doomed.wait_dead(DEADLINE) == -signal.SIGKILL
 

@@ -1,7 +1,6 @@
 """Adoption: a batch found in Marking goes on with the claims it got, whoever left it."""
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 import pytest
 from sqlalchemy import update
@@ -41,10 +40,8 @@ def way(request: pytest.FixtureRequest) -> tuple[str, Ask]:
 
 
 @pytest.fixture
-def database(
-    way: tuple[str, Ask], request: pytest.FixtureRequest, tmp_path: Path
-) -> Iterator[Database]:
-    with opened_empty(way[0], request, tmp_path) as db:
+def database(way: tuple[str, Ask], request: pytest.FixtureRequest) -> Iterator[Database]:
+    with opened_empty(way[0], request) as db:
         yield db
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -60,8 +59,8 @@ class Race:
 
 # With SQLite nobody can write between the look and the claims: they are in one transaction.
 @pytest.fixture
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
-    with opened_empty("postgres", request, tmp_path) as db:
+def database(request: pytest.FixtureRequest) -> Iterator[Database]:
+    with opened_empty("postgres", request) as db:
         yield db
 
 

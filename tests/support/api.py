@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import select, update
+from starlette.routing import BaseRoute
 
 from retrier.api.answers import AnswerCache
 from retrier.api.application import ApiParts, create_api
@@ -28,6 +29,18 @@ from tests.support.scripted_transport import ScriptedTransport
 HOLDER = Holder(
     session_id="5e551011-0000-4000-8000-000000000001", host="host", pid=7, process_started="then"
 )
+
+
+_ROUTES: list[BaseRoute] = []
+
+
+def share(routes: list[BaseRoute]) -> list[BaseRoute]:
+    """Return the first of these: they are all the same, and examined at length when first asked.
+
+    What they work with they find in the application that is asked, not in themselves.
+    """
+    _ROUTES[:] = _ROUTES or routes
+    return _ROUTES
 
 
 class Api:
@@ -64,6 +77,7 @@ class Api:
             cache=AnswerCache(FrozenClock()),
         )
         self.app = create_api(parts)
+        self.app.router.routes = share(self.app.router.routes)
         self.http = client_of(self.app)
 
     def receive(self, *received: Received) -> list[str]:

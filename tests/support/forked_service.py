@@ -86,11 +86,13 @@ class ForkedService(Service):
 
 
 class ForkingHost(Host):
-    """Starts forked services on one configuration; no command can be put in front of them."""
+    """Starts forked services on one configuration; what becomes of another command is not forked."""
 
     def _launch(
         self, environ: Mapping[str, str], roles: tuple[str, ...], within: Sequence[str]
     ) -> Service:
-        assert not within, "a fork runs no command"
+        """Make the process."""
+        if within:
+            return super()._launch(environ, roles, within)
         log = self.config.with_name(f"{len(self.services)}.log")
         return ForkedService(self.config, environ, roles, log)

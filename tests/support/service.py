@@ -173,9 +173,9 @@ class Host:
 
 
 @contextmanager
-def hosted(folder: Path, settings: Mapping[str, Any]) -> Iterator[Host]:
+def hosted(folder: Path, settings: Mapping[str, Any], kind: type[Host] = Host) -> Iterator[Host]:
     """Give a host; whatever still runs afterwards is killed."""
-    host = Host(folder, settings)
+    host = kind(folder, settings)
     try:
         yield host
     finally:
