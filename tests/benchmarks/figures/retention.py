@@ -30,7 +30,7 @@ def measure_retention(options: Options, place: Place) -> Iterator[Row]:
     )
     beside, alone = [], []
     for _ in range(TURNS):
-        beside.append(_ingest(options, place, old=2 * options.messages))
+        beside.append(_ingest(options, place, old=4 * options.messages))
         alone.append(_ingest(options, place, old=0))
     yield Row(
         figure="l",
@@ -58,19 +58,21 @@ def _delete(options: Options, place: Place) -> float:
 
 
 def _ingest(options: Options, place: Place, *, old: int) -> float:
-    """Return messages ingested in a second while as many old ones are deleted as time allows."""
+    """Return messages ingested in a second, beside a processor that deletes so many old ones."""
     count = options.messages
     with opened_site(place, options.queues[0]) as site:
         if old:
             _fill(site, old)
-        before = site.taken_off()
         site.queues.fill(site.error, site.orders, count, BODIES[TARGET_BODY])
-        service = site.start("ingestion", "processor")
+        first = site.taken_off()
+        site.start("processor")
         if old:
             wait_until(lambda: site.count(DELETED) > 0, patience(count), "it deletes")
-        begin, first = perf_counter(), site.taken_off()
-        wait_alive(service, lambda: site.taken_off() >= before + count, count, "ingested")
-        return (before + count - first) / (perf_counter() - begin)
+        service = site.start("ingestion")
+        wait_alive(service, lambda: "ingestion.started" in service.names(), count, "waiting")
+        begin, before = perf_counter(), site.taken_off()
+        wait_alive(service, lambda: site.taken_off() >= first + count, count, "ingested")
+        return (first + count - before) / (perf_counter() - begin)
 
 
 def _fill(site: Site, count: int) -> None:
