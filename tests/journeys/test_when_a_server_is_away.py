@@ -47,7 +47,7 @@ def test_a_broker_that_is_away_is_told_once_and_waited_for(
         "instance": queue_name("instance"),
         "broker": {"url": f"amqp://guest:guest@127.0.0.1:{closed_port}//"},
         "database": {"url": sqlite_url(tmp_path)},
-        "ingestion": {"error_queues": [queue_name("error")]},
+        "ingestion": {"error_queues": [queue_name("error")], "declare_missing": True},
         "api": {"port": 0},
     }
     with hosted(tmp_path, settings) as host:
@@ -85,7 +85,7 @@ def test_a_database_that_is_away_is_told_once_and_waited_for(
                 .set(host="127.0.0.1", port=closed_port)
                 .render_as_string(hide_password=False)
             },
-            "ingestion": {"error_queues": [queue_name("error")]},
+            "ingestion": {"error_queues": [queue_name("error")], "declare_missing": True},
             "api": {"port": 0},
         }
         with hosted(tmp_path, settings) as host:
@@ -113,7 +113,7 @@ def test_a_frozen_database_is_told_in_time(
             "instance": queue_name("instance"),
             "broker": {"url": amqp_url},
             "database": {"url": proxy.url},
-            "ingestion": {"error_queues": [queue_name("error")]},
+            "ingestion": {"error_queues": [queue_name("error")], "declare_missing": True},
             "api": {"port": 0},
         }
         with hosted(tmp_path, settings) as host, host.start_ready().http as http:
@@ -154,7 +154,7 @@ def test_a_database_that_goes_while_the_broker_is_waited_for_is_waited_for_too(
             "instance": queue_name("instance"),
             "broker": {"url": f"amqp://guest:guest@127.0.0.1:{broker_port}//"},
             "database": {"url": through.render_as_string(hide_password=False)},
-            "ingestion": {"error_queues": [queue_name("error")]},
+            "ingestion": {"error_queues": [queue_name("error")], "declare_missing": True},
             "api": {"port": 0},
         }
         with hosted(tmp_path, settings) as host:
