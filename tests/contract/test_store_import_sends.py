@@ -203,6 +203,21 @@ def test_an_answer_that_comes_late_changes_nothing_of_a_later_send(
     assert len(rows(database, failed_imports)) == 1
 
 
+def test_a_refusal_that_comes_late_puts_no_earlier_stamp_in_the_place_of_a_later_one(
+    database: Database, import_id: str
+) -> None:
+    stamp(database, import_id)
+    let_pass(database)
+    second = stamp(database, import_id, again=True)
+    let_pass(database)
+    third = stamp(database, import_id, again=True)
+
+    record_send(database, second, NotTaken("no"))
+
+    (row,) = rows(database, failed_import_sends)
+    assert row["send_id"] == third.send.send_id
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Race:
     """Two who do the same to the same import at the same moment."""
