@@ -96,7 +96,8 @@ class FailedImports:
         total = ReadAgain()
         for import_ids in self._find_chunks(error_queue):
             total = total.add(self._read_again(import_ids, who))
-        return total
+        # Nobody has named them: with what is gone by now somebody else was quicker.
+        return total.without(ImportRefusal.UNKNOWN)
 
     def send(self, import_id: str, to: str, who: str, *, again: bool) -> SendAnswer:
         """Send one to a queue as it came; `again`: although it may have been sent before.

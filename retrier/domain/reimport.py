@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from retrier.domain.failed_imports import ImportRefusal
@@ -36,6 +36,11 @@ class ReadAgain:
     def refusing(cls, refusal: ImportRefusal) -> "ReadAgain":
         """Return that of one import which may not be read."""
         return cls(refused=Counter([refusal]))
+
+    def without(self, refusal: ImportRefusal) -> "ReadAgain":
+        """Return the same, without those that were refused for this reason."""
+        others = {each: number for each, number in self.refused.items() if each is not refusal}
+        return replace(self, refused=Counter(others))
 
     def add(self, other: "ReadAgain") -> "ReadAgain":
         """Return both together."""

@@ -1,8 +1,10 @@
 """Failed imports that are read again: each becomes one thing, and the ledger adds up."""
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from threading import Barrier
 from typing import Any
 from uuid import uuid4
 
@@ -385,6 +387,26 @@ class TestManyImports:
         came_to = replace(imports, read=read).read_all_again(None, "ada")
 
         assert came_to.became.total() == 1
+
+    def test_that_two_read_at_once_become_one_message_each(
+        self, database: Database, imports: FailedImports
+    ) -> None:
+        count = 300
+        record(database, *(failed_import(body=str(each).encode()) for each in range(count)))
+        ready = Barrier(2, timeout=30)
+
+        def read(who: str) -> Counter[Became]:
+            ready.wait()
+            came_to = imports.read_all_again(None, who)
+            assert came_to.refused == Counter()
+            return came_to.became
+
+        with ThreadPoolExecutor(2) as pool:
+            both = [pool.submit(read, who) for who in ("ada", "bob")]
+            became = sum((each.result(60) for each in both), Counter[Became]())
+
+        assert became == Counter({Became.FAILED_MESSAGE: count})
+        assert (len(messages(database)), untold(database), off(database)) == (count, 0, [])
 
     def test_are_not_held_up_by_one_that_the_database_refuses(
         self, database: Database, imports: FailedImports
