@@ -86,7 +86,7 @@ class TestRevision1006:
     def test_adds_an_empty_table_and_changes_no_row(
         self, with_bare_cause: Database, tmp_path: Path
     ) -> None:
-        upgrade_schema(with_bare_cause, migrations_up_to(tmp_path, "1002"))
+        upgrade_schema(with_bare_cause, migrations_up_to(tmp_path, "1005"))
         before, shape = all_rows(with_bare_cause), shape_of(with_bare_cause)
 
         upgrade_schema(with_bare_cause, migrations_up_to(tmp_path, "1006"))
