@@ -7,14 +7,14 @@ from functools import partial
 from threading import Event
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import insert, text
 
 from retrier.domain.failed_message import Failure
 from retrier.domain.message_actions import Act
 from retrier.store.engine.database import Database
 from retrier.store.queries.monitoring import read_ledger
 from retrier.store.queries.verification import verify_store
-from retrier.store.schema import processor_lease
+from retrier.store.schema import outgoing, processing_attempts, processor_lease
 from retrier.store.verbs.message_actions import Action, ActionResult, apply_action
 from retrier.store.verbs.retention import DeletedChunk, delete_chunk
 from tests.contract.store_rows import again, ledger_entries, messages, record, rows
@@ -23,7 +23,7 @@ from tests.contract.test_store_cut_off import DEADLINE, SLOW, halted
 from tests.support.bench import QUEUE, Bench
 from tests.support.databases import empty
 from tests.support.factories import confirmation, failure, unique_id
-from tests.support.old import DAY, age, make_retention, settle
+from tests.support.old import DAY, age, ago, make_retention, settle
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.postgres
@@ -101,6 +101,26 @@ class TestAMessageThatSomebodyElseHolds:
         assert deleted.count == 0
         assert messages(bench.db)[unique_id(old)]["status"] == "unresolved"
         assert is_sound(bench.db)
+
+
+def test_a_message_that_got_a_copy_to_be_sent_before_it_was_locked_stays(
+    bench: Bench, slow: ThreadPoolExecutor, old: Failure
+) -> None:
+    # Given a failure that is stored after retention has looked: only its copy is added here
+    number = messages(bench.db)[unique_id(old)]["number"]
+    (attempt,) = rows(bench.db, processing_attempts)
+    copy = {"number": number, "attempt_id": attempt["attempt_id"], "queue": "error.log"}
+    with halted(bench.db, MESSAGES_LOCKED) as (reached, go_on):
+        deleting = slow.submit(delete, bench)
+        assert reached.wait(DEADLINE)
+        with bench.db.engine.begin() as conn:
+            conn.execute(insert(outgoing).values(created_at=ago(0), **copy))
+        go_on.set()
+
+        assert deleting.result(DEADLINE).count == 0
+
+    assert number in {row["number"] for row in messages(bench.db).values()}
+    assert is_sound(bench.db)
 
 
 class TestAMessageThatIsBeingDeleted:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import bindparam
+from sqlalchemy import bindparam, select
 
 from retrier.domain.receipt import Attempt
 from retrier.store.engine.transaction import Transaction
@@ -34,6 +34,12 @@ def add(
     ]
     if rows:
         tx.sql.add_rows(tx.conn, outgoing, rows)
+
+
+def find_messages(tx: Transaction, numbers: Sequence[int]) -> frozenset[int]:
+    """Return the numbers of those of these messages that have a copy to be sent."""
+    query = select(outgoing.c.number).where(tx.sql.member(outgoing.c.number, numbers))
+    return frozenset(tx.execute(query).scalars())
 
 
 def remove(tx: Transaction, ids: Sequence[int]) -> None:
