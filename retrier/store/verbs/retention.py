@@ -34,8 +34,7 @@ from retrier.store.tables import (
 from retrier.store.tables.event_log import Entry
 from retrier.store.verbs.leases import fenced
 
-WHO = "retention"
-"""The value of `who` for what was deleted for its age."""
+WHO = "retention"  # in the event log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +56,8 @@ def delete_chunk(tx: Transaction, old: Old, instance: str) -> DeletedChunk:
         case OldMessages():
             return _delete_messages(tx, old, instance)
         case OldOperations(age=age):
-            return _chunk_of(
-                retry_operations.delete_old(tx, are_old_operations(age, tx.now), CHUNK)
-            )
+            over = are_old_operations(age, tx.now)
+            return _chunk_of(retry_operations.delete_old(tx, over, CHUNK))
         case OldImports(age=age):
             return _chunk_of(failed_imports.delete_old(tx, are_old_imports(age, tx.now), CHUNK))
         case _ as never:
@@ -73,8 +71,7 @@ def _chunk_of(count: int) -> DeletedChunk:
 def _delete_messages(tx: Transaction, old: OldMessages, instance: str) -> DeletedChunk:
     found = message_locks.lock_oldest(tx, are_old_messages(old, tx.now), CHUNK)
     locked = [row.number for row in _within_bytes(found)]
-    # A failure may have been stored between the look and the lock, in one statement: it leaves the
-    # message archived if it is an old one, and its copy needs the attempt. Now nobody adds one.
+    # Again, now that they are locked: a failure may have come between the look and the lock.
     numbers = sorted(set(locked) - outgoing.find_messages(tx, locked)) if locked else []
     if numbers:
         failed_messages.remove(tx, numbers)
