@@ -85,17 +85,12 @@ class ApiClient:
         If the connection breaks after it was made, the request may or may not be accepted. The
         error then names the idempotency key, with which it can be repeated safely.
         """
-        try:
-            answer = self._http.post(_address(path), json=content, headers=dict(headers))
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise self._out_of_reach(error) from error
-        except httpx.TransportError as error:
-            key = headers[IDEMPOTENCY_KEY].decode()
-            raise ServiceUnavailable(
-                f"{self._out_of_reach(error)}\nThe request may have been accepted. Run the "
-                f"command again with --idempotency-key {key}: it is never accepted twice."
-            ) from error
-        accepted: Json = self._json(self._checked(answer))
+        key = headers[IDEMPOTENCY_KEY].decode()
+        advice = (
+            "The request may have been accepted. Run the "
+            f"command again with --idempotency-key {key}: it is never accepted twice."
+        )
+        accepted: Json = self._json(self._send("POST", path, content, headers, advice))
         return accepted
 
     def act(
@@ -110,6 +105,31 @@ class ApiClient:
 
         When the connection breaks on the way nobody knows whether it was done.
         """
+        advice = "It may have been done all the same: look before you ask again."
+        answer = self._send(method, path, content, headers, advice, params)
+        return {} if answer.status_code == _NO_CONTENT else self._json(answer)
+
+    def change(self, path: Sequence[str], content: object, headers: Mapping[bytes, bytes]) -> Json:
+        """PATCH something that may be done twice; return the answer of the service."""
+        advice = (
+            "Some of it may have been done. Run the command again: what was done is not done twice."
+        )
+        done: Json = self._json(self._send("PATCH", path, content, headers, advice))
+        return done
+
+    def _send(
+        self,
+        method: str,
+        path: Sequence[str],
+        content: object,
+        headers: Mapping[bytes, bytes],
+        advice: str,
+        params: Mapping[str, str] = MappingProxyType({}),
+    ) -> httpx.Response:
+        """Send a request that changes something; `advice` is for when nobody knows whether it did.
+
+        Raises ServiceUnavailable, RequestRefused.
+        """
         try:
             answer = self._http.request(
                 method,
@@ -121,26 +141,8 @@ class ApiClient:
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise self._out_of_reach(error) from error
         except httpx.TransportError as error:
-            raise ServiceUnavailable(
-                f"{self._out_of_reach(error)}\nIt may have been done all the same: look before you "
-                "ask again."
-            ) from error
-        done: Json = {} if self._checked(answer).status_code == _NO_CONTENT else self._json(answer)
-        return done
-
-    def change(self, path: Sequence[str], content: object, headers: Mapping[bytes, bytes]) -> Json:
-        """PATCH something that may be done twice; return the answer of the service."""
-        try:
-            answer = self._http.patch(_address(path), json=content, headers=dict(headers))
-        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise self._out_of_reach(error) from error
-        except httpx.TransportError as error:
-            raise ServiceUnavailable(
-                f"{self._out_of_reach(error)}\nSome of it may have been done. Run the command "
-                "again: what was done is not done twice."
-            ) from error
-        done: Json = self._json(self._checked(answer))
-        return done
+            raise ServiceUnavailable(f"{self._out_of_reach(error)}\n{advice}") from error
+        return self._checked(answer)
 
     def _pages(self, path: Sequence[str], params: Params) -> Iterator[Listing]:
         number = 1

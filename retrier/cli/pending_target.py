@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from retrier.cli.api_client import ApiClient, Json
 from retrier.cli.ids import find_operation_id
 from retrier.cli.printer import counted
+from retrier.cli.retry_target import Ids
 from retrier.settings.fields import Duration
 
 Queue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Failed on this queue.")]
@@ -45,13 +46,7 @@ class Filters:
 class Chosen:
     """Which pending retries are changed: ids, or those that match, or all; and whether to ask."""
 
-    ids: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ID",
-            help="Ids, or their first 8 characters or more; - reads them from standard input.",
-        ),
-    ] = None
+    ids: Ids = None
     queue: Queue = None
     older_than: OlderThan = None
     everything: Annotated[bool, typer.Option("--all", help="Every pending retry.")] = False

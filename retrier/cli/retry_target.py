@@ -51,17 +51,20 @@ class Matching:
 Target = Named | Matching
 
 
+Ids = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="ID",
+        help="Ids, or their first 8 characters or more; - reads them from standard input.",
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryTarget:
     """The options that name the target; exactly one of them must be given."""
 
-    ids: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ID",
-            help="Ids, or their first 8 characters or more; - reads them from standard input.",
-        ),
-    ] = None
+    ids: Ids = None
     queue: Annotated[
         str | None, typer.Option("--queue", metavar="NAME", help="What failed on this queue.")
     ] = None

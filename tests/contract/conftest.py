@@ -1,6 +1,7 @@
 """Fixtures of the contract tests."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from retrier.store.engine.database import Database
 from tests.support.databases import open_database, sqlite_url, temporary_postgres
 from tests.support.far_side import FarSide
+from tests.support.halting import SLOW
 from tests.support.rabbitmq_habits import RabbitMQHabits
 from tests.support.tcp_proxy import TcpProxy
 
@@ -65,3 +67,10 @@ def open_new(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenNew
 def new(open_new: OpenNew) -> Database:
     """Give a database without tables."""
     return open_new()
+
+
+@pytest.fixture
+def slow() -> Iterator[ThreadPoolExecutor]:
+    """Give a pool whose thread can be halted."""
+    with ThreadPoolExecutor(1, thread_name_prefix=SLOW) as pool:
+        yield pool

@@ -1,6 +1,6 @@
 """A cut begins only if the operation is still as it was when it was looked at."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -15,9 +15,9 @@ from retrier.store.schema import retry_operations
 from retrier.store.tables.retry_operations import begin_cut
 from retrier.store.verbs.marking import open_batch
 from retrier.store.verbs.operations import CreatedOperation
-from tests.contract.test_store_cut_off import DEADLINE, SLOW, halted
 from tests.support.bench import Bench
 from tests.support.databases import empty
+from tests.support.halting import DEADLINE, halted
 
 LOOKED = "ORDER BY retry_operations.priority"
 """By this the look at the operations is known; there is one without any lock before it."""
@@ -50,13 +50,6 @@ def on_postgres(shared_postgres: Database) -> Bench:
     made = Bench(shared_postgres)
     made.fail(2)
     return made
-
-
-@pytest.fixture
-def slow() -> Iterator[ThreadPoolExecutor]:
-    """Give a pool whose thread can be halted."""
-    with ThreadPoolExecutor(1, thread_name_prefix=SLOW) as pool:
-        yield pool
 
 
 def looked_at(bench: Bench, created: CreatedOperation) -> RetryOperation:

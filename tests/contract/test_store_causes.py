@@ -13,9 +13,9 @@ from retrier.store.queries.verification import verify_store
 from retrier.store.schema import cause_groups, causes, failed_messages, processing_attempts
 from tests.contract.store_rows import again, messages, only_message, record, rows
 from tests.contract.test_store_concurrency import count_waiting
-from tests.contract.test_store_cut_off import DEADLINE, SLOW, halted
 from tests.support.databases import empty
 from tests.support.factories import failure
+from tests.support.halting import DEADLINE, halted
 from tests.support.waiting import wait_until
 
 TRACE = "Shop.OutOfStock: nothing left\n   at Shop.Stock.Take(String item)"
@@ -50,13 +50,6 @@ def postgres(shared_postgres: Database) -> Database:
     """Give the PostgreSQL database of the run, empty."""
     empty(shared_postgres)
     return shared_postgres
-
-
-@pytest.fixture
-def slow() -> Iterator[ThreadPoolExecutor]:
-    """Give a pool whose thread can be halted."""
-    with ThreadPoolExecutor(1, thread_name_prefix=SLOW) as pool:
-        yield pool
 
 
 @contextmanager

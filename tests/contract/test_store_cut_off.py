@@ -1,11 +1,9 @@
 """The cut-off, on PostgreSQL: what takes numbers is entirely before a click or after it."""
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from threading import Event, current_thread
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import text
 
 from retrier.domain.message_actions import Act
 from retrier.domain.retry_batch import Ejected, WindowResult
@@ -17,12 +15,11 @@ from tests.contract.store_rows import message, messages, record
 from tests.support.bench import Bench
 from tests.support.databases import empty
 from tests.support.factories import failure, unique_id
+from tests.support.halting import DEADLINE, halted
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.postgres
 
-DEADLINE = 15.0
-SLOW = "slow"
 NUMBERS_TAKEN = "nextval('failure_seq')"
 CUT_OFF_TAKEN = "FROM failure_seq"
 COUNTED = "count(*) AS"
@@ -37,35 +34,6 @@ def bench(shared_postgres):
     """Give a bench on the PostgreSQL database of the run, empty."""
     empty(shared_postgres)
     return Bench(shared_postgres)
-
-
-@contextmanager
-def halted(db, after: str, time: int = 1):
-    """Halt the slow thread once it has said such a statement, the n-th time.
-
-    Gives what is set when it halts, and what lets it go on.
-    """
-    reached, go_on = Event(), Event()
-    left = time
-
-    def listen(_conn, _cursor, statement, *_rest):
-        nonlocal left
-        if after in statement and current_thread().name.startswith(SLOW):
-            left -= 1
-            if left == 0:
-                reached.set()
-                assert go_on.wait(DEADLINE)
-
-    event.listen(db.engine, "after_cursor_execute", listen)
-    yield reached, go_on
-    event.remove(db.engine, "after_cursor_execute", listen)
-
-
-@pytest.fixture
-def slow():
-    """Give a pool whose thread is halted."""
-    with ThreadPoolExecutor(1, thread_name_prefix=SLOW) as pool:
-        yield pool
 
 
 @pytest.fixture

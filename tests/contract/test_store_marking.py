@@ -1,6 +1,6 @@
 """Marking on PostgreSQL: no message is locked, and what changes meanwhile is dropped at staging."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -23,10 +23,10 @@ from retrier.store.verbs.message_actions import Action, apply_action
 from retrier.store.verbs.operations import CreatedOperation
 from tests.contract.store_rows import again
 from tests.contract.test_store_concurrency import count_waiting
-from tests.contract.test_store_cut_off import DEADLINE, SLOW, halted
 from tests.support.bench import QUEUE, Bench
 from tests.support.databases import empty
 from tests.support.factories import FAILED_AT, failure, unique_id
+from tests.support.halting import DEADLINE, halted
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.postgres
@@ -74,13 +74,6 @@ def bench(shared_postgres: Database) -> Bench:
     """Give a bench on the PostgreSQL database of the run, empty."""
     empty(shared_postgres)
     return Bench(shared_postgres)
-
-
-@pytest.fixture
-def slow() -> Iterator[ThreadPoolExecutor]:
-    """Give a pool whose thread can be halted."""
-    with ThreadPoolExecutor(1, thread_name_prefix=SLOW) as pool:
-        yield pool
 
 
 def two_failed(bench: Bench) -> tuple[Failure, str]:

@@ -19,10 +19,10 @@ from retrier.store.verbs.message_actions import Action, ActionResult, apply_acti
 from retrier.store.verbs.retention import DeletedChunk, delete_chunk
 from tests.contract.store_rows import again, ledger_entries, messages, record, rows
 from tests.contract.test_store_concurrency import at_once, count_deadlocks, count_waiting
-from tests.contract.test_store_cut_off import DEADLINE, SLOW, halted
 from tests.support.bench import QUEUE, Bench
 from tests.support.databases import empty
 from tests.support.factories import confirmation, failure, unique_id
+from tests.support.halting import DEADLINE, halted
 from tests.support.old import DAY, age, ago, make_retention, settle
 from tests.support.waiting import wait_until
 
@@ -37,13 +37,6 @@ def bench(shared_postgres: Database) -> Bench:
     """Give a bench on the PostgreSQL database of the run, empty."""
     empty(shared_postgres)
     return Bench(shared_postgres)
-
-
-@pytest.fixture
-def slow() -> Iterator[ThreadPoolExecutor]:
-    """Give a pool whose thread can be halted."""
-    with ThreadPoolExecutor(1, thread_name_prefix=SLOW) as pool:
-        yield pool
 
 
 @pytest.fixture
