@@ -1,10 +1,12 @@
 """Retry operations: one request for retries, stored with a cursor over what it selects."""
 
+import json
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
+from hashlib import sha256
 
-from retrier.domain.selection import Selection
+from retrier.domain.selection import Selection, chosen_parts
 
 SMALL_SELECTION = 100
 """A request that names at most this many ids overtakes bulk operations."""
@@ -54,9 +56,53 @@ class Priority(IntEnum):
     BULK = 2
 
 
+class CanaryState(StrEnum):
+    """How far the first messages of an operation are, which are sent alone.
+
+    SENDING  they are being sent; nothing else of the operation is.
+    WAITING  they are sent, and the operation waits for those that come back.
+    PASSED   few enough came back: the operation goes on.
+    FAILED   too many came back: the operation is paused; who resumes it lets the rest go.
+    """
+
+    SENDING = "sending"
+    WAITING = "waiting"
+    PASSED = "passed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Canary:
+    """Send the first `size` messages alone, wait, and go on if at most `most_back` came back."""
+
+    size: int
+    wait: timedelta = timedelta(seconds=60)
+    most_back: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryTerms:
+    """How the messages of a request are to be sent; each part may be left open.
+
+    `limit` messages at most, the first ones by failure number. All to `destination`, without
+    redirects. Not before `not_before`, or not before a `delay` is over, counted from the request by
+    the database's clock. At most `rate` messages a second.
+    """
+
+    limit: int | None = None
+    destination: str | None = None
+    not_before: datetime | None = None
+    delay: timedelta | None = None
+    rate: int | None = None
+    canary: Canary | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryRequest:
-    """A request for retries; one transaction turns it into an operation with a fixed cut-off."""
+    """A request for retries; one transaction turns it into an operation with a fixed cut-off.
+
+    `cut_off` is that of a preview, so that only what it counted is sent; None means now.
+    """
 
     retry_type: RetryType
     selection: Selection
@@ -64,6 +110,8 @@ class RetryRequest:
     requested_by: str
     why: str | None = None
     idempotency_key: str | None = None
+    terms: RetryTerms = RetryTerms()
+    cut_off: int | None = None
 
     @property
     def priority(self) -> Priority:
@@ -71,6 +119,29 @@ class RetryRequest:
         ids = self.selection.ids
         small = ids is not None and len(ids) <= SMALL_SELECTION
         return Priority.SMALL if small else Priority.BULK
+
+
+def hash_request(request: RetryRequest) -> str:
+    """Return the hash of everything that was asked for, without who asked and under which key.
+
+    Two requests with the same hash ask for the same.
+    """
+    terms, canary = request.terms, request.terms.canary
+    asked = {
+        "type": request.retry_type,
+        "originator": request.originator,
+        "ids": None if request.selection.ids is None else sorted(set(request.selection.ids)),
+        "parts": dict(chosen_parts(request.selection)),
+        "why": request.why,
+        "limit": terms.limit,
+        "destination": terms.destination,
+        "not_before": None if terms.not_before is None else terms.not_before.isoformat(),
+        "delay": None if terms.delay is None else terms.delay.total_seconds(),
+        "rate": terms.rate,
+        "canary": canary and [canary.size, canary.wait.total_seconds(), canary.most_back],
+        "cut_off": request.cut_off,
+    }
+    return sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +163,19 @@ class RetryOperation:
     skipped: int
     failed: int
     batches: int
+    left_out: int
+    limit: int | None
+    destination: str | None
+    rate: int | None
+    cancel_asked: bool
+    passed_over: bool
     reason: str | None
     not_before: datetime | None
+    next_cut: datetime | None
     created_at: datetime
     started_at: datetime | None
     completed_at: datetime | None
+    acknowledged_at: datetime | None
     modified_at: datetime
 
     @property

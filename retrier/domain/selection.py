@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.text import IdRange
 
 
@@ -16,6 +16,10 @@ class Selection:
     of the last change, both ends included. `up_to` is a failure number: messages that became
     unresolved after the request have a higher one. `pending` selects only messages whose retry is
     recorded as forwarded and has no outcome yet, with `sent_before` only those recorded by then.
+
+    `reason` is the failure reason. `failed_from` and `failed_to` are times of the last failure,
+    both included. `attempts_at_least` counts failures. `text` is looked for in the ids, types and
+    exceptions, in any case. `archived_by` is the archive operation that archived the messages.
     """
 
     ids: tuple[str, ...] | None = None
@@ -24,6 +28,13 @@ class Selection:
     endpoint: str | None = None
     exception_type: str | None = None
     message_type: str | None = None
+    reason: str | None = None
+    failed_from: datetime | None = None
+    failed_to: datetime | None = None
+    attempts_at_least: int | None = None
+    disposition: Disposition | None = None
+    text: str | None = None
+    archived_by: str | None = None
     statuses: frozenset[FailedMessageStatus] | None = None
     modified: tuple[datetime, datetime] | None = None
     id_range: IdRange | None = None
@@ -32,11 +43,21 @@ class Selection:
     sent_before: datetime | None = None
 
 
-NAMES = ("group", "queue", "endpoint", "exception_type", "message_type")
-"""The parts by which an operation may select; each is a text."""
+NAMES = ("group", "queue", "endpoint", "exception_type", "message_type", "reason", "text")
+"""The parts by which an operation may select that are texts."""
+
+OTHER_PARTS = ("failed_from", "failed_to", "attempts_at_least", "disposition", "archived_by")
+"""The other parts by which an operation may select; written down as texts or numbers."""
 
 
-def named_parts(selection: Selection) -> Mapping[str, str]:
-    """Return the parts of a selection that are names, without those left open."""
-    parts = {name: getattr(selection, name) for name in NAMES}
-    return {name: value for name, value in parts.items() if value is not None}
+def chosen_parts(selection: Selection) -> Mapping[str, str | int]:
+    """Return the parts of a selection that may be stored, as JSON values, without those left open.
+
+    Ids are left out, because an operation may name a hundred thousand.
+    """
+    parts = {name: getattr(selection, name) for name in (*NAMES, *OTHER_PARTS)}
+    return {name: _as_json(value) for name, value in parts.items() if value is not None}
+
+
+def _as_json(value: str | int | datetime) -> str | int:
+    return value.isoformat() if isinstance(value, datetime) else value

@@ -6,7 +6,7 @@ The rows of that version are written as it wrote them: this version's code knows
 from pathlib import Path
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import insert, inspect
 
 from retrier.domain.classifiers import CLASSIFIERS, classify
 from retrier.domain.failed_message import FailureDetails
@@ -21,7 +21,7 @@ from tests.contract.store_shape import all_rows, shape_of
 from tests.support.bench import Bench
 from tests.support.factories import FAILED_AT
 from tests.support.old import settle
-from tests.support.revisions import migrations_up_to
+from tests.support.revisions import downgrade, migrations_up_to, widened
 
 ORDERS = md5_guid("Endpoint Addressorders")
 
@@ -68,14 +68,11 @@ class TestRevision1005:
     """Indexes for retention: a filled database keeps every row."""
 
     def test_changes_no_row(self, new: Database, tmp_path: Path) -> None:
-        upgrade_schema(new, migrations_up_to(tmp_path, "1002"))
-        bench = Bench(new)
-        bring_to(bench, SENT).confirm()
-        bring_to(bench, BEING_SENT)
-        settle(new, Act.ARCHIVE, bench.fail())
+        fill(new)
+        downgrade(new, "1002")
         before = all_rows(new)
 
-        upgrade_schema(new)
+        upgrade_schema(new, migrations_up_to(tmp_path, "1005"))
 
         after = all_rows(new)
         assert {name for name in before if after[name] != before[name]} == {"alembic_version"}
@@ -97,3 +94,42 @@ class TestRevision1006:
         assert {
             name: each for name, each in shape_of(with_bare_cause).items() if name != "outgoing"
         } == shape
+
+
+class TestRevision1007:
+    """Columns and tables for operations: a filled database keeps every row."""
+
+    def test_adds_columns_and_empty_tables_and_changes_nothing_else(self, new: Database) -> None:
+        fill(new)
+        downgrade(new, "1006")
+        before = all_rows(new)
+
+        upgrade_schema(new)
+
+        after = all_rows(new)
+        empty = {"archive_operations", "archive_operation_messages", "retry_operation_canaries"}
+        assert after.keys() - before.keys() == empty
+        assert all(after[name] == [] for name in empty)
+        assert after["retry_operations"] == widened(before["retry_operations"])
+        assert {name for name in before if after[name] != before[name]} == {
+            "alembic_version",
+            "retry_operations",
+        }
+
+    def test_is_needed_to_lock_the_lease_against_a_takeover_only(self, new: Database) -> None:
+        upgrade_schema(new)
+
+        with new.engine.connect() as conn:
+            indexes = inspect(conn).get_indexes("processor_lease")
+        assert [(each["column_names"], bool(each["unique"])) for each in indexes] == [
+            (["epoch"], True)
+        ]
+
+
+def fill(db: Database) -> None:
+    """Fill a new database: a message confirmed, one being sent, one archived."""
+    upgrade_schema(db)
+    bench = Bench(db)
+    bring_to(bench, SENT).confirm()
+    bring_to(bench, BEING_SENT)
+    settle(db, Act.ARCHIVE, bench.fail())

@@ -3,10 +3,13 @@
 from pathlib import Path
 from shutil import copy
 
+from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from retrier.store.verbs.upgrade import MIGRATIONS
+from retrier.store.engine.database import Database
+from retrier.store.engine.transaction import Transaction
+from retrier.store.verbs.upgrade import MIGRATIONS, take_views_away
 
 
 def newest_revision() -> str:
@@ -28,3 +31,18 @@ def migrations_up_to(folder: Path, revision: str) -> Path:
         if path.name.split("_")[0] <= revision:
             copy(path, made / "versions")
     return made
+
+
+def widened(operations: list[str]) -> list[str]:
+    """Return rows of `retry_operations`, as texts, with the columns that revision 1007 adds."""
+    return [f"{row.removesuffix(')')}, None, False, None)" for row in operations]
+
+
+def downgrade(db: Database, revision: str = "base") -> None:
+    """Go back to a revision, or to before the first one, in one transaction."""
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    with db.engine.begin() as conn:
+        take_views_away(Transaction(conn, db.sql))
+        config.attributes["connection"] = conn
+        command.downgrade(config, revision)

@@ -7,7 +7,7 @@ from retrier.api.answers import Json, camel, present, time
 from retrier.api.views.messages import claim
 from retrier.domain.message_actions import Act
 from retrier.domain.retry_operation import RetryOperation, RetryOperationState
-from retrier.domain.selection import named_parts
+from retrier.domain.selection import chosen_parts
 from retrier.gateway import AskedAgain, Outcome
 from retrier.store.queries.batches import BatchCount, BatchDetails, Processor
 from retrier.store.queries.operations import OperationDetails
@@ -53,7 +53,7 @@ def details(found: OperationDetails) -> Json:
 def _selection(shown: RetryOperation) -> Json:
     """Show a selection. Of ids only the number is shown: a list can have 100,000."""
     named = {} if shown.selection.ids is None else {"ids": shown.total}
-    return {**named, **named_parts(shown.selection)}
+    return {**named, **chosen_parts(shown.selection)}
 
 
 def _estimated_end(shown: RetryOperation, at: datetime) -> datetime | None:

@@ -39,11 +39,18 @@ _PLAIN = (
     columns.skipped,
     columns.failed,
     columns.batches,
+    columns.left_out,
+    columns.destination,
+    columns.rate,
+    columns.cancel_asked,
+    columns.passed_over,
     columns.reason,
     columns.not_before,
+    columns.next_cut,
     columns.created_at,
     columns.started_at,
     columns.completed_at,
+    columns.acknowledged_at,
     columns.modified_at,
 )
 """Columns that are shown as they are."""
@@ -117,6 +124,7 @@ def operation_from_row(row: Mapping[str, Any]) -> RetryOperation:
         **{column.name: row[column.name] for column in _PLAIN},
         retry_type=RetryType(row["retry_type"]),
         selection=from_json(row["selection"]),
+        limit=row["message_limit"],
         priority=Priority(row["priority"]),
         state=RetryOperationState(row["state"]),
     )

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Select, exists, false, select
+from sqlalchemy import ColumnElement, Select, exists, false, or_, select
 
-from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.identity import canonical, is_guid
-from retrier.domain.selection import NAMES, Selection, named_parts
+from retrier.domain.selection import Selection, chosen_parts
 from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import Transaction
@@ -48,7 +48,7 @@ def conditions_looked_up(tx: Transaction, selection: Selection) -> list[Conditio
 
 def to_json(selection: Selection) -> dict[str, object]:
     """Return the JSON of an operation's row: of ids only how many, as they have their own rows."""
-    parts: dict[str, object] = dict(named_parts(selection))
+    parts: dict[str, object] = dict(chosen_parts(selection))
     if selection.ids is not None:
         parts["ids"] = len(selection.ids)
     return parts
@@ -56,16 +56,30 @@ def to_json(selection: Selection) -> dict[str, object]:
 
 def from_json(parts: Mapping[str, object]) -> Selection:
     """Return the selection of an operation's row; `ids` is empty, as they have their own rows."""
-    texts = {name: str(parts[name]) for name in NAMES if name in parts}
-    by_name: tuple[str, ...] | None = () if "ids" in parts else None
+    disposition, least = parts.get("disposition"), parts.get("attempts_at_least")
     return Selection(
-        ids=by_name,
-        group=texts.get("group"),
-        queue=texts.get("queue"),
-        endpoint=texts.get("endpoint"),
-        exception_type=texts.get("exception_type"),
-        message_type=texts.get("message_type"),
+        ids=() if "ids" in parts else None,
+        group=_text(parts.get("group")),
+        queue=_text(parts.get("queue")),
+        endpoint=_text(parts.get("endpoint")),
+        exception_type=_text(parts.get("exception_type")),
+        message_type=_text(parts.get("message_type")),
+        reason=_text(parts.get("reason")),
+        text=_text(parts.get("text")),
+        archived_by=_text(parts.get("archived_by")),
+        failed_from=_time(parts.get("failed_from")),
+        failed_to=_time(parts.get("failed_to")),
+        disposition=None if disposition is None else Disposition(str(disposition)),
+        attempts_at_least=None if least is None else int(str(least)),
     )
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _time(text: object) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(str(text))
 
 
 def _of_row(selection: Selection) -> Iterator[Condition]:
@@ -73,6 +87,7 @@ def _of_row(selection: Selection) -> Iterator[Condition]:
         yield _has_status(selection.statuses)
     if selection.up_to is not None:
         yield messages.failure_seq <= selection.up_to
+    yield from _of_failure(selection)
     if selection.modified is not None:
         yield messages.last_modified.between(*selection.modified)
     if selection.id_range is not None:
@@ -80,6 +95,38 @@ def _of_row(selection: Selection) -> Iterator[Condition]:
         yield messages.unique_message_id.between(first, last)
     if selection.pending:
         yield exists().where(claims.number == messages.number, *sent(selection.sent_before))
+
+
+def _of_failure(selection: Selection) -> Iterator[Condition]:
+    if selection.failed_from is not None:
+        yield messages.last_failure >= selection.failed_from
+    if selection.failed_to is not None:
+        yield messages.last_failure <= selection.failed_to
+    if selection.attempts_at_least is not None:
+        yield messages.attempts >= selection.attempts_at_least
+    if selection.disposition is not None:
+        yield messages.disposition == selection.disposition
+    if selection.archived_by is not None:
+        yield messages.archive_operation_id == selection.archived_by
+    if selection.text is not None:
+        yield _holds(selection.text)
+
+
+def _holds(wanted: str) -> Condition:
+    """Return the condition that a text is in the ids, types or exceptions of a message."""
+    shown = (
+        causes.c.message_type,
+        causes.c.exception_type,
+        causes.c.exception_message,
+        causes.c.failure_reason,
+        causes.c.queue,
+        causes.c.endpoint,
+    )
+    of_cause = or_(*(column.icontains(wanted, autoescape=True) for column in shown))
+    named = messages.message_id == wanted
+    if is_guid(wanted):
+        named = or_(named, messages.unique_message_id == canonical(wanted))
+    return or_(messages.cause_id.in_(select(causes.c.cause_id).where(of_cause)), named)
 
 
 def sent(before: datetime | None) -> Iterator[Condition]:
@@ -101,6 +148,7 @@ def _causes_of(selection: Selection) -> Select[tuple[int]] | None:
         (causes.c.endpoint, selection.endpoint),
         (causes.c.exception_type, selection.exception_type),
         (causes.c.message_type, selection.message_type),
+        (causes.c.failure_reason, selection.reason),
     )
     alike = [column == value for column, value in parts if value is not None]
     if selection.group is None:

@@ -1,5 +1,6 @@
 """The tables. Their names, columns and states are public: operators query them."""
 
+from retrier.store.schema.archives import archive_operation_messages, archive_operations
 from retrier.store.schema.messages import (
     SETTLED,
     attempt_number,
@@ -18,6 +19,7 @@ from retrier.store.schema.retries import (
     message_redirects,
     retry_batch_now_forwarding,
     retry_batches,
+    retry_operation_canaries,
     retry_operation_messages,
     retry_operations,
     staging_ids,
@@ -37,6 +39,8 @@ from retrier.store.schema.views import VIEWS
 __all__ = [
     "SETTLED",
     "VIEWS",
+    "archive_operation_messages",
+    "archive_operations",
     "attempt_number",
     "cause_groups",
     "causes",
@@ -59,6 +63,7 @@ __all__ = [
     "processor_lease",
     "retry_batch_now_forwarding",
     "retry_batches",
+    "retry_operation_canaries",
     "retry_operation_messages",
     "retry_operations",
     "staging_ids",

@@ -168,6 +168,15 @@ Index(
     postgresql_where=SETTLED,
     sqlite_where=SETTLED,
 )
+_archived_by_one = text("archive_operation_id IS NOT NULL")
+# What an archive operation took, to undo it: only those rows are in the index.
+Index(
+    "ix_failed_messages_archive_operation",
+    failed_messages.c.archive_operation_id,
+    failed_messages.c.number,
+    postgresql_where=_archived_by_one,
+    sqlite_where=_archived_by_one,
+)
 # One message by the id that its sender gave it.
 Index("ix_failed_messages_message_id", failed_messages.c.message_id)
 

@@ -16,8 +16,8 @@ from sqlalchemy import (
 
 from retrier.domain.failed_message import RetryEnd
 from retrier.domain.retry_batch import RetryBatchStatus
-from retrier.domain.retry_operation import RetryOperationState, RetryType
-from retrier.store.schema.types import Id, Json, Number, UtcTime, metadata, one_of
+from retrier.domain.retry_operation import CanaryState, RetryOperationState, RetryType
+from retrier.store.schema.types import Digest, Id, Json, Number, UtcTime, metadata, one_of
 
 RETRY_TYPES = (*RetryType, "by_policy", "edit")
 """Nothing uses the last two yet: SQLite cannot add values to a constraint later (decision 0026)."""
@@ -57,6 +57,10 @@ retry_operations = Table(
     Column("started_at", UtcTime),
     Column("completed_at", UtcTime),
     Column("modified_at", UtcTime, nullable=False),
+    # Added by revision 1007: SQLite adds a column at the end.
+    Column("next_cut", UtcTime),
+    Column("passed_over", Boolean, nullable=False, server_default=false()),
+    Column("request_hash", Digest),
     one_of("retry_type", RETRY_TYPES),
     one_of("state", RetryOperationState),
     CheckConstraint(
@@ -89,6 +93,27 @@ retry_operation_messages = Table(
 
 `number` is that of the message which had the id at the time of the request.
 """
+
+retry_operation_canaries = Table(
+    "retry_operation_canaries",
+    metadata,
+    Column(
+        "operation_id",
+        ForeignKey("retry_operations.operation_id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("size", Integer, nullable=False),
+    Column("wait_ms", Number, nullable=False),
+    Column("most_back", Integer, nullable=False),
+    Column("state", String(16), nullable=False),
+    # Pairs of number and retry id: by these it is looked up which of them came back.
+    Column("retries", Json, nullable=False),
+    one_of("state", CanaryState),
+    CheckConstraint("size >= 1", name="sends_something"),
+    CheckConstraint("wait_ms >= 0", name="waits_forward"),
+    CheckConstraint("most_back >= 0", name="counts_what_came_back"),
+)
+"""Operations that send a few messages first and wait for what becomes of them."""
 
 retry_batches = Table(
     "retry_batches",

@@ -31,6 +31,10 @@ processor_lease = Table(
     CheckConstraint("id = 1", name="one_processor"),
 )
 
+# An act on many messages locks the row of the lease only against a takeover (FOR KEY SHARE): that
+# lock conflicts with updates of the columns of a unique index, and lets renewals pass.
+Index("ix_processor_lease_epoch", processor_lease.c.epoch, unique=True)
+
 failed_imports = Table(
     "failed_imports",
     metadata,

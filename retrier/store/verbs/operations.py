@@ -8,7 +8,12 @@ from sqlalchemy import func, select
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.identity import canonical, is_guid
-from retrier.domain.retry_operation import RetryOperationState, RetryRequest
+from retrier.domain.retry_operation import (
+    RetryOperationState,
+    RetryRequest,
+    RetryTerms,
+    hash_request,
+)
 from retrier.domain.selection import Selection
 from retrier.errors import KeyReused
 from retrier.store.engine.database import Database, writing
@@ -24,6 +29,7 @@ from retrier.store.schema import (
     retry_operations,
 )
 from retrier.store.tables import event_log
+from retrier.store.tables import retry_operation_canaries as canaries
 from retrier.store.tables import retry_operation_messages as named
 from retrier.store.tables import retry_operations as operations
 from retrier.store.tables.event_log import Entry
@@ -94,11 +100,15 @@ def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOpera
             "failed": 0,
             "batches": 0,
             "idempotency_key": request.idempotency_key,
+            "request_hash": hash_request(request),
+            **_terms(tx, request.terms),
         },
     )
     if not added:
         # The same request came twice at once: the next try finds and returns the other operation.
         raise ConcurrentChange
+    if request.terms.canary is not None:
+        canaries.add(tx, operation_id, request.terms.canary)
     skipped = _name_messages(tx, operation_id, request.selection.ids or (), cut_off)
     asked = Entry(
         kind="retry_asked",
@@ -109,6 +119,16 @@ def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOpera
     event_log.append(tx, [asked])
     tx.sql.announce_request(tx.conn)
     return CreatedOperation(operation_id=operation_id, total=total, repeated=False, skipped=skipped)
+
+
+def _terms(tx: Transaction, terms: RetryTerms) -> dict[str, object]:
+    not_before = terms.not_before if terms.delay is None else tx.now + terms.delay
+    return {
+        "message_limit": terms.limit,
+        "destination": terms.destination,
+        "not_before": not_before,
+        "rate": terms.rate,
+    }
 
 
 def find_repeated(
