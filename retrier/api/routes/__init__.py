@@ -5,6 +5,7 @@ from retrier.api.routes import (
     errors,
     groups,
     imports,
+    operation_requests,
     operations,
     redirects,
     retries,
@@ -22,6 +23,7 @@ WORKING = (
     imports.router,
     redirects.router,
     groups.router,
+    operation_requests.router,
     operations.router,
     service.router,
 )

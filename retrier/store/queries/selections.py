@@ -196,6 +196,17 @@ def last_number(tx: Transaction) -> int:
 
 
 @reading
+def take_cut_off(tx: Transaction) -> int:
+    """Return the failure number up to which all are committed; what fails later has a higher one.
+
+    A short transaction of its own, because ingestion waits while the lock is held. What counts
+    messages comes afterwards. Raises DatabaseUnavailable.
+    """
+    tx.sql.take_cut_off(tx.conn)
+    return tx.sql.last_number(tx.conn, Counter.FAILURE_SEQ)
+
+
+@reading
 def find_chunk(tx: Transaction, selection: Selection, after: int) -> Chunk | None:
     """Return the next messages after the number `after`, at most CHUNK; None at the end.
 
