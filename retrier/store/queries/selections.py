@@ -119,7 +119,10 @@ def _of_failure(selection: Selection) -> Iterator[Condition]:
     if selection.disposition is not None:
         yield messages.disposition == selection.disposition
     if selection.archived_by is not None:
-        yield messages.archive_operation_id == selection.archived_by
+        # No operation has another kind of id, and PostgreSQL refuses to compare that with a `uuid`.
+        known = is_guid(selection.archived_by)
+        by = messages.archive_operation_id == canonical(selection.archived_by)
+        yield by if known else false()
     if selection.text is not None:
         yield _holds(selection.text)
 
