@@ -16,7 +16,7 @@ from retrier.events.service import RequestReceived, RequestRecorded, RetryAsked
 from retrier.imports import FailedImports
 from retrier.store.engine.database import Database
 from retrier.store.queries.selections import CHUNK, find_chunk, last_number
-from retrier.store.verbs import redirects
+from retrier.store.verbs import acknowledging, redirects
 from retrier.store.verbs.message_actions import Action, ActionResult, apply_action, retry_pending
 from retrier.store.verbs.operations import CreatedOperation, create_operation
 
@@ -111,6 +111,14 @@ class Gateway:
         """Archive, unarchive or resolve what the selection matches. Raises DatabaseUnavailable."""
         action = Action(act=act, who=who, selection=selection)
         return _sum_up(self._apply(action, ids) for ids in self._find_chunks(selection))
+
+    def acknowledge_group(self, group_id: str, who: str) -> bool:
+        """Note that a person has seen that the retries of a group are over.
+
+        False if there was nothing to see. Raises DatabaseUnavailable.
+        """
+        acknowledge = partial(acknowledging.acknowledge_group, group_id=group_id, who=who)
+        return self._record(partial(acknowledge, self._db))
 
     def create_redirect(self, from_queue: str, to_queue: str, who: str) -> str | None:
         """Create a redirect; return None, or why it is refused. Raises DatabaseUnavailable."""

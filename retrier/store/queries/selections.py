@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Select, exists, false, or_, select
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.selection import Selection, chosen_parts
-from retrier.store.engine.database import reading
+from retrier.store.engine.database import reading, writing
 from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import cause_groups, causes, failed_message_retries, failed_messages
@@ -198,12 +198,13 @@ def last_number(tx: Transaction) -> int:
     return tx.sql.last_number(tx.conn, Counter.FAILURE_SEQ)
 
 
-@reading
+@writing
 def take_cut_off(tx: Transaction) -> int:
     """Return the failure number up to which all are committed; what fails later has a higher one.
 
     A short transaction of its own, because ingestion waits while the lock is held. What counts
-    messages comes afterwards. Raises DatabaseUnavailable.
+    messages comes afterwards. It writes nothing, but takes its turn with those that do. Raises
+    DatabaseUnavailable.
     """
     tx.sql.take_cut_off(tx.conn)
     return tx.sql.last_number(tx.conn, Counter.FAILURE_SEQ)
