@@ -9,6 +9,7 @@ from retrier.api.routes import (
     redirects,
     retries,
     service,
+    steering,
 )
 
 WATCHING = (service.watching,)
@@ -23,6 +24,7 @@ WORKING = (
     redirects.router,
     groups.router,
     operations.router,
+    steering.router,
     service.router,
 )
 """Routes that use the database. Each request needs a place (`take_place`)."""

@@ -79,7 +79,8 @@ def _create_operation(tx: Transaction, request: RetryRequest, cut_off: int) -> C
 
 def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOperation:
     """Add the operation; the caller has made the cut-off exact for the messages selected."""
-    total = _count(tx, request, cut_off)
+    matching, limit = _count(tx, request, cut_off), request.terms.limit
+    total = matching if limit is None else min(matching, limit)
     operation_id = str(uuid4())
     added = operations.add(
         tx,
