@@ -5,20 +5,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from retrier.domain.copies import why_not_sendable
 from retrier.domain.message_actions import Act, Refusal
 from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.selection import Selection
-from retrier.events.event import Emit, ignore
+from retrier.domain.steering import Cancel, Order, Pause, Resume, SetRate, Steered, SteeringRefusal
+from retrier.events.event import Emit, Event, ignore
 from retrier.events.service import RequestReceived, RequestRecorded, RetryAsked
+from retrier.events.stopping import CancelAsked, OperationPaused, OperationResumed, RateChanged
 from retrier.imports import FailedImports
 from retrier.store.engine.database import Database
 from retrier.store.queries.selections import CHUNK, find_chunk, last_number
 from retrier.store.verbs import acknowledging, redirects
 from retrier.store.verbs.message_actions import Action, ActionResult, apply_action, retry_pending
 from retrier.store.verbs.operations import CreatedOperation, create_operation
+from retrier.store.verbs.steering import steer_operation
 
 Done = TypeVar("Done")
 
@@ -120,6 +123,21 @@ class Gateway:
         acknowledge = partial(acknowledging.acknowledge_group, group_id=group_id, who=who)
         return self._record(partial(acknowledge, self._db))
 
+    def steer(
+        self, operation_id: str, orders: Sequence[Order], who: str
+    ) -> Steered | SteeringRefusal:
+        """Pause, resume or cancel an operation, or set its rate; then wake the processor.
+
+        An order that is carried out already changes nothing. Raises DatabaseUnavailable.
+        """
+        steer = partial(steer_operation, operation_id=operation_id, orders=orders, who=who)
+        steered = self._record(partial(steer, self._db))
+        if isinstance(steered, Steered) and steered.changed:
+            for order in orders:
+                self._emit(_event_of(order, steered.operation_id))
+            self._wake()
+        return steered
+
     def create_redirect(self, from_queue: str, to_queue: str, who: str) -> str | None:
         """Create a redirect; return None, or why it is refused. Raises DatabaseUnavailable."""
         create = partial(redirects.create_redirect, own_queues=self._own_queues, who=who)
@@ -178,3 +196,19 @@ def _sum_up(chunks: Iterator[ActionResult]) -> Outcome:
         done += len(acted.done)
         refused.update(acted.refused.values())
     return Outcome(done=done, refused=refused)
+
+
+def _event_of(order: Order, operation_id: str) -> Event:
+    """Return the event of an order that was carried out."""
+    match order:
+        case Pause():
+            return OperationPaused(operation_id=operation_id)
+        case Resume():
+            return OperationResumed(operation_id=operation_id)
+        case Cancel():
+            return CancelAsked(operation_id=operation_id)
+        case SetRate(rate):
+            told = "as fast as possible" if rate is None else f"{rate} messages a second at most"
+            return RateChanged(operation_id=operation_id, rate=told)
+        case _ as never:
+            assert_never(never)

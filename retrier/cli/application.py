@@ -17,6 +17,7 @@ from retrier.cli.commands import (
     redirects,
     retry,
     service,
+    steering,
 )
 
 app = make_app(
@@ -29,7 +30,7 @@ app.add_typer(errors.app, name="errors")
 app.add_typer(imports.app, name="imports")
 app.add_typer(pending.app, name="pending")
 app.add_typer(redirects.app, name="redirects")
-app.add_typer(operations.operations_app, name="operations")
+app.add_typer(steering.app, name="operations")
 app.add_typer(operations.batches_app, name="batches")
 app.add_typer(service.db, name="db")
 

@@ -84,7 +84,8 @@ class _Lines:
         state, at = self._shown
         if state != found["state"] or now - at >= EVERY:
             self._shown = (found["state"], now)
-            self._printer.note(f"{found['state']}: {_how_far(found, self._rate(found, now))}")
+            how_far = _how_far(found, self._rate(found, now))
+            self._printer.note(f"{found['state']}: {how_far}{_why_it_stands(found)}")
 
     def _rate(self, found: Json, now: float) -> float:
         started, before = self._first or (now, 0)
@@ -97,6 +98,11 @@ def _how_far(found: Json, rate: float) -> str:
     if rate <= 0 or not found["remaining"]:
         return text
     return f"{text}, {rate:,.0f}/s, {found['remaining'] / rate:,.0f} s left"
+
+
+def _why_it_stands(found: Json) -> str:
+    """Say why a paused operation stands still: who watches would wait for nothing."""
+    return f"; {found['waits_because']}" if found["state"] == "paused" else ""
 
 
 def _make_bar(console: Console, clock: Clock) -> Progress:

@@ -6,11 +6,16 @@ from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 
+from retrier.domain.retry_operation import CanaryState, RetryOperation
+
 BATCH_SIZE = 1000
 """Messages a batch holds at most (ServiceControl: RetriesGateway.BatchSize)."""
 
 BATCH_BYTES = 64 * 1024 * 1024
 """Bytes of bodies a batch holds at most, unless its first message alone has more."""
+
+CUTS_A_SECOND = 5
+"""Into how many cuts a rated operation divides a second: the messages of one go out together."""
 
 
 class RetryBatchStatus(StrEnum):
@@ -146,3 +151,21 @@ class WindowResult:
     def __bool__(self) -> bool:
         """Whether there is anything to record."""
         return bool(self.forwarded or self.reverted)
+
+
+def room_for(operation: RetryOperation) -> int:
+    """Return how many messages the next batch of an operation may have, 0 to 1000.
+
+    No batch of the operation may be alive: then forwarded and failed are all that was sent, and
+    what was dropped or skipped uses up neither the limit nor the canary. A rated cut takes a fifth
+    of what a second may send, at least one.
+    """
+    sent = operation.forwarded + operation.failed
+    bounds = [BATCH_SIZE]
+    if operation.limit is not None:
+        bounds.append(operation.limit - sent)
+    if operation.canary is not None and operation.canary.state is CanaryState.SENDING:
+        bounds.append(operation.canary.size - sent)
+    if operation.rate is not None:
+        bounds.append(max(1, operation.rate // CUTS_A_SECOND))
+    return max(0, min(bounds))

@@ -47,6 +47,9 @@ OPEN_STATES = frozenset(
 )
 """States in which the processor may cut the next batch."""
 
+ALIVE = OPEN_STATES | {RetryOperationState.PAUSED}
+"""States of an operation that is neither completed nor cancelled."""
+
 
 class Priority(IntEnum):
     """The order of cuts: single messages and short lists, then what is due by policy, then bulk."""
@@ -78,6 +81,16 @@ class Canary:
     size: int
     wait: timedelta = timedelta(seconds=60)
     most_back: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningCanary:
+    """The canary of an operation as stored: what was asked for, and how far it is."""
+
+    size: int
+    wait: timedelta
+    most_back: int
+    state: CanaryState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,8 +207,18 @@ class RetryOperation:
     completed_at: datetime | None
     acknowledged_at: datetime | None
     modified_at: datetime
+    canary: RunningCanary | None = None
+
+    @property
+    def sent(self) -> int:
+        """Messages forwarded or failed: those that count for the limit and for the canary."""
+        return self.forwarded + self.failed
 
     @property
     def remaining(self) -> int:
-        """Messages neither forwarded, skipped nor failed yet."""
-        return max(0, self.total - self.forwarded - self.skipped - self.failed)
+        """Messages neither forwarded, skipped nor failed yet.
+
+        With a limit, others are taken for those that are skipped, until the operation is over.
+        """
+        skipped = 0 if self.limit is not None and self.completed_at is None else self.skipped
+        return max(0, self.total - self.sent - skipped)

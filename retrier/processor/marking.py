@@ -1,4 +1,9 @@
-"""Marking: adopts a batch that was left in Marking, or cuts the next one off an operation."""
+"""Marking: adopts a batch that was left in Marking, or cuts the next one off an operation.
+
+And before any stage: batches of operations that a person has cancelled are released.
+"""
+
+from typing import assert_never
 
 from retrier.domain.retry_batch import RetryBatch
 from retrier.events.preparation import (
@@ -8,7 +13,17 @@ from retrier.events.preparation import (
     MessagesClaimed,
     OperationCompleted,
 )
+from retrier.events.stopping import (
+    BatchReleased,
+    CanaryFailed,
+    CanaryPassed,
+    CanarySent,
+    OperationCancelled,
+)
 from retrier.processor.stage_context import StageContext
+from retrier.store.queries.next_work import find_most_advanced
+from retrier.store.verbs.canaries import CanaryJudged
+from retrier.store.verbs.cancelling import release_batch
 from retrier.store.verbs.marking import (
     MarkedBatch,
     OpenedBatch,
@@ -16,6 +31,35 @@ from retrier.store.verbs.marking import (
     move_to_staging,
     open_batch,
 )
+from retrier.store.verbs.retry_ends import CancelledOperation, CutEnd
+
+
+class Cancelling:
+    """Finds the next batch, and ends those of cancelled operations on the way."""
+
+    def __init__(self, context: StageContext) -> None:
+        self._context = context
+
+    def find_batch(self) -> RetryBatch | None:
+        """Return the batch that is to be moved next; None if there is none.
+
+        Messages of a cancelled operation that are not stamped leave their batch here, before a
+        stage works: a batch in Staging may wait for a broker that is away. What is stamped goes its
+        way to the end. Raises LeaseLost, DatabaseUnavailable.
+        """
+        while (found := find_most_advanced(self._context.db)) is not None:
+            if not (found.cancel_asked and self._release(found.batch)):
+                return found.batch
+        return None
+
+    def _release(self, batch: RetryBatch) -> bool:
+        context = self._context
+        ended = release_batch(context.db, context.lease.fence, batch)
+        context.emit(
+            BatchReleased(batch_id=batch.batch_id, operation_id=batch.operation_id, ended=ended)
+        )
+        context.progress.made()
+        return ended
 
 
 class Adoption:
@@ -50,31 +94,27 @@ class Marking:
         self._context = context
 
     def run_once(self) -> bool:
-        """Cut one batch; return whether there was an operation to cut.
+        """Cut one batch; return whether there was an operation to cut, to end or to judge.
 
         Raises LeaseLost, DatabaseUnavailable.
         """
         context = self._context
         began = context.clock.monotonic()
-        match open_batch(context.db, context.lease.fence, context.retries.session_id):
-            case None:
-                return False
-            case OpenedBatch() as opened:
-                marked = self._claim(opened)
-            case marked:
-                pass
+        opened = open_batch(context.db, context.lease.fence, context.retries.session_id)
+        if opened is None:
+            return False
+        match opened:
+            case OpenedBatch():
+                self._tell_marked(self._claim(opened), began)
+            case MarkedBatch():
+                self._tell_marked(opened, began)
+            case CanaryJudged():
+                context.emit(_judged(opened))
+            case CancelledOperation(operation_id=operation_id):
+                context.emit(OperationCancelled(operation_id=operation_id))
+            case _ as never:
+                assert_never(never)
         context.progress.made()
-        if marked.completed:
-            context.emit(OperationCompleted(operation_id=marked.operation_id))
-        elif marked.claimed:
-            context.emit(
-                BatchMarked(
-                    batch_id=marked.batch_id,
-                    operation_id=marked.operation_id,
-                    size=marked.claimed,
-                    seconds=context.seconds_since(began),
-                )
-            )
         return True
 
     def _claim(self, opened: OpenedBatch) -> MarkedBatch:
@@ -86,6 +126,35 @@ class Marking:
         size = marked.claimed
         context.emit(MessagesClaimed(batch_id=batch_id, operation_id=operation_id, size=size))
         context.progress.made()
-        if not marked.completed:
+        if marked.end is None:
             move_to_staging(context.db, context.lease.fence, opened.batch_id)
         return marked
+
+    def _tell_marked(self, marked: MarkedBatch, began: float) -> None:
+        context, operation_id = self._context, marked.operation_id
+        match marked.end:
+            case CutEnd.COMPLETED:
+                context.emit(OperationCompleted(operation_id=operation_id))
+            case CutEnd.CANARY_SENT:
+                context.emit(CanarySent(operation_id=operation_id))
+            case CutEnd.PASSED_OVER | CutEnd.BEGUN_ANEW | CutEnd.STOPPED:
+                return
+            case None:
+                self._tell_batch(marked, began)
+            case _ as never:
+                assert_never(never)
+
+    def _tell_batch(self, marked: MarkedBatch, began: float) -> None:
+        if marked.claimed:
+            event = BatchMarked(
+                batch_id=marked.batch_id,
+                operation_id=marked.operation_id,
+                size=marked.claimed,
+                seconds=self._context.seconds_since(began),
+            )
+            self._context.emit(event)
+
+
+def _judged(judged: CanaryJudged) -> CanaryPassed | CanaryFailed:
+    event = CanaryPassed if judged.passed else CanaryFailed
+    return event(operation_id=judged.operation_id, sent=judged.sent, came_back=judged.came_back)

@@ -26,12 +26,12 @@ from retrier.events.processor import (
     TurnFailed,
 )
 from retrier.processor.forwarding import Forwarding
-from retrier.processor.marking import Adoption, Marking
+from retrier.processor.marking import Adoption, Cancelling, Marking
 from retrier.processor.progress import kind_of
 from retrier.processor.stage_context import StageContext
 from retrier.processor.staging import Staging
 from retrier.processor.staging_queue import StagingQueue
-from retrier.store.queries.next_work import find_most_advanced, is_any_staging, time_until_due
+from retrier.store.queries.next_work import is_any_staging, time_until_due
 
 _STANDBY_LOOK = 1.0
 _HELD_UP_LOOK = 1.0
@@ -49,6 +49,7 @@ class Processor:
         self._staging = Staging(context)
         self._queue = StagingQueue(context)
         self._forwarding = Forwarding(context, self._queue, lambda: self._staging.staged_batch_id)
+        self._cancelling = Cancelling(context)
         self._adoption = Adoption(context)
         self._marking = Marking(context)
         self._failures = 0
@@ -69,7 +70,7 @@ class Processor:
 
         Returns whether there was any work. Raises what the stage raises.
         """
-        batch = self._forwarding.going_on or find_most_advanced(self._context.db)
+        batch = self._forwarding.going_on or self._cancelling.find_batch()
         if batch is None or batch.status is not RetryBatchStatus.FORWARDING:
             self._forwarding.leave()
         if batch is None:
@@ -91,8 +92,7 @@ class Processor:
     def run(self) -> None:
         """Work until the stop event is set; then give back unacknowledged copies and the lease."""
         while not self._context.stop.is_set():
-            pause = self._turn()
-            if pause:
+            if pause := self._turn():
                 self._wait(pause)
         self._finish()
 

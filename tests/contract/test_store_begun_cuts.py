@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import update
 
 from retrier.domain.retry_operation import RetryOperation, RetryOperationState
+from retrier.domain.steering import Cancel, Order, Pause
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import ConcurrentChange, Transaction
 from retrier.store.queries.operations import find_operation
@@ -19,7 +20,7 @@ from tests.support.bench import Bench
 from tests.support.databases import empty
 from tests.support.halting import DEADLINE, halted
 
-LOOKED = "ORDER BY retry_operations.priority"
+LOOKED = "ORDER BY retry_operations.cancel_asked DESC"
 """By this the look at the operations is known; there is one without any lock before it."""
 CLAIMED = "INSERT INTO failed_message_retries"
 
@@ -32,6 +33,7 @@ HALTS = {
     "all, after its claims": ("all", CLAIMED, 1),
     "by id": ("by id", LOOKED, 2),
 }
+ORDERS: list[tuple[Order, str]] = [(Pause(), "paused"), (Cancel(), "cancelled")]
 OVER = {"state": "cancelled", "completed_at": retry_operations.c.created_at}
 
 
@@ -118,23 +120,64 @@ def test_no_batch_is_opened_for_an_operation_that_is_paused(bench: Bench, asked:
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize(("asked", "reached_by", "time"), HALTS.values(), ids=HALTS.keys())
-def test_an_operation_that_is_paused_between_look_and_cut_is_not_cut(
-    on_postgres: Bench, slow: ThreadPoolExecutor, asked: str, reached_by: str, time: int
+@pytest.mark.parametrize("halt", HALTS)
+@pytest.mark.parametrize(("order", "state"), ORDERS, ids=["paused", "cancelled"])
+def test_an_operation_that_is_stopped_between_look_and_cut_is_not_cut(
+    on_postgres: Bench,
+    slow: ThreadPoolExecutor,
+    halt: str,
+    order: Order,
+    state: str,
 ) -> None:
-    bench = on_postgres
+    bench, (asked, reached_by, time) = on_postgres, HALTS[halt]
     created = ASK[asked](bench)
 
     with halted(bench.db, reached_by, time=time) as (reached, go_on):
         working = slow.submit(bench.turn)
         assert reached.wait(DEADLINE)
-        change(bench, state="paused")
+        bench.steer(created, order)
         go_on.set()
         working.result(DEADLINE)
+    bench.work()
 
-    assert (bench.batches(), bench.claims()) == ([], {})
+    assert (bench.batches(), bench.claims(), bench.sent()) == ([], {}, [])
     operation = bench.operation(created)
-    assert (operation["state"], operation["floor"], operation["batches"]) == ("paused", 0, 0)
+    assert (operation["state"], operation["floor"], operation["batches"]) == (state, 0, 0)
+
+
+@pytest.mark.parametrize("order", [Pause(), Cancel()], ids=["paused", "cancelled"])
+def test_a_cut_in_two_transactions_may_be_stopped_between_them(bench: Bench, order: Order) -> None:
+    """The batch is alive then: a pause lets it go its way, a cancel releases it."""
+    created = bench.ask(sorted(bench.statuses()))
+    bench.at("marking.opened", lambda: bench.steer(created, order))
+
+    bench.work()
+
+    sent = 2 if order == Pause() else 0
+    assert (len(bench.sent()), len(bench.claims()), bench.batches()) == (sent, sent, [])
+    assert bench.operation(created)["state"] == ("paused" if sent else "cancelled")
+
+
+@pytest.mark.parametrize("order", [Pause(), Cancel()], ids=["paused", "cancelled"])
+def test_a_cut_that_finds_nothing_completes_no_operation_that_is_stopped_meanwhile(
+    bench: Bench, order: Order
+) -> None:
+    # Given messages that are gone when they are to be claimed
+    ids = sorted(bench.statuses())
+    created = bench.ask(ids)
+    bench.work()
+    again = bench.ask_all()
+
+    def stop() -> None:
+        bench.steer(again, order)
+
+    bench.at("marking.opened", stop)
+    bench.work()
+
+    at_once = bench.db.sql.marks_at_once
+    stopped = "paused" if order == Pause() else "cancelled"
+    assert bench.operation(created)["state"] == "completed"
+    assert bench.operation(again)["state"] == ("completed" if at_once else stopped)
 
 
 @pytest.mark.postgres

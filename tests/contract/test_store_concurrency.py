@@ -138,12 +138,13 @@ def stage(bench: Bench, count: int) -> tuple[list[int], Callable[[], list[int]]]
     bench.kill_at("staging.committed")
     with pytest.raises(Killed):
         bench.work()
-    batch, fence = find_most_advanced(bench.db), bench.context.lease.fence
+    found, fence = find_most_advanced(bench.db), bench.context.lease.fence
     numbers = [bench.message(each)["number"] for each in ids]
 
     def stamp() -> list[int]:
         nothing = WindowResult()
-        stamped = open_window(bench.db, fence, batch, finished=nothing, numbers=numbers[::-1])
+        assert found is not None
+        stamped = open_window(bench.db, fence, found.batch, finished=nothing, numbers=numbers[::-1])
         return [each.number for each in stamped]
 
     return numbers, stamp

@@ -35,6 +35,7 @@ from retrier.store.schema import (
     processing_attempts,
     retry_batch_now_forwarding,
     retry_batches,
+    retry_operation_canaries,
     retry_operations,
 )
 from retrier.store.verbs.import_sends import stamp_import
@@ -141,6 +142,19 @@ def ended(bench: Bench) -> dict[str, Any]:
     return {**kept, "sending_since": now, "ended_at": now, "outcome": "failed"}
 
 
+def over(bench: Bench) -> dict[str, Any]:
+    """Return another operation, of no message."""
+    (row,) = bench.rows(select(retry_operations))
+    return {**row, "operation_id": NOBODY, "total": 0}
+
+
+def too_small(bench: Bench) -> dict[str, Any]:
+    """Return a canary of fewer messages than are claimed."""
+    (row,) = bench.rows(select(retry_operations))
+    asked = {"size": 1, "wait_ms": 0, "most_back": 0, "state": "sending", "retries": []}
+    return {"operation_id": row["operation_id"], **asked}
+
+
 BENT: dict[str, tuple[str, Callable[[Bench], Any]]] = {
     "a message whose retry was issued has the claim of that retry": (
         BatchStaged.name,
@@ -189,6 +203,20 @@ BENT: dict[str, tuple[str, Callable[[Bench], Any]]] = {
     "an operation counts no more messages than it was asked for": (
         BatchMarked.name,
         lambda _bench: update(retry_operations).values(skipped=1),
+    ),
+    "an operation is cancelled only if somebody asked for it": (
+        BatchMarked.name,
+        lambda bench: insert(retry_operations).values(
+            {**over(bench), "state": "cancelled", "completed_at": bench.clock.now()}
+        ),
+    ),
+    "before its canary is judged, an operation sends nothing else": (
+        BatchMarked.name,
+        lambda bench: insert(retry_operation_canaries).values(too_small(bench)),
+    ),
+    "an operation is passed over only if it left messages out": (
+        BatchMarked.name,
+        lambda _bench: update(retry_operations).values(passed_over=True),
     ),
     "every delivery taken off an error queue is in the ledger under one kind": (
         BatchMarked.name,
@@ -265,7 +293,7 @@ def test_a_completed_operation_that_does_not_add_up_is_found(bench: Bench) -> No
 
     change(bench.db, update(retry_operations).values(forwarded=2))
 
-    assert list(broken(bench.db)) == ["the counts of a completed operation add up to its total"]
+    assert list(broken(bench.db)) == ["the counts of an operation that is over add up to its total"]
 
 
 def test_a_claim_left_over_without_a_record_is_found(bench: Bench) -> None:
@@ -377,7 +405,7 @@ def test_every_rule_can_be_broken(database: Database) -> None:
         *BENT,
         "a claim without a batch alive is recorded as forwarded",
         "the ledger has as many new messages as there are failed messages",
-        "the counts of a completed operation add up to its total",
+        "the counts of an operation that is over add up to its total",
         "every claim is of a message that is there",
         "every attempt is of a message that is there",
         "the cause of every attempt is there",

@@ -7,6 +7,7 @@ from tests.kills.test_while_copying import COPYING
 from tests.kills.test_while_ingesting import ALONE, ONCE, OPENED
 from tests.kills.test_while_presuming import PRESUMING
 from tests.kills.test_while_sending_imports import SENDING
+from tests.kills.test_while_stopping import STOPPING
 from tests.support.effects import ALL_POINTS, RETENTION_POINTS
 
 
@@ -15,7 +16,7 @@ def test_a_process_is_killed_at_every_crash_point() -> None:
     asking = [request.point for request in REQUESTS]
 
     others = {*OPENED, *ONCE, *ALONE, *RETENTION_POINTS, *PRESUMING, *COPYING, KILLED_AT}
-    assert {*retrying, *asking, *SENDING, *others} == {*ALL_POINTS}
+    assert {*retrying, *asking, *SENDING, *STOPPING, *others} == {*ALL_POINTS}
 
 
 def test_the_documentation_says_of_each_what_it_can_send_twice(admitted: dict[str, str]) -> None:

@@ -61,10 +61,10 @@ def everything(bench: Bench, but: frozenset[str] = UNTOUCHED) -> tuple[Any, ...]
 def take_turn(stage: Stage, db: Database) -> bool:
     if isinstance(stage, Marking):
         return stage.run_once()
-    batch = find_most_advanced(db)
-    if batch is None or batch.status is not MOVED_BY[type(stage)]:
+    found = find_most_advanced(db)
+    if found is None or found.batch.status is not MOVED_BY[type(stage)]:
         return False
-    stage.run_once(batch)
+    stage.run_once(found.batch)
     return True
 
 

@@ -18,8 +18,9 @@ from uuid import uuid4
 from sqlalchemy import select, update
 
 from retrier.domain import headers
-from retrier.domain.retry_operation import RetryRequest, RetryType
+from retrier.domain.retry_operation import OPEN_STATES, RetryRequest, RetryTerms, RetryType
 from retrier.domain.selection import Selection
+from retrier.domain.steering import Order, Steered, SteeringRefusal
 from retrier.errors import RetrierError
 from retrier.events.event import Emit, Event, ignore
 from retrier.processor.broker import Broker
@@ -38,6 +39,7 @@ from retrier.store.schema import (
 from retrier.store.verbs.leases import Holder
 from retrier.store.verbs.operations import CreatedOperation, create_operation
 from retrier.store.verbs.recording import record_received
+from retrier.store.verbs.steering import steer_operation
 from retrier.store.verbs.upkeep import get_installation_id
 from tests.support.factories import ERROR_QUEUE, confirmation, failure, unique_id
 from tests.support.frozen_clock import FrozenClock
@@ -48,6 +50,7 @@ from tests.support.told import Told
 STAGING = "retrier.staging"
 QUEUE = "orders"
 MOST_TURNS = 500
+PLAIN = RetryTerms()
 
 
 def is_gone(holder: Holder) -> bool:
@@ -165,15 +168,19 @@ class Bench:
         """Let a consumer confirm a retry."""
         self.receive(confirmation(unique_message_id, **changes))
 
-    def ask_all(self, **parts: Any) -> CreatedOperation:
+    def ask_all(self, terms: RetryTerms = PLAIN, **parts: Any) -> CreatedOperation:
         """Ask for a retry of all unresolved messages that match."""
-        return self._ask(RetryType.ALL, Selection(**parts))
+        return self._ask(RetryType.ALL, Selection(**parts), terms)
 
-    def ask(self, ids: Sequence[str]) -> CreatedOperation:
+    def ask(self, ids: Sequence[str], terms: RetryTerms = PLAIN) -> CreatedOperation:
         """Ask for a retry of these messages."""
         one = len(ids) == 1
         kind = RetryType.SINGLE_MESSAGE if one else RetryType.MULTIPLE_MESSAGES
-        return self._ask(kind, Selection(ids=tuple(ids)))
+        return self._ask(kind, Selection(ids=tuple(ids)), terms)
+
+    def steer(self, created: CreatedOperation, *orders: Order) -> Steered | SteeringRefusal:
+        """Let a person pause, resume or cancel an operation, or set its rate."""
+        return steer_operation(self.db, created.operation_id, orders, "ada")
 
     def work(self, turns: int = MOST_TURNS) -> int:
         """Take turns until nothing is left to do; errors are met as the loop meets them.
@@ -198,9 +205,10 @@ class Bench:
         return self.processor.run_once()
 
     def end_waits(self) -> None:
-        """Let the time pass that batches wait; it is the database's clock that they wait for."""
+        """Let the time pass that batches and operations wait, by the database's clock."""
         with self.db.engine.begin() as conn:
             conn.execute(update(retry_batches).values(not_before=None))
+            conn.execute(update(retry_operations).values(next_cut=None))
 
     def stop(self) -> None:
         """Stop the process in good order, as a signal does."""
@@ -263,15 +271,22 @@ class Bench:
         with self.db.engine.begin() as conn:
             return [dict(row) for row in conn.execute(query).mappings()]
 
-    def _ask(self, kind: RetryType, selection: Selection) -> CreatedOperation:
+    def _ask(self, kind: RetryType, selection: Selection, terms: RetryTerms) -> CreatedOperation:
         request = RetryRequest(
-            retry_type=kind, selection=selection, originator="a test", requested_by="ada"
+            retry_type=kind,
+            selection=selection,
+            originator="a test",
+            requested_by="ada",
+            terms=terms,
         )
         return create_operation(self.db, request)
 
     def _is_waiting(self) -> bool:
         troubled = self.processor.reason is not None or not self.context.lease.held
-        return troubled or bool(self.batches())
+        later = retry_operations.c.next_cut.is_not(None)
+        is_open = retry_operations.c.state.in_(sorted(OPEN_STATES))
+        put_off = self.rows(select(retry_operations.c.operation_id).where(later, is_open))
+        return troubled or bool(self.batches()) or bool(put_off)
 
 
 __all__ = ["QUEUE", "STAGING", "Bench", "Killed", "RetrierError"]

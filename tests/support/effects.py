@@ -9,6 +9,7 @@ from retrier.events.preparation import PreparationEffect
 from retrier.events.processor import LeaseEffect
 from retrier.events.retention import RetentionEffect
 from retrier.events.service import ChunkPresumed, ImportEffect, RequestEffect
+from retrier.events.stopping import StoppingEffect
 
 REQUEST_POINTS: list[str] = [event.name for event in get_args(RequestEffect)]
 INGESTION_POINTS: list[str] = [event.name for event in get_args(IngestionEffect)]
@@ -18,6 +19,7 @@ BATCH_POINTS: list[str] = [
     event.name for event in (*get_args(PreparationEffect), *get_args(ForwardingEffect))
 ]
 OUTGOING_POINTS: list[str] = [OutgoingPublished.name]
+STOPPING_POINTS: list[str] = [event.name for event in get_args(StoppingEffect)]
 UPKEEP_POINTS: list[str] = [ChunkPresumed.name]
 RETENTION_POINTS: list[str] = [event.name for event in get_args(RetentionEffect)]
 ALL_POINTS = [
@@ -26,6 +28,7 @@ ALL_POINTS = [
     *INGESTION_POINTS,
     *LEASE_POINTS,
     *BATCH_POINTS,
+    *STOPPING_POINTS,
     *RETENTION_POINTS,
     *UPKEEP_POINTS,
     *OUTGOING_POINTS,

@@ -11,6 +11,7 @@ from retrier.api.routes import (
     redirects,
     retries,
     service,
+    steering,
 )
 
 WATCHING = (service.watching,)
@@ -27,6 +28,7 @@ WORKING = (
     history.router,
     operation_requests.router,
     operations.router,
+    steering.router,
     service.router,
 )
 """Routes that use the database. Each request needs a place (`take_place`)."""

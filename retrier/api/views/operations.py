@@ -1,13 +1,13 @@
 """Operations, batches, and the answers to acts, as JSON."""
 
 from dataclasses import asdict
-from datetime import datetime
 
 from retrier.api.answers import Json, camel, present, time
 from retrier.api.views.messages import claim
 from retrier.domain.message_actions import Act
-from retrier.domain.retry_operation import RetryOperation, RetryOperationState
+from retrier.domain.retry_operation import RetryOperation
 from retrier.domain.selection import chosen_parts
+from retrier.domain.waiting import estimate_end, why_it_waits
 from retrier.gateway import AskedAgain, Outcome
 from retrier.store.queries.batches import BatchCount, BatchDetails, Processor
 from retrier.store.queries.operations import OperationDetails
@@ -24,11 +24,16 @@ def operation(shown: RetryOperation) -> Json:
             "why": shown.why,
             "selection": _selection(shown),
             "state": camel(shown.state),
+            "cancel_asked": shown.cancel_asked,
             "reason": shown.reason,
+            "limit": shown.limit,
+            "destination": shown.destination,
+            "rate": shown.rate,
             "total": shown.total,
             "forwarded": shown.forwarded,
             "skipped": shown.skipped,
             "failed": shown.failed,
+            "left_out": shown.left_out,
             "remaining": shown.remaining,
             "batches": shown.batches,
             "not_before": time(shown.not_before),
@@ -41,28 +46,40 @@ def operation(shown: RetryOperation) -> Json:
 
 
 def details(found: OperationDetails) -> Json:
-    """Show an operation with its current batch, an estimated end, and why ids were skipped."""
+    """Show an operation with its batch and its canary, why it waits, an estimate of its end ...
+
+    ... and why ids were skipped.
+    """
+    shown = found.operation
     more = {
         "batch_id": found.batch_id,
-        "estimated_end": time(_estimated_end(found.operation, found.at)),
+        "waits_because": why_it_waits(shown, found.at) or found.batch_reason,
+        "canary": _canary(shown, found.came_back),
+        "estimated_end": time(estimate_end(shown, found.at)),
         "skipped_messages": [{"id": key, "reason": why} for key, why in found.skipped.items()],
     }
-    return operation(found.operation) | present(more)
+    return operation(shown) | present(more)
+
+
+def _canary(shown: RetryOperation, came_back: int | None) -> Json | None:
+    """Show the messages that are sent first; `sent` are at most `size` of them."""
+    canary = shown.canary
+    if canary is None:
+        return None
+    return {
+        "size": canary.size,
+        "wait": canary.wait.total_seconds(),
+        "limit": canary.most_back,
+        "state": camel(canary.state),
+        "sent": min(canary.size, shown.sent),
+        "came_back": came_back,
+    }
 
 
 def _selection(shown: RetryOperation) -> Json:
     """Show a selection. Of ids only the number is shown: a list can have 100,000."""
     named = {} if shown.selection.ids is None else {"ids": shown.total}
     return {**named, **chosen_parts(shown.selection)}
-
-
-def _estimated_end(shown: RetryOperation, at: datetime) -> datetime | None:
-    """Assume the remaining messages go as fast as those done; None before the first is done."""
-    done = shown.total - shown.remaining
-    is_moving = shown.state is RetryOperationState.FORWARDING and done > 0
-    if not is_moving or shown.started_at is None or shown.remaining == 0:
-        return None
-    return at + (at - shown.started_at) / done * shown.remaining
 
 
 def batch(counted: BatchCount) -> Json:

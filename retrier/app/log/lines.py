@@ -100,6 +100,21 @@ LINES: Mapping[str, Wording] = {
         "back: {count}"
     ),
     "operation.completed": _info("Operation {operation_id} is complete"),
+    "operation.paused": _info("Operation {operation_id} is paused: nothing more is cut off it"),
+    "operation.resumed": _info("Operation {operation_id} goes on"),
+    "operation.cancel_asked": _info("Operation {operation_id} is to be cancelled"),
+    "operation.cancelled": _info("Operation {operation_id} is cancelled"),
+    "operation.rate_changed": _info("Operation {operation_id} sends {rate}"),
+    "canary.sent": _info(
+        "The first messages of operation {operation_id} are sent; it waits for what comes back"
+    ),
+    "canary.passed": _info(
+        "Of the first {sent} messages of operation {operation_id} {came_back} came back: it goes on"
+    ),
+    "canary.failed": _warning(
+        "Of the first {sent} messages of operation {operation_id} {came_back} came back: it is "
+        "paused until somebody resumes or cancels it"
+    ),
     "outgoing.paused": _warning("Sending copies to the log queue paused: {reason}"),
     "outgoing.resumed": _info("Sending copies to the log queue resumed"),
     "outgoing.queue_failed": _warning(

@@ -46,6 +46,8 @@ def show_operation(printer: Printer, found: Json) -> None:
             "asked by": found["requested_by"],
             "state": found["state"],
             "why": found.get("reason"),
+            "waits because": found.get("waits_because"),
+            **_terms(found),
             "total": found["total"],
             "forwarded": found["forwarded"],
             "skipped": found["skipped"],
@@ -136,6 +138,38 @@ def _times(found: Json) -> dict[str, str]:
         "completed": "completed_at",
     }
     return {shown: moment(found[name]) for shown, name in names.items() if name in found}
+
+
+def _terms(found: Json) -> dict[str, object]:
+    """Return how its messages are sent, as far as somebody asked for it."""
+    rate, canary = found.get("rate"), found.get("canary")
+    return {
+        "limit": found.get("limit"),
+        "destination": found.get("destination"),
+        "rate": None if rate is None else f"{rate:,} messages a second",
+        "not before": moment(found["not_before"]) if "not_before" in found else None,
+        "canary": None if canary is None else describe_canary(canary),
+    }
+
+
+def describe_canary(canary: Json) -> str:
+    """Say how far the first messages of an operation are."""
+    sent = f"{canary['sent']:,} of {counted(canary['size'], 'message')} sent"
+    return f"{canary['state']}: {sent}, {canary['came_back']:,} came back, {canary['limit']:,} may"
+
+
+def describe_standing(found: Json) -> str:
+    """Say in one sentence how far an operation is, and why it waits."""
+    state = "being cancelled" if _is_ending(found) else found["state"]
+    words = [f"{found['forwarded']:,} of {counted(found['total'], 'message')} sent back"]
+    words += [f"{found[name]:,} {name}" for name in ("skipped", "failed") if found[name]]
+    if found.get("rate") is not None:
+        words.append(f"{found['rate']:,} a second at most")
+    return f"{state}; {', '.join(words)}"
+
+
+def _is_ending(found: Json) -> bool:
+    return bool(found["cancel_asked"]) and found["state"] not in ("completed", "cancelled")
 
 
 def _batch(item: Json) -> tuple[object, ...]:

@@ -1,18 +1,18 @@
 """Cuts: the next messages of an operation's frozen selection, behind its floor."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Select, bindparam, exists, select
+from sqlalchemy import ColumnElement, Select, bindparam, exists, func, select
 
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.retry_batch import BATCH_BYTES, BATCH_SIZE
+from retrier.domain.retry_batch import BATCH_BYTES, BATCH_SIZE, room_for
 from retrier.domain.retry_operation import RetryOperation
 from retrier.domain.selection import Selection
 from retrier.store.engine.transaction import StoredRow, Transaction
-from retrier.store.queries.selections import conditions
+from retrier.store.queries.selections import conditions, may_be_retried
 from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
@@ -54,11 +54,13 @@ class Cut:
 
     `eligible` maps numbers to failure numbers, `skipped` named ids to the reasons against a retry.
     `floor` is the failure number, or the position of the named id, up to which it looked.
+    `left_out` counts the messages up to there that something else holds.
     """
 
     eligible: Mapping[int, int]
     floor: int
     skipped: Mapping[str, str] = field(default_factory=dict)
+    left_out: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -66,16 +68,48 @@ class Cut:
         return not self.eligible and not self.skipped
 
 
-def look(tx: Transaction, operation: RetryOperation) -> Cut:
-    """Find the next messages of the selection: at most 1000, with 64 MiB of bodies."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """Which messages a cut must leave out for now, and why: something else holds them.
+
+    An operation is not completed while it has left out some; `look_again` lets it find them.
+    """
+
+    condition: ColumnElement[bool]
+    reason: str
+
+
+def look(tx: Transaction, operation: RetryOperation, left_out: LeftOut | None = None) -> Cut:
+    """Find the next messages of the selection: at most 1000, with 64 MiB of bodies.
+
+    Fewer if the operation's limit, rate or canary allows no more. Messages named by id are never
+    left out: a person meant these.
+    """
+    most = room_for(operation)
+    if most == 0:
+        return Cut(eligible={}, floor=operation.floor)
     if operation.selection.ids is not None:
-        return _look_at_named(tx, operation)
-    known = {"floor": operation.floor, "cut_off": operation.cut_off}
-    rows = _within_bytes(tx.execute(_next_selected(operation.selection), known).all())
-    return Cut(
-        eligible={row.number: row.failure_seq for row in rows},
-        floor=rows[-1].failure_seq if rows else operation.floor,
+        return _look_at_named(tx, operation, most)
+    known = {"floor": operation.floor, "cut_off": operation.cut_off, "most": most}
+    query = _next_selected(operation.selection)
+    if left_out is not None:
+        query = query.where(~left_out.condition)
+    rows = _within_bytes(tx.execute(query, known).all())
+    floor = rows[-1].failure_seq if rows else operation.floor
+    cut = Cut(eligible={row.number: row.failure_seq for row in rows}, floor=floor)
+    return cut if left_out is None else _count_left_out(tx, operation, cut, left_out)
+
+
+def _count_left_out(tx: Transaction, operation: RetryOperation, cut: Cut, left_out: LeftOut) -> Cut:
+    """Count what the cut passed over; an empty cut has passed over all up to the cut-off."""
+    floor = cut.floor if cut.eligible else operation.cut_off
+    query = (
+        select(func.count())
+        .select_from(failed_messages)
+        .where(*_free(operation.selection), left_out.condition)
     )
+    known = {"floor": operation.floor, "cut_off": floor}
+    return replace(cut, floor=floor, left_out=int(tx.execute(query, known).scalar_one()))
 
 
 def look_again(tx: Transaction, operation: RetryOperation, cut: Cut, claimed: Sequence[int]) -> Cut:
@@ -95,27 +129,39 @@ def look_again(tx: Transaction, operation: RetryOperation, cut: Cut, claimed: Se
 def _next_selected(selection: Selection) -> Select[Any]:
     return (
         select(messages.number, messages.failure_seq, messages.body_size)
-        .where(
-            messages.status == FailedMessageStatus.UNRESOLVED,
-            messages.failure_seq > bindparam("floor"),
-            messages.failure_seq <= bindparam("cut_off"),
-            ~exists().where(claims.number == messages.number),
-            *conditions(selection),
-        )
+        .where(*_free(selection))
         .order_by(messages.failure_seq)
-        .limit(BATCH_SIZE)
+        .limit(bindparam("most"))
     )
 
 
-def _look_at_named(tx: Transaction, operation: RetryOperation) -> Cut:
+def _free(selection: Selection) -> Iterator[ColumnElement[bool]]:
+    """Yield the conditions on messages that a cut of this selection may take."""
+    yield from may_be_retried(selection)
+    yield messages.failure_seq > bindparam("floor")
+    yield messages.failure_seq <= bindparam("cut_off")
+    yield ~exists().where(claims.number == messages.number)
+    yield from conditions(selection)
+
+
+def _look_at_named(tx: Transaction, operation: RetryOperation, most: int) -> Cut:
     known = {"operation": operation.operation_id, "floor": operation.floor}
     rows = _within_bytes(tx.execute(_CUT_NAMED, known).all())
-    judged = [(row, why_not(row, operation.cut_off)) for row in rows]
+    judged = _up_to([(row, why_not(row, operation.cut_off)) for row in rows], most)
     return Cut(
         eligible={row.number: row.failure_seq for row, why in judged if why is None},
         skipped={row.unique_message_id: why for row, why in judged if why is not None},
-        floor=rows[-1].place if rows else operation.floor,
+        floor=judged[-1][0].place if judged else operation.floor,
     )
+
+
+Judged = Sequence[tuple[StoredRow, str | None]]
+
+
+def _up_to(judged: Judged, most: int) -> Judged:
+    """Return the rows up to the last that may be taken: those that are skipped take no room."""
+    eligible = [place for place, (_, why) in enumerate(judged) if why is None]
+    return judged if len(eligible) <= most else judged[: eligible[most]]
 
 
 def why_not(row: StoredRow, cut_off: int) -> str | None:

@@ -2,26 +2,36 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, func, select
 
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import (
+    ALIVE,
+    CanaryState,
     Priority,
     RetryOperation,
     RetryOperationState,
     RetryType,
+    RunningCanary,
 )
 from retrier.domain.text import IdRange
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
+from retrier.store.queries.canaries import count_back
 from retrier.store.queries.ordering import Page, PageRequest
 from retrier.store.queries.selections import Condition, from_json
-from retrier.store.schema import retry_batches, retry_operation_messages, retry_operations
+from retrier.store.schema import (
+    retry_batches,
+    retry_operation_canaries,
+    retry_operation_messages,
+    retry_operations,
+)
 
 columns = retry_operations.c
+canaries = retry_operation_canaries.c
 
 SHOWN_SKIPPED = 1000
 """Skipped ids shown with their reasons, at most; `skipped` counts them all."""
@@ -60,13 +70,16 @@ _PLAIN = (
 class OperationDetails:
     """An operation, its batch if it has one now, and why named ids were skipped.
 
-    `at` is the database's time of this query, for estimates.
+    `batch_reason` is why its batch waits. `at` is the database's time of this query, for estimates. `came_back` counts the messages of its
+    canary that came back; None if it has none.
     """
 
     operation: RetryOperation
     at: datetime
     batch_id: str | None
+    batch_reason: str | None
     skipped: Mapping[str, str]
+    came_back: int | None = None
 
 
 @reading
@@ -81,7 +94,7 @@ def list_operations(
     count = select(func.count()).select_from(retry_operations).where(*wanted)
     total = tx.execute(count).scalar_one()
     query = (
-        select(retry_operations)
+        with_canaries()
         .where(*wanted)
         .order_by(columns.created_at.desc(), columns.operation_id)
         .limit(page.size)
@@ -96,30 +109,47 @@ def find_operation(tx: Transaction, operation_id: str) -> OperationDetails | Non
     """Return the operation with that id, or None. Raises DatabaseUnavailable."""
     if not is_guid(operation_id):
         return None
-    query = select(retry_operations).where(columns.operation_id == canonical(operation_id))
+    query = with_canaries().where(columns.operation_id == canonical(operation_id))
     row = tx.execute(query).mappings().one_or_none()
     if row is None:
         return None
     operation = operation_from_row(dict(row))
     key = operation.operation_id
-    batch = select(retry_batches.c.batch_id).where(retry_batches.c.operation_id == key)
+    batches = retry_batches.c
+    query = select(batches.batch_id, batches.reason).where(batches.operation_id == key)
+    batch = tx.execute(query).one_or_none()
     return OperationDetails(
         operation=operation,
         at=tx.now,
-        batch_id=tx.execute(batch).scalar_one_or_none(),
+        batch_id=None if batch is None else batch.batch_id,
+        batch_reason=None if batch is None else batch.reason,
         skipped=read_skipped(tx, key),
+        came_back=count_back(tx, operation),
     )
 
 
 def is_alive() -> Condition:
     """Return the condition that an operation is neither completed nor cancelled."""
-    over = [RetryOperationState.COMPLETED, RetryOperationState.CANCELLED]
-    alive = [state for state in RetryOperationState if state not in over]
-    return columns.state.in_(alive)
+    return columns.state.in_(sorted(ALIVE))
+
+
+def with_canaries() -> Select[Any]:
+    """Return the query for rows of operations, each with its canary if it has one."""
+    return select(
+        retry_operations,
+        canaries.size.label("canary_size"),
+        canaries.wait_ms.label("canary_wait"),
+        canaries.most_back.label("canary_most_back"),
+        canaries.state.label("canary_state"),
+    ).outerjoin_from(
+        retry_operations,
+        retry_operation_canaries,
+        canaries.operation_id == columns.operation_id,
+    )
 
 
 def operation_from_row(row: Mapping[str, Any]) -> RetryOperation:
-    """Return a row of retry_operations as a RetryOperation."""
+    """Return a row of retry_operations, or of `with_canaries`, as a RetryOperation."""
     return RetryOperation(
         **{column.name: row[column.name] for column in _PLAIN},
         retry_type=RetryType(row["retry_type"]),
@@ -127,6 +157,18 @@ def operation_from_row(row: Mapping[str, Any]) -> RetryOperation:
         limit=row["message_limit"],
         priority=Priority(row["priority"]),
         state=RetryOperationState(row["state"]),
+        canary=_canary(row),
+    )
+
+
+def _canary(row: Mapping[str, Any]) -> RunningCanary | None:
+    if row.get("canary_size") is None:
+        return None
+    return RunningCanary(
+        size=row["canary_size"],
+        wait=timedelta(milliseconds=row["canary_wait"]),
+        most_back=row["canary_most_back"],
+        state=CanaryState(row["canary_state"]),
     )
 
 

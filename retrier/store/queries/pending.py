@@ -19,6 +19,7 @@ from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
     message_redirects,
+    retry_operations,
 )
 
 claims = failed_message_retries.c
@@ -87,7 +88,13 @@ def _load(
     columns = (claims.batch_id, claims.operation_id, claims.retry_id)
     times = (claims.sending_since, claims.forwarded_at)
     query = (
-        shown_messages(*columns, *times, causes.c.destination, redirects.to_queue)
+        shown_messages(
+            *columns,
+            *times,
+            causes.c.destination,
+            redirects.to_queue,
+            retry_operations.c.destination.label("own"),
+        )
         .join(failed_message_retries, claims.number == messages.number)
         # A redirect that was made later did not change where this one went.
         .outerjoin(
@@ -95,6 +102,8 @@ def _load(
             (redirects.from_queue == causes.c.destination)
             & (redirects.modified_at <= claims.sending_since),
         )
+        # Outer: retention may have deleted the operation, and keeps its claims.
+        .outerjoin(retry_operations, retry_operations.c.operation_id == claims.operation_id)
         .where(tx.sql.member(messages.number, numbers))
     )
     rows = {row["number"]: dict(row) for row in tx.execute(query).mappings()}
@@ -106,7 +115,7 @@ def _pending(tx: Transaction, row: Mapping[str, Any], codec: PropertyCodec) -> P
     return PendingRetry(
         message=from_row(row, codec),
         claim=ShownClaim(**{name: row[name] for name in names}),
-        sent_to=row["to_queue"] or row["destination"],
+        sent_to=row["own"] or row["to_queue"] or row["destination"],
         # The database's clock may have been set back.
         waits=max(timedelta(0), tx.now - row["forwarded_at"]),
     )

@@ -4,17 +4,18 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, select
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import RetryBatchStatus
-from retrier.domain.retry_operation import RetryOperationState
+from retrier.domain.retry_operation import CanaryState, RetryOperationState
 from retrier.store.queries.content_rules import CONTENT_RULES
 from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
     retry_batch_now_forwarding,
     retry_batches,
+    retry_operation_canaries,
     retry_operations,
 )
 
@@ -27,6 +28,7 @@ messages = failed_messages.c
 claims = failed_message_retries.c
 batches = retry_batches.c
 operations = retry_operations.c
+canaries = retry_operation_canaries.c
 pointer = retry_batch_now_forwarding.c
 
 _OVER = (RetryOperationState.COMPLETED, RetryOperationState.CANCELLED)
@@ -119,7 +121,11 @@ def _of_closed_operation() -> Select[str]:
 
 
 def _counting_too_much() -> Select[str]:
-    unrecorded = (
+    return select(operations.operation_id).where(_settled() + _unrecorded() > operations.total)
+
+
+def _unrecorded() -> ColumnElement[int]:
+    return (
         select(func.count())
         .where(
             claims.operation_id == operations.operation_id,
@@ -128,16 +134,41 @@ def _counting_too_much() -> Select[str]:
         .correlate(retry_operations)
         .scalar_subquery()
     )
-    return select(operations.operation_id).where(_settled() + unrecorded > operations.total)
 
 
-def _completed_with_a_rest() -> Select[str]:
-    completed = operations.state == RetryOperationState.COMPLETED
-    return select(operations.operation_id).where(completed, _settled() != operations.total)
+def _over_with_a_rest() -> Select[str]:
+    counted = operations.forwarded + operations.skipped + operations.failed
+    return select(operations.operation_id).where(
+        operations.state.in_(_OVER), counted != operations.total
+    )
 
 
 def _settled() -> ColumnElement[int]:
-    return operations.forwarded + operations.skipped + operations.failed
+    """Count what takes up room: with a limit, others are sent for those that are skipped."""
+    limited = and_(operations.message_limit.is_not(None), operations.completed_at.is_(None))
+    return operations.forwarded + operations.failed + case((limited, 0), else_=operations.skipped)
+
+
+def _cancelled_by_nobody() -> Select[str]:
+    cancelled = operations.state == RetryOperationState.CANCELLED
+    return select(operations.operation_id).where(cancelled, operations.cancel_asked.is_(False))
+
+
+def _sent_before_the_verdict() -> Select[str]:
+    open_ = canaries.state.in_([CanaryState.SENDING, CanaryState.WAITING])
+    sent = operations.forwarded + operations.failed + _unrecorded()
+    return (
+        select(operations.operation_id)
+        .join_from(retry_operations, retry_operation_canaries)
+        .where(open_, sent > canaries.size)
+    )
+
+
+def _passed_over_for_nothing() -> Select[str]:
+    alive = operations.completed_at.is_(None)
+    return select(operations.operation_id).where(
+        alive, operations.passed_over, operations.left_out == 0
+    )
 
 
 def _claimed_messages() -> Select[str]:
@@ -175,7 +206,10 @@ RULES: Mapping[str, Select[Any]] = MappingProxyType(
         "a batch in Forwarding has no more messages than it was marked with": _grown(),
         "every batch belongs to an operation that is under way": _of_closed_operation(),
         "an operation counts no more messages than it was asked for": _counting_too_much(),
-        "the counts of a completed operation add up to its total": _completed_with_a_rest(),
+        "the counts of an operation that is over add up to its total": _over_with_a_rest(),
+        "an operation is cancelled only if somebody asked for it": _cancelled_by_nobody(),
+        "before its canary is judged, an operation sends nothing else": _sent_before_the_verdict(),
+        "an operation is passed over only if it left messages out": _passed_over_for_nothing(),
         **CONTENT_RULES,
     }
 )

@@ -108,6 +108,8 @@ retry_operation_canaries = Table(
     Column("state", String(16), nullable=False),
     # Pairs of number and retry id: by these it is looked up which of them came back.
     Column("retries", Json, nullable=False),
+    # Counted when it is judged: later the operation's own counts say nothing about the canary.
+    Column("came_back", Integer),
     one_of("state", CanaryState),
     CheckConstraint("size >= 1", name="sends_something"),
     CheckConstraint("wait_ms >= 0", name="waits_forward"),

@@ -4,14 +4,15 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import bindparam, case, delete, func, or_, select, update
+from sqlalchemy import and_, bindparam, case, delete, func, not_, or_, select, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.retry_batch import RetryBatch
 from retrier.store.engine.new_rows import make_ids
 from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.engine.transaction import StoredRow, Transaction
-from retrier.store.schema import failed_message_retries, failed_messages
+from retrier.store.schema import failed_message_retries, failed_messages, retry_operations
 from retrier.store.schema.types import UtcTime
 
 claims = failed_message_retries.c
@@ -20,6 +21,7 @@ claims = failed_message_retries.c
 _OF_BATCH = select(claims.number).where(claims.batch_id == bindparam("batch"))
 _LOCK_BATCH = _OF_BATCH.order_by(claims.number).with_for_update()
 _UNRECORDED = _OF_BATCH.where(claims.forwarded_at.is_(None))
+_UNSTAMPED = _OF_BATCH.where(claims.sending_since.is_(None))
 _COUNT = (
     select(func.count())
     .select_from(failed_message_retries)
@@ -123,21 +125,28 @@ def count_unrecorded(tx: Transaction, batch_id: str) -> int:
     return int(tx.execute(_COUNT_UNRECORDED, {"batch": batch_id}).scalar_one())
 
 
+def list_unstamped(tx: Transaction, batch_id: str) -> Sequence[int]:
+    """Return the numbers of the batch's claims whose messages were certainly not sent."""
+    return tx.execute(_UNSTAMPED, {"batch": batch_id}).scalars().all()
+
+
 def move_rest(tx: Transaction, batch_id: str, rest_id: str) -> None:
     """Move the unrecorded claims to another batch; they keep their stamps and retry ids."""
     tx.execute(_MOVE_REST, {"batch": batch_id, "rest": rest_id})
 
 
 def record_and_stamp(
-    tx: Transaction, batch_id: str, recorded: Sequence[int], stamped: Sequence[int]
+    tx: Transaction, batch: RetryBatch, recorded: Sequence[int], stamped: Sequence[int]
 ) -> dict[int, bool]:
     """Record claims of a batch as forwarded and stamp others, all in one statement.
 
     Returns the number of each claim it changed, and whether that was stamped before: its message
-    may have been sent already. Others are gone, recorded, or of a message not *retry issued*.
+    may have been sent already. Others are gone, recorded, of a message not *retry issued*, or
+    unstamped while their operation is to be cancelled.
     """
     known = {
-        "batch": batch_id,
+        "batch": batch.batch_id,
+        "operation": batch.operation_id,
         "numbers": sorted({*recorded, *stamped}),
         "recorded": recorded,
         "now": tx.now,
@@ -168,13 +177,21 @@ def _record_and_stamp(sql: SqlDialect) -> ReturningUpdate[Any]:
         .where(failed_messages.c.number == claims.number)
         .scalar_subquery()
     )
+    # In the same statement: once a cancel is committed, no further claim is stamped. Not
+    # correlated, so the server looks at the operation once for the whole window.
+    cancelled = (
+        select(retry_operations.c.cancel_asked)
+        .where(retry_operations.c.operation_id == bindparam("operation"))
+        .scalar_subquery()
+    )
+    may_be_sent = or_(claims.sending_since.is_not(None), not_(cancelled))
     return (
         update(failed_message_retries)
         .where(
             func.coalesce(claims.batch_id, claims.batch_id) == bindparam("batch"),
             claims.forwarded_at.is_(None),
             sql.listed(claims.number, "numbers"),
-            or_(recorded, status == FailedMessageStatus.RETRY_ISSUED),
+            or_(recorded, and_(status == FailedMessageStatus.RETRY_ISSUED, may_be_sent)),
         )
         .values(
             # Keep the first stamp: the message has been in doubt since then.

@@ -1,11 +1,22 @@
 """Retry operations (`retry_operations`): added, cut, counted, completed."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
 
-from sqlalchemy import ColumnElement, Update, bindparam, case, delete, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Update,
+    bindparam,
+    case,
+    delete,
+    func,
+    select,
+    true,
+    update,
+)
 
-from retrier.domain.retry_operation import OPEN_STATES, RetryOperation, RetryOperationState
+from retrier.domain.retry_operation import ALIVE, OPEN_STATES, RetryOperation, RetryOperationState
 from retrier.store.engine.transaction import ConcurrentChange, Rows, Transaction
 from retrier.store.schema import retry_operations
 from retrier.store.schema.types import UtcTime
@@ -16,10 +27,17 @@ operations = retry_operations.c
 _NOTHING = "nothing to retry: no unresolved message matched when it was asked for"
 _KEY = operations.operation_id == bindparam("operation")
 _NOW = bindparam("now", type_=UtcTime)
+_REST = operations.total - operations.forwarded - operations.failed
+"""What is skipped in the end: all that was neither forwarded nor failed."""
 # Made once: SQLAlchemy takes longer to make a statement than to execute it.
 _BEGIN_CUT = (
     update(retry_operations)
-    .where(_KEY, operations.state == bindparam("before"), operations.floor == bindparam("from"))
+    .where(
+        _KEY,
+        operations.state == bindparam("before"),
+        operations.floor == bindparam("from"),
+        operations.cancel_asked.is_(False),
+    )
     .values(
         state=bindparam("after"),
         last_cut=_NOW,
@@ -31,7 +49,11 @@ _NOTE_CUT = (
     update(retry_operations)
     .where(_KEY)
     .values(
-        floor=bindparam("to"),
+        # Who looks again from the beginning (`look_again`) between the two transactions of a cut
+        # has put the floor back: it stays there, or what was left out before is lost.
+        floor=case(
+            (operations.floor == bindparam("from"), bindparam("to")), else_=operations.floor
+        ),
         skipped=operations.skipped + bindparam("more_skipped"),
         batches=operations.batches + bindparam("more_batches"),
         modified_at=_NOW,
@@ -42,10 +64,11 @@ _COMPLETE = (
     .where(
         _KEY,
         operations.state.in_([RetryOperationState.PREPARING, RetryOperationState.FORWARDING]),
+        operations.cancel_asked.is_(False),
     )
     .values(
         state=RetryOperationState.COMPLETED,
-        skipped=operations.total - operations.forwarded - operations.failed,
+        skipped=_REST,
         reason=case((operations.total == 0, _NOTHING), else_=operations.reason),
         completed_at=_NOW,
         modified_at=_NOW,
@@ -77,8 +100,8 @@ def add(tx: Transaction, row: dict[str, object]) -> bool:
 def begin_cut(tx: Transaction, operation: RetryOperation) -> None:
     """Begin a cut, if state and floor of the operation are still as they were read.
 
-    Raises ConcurrentChange if not, or if it is not open: it was paused or cancelled between the
-    look and the cut, and must not be cut.
+    Raises ConcurrentChange if not, if it is not open, or if its cancel was asked for: it was paused
+    or cancelled between the look and the cut, and must not be cut.
     """
     waiting = operation.state is RetryOperationState.WAITING
     begun = tx.execute(
@@ -95,19 +118,84 @@ def begin_cut(tx: Transaction, operation: RetryOperation) -> None:
         raise ConcurrentChange
 
 
-def note_cut(tx: Transaction, operation_id: str, *, floor: int, skipped: int, batches: int) -> None:
+def note_cut(
+    tx: Transaction, operation: RetryOperation, *, floor: int, skipped: int, batches: int
+) -> None:
     """Move the floor, and count the skipped ids and the batch, if there is one."""
-    known = {"operation": operation_id, "to": floor, "now": tx.now}
-    tx.execute(_NOTE_CUT, {**known, "more_skipped": skipped, "more_batches": batches})
+    known = {"operation": operation.operation_id, "from": operation.floor, "to": floor}
+    more = {"more_skipped": skipped, "more_batches": batches, "now": tx.now}
+    tx.execute(_NOTE_CUT, {**known, **more})
 
 
-def complete(tx: Transaction, operation_id: str) -> None:
+def complete(tx: Transaction, operation_id: str) -> bool:
     """Complete an operation whose last cut was empty and that has no batch left.
 
     What is neither forwarded nor failed was skipped: archived, resolved, claimed by another
-    operation or failed again before its turn.
+    operation or failed again before its turn. Returns false if it was paused or is to be cancelled.
     """
-    tx.execute(_COMPLETE, {"operation": operation_id, "now": tx.now})
+    return tx.execute(_COMPLETE, {"operation": operation_id, "now": tx.now}).rowcount == 1
+
+
+def cancel(tx: Transaction, operation_id: str) -> None:
+    """End an operation whose cancel was asked for and that has no batch: the rest is skipped."""
+    ended = {"state": RetryOperationState.CANCELLED, "skipped": _REST, "passed_over": False}
+    change(
+        tx, operation_id, ALIVE, {**ended, "next_cut": None, "completed_at": tx.now}, cancelled=True
+    )
+
+
+def change(
+    tx: Transaction,
+    operation_id: str,
+    states: Collection[RetryOperationState],
+    values: Mapping[str, object],
+    *,
+    cancelled: bool = False,
+) -> None:
+    """Change an operation that is in one of these states, and that nobody has cancelled meanwhile.
+
+    With `cancelled`, one whose cancel was asked for. Raises ConcurrentChange if it is not so any
+    more: the caller has looked without a lock, and looks again.
+    """
+    changed = tx.execute(
+        _of(operation_id)
+        .where(operations.state.in_(sorted(states)), operations.cancel_asked.is_(cancelled))
+        .values(modified_at=tx.now, **values)
+    )
+    if changed.rowcount != 1:
+        raise ConcurrentChange
+
+
+def put_off(tx: Transaction, operation_id: str, until: datetime | None) -> None:
+    """Let the next cut wait until that time; None: it need not wait."""
+    tx.execute(_of(operation_id).values(next_cut=until, modified_at=tx.now))
+
+
+def pass_over(tx: Transaction, operation_id: str, reason: str) -> None:
+    """Let an operation wait of which only messages are left that something else holds."""
+    passed = {"passed_over": True, "reason": short(reason), "modified_at": tx.now}
+    tx.execute(_of(operation_id).values(passed))
+
+
+def count_left_out(tx: Transaction, operation_id: str, number: int) -> None:
+    """Count messages that a cut left out."""
+    tx.execute(_of(operation_id).values(left_out=operations.left_out + number))
+
+
+def look_again(tx: Transaction, operation_id: str | None = None) -> int:
+    """Let operations that left messages out begin anew at floor 0, or one; return how many."""
+    anew = {
+        "floor": 0,
+        "left_out": 0,
+        "passed_over": False,
+        # The reason was why nothing was left to cut.
+        "reason": case((operations.passed_over, None), else_=operations.reason),
+        "modified_at": tx.now,
+    }
+    alive = operations.state.in_(sorted(ALIVE))
+    left = operations.left_out > 0
+    one = true() if operation_id is None else operations.operation_id == operation_id
+    return tx.execute(update(retry_operations).where(alive, left, one).values(anew)).rowcount
 
 
 def go_on_its_way(tx: Transaction, operation_id: str) -> None:
@@ -137,21 +225,10 @@ def count_skipped(tx: Transaction, operation_id: str, number: int) -> None:
     tx.execute(_of(operation_id).values(more))
 
 
-def acknowledge(tx: Transaction, operation_ids: Sequence[str]) -> Sequence[str]:
-    """Note that a person has seen that these are over; return those that nobody had seen."""
+def acknowledge(tx: Transaction, operation_ids: Collection[str]) -> None:
+    """Note that a person has seen that these, which are over, are over."""
     those = tx.sql.member(operations.operation_id, sorted(operation_ids))
-    return (
-        tx.execute(
-            update(retry_operations)
-            .where(
-                those, operations.completed_at.is_not(None), operations.acknowledged_at.is_(None)
-            )
-            .values(acknowledged_at=tx.now)
-            .returning(operations.operation_id)
-        )
-        .scalars()
-        .all()
-    )
+    tx.execute(update(retry_operations).where(those).values(acknowledged_at=tx.now))
 
 
 def delete_old(tx: Transaction, conditions: Iterable[ColumnElement[bool]], most: int) -> int:

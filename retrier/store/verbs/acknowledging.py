@@ -15,8 +15,11 @@ def acknowledge_group(tx: Transaction, group_id: str, who: str) -> bool:
     Raises DatabaseUnavailable.
     """
     found = find_unacknowledged(tx, group_id)
-    for operation_id in operations.acknowledge(tx, found):
-        text = "somebody has seen that it is over"
-        entry = Entry(kind="acknowledged", text=text, who=who, operation_id=operation_id)
-        event_log.append(tx, [entry])
+    operations.acknowledge(tx, found)
+    event_log.append(tx, [_entry(each, who) for each in found])
     return bool(found)
+
+
+def _entry(operation_id: str, who: str) -> Entry:
+    text = "somebody has seen that it is over"
+    return Entry(kind="acknowledged", text=text, who=who, operation_id=operation_id)

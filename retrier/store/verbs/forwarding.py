@@ -7,6 +7,7 @@ from uuid import uuid4
 from sqlalchemy import bindparam, func, select
 
 from retrier.domain.retry_batch import ClaimedMessage, RetryBatch, RetryBatchStatus, StagedCopies
+from retrier.store import schema
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import (
@@ -28,6 +29,7 @@ from retrier.store.tables import retry_operation_messages as named
 from retrier.store.tables.event_log import Entry
 from retrier.store.tables.failed_messages import issue
 from retrier.store.tables.message_locks import sendable
+from retrier.store.verbs.cancelling import is_cancel_asked, release_unstamped
 from retrier.store.verbs.leases import fenced
 from retrier.store.verbs.retry_ends import end_batch, revert
 
@@ -45,10 +47,13 @@ class MovedRest:
 def complete_batch(tx: Transaction, batch: RetryBatch) -> int:
     """Delete batch and pointer if all its claims are recorded; return how many are not.
 
-    The claims stay: they prevent other retries until the outcome arrives. Raises LeaseLost,
+    The claims stay: they prevent other retries until the outcome arrives. If the operation is to be
+    cancelled, those that are not stamped are released before. Raises LeaseLost,
     DatabaseUnavailable.
     """
     unrecorded = claims.count_unrecorded(tx, batch.batch_id)
+    if unrecorded and is_cancel_asked(tx, batch.operation_id):
+        unrecorded -= release_unstamped(tx, batch)
     if unrecorded == 0:
         end_batch(tx, batch.batch_id)
         done = Entry(
@@ -68,9 +73,11 @@ def move_rest(
     """Move the unrecorded claims, with their retry ids, to a new batch in Staging.
 
     A batch only ever moves forward, so the old one and the pointer are deleted in the same
-    transaction. Returns None if everything was recorded after all. Raises LeaseLost,
-    DatabaseUnavailable.
+    transaction. If the operation is to be cancelled, only what may have been sent is moved. Returns
+    None if nothing is left to move. Raises LeaseLost, DatabaseUnavailable.
     """
+    if is_cancel_asked(tx, batch.operation_id):
+        release_unstamped(tx, batch)
     claims.lock_batch(tx, batch.batch_id)
     size = claims.count_unrecorded(tx, batch.batch_id)
     end_batch(tx, batch.batch_id)
@@ -115,13 +122,24 @@ redirects = message_redirects.c
 
 _DROPPED = "it changed after it was claimed"
 
+# Not correlated, so the server looks at the operation once for the whole batch. By the batch and not
+# by each claim: all claims of a batch are of its operation.
+_OWN_DESTINATION = (
+    select(schema.retry_operations.c.destination)
+    .join_from(schema.retry_batches, schema.retry_operations)
+    .where(schema.retry_batches.c.batch_id == bindparam("batch"))
+    .scalar_subquery()
+)
+
 # Made once: SQLAlchemy takes longer to make a statement than to execute it.
 _LOAD_CLAIMED = (
     select(
         retries.number,
         messages.unique_message_id,
         retries.retry_id,
-        func.coalesce(redirects.to_queue, causes.c.destination).label("destination"),
+        func.coalesce(_OWN_DESTINATION, redirects.to_queue, causes.c.destination).label(
+            "destination"
+        ),
         (messages.properties_size + messages.body_size).label("size"),
     )
     .join_from(failed_message_retries, failed_messages, messages.number == retries.number)
@@ -134,8 +152,9 @@ _LOAD_CLAIMED = (
 
 @reading
 def load_claimed(tx: Transaction, batch_id: str) -> tuple[ClaimedMessage, ...]:
-    """Return the batch's unrecorded claims that hold, by failure number, with redirects applied.
+    """Return the batch's unrecorded claims that hold, by failure number, with their destinations.
 
+    That is the destination of the operation if it has one, else that of the failure, redirected.
     Raises DatabaseUnavailable.
     """
     claimed = tx.execute(_LOAD_CLAIMED, {"batch": batch_id})

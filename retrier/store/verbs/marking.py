@@ -8,18 +8,27 @@ batch in Marking, which is adopted.
 from dataclasses import dataclass
 from uuid import uuid4
 
+from retrier.domain.pacing import next_cut
 from retrier.domain.retry_batch import RetryBatchStatus
-from retrier.domain.retry_operation import RetryOperation
+from retrier.domain.retry_operation import CanaryState, RetryOperation
 from retrier.store.engine.database import Database, reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries import cuts
-from retrier.store.queries.cuts import Cut
+from retrier.store.queries.cuts import Cut, LeftOut
 from retrier.store.queries.next_work import find_next
 from retrier.store.tables import claims, event_log, retry_batches, retry_operations
+from retrier.store.tables import retry_operation_canaries as canaries
 from retrier.store.tables import retry_operation_messages as named
 from retrier.store.tables.event_log import Entry
+from retrier.store.verbs.canaries import CanaryJudged, judge
 from retrier.store.verbs.leases import Fence, fenced
-from retrier.store.verbs.retry_ends import end_batch
+from retrier.store.verbs.retry_ends import (
+    CancelledOperation,
+    CutEnd,
+    conclude,
+    end_batch,
+    end_cancelled,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,41 +41,49 @@ class OpenedBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkedBatch:
-    """The result of a cut; `completed`: it found nothing and completed the operation."""
+    """The result of a cut; `end` is what follows if it found nothing, else None."""
 
     batch_id: str
     operation_id: str
     claimed: int
     skipped: int
-    completed: bool
+    end: CutEnd | None
 
 
-def open_batch(db: Database, fence: Fence, session_id: str) -> OpenedBatch | MarkedBatch | None:
+Opened = OpenedBatch | MarkedBatch | CanaryJudged | CancelledOperation
+"""What one turn made of an operation."""
+
+
+def open_batch(
+    db: Database, fence: Fence, session_id: str, left_out: LeftOut | None = None
+) -> Opened | None:
     """Open a batch for the operation whose turn it is; None when nothing may be cut.
 
     By priority, then the operation cut longest ago: a bulk of a million starves nobody. Nothing
     is cut while a batch waits in Staging. Returns a MarkedBatch if the cut is done already, in
-    this one transaction. Raises LeaseLost, DatabaseUnavailable.
+    this one transaction. Instead of a cut, an operation may be ended that was cancelled, or the
+    canary of one be judged. Raises LeaseLost, DatabaseUnavailable.
     """
     # Look without a lock first: `_open_batch` writes the lease, even with nothing to do.
-    return _open_batch(db, fence, session_id) if _is_any_open(db) else None
+    return _open_batch(db, fence, session_id, left_out) if _is_any_open(db) else None
 
 
 @fenced
-def claim_messages(tx: Transaction, opened: OpenedBatch) -> MarkedBatch:
+def claim_messages(
+    tx: Transaction, opened: OpenedBatch, left_out: LeftOut | None = None
+) -> MarkedBatch:
     """Take the batch's claims, move the operation's floor, and count what was skipped.
 
     One transaction: the floor never passes a message that is neither claimed here nor by another
     retry. Raises LeaseLost, DatabaseUnavailable.
     """
     operation = opened.operation
-    cut, claimed = _take(tx, opened.batch_id, operation)
+    cut, claimed = _take(tx, opened.batch_id, operation, left_out)
     retry_batches.resize(tx, opened.batch_id, claimed)
     _note(tx, operation, cut, claimed)
     if cut.is_empty:
         end_batch(tx, opened.batch_id)
-        retry_operations.complete(tx, operation.operation_id)
-    return _marked(opened.batch_id, operation, cut, claimed)
+    return _marked(tx, opened.batch_id, operation, cut, claimed, left_out)
 
 
 @fenced
@@ -90,10 +107,14 @@ def _is_any_open(tx: Transaction) -> bool:
 
 
 @fenced
-def _open_batch(tx: Transaction, session_id: str) -> OpenedBatch | MarkedBatch | None:
+def _open_batch(tx: Transaction, session_id: str, left_out: LeftOut | None) -> Opened | None:
     operation = find_next(tx)
     if operation is None:
         return None
+    if operation.cancel_asked:
+        return end_cancelled(tx, operation)
+    if operation.canary is not None and operation.canary.state is CanaryState.WAITING:
+        return judge(tx, operation, operation.canary)
     batch_id = str(uuid4())
     row: dict[str, object] = {
         "batch_id": batch_id,
@@ -101,36 +122,41 @@ def _open_batch(tx: Transaction, session_id: str) -> OpenedBatch | MarkedBatch |
         "session_id": session_id,
     }
     if tx.sql.marks_at_once and (operation.selection.ids is None or operation.total == 1):
-        return _mark_at_once(tx, operation, row)
+        return _mark_at_once(tx, operation, row, left_out)
     retry_operations.begin_cut(tx, operation)
     retry_batches.add(tx, row)
     return OpenedBatch(batch_id=batch_id, operation=operation)
 
 
 def _mark_at_once(
-    tx: Transaction, operation: RetryOperation, row: dict[str, object]
+    tx: Transaction,
+    operation: RetryOperation,
+    row: dict[str, object],
+    left_out: LeftOut | None,
 ) -> MarkedBatch:
     """Cut in this one transaction: claims first, then the batch, then the operation.
 
     Ingestion counts at the operation while it holds claims: another order here would deadlock.
     """
     batch_id = str(row["batch_id"])
-    cut, claimed = _take(tx, batch_id, operation)
+    cut, claimed = _take(tx, batch_id, operation, left_out)
     if claimed:
         staging = {"status": RetryBatchStatus.STAGING, "initial_size": claimed}
         retry_batches.add(tx, {**row, **staging})
     retry_operations.begin_cut(tx, operation)
     _note(tx, operation, cut, claimed)
-    if cut.is_empty:
-        retry_operations.complete(tx, operation.operation_id)
-    return _marked(batch_id, operation, cut, claimed)
+    return _marked(tx, batch_id, operation, cut, claimed, left_out)
 
 
-def _take(tx: Transaction, batch_id: str, operation: RetryOperation) -> tuple[Cut, int]:
+def _take(
+    tx: Transaction, batch_id: str, operation: RetryOperation, left_out: LeftOut | None
+) -> tuple[Cut, int]:
     """Claim the next messages, except those that another retry has claimed meanwhile."""
     tx.sql.force_index_order(tx.conn)
-    cut = cuts.look(tx, operation)
+    cut = cuts.look(tx, operation, left_out)
     claimed = claims.take(tx, batch_id, operation.operation_id, cut.eligible)
+    if operation.canary is not None and operation.canary.state is CanaryState.SENDING:
+        canaries.remember(tx, operation.operation_id, claimed)
     return cuts.look_again(tx, operation, cut, claimed), len(claimed)
 
 
@@ -139,11 +165,16 @@ def _note(tx: Transaction, operation: RetryOperation, cut: Cut, claimed: int) ->
     operation_id = operation.operation_id
     retry_operations.note_cut(
         tx,
-        operation_id,
+        operation,
         floor=cut.floor,
         skipped=len(cut.skipped),
         batches=1 if claimed else 0,
     )
+    if operation.rate is not None:
+        due = next_cut(operation.next_cut, tx.now, claimed, operation.rate)
+        retry_operations.put_off(tx, operation_id, due)
+    if cut.left_out:
+        retry_operations.count_left_out(tx, operation_id, cut.left_out)
     for reason in sorted(set(cut.skipped.values())):
         ids = [unique_id for unique_id, why in cut.skipped.items() if why == reason]
         named.note_skipped(tx, operation_id, ids, reason)
@@ -160,11 +191,18 @@ def _note(tx: Transaction, operation: RetryOperation, cut: Cut, claimed: int) ->
     event_log.append(tx, skipped)
 
 
-def _marked(batch_id: str, operation: RetryOperation, cut: Cut, claimed: int) -> MarkedBatch:
+def _marked(
+    tx: Transaction,
+    batch_id: str,
+    operation: RetryOperation,
+    cut: Cut,
+    claimed: int,
+    left_out: LeftOut | None,
+) -> MarkedBatch:
     return MarkedBatch(
         batch_id=batch_id,
         operation_id=operation.operation_id,
         claimed=claimed,
         skipped=len(cut.skipped),
-        completed=cut.is_empty,
+        end=conclude(tx, operation, cut, left_out) if cut.is_empty else None,
     )

@@ -1,11 +1,16 @@
-"""How batches, claims and retries end; reverting a retry."""
+"""How operations, batches, claims and retries end; reverting a retry."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
 
 from retrier.domain.decision import Manual
 from retrier.domain.failed_message import Move, RetryEnd
-from retrier.domain.retry_batch import Ejected, RetryBatch
+from retrier.domain.retry_batch import Ejected, RetryBatch, room_for
+from retrier.domain.retry_operation import CanaryState, RetryOperation
+from retrier.store.engine.database import writing
 from retrier.store.engine.transaction import StoredRow, Transaction
+from retrier.store.queries.cuts import Cut, LeftOut
 from retrier.store.tables import (
     claims,
     ended_retries,
@@ -16,6 +21,7 @@ from retrier.store.tables import (
     retry_operations,
 )
 from retrier.store.tables.event_log import Entry
+from retrier.store.verbs.canaries import wait_for
 
 
 def end_claims(tx: Transaction, numbers: Sequence[int], how: RetryEnd) -> Sequence[StoredRow]:
@@ -72,3 +78,70 @@ def _event(batch: RetryBatch, item: Ejected) -> Entry:
         operation_id=batch.operation_id,
         batch_id=batch.batch_id,
     )
+
+
+class CutEnd(Enum):
+    """What follows from a cut that found nothing.
+
+    COMPLETED    the operation is done.
+    CANARY_SENT  its first messages are sent, and it waits for what becomes of them.
+    PASSED_OVER  only messages are left that something else holds.
+    BEGUN_ANEW   it had left messages out that nothing holds any more, and looks for them again.
+    STOPPED      it was paused or cancelled meanwhile.
+    """
+
+    COMPLETED = "completed"
+    CANARY_SENT = "canary sent"
+    PASSED_OVER = "passed over"
+    BEGUN_ANEW = "begun anew"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelledOperation:
+    """An operation that was cancelled and has ended: nothing of it is on its way."""
+
+    operation_id: str
+
+
+def conclude(
+    tx: Transaction, operation: RetryOperation, cut: Cut, left_out: LeftOut | None
+) -> CutEnd:
+    """Do what follows from an empty cut; no batch of the operation may be left."""
+    operation_id, canary = operation.operation_id, operation.canary
+    if canary is not None and canary.state is CanaryState.SENDING and operation.sent:
+        wait_for(tx, operation, canary)
+        return CutEnd.CANARY_SENT
+    if operation.left_out + cut.left_out and room_for(operation):
+        if left_out is None:
+            retry_operations.look_again(tx, operation_id)
+            return CutEnd.BEGUN_ANEW
+        retry_operations.pass_over(tx, operation_id, left_out.reason)
+        return CutEnd.PASSED_OVER
+    completed = retry_operations.complete(tx, operation_id)
+    return CutEnd.COMPLETED if completed else CutEnd.STOPPED
+
+
+def end_cancelled(tx: Transaction, operation: RetryOperation) -> CancelledOperation:
+    """End an operation whose cancel was asked for; no batch of it may be left."""
+    operation_id, total = operation.operation_id, operation.total
+    retry_operations.cancel(tx, operation_id)
+    ended = Entry(
+        kind="operation_cancelled",
+        text=f"{operation.originator}: cancelled; {total - operation.sent} of {total} not sent",
+        operation_id=operation_id,
+    )
+    event_log.append(tx, [ended])
+    return CancelledOperation(operation_id=operation_id)
+
+
+@writing
+def look_again(tx: Transaction) -> int:
+    """Let all operations look once more for messages that they left out; return how many do.
+
+    To be called when something that held messages has let go of them. Raises DatabaseUnavailable.
+    """
+    again = retry_operations.look_again(tx)
+    if again:
+        tx.sql.announce_request(tx.conn)
+    return again

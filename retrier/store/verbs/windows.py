@@ -31,12 +31,12 @@ def open_window(
     """Record the window before, and stamp the claims of this one.
 
     One transaction, which also renews the lease. Only what is returned may be published: any
-    other message has lost its claim, is recorded, or is not *retry issued*. Raises LeaseLost,
-    DatabaseUnavailable.
+    other message has lost its claim, is recorded, is not *retry issued*, or was not stamped before
+    the cancel of its operation was asked for. Raises LeaseLost, DatabaseUnavailable.
     """
     if finished.reverted:
         _revert(tx, batch, finished)
-    moved = claims.record_and_stamp(tx, batch.batch_id, finished.forwarded, numbers)
+    moved = claims.record_and_stamp(tx, batch, finished.forwarded, numbers)
     # If a claim is gone, its outcome has arrived, and was counted then.
     recorded = moved.keys() & set(finished.forwarded)
     retry_operations.count_forwarded(tx, [batch.operation_id] * len(recorded))

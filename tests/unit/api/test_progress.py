@@ -10,7 +10,7 @@ from retrier.store.queries.next_work import find_most_advanced
 from retrier.store.verbs.forwarding import begin_forwarding, complete_batch
 from retrier.store.verbs.leases import Fence, release_lease
 from retrier.store.verbs.marking import (
-    MarkedBatch,
+    Opened,
     OpenedBatch,
     claim_messages,
     move_to_staging,
@@ -38,11 +38,11 @@ class Retry:
 
     @property
     def batch(self) -> RetryBatch:
-        batch = find_most_advanced(self.api.db)
-        assert batch is not None
-        return batch
+        found = find_most_advanced(self.api.db)
+        assert found is not None
+        return found.batch
 
-    def open(self) -> OpenedBatch | MarkedBatch:
+    def open(self) -> Opened:
         opened = open_batch(self.api.db, self.fence, HOLDER.session_id)
         assert opened is not None
         return opened
@@ -50,9 +50,9 @@ class Retry:
     def mark(self) -> None:
         match self.open():
             case OpenedBatch() as opened:
-                if not claim_messages(self.api.db, self.fence, opened).completed:
+                if claim_messages(self.api.db, self.fence, opened).end is None:
                     move_to_staging(self.api.db, self.fence, opened.batch_id)
-            case MarkedBatch():
+            case _:
                 pass  # PostgreSQL marks in the transaction that opens the batch.
 
     def stage(self, *unique_ids: str) -> None:

@@ -27,6 +27,7 @@ def upgrade() -> None:
         sa.Column("most_back", sa.Integer(), nullable=False),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("retries", Json, nullable=False),
+        sa.Column("came_back", sa.Integer()),
         _check("retry_operation_canaries", "state_known", _one_of("state", _CANARY_STATES)),
         _check("retry_operation_canaries", "sends_something", "size >= 1"),
         _check("retry_operation_canaries", "waits_forward", "wait_ms >= 0"),

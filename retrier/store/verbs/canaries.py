@@ -1,0 +1,61 @@
+"""Canaries: an operation sends its first messages alone, and goes on by what becomes of them."""
+
+from dataclasses import dataclass
+
+from retrier.domain.pacing import describe_canary, may_go_on
+from retrier.domain.retry_operation import (
+    OPEN_STATES,
+    CanaryState,
+    RetryOperation,
+    RetryOperationState,
+    RunningCanary,
+)
+from retrier.store.engine.transaction import Transaction
+from retrier.store.queries.canaries import count_back
+from retrier.store.tables import event_log, retry_operations
+from retrier.store.tables import retry_operation_canaries as canaries
+from retrier.store.tables.event_log import Entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryJudged:
+    """What became of a canary: `came_back` of `sent` messages did, and whether that was too many."""
+
+    operation_id: str
+    sent: int
+    came_back: int
+    passed: bool
+
+
+def wait_for(tx: Transaction, operation: RetryOperation, canary: RunningCanary) -> None:
+    """Begin the wait for what comes back: the first messages are sent, and no batch is alive."""
+    operation_id = operation.operation_id
+    canaries.move(tx, operation_id, CanaryState.SENDING, CanaryState.WAITING)
+    retry_operations.put_off(tx, operation_id, tx.now + canary.wait)
+    seconds = canary.wait.total_seconds()
+    sent = Entry(
+        kind="canary_sent",
+        text=f"the first {operation.sent} messages are sent: waiting {seconds:g} s for them",
+        operation_id=operation_id,
+    )
+    event_log.append(tx, [sent])
+
+
+def judge(tx: Transaction, operation: RetryOperation, canary: RunningCanary) -> CanaryJudged:
+    """Let the operation go on, or pause it, by how many of the first messages came back."""
+    operation_id, back = operation.operation_id, count_back(tx, operation) or 0
+    passed = may_go_on(canary, back)
+    state = CanaryState.PASSED if passed else CanaryState.FAILED
+    canaries.move(tx, operation_id, CanaryState.WAITING, state, came_back=back)
+    told = describe_canary(operation.sent, back)
+    if passed:
+        retry_operations.put_off(tx, operation_id, None)
+    else:
+        paused = {"state": RetryOperationState.PAUSED, "next_cut": None}
+        reason = f"{told}: resume or cancel it"
+        retry_operations.change(tx, operation_id, OPEN_STATES, {**paused, "reason": reason})
+    judged = Entry(kind=f"canary_{state}", text=told, operation_id=operation_id)
+    event_log.append(tx, [judged])
+    return CanaryJudged(
+        operation_id=operation_id, sent=operation.sent, came_back=back, passed=passed
+    )
