@@ -95,7 +95,13 @@ _INDEXED = frozenset(Sort) - {Sort.MESSAGE_TYPE}
 
 
 def find_numbers(
-    tx: Transaction, wanted: Selection, order: Order, page: PageRequest, *, deep: int = DEEP
+    tx: Transaction,
+    wanted: Selection,
+    order: Order,
+    page: PageRequest,
+    *,
+    deep: int = DEEP,
+    wide: int = WIDE,
 ) -> Page[int]:
     """Return the numbers of the messages on a page, in order, and how many the list has."""
     if wanted == Selection(statuses=wanted.statuses):
@@ -104,7 +110,7 @@ def find_numbers(
     if not _may_be_wide(wanted):
         return _find_narrowed(tx, wanted, order, page)
     total = _count(tx, conditions_looked_up(tx, wanted))
-    if total < WIDE:
+    if total < wide:
         return _find_narrowed(tx, wanted, order, page)
     return _find_many(tx, wanted, order, page, total, deep)
 
@@ -129,18 +135,9 @@ def _find_many(
 
 
 def _may_be_wide(wanted: Selection) -> bool:
-    """Say whether a condition of these is one that most of the messages may meet.
-
-    What selects causes is looked up first, so that the database knows how many messages match.
-    """
-    return wanted != replace(
-        wanted,
-        failed_from=None,
-        failed_to=None,
-        attempts_at_least=None,
-        disposition=None,
-        text=None,
-    )
+    """Say whether it has a condition that most of the messages may meet."""
+    of_time = replace(wanted, failed_from=None, failed_to=None)
+    return wanted != replace(of_time, attempts_at_least=None, disposition=None, text=None)
 
 
 def _find_narrowed(

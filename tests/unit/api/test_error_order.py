@@ -6,11 +6,11 @@ from itertools import chain
 
 import pytest
 
-from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.selection import Selection
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
-from retrier.store.queries.ordering import DEEP, Order, PageRequest, Sort, find_numbers
+from retrier.store.queries.ordering import DEEP, Order, Page, PageRequest, Sort, find_numbers
 from retrier.store.queries.selections import MOST_CAUSES
 from tests.support.api import Api
 from tests.support.factories import FAILED_AT, failure
@@ -27,6 +27,15 @@ FILTERS = {
     "queue": Selection(statuses=OPEN, queue="orders", endpoint="Sales"),
     "type": Selection(message_type="Shop.PlaceOrder"),
     "modified": Selection(modified=(FAILED_AT, FAILED_AT + 6 * MINUTE)),
+}
+WIDE_FILTERS = {
+    "time": Selection(failed_from=FAILED_AT + MINUTE, failed_to=FAILED_AT + 4 * MINUTE),
+    "time and status": Selection(failed_to=FAILED_AT + 3 * MINUTE, statuses=OPEN),
+    "attempts": Selection(attempts_at_least=1),
+    "disposition": Selection(disposition=Disposition.MANUAL, statuses=UNRESOLVED),
+    "text": Selection(text="SHOP.TYPE1"),
+    "text and queue": Selection(text="shop", queue="orders"),
+    "nothing": Selection(text="nobody has this"),
 }
 
 
@@ -115,6 +124,22 @@ def test_a_list_has_the_same_order_far_from_its_beginning(
 
     assert far == near
     assert len({frozenset(numbers) for numbers in near}) == 1
+
+
+@BOTH
+@pytest.mark.parametrize("wanted", WIDE_FILTERS.values(), ids=WIDE_FILTERS)
+def test_many_matches_are_listed_like_few(api: Api, wanted: Selection, *, descending: bool) -> None:
+    fill(api)
+
+    for sort in Sort:
+        order = Order(sort=sort, descending=descending)
+
+        def find(tx: Transaction, wide: int, order: Order = order) -> list[Page[int]]:
+            pages = (PageRequest(number=number, size=5) for number in range(1, 7))
+            return [find_numbers(tx, wanted, order, page, wide=wide) for page in pages]
+
+        many = api.db.read(partial(find, wide=0))
+        assert many == api.db.read(partial(find, wide=100))
 
 
 @pytest.mark.parametrize("deep", [DEEP, 10, 0])
