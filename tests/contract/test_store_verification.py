@@ -42,7 +42,7 @@ from retrier.store.verbs.import_sends import stamp_import
 from retrier.store.verbs.recording import record_received
 from tests.contract.store_rows import again
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
-from tests.support.factories import failed_import, failure
+from tests.support.factories import FAILED_AT, failed_import, failure
 from tests.support.script import to_queue
 
 COMMON = (
@@ -296,6 +296,14 @@ def test_a_completed_operation_that_does_not_add_up_is_found(bench: Bench) -> No
     assert list(broken(bench.db)) == ["the counts of an operation that is over add up to its total"]
 
 
+def test_an_acknowledged_operation_that_is_not_over_is_found(bench: Bench) -> None:
+    bench.ask_all()
+
+    change(bench.db, update(retry_operations).values(acknowledged_at=FAILED_AT))
+
+    assert list(broken(bench.db)) == ["only an operation that is over is acknowledged"]
+
+
 def test_a_claim_left_over_without_a_record_is_found(bench: Bench) -> None:
     bench.ask_all()
     bench.work()
@@ -406,6 +414,7 @@ def test_every_rule_can_be_broken(database: Database) -> None:
         "a claim without a batch alive is recorded as forwarded",
         "the ledger has as many new messages as there are failed messages",
         "the counts of an operation that is over add up to its total",
+        "only an operation that is over is acknowledged",
         "every claim is of a message that is there",
         "every attempt is of a message that is there",
         "the cause of every attempt is there",

@@ -144,6 +144,7 @@ def _terms(found: Json) -> dict[str, object]:
     """Return how its messages are sent, as far as somebody asked for it."""
     rate, canary = found.get("rate"), found.get("canary")
     return {
+        "asked because": found.get("why"),
         "limit": found.get("limit"),
         "destination": found.get("destination"),
         "rate": None if rate is None else f"{rate:,} messages a second",

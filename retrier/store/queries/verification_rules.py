@@ -171,6 +171,12 @@ def _passed_over_for_nothing() -> Select[str]:
     )
 
 
+def _acknowledged_too_early() -> Select[str]:
+    return select(operations.operation_id).where(
+        operations.acknowledged_at.is_not(None), operations.completed_at.is_(None)
+    )
+
+
 def _claimed_messages() -> Select[str]:
     return select(messages.unique_message_id).join_from(
         failed_message_retries, failed_messages, messages.number == claims.number
@@ -210,6 +216,7 @@ RULES: Mapping[str, Select[Any]] = MappingProxyType(
         "an operation is cancelled only if somebody asked for it": _cancelled_by_nobody(),
         "before its canary is judged, an operation sends nothing else": _sent_before_the_verdict(),
         "an operation is passed over only if it left messages out": _passed_over_for_nothing(),
+        "only an operation that is over is acknowledged": _acknowledged_too_early(),
         **CONTENT_RULES,
     }
 )

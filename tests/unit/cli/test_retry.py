@@ -360,6 +360,9 @@ def test_every_term_is_handed_on(cli: CommandLine) -> None:
     }
     (operation,) = cli.asked()
     assert operation["why"] == "the gateway is back"
+    shown = cli.run("operations", "show", operation["id"]).stdout
+    assert "asked because" in shown
+    assert "the gateway is back" in shown
 
 
 def test_a_destination_of_our_own_asks_for_nothing(cli: CommandLine) -> None:
