@@ -107,7 +107,7 @@ def _of_failure(selection: Selection) -> Iterator[Condition]:
     if selection.disposition is not None:
         yield messages.disposition == selection.disposition
     if selection.archived_by is not None:
-        yield messages.archive_operation_id == selection.archived_by
+        yield _archived_by(selection.archived_by)
     if selection.text is not None:
         yield _holds(selection.text)
 
@@ -127,6 +127,12 @@ def _holds(wanted: str) -> Condition:
     if is_guid(wanted):
         named = or_(named, messages.unique_message_id == canonical(wanted))
     return or_(messages.cause_id.in_(select(causes.c.cause_id).where(of_cause)), named)
+
+
+def _archived_by(operation_id: str) -> Condition:
+    # No operation has another kind of id, and PostgreSQL refuses to compare that with a `uuid`.
+    known = is_guid(operation_id)
+    return messages.archive_operation_id == canonical(operation_id) if known else false()
 
 
 def sent(before: datetime | None) -> Iterator[Condition]:

@@ -59,11 +59,15 @@ def create_operation(db: Database, request: RetryRequest) -> CreatedOperation:
     is taken in a short transaction of its own, because ingestion waits for that; counting a
     million messages takes a while and comes afterwards. Raises KeyReused, DatabaseUnavailable.
     """
-    return _create_operation(db, request, _take_cut_off(db))
+    return _create_operation(db, request, take_cut_off(db))
 
 
 @writing
-def _take_cut_off(tx: Transaction) -> int:
+def take_cut_off(tx: Transaction) -> int:
+    """Return the failure number at which a request ends; all up to it are committed.
+
+    In a transaction of its own: nobody can store failures meanwhile. Raises DatabaseUnavailable.
+    """
     tx.sql.take_cut_off(tx.conn)
     return tx.sql.last_number(tx.conn, Counter.FAILURE_SEQ)
 
