@@ -126,7 +126,7 @@ _LONGEST_ID = 1000
 
 def checked(ids: list[Any]) -> tuple[str, ...]:
     """Return the ids. Raises HTTPException if one is no text, empty, too long or not clean."""
-    if not all(_is_id(each) for each in ids):
+    if not all(is_id(each) for each in ids):
         raise HTTPException(400, "Every id is a text that is not empty.")
     return tuple(ids)
 
@@ -138,7 +138,8 @@ def _named(ids: Annotated[list[Any], Body(max_length=MOST_IDS)]) -> tuple[str, .
 NamedIds = Annotated[tuple[str, ...], Depends(_named)]
 
 
-def _is_id(each: object) -> bool:
+def is_id(each: object) -> bool:
+    """Say whether it is a text that may be asked for as an id; no message need have it."""
     return isinstance(each, str) and each != "" and clean(each, _LONGEST_ID) == each
 
 

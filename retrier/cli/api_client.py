@@ -136,7 +136,7 @@ class ApiClient:
                 _address(path),
                 json=content,
                 headers=dict(headers),
-                params={name: _text(value) for name, value in params.items()},
+                params={name: valid_text(value) for name, value in params.items()},
             )
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise self._out_of_reach(error) from error
@@ -155,7 +155,7 @@ class ApiClient:
 
     def _get(self, path: Sequence[str], params: Params) -> httpx.Response:
         try:
-            query = {name: _text(str(value)) for name, value in params.items()}
+            query = {name: valid_text(str(value)) for name, value in params.items()}
             answer = self._http.get(_address(path), params=query)
         except httpx.TransportError as error:
             raise self._out_of_reach(error) from error
@@ -196,10 +196,10 @@ def _address(path: Sequence[str]) -> str:
 
 def _quoted(part: str) -> str:
     """Quote a part; `.` and `..` fully: resolved, they would make a retry one of everything."""
-    return part.replace(".", "%2E") if part.strip(".") == "" else quote(_text(part), safe="")
+    return part.replace(".", "%2E") if part.strip(".") == "" else quote(valid_text(part), safe="")
 
 
-def _text(typed: str) -> str:
+def valid_text(typed: str) -> str:
     """Return typed text as valid Unicode: U+FFFD replaces bytes that are not UTF-8."""
     return typed.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 

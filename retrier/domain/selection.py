@@ -61,3 +61,12 @@ def chosen_parts(selection: Selection) -> Mapping[str, str | int]:
 
 def _as_json(value: str | int | datetime) -> str | int:
     return value.isoformat() if isinstance(value, datetime) else value
+
+
+def describe(selection: Selection) -> str:
+    """Return the selection in words, the same for the same selection: `queue orders`."""
+    if selection.ids is not None:
+        one = len(selection.ids) == 1
+        return f"message {selection.ids[0]}" if one else f"{len(selection.ids)} messages"
+    parts = chosen_parts(selection).items()
+    return ", ".join(f"{n.replace('_', ' ')} {value}" for n, value in parts) or "all messages"

@@ -46,6 +46,18 @@ def conditions_looked_up(tx: Transaction, selection: Selection) -> list[Conditio
     return [*_of_row(selection), tx.sql.member(messages.cause_id, found)]
 
 
+def may_be_retried(selection: Selection) -> list[Condition]:
+    """Return the conditions, beside its own, of what an operation with this selection may take.
+
+    Of what matches: only *unresolved* messages, *scheduled* ones too; *dead* ones only if the
+    selection asks for them. Count, preview and cut ask in these words, so that they agree. Not for
+    named ids: a person who names a message means it.
+    """
+    asked = selection.disposition is Disposition.DEAD
+    of_person = () if asked else (messages.disposition != Disposition.DEAD,)
+    return [messages.status == FailedMessageStatus.UNRESOLVED, *of_person]
+
+
 def to_json(selection: Selection) -> dict[str, object]:
     """Return the JSON of an operation's row: of ids only how many, as they have their own rows."""
     parts: dict[str, object] = dict(chosen_parts(selection))

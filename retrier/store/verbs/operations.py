@@ -6,7 +6,6 @@ from uuid import uuid4
 
 from sqlalchemy import func, select
 
-from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import (
     RetryOperationState,
@@ -21,7 +20,7 @@ from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import ConcurrentChange, StoredRow, Transaction
 from retrier.store.queries.cuts import UNKNOWN_ID, why_not
 from retrier.store.queries.operations import read_skipped
-from retrier.store.queries.selections import conditions, to_json
+from retrier.store.queries.selections import conditions, may_be_retried, to_json
 from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
@@ -161,8 +160,8 @@ def _count(tx: Transaction, request: RetryRequest, cut_off: int) -> int:
         select(func.count())
         .select_from(failed_messages)
         .where(
-            messages.status == FailedMessageStatus.UNRESOLVED,
             messages.failure_seq <= cut_off,
+            *may_be_retried(request.selection),
             *conditions(request.selection),
         )
     )

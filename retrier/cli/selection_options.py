@@ -1,0 +1,149 @@
+"""The options that select messages: the parts of a selection, ids, or everything."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from retrier.cli.api_client import ApiClient, Json, valid_text
+from retrier.cli.ids import find_group_id, find_message_id
+from retrier.cli.options import one_of, with_standard_input
+from retrier.cli.printer import counted
+from retrier.domain.failed_message import Disposition
+from retrier.errors import RequestRefused
+
+MOST_IDS = 100_000
+"""Ids that one request to the service may name."""
+
+Ids = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="ID",
+        help="Ids, or their first 8 characters or more; - reads them from standard input.",
+    ),
+]
+
+
+def moment(text: str) -> str:
+    """Return a time in ISO 8601 as it was typed. Raises BadParameter for any other text."""
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no time like 2026-05-04T12:00:00Z.") from None
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Conditions on messages: those that match all options given."""
+
+    group: Annotated[
+        str | None, typer.Option("--group", metavar="ID", help="In this failure group.")
+    ] = None
+    queue: Annotated[
+        str | None, typer.Option("--queue", metavar="NAME", help="Failed on this queue.")
+    ] = None
+    endpoint: Annotated[
+        str | None, typer.Option("--endpoint", metavar="NAME", help="Failed at this endpoint.")
+    ] = None
+    exception_type: Annotated[
+        str | None,
+        typer.Option("--exception-type", metavar="NAME", help="Failed with this exception."),
+    ] = None
+    message_type: Annotated[
+        str | None, typer.Option("--message-type", metavar="NAME", help="Of this type.")
+    ] = None
+    reason: Annotated[
+        str | None, typer.Option("--reason", metavar="WORD", help="Failed for this reason.")
+    ] = None
+    failed_from: Annotated[
+        str | None,
+        typer.Option(
+            "--failed-from", parser=moment, metavar="TIME", help="Last failed then or later."
+        ),
+    ] = None
+    failed_to: Annotated[
+        str | None,
+        typer.Option(
+            "--failed-to", parser=moment, metavar="TIME", help="Last failed then or before."
+        ),
+    ] = None
+    attempts_at_least: Annotated[
+        int | None,
+        typer.Option("--attempts-at-least", min=1, metavar="N", help="Failed so often or more."),
+    ] = None
+    disposition: Annotated[
+        Disposition | None,
+        typer.Option(
+            "--disposition",
+            parser=one_of(Disposition),
+            metavar="WORD",
+            help=f"What was decided about it: {', '.join(Disposition)}.",
+        ),
+    ] = None
+    text: Annotated[
+        str | None,
+        typer.Option("--text", metavar="TEXT", help="With this in its ids, types or exception."),
+    ] = None
+
+    def given(self) -> Json:
+        """Return the conditions that were given, by their names in the API. Raises BadParameter."""
+        values = {each.name: getattr(self, each.name) for each in fields(Parts)}
+        empty = [name for name, value in values.items() if value == ""]
+        if empty:
+            raise typer.BadParameter(f"--{empty[0].replace('_', '-')}: the value is empty.")
+        return {name: _plain(value) for name, value in values.items() if value is not None}
+
+    def resolved(self, api: ApiClient) -> Json:
+        """Return the same, with the whole id of the group. Raises RequestRefused."""
+        parts = self.given()
+        return parts if self.group is None else parts | {"group": find_group_id(api, self.group)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionOptions(Parts):
+    """Which messages a command is about: ids, or all that match the conditions, or everything."""
+
+    ids: Ids = None
+    everything: Annotated[bool, typer.Option("--all", help="Every message.")] = False
+
+    def check(self) -> None:
+        """Check that one kind is given. Raises BadParameter; asks no service."""
+        if [bool(self.ids), self.everything, bool(self.given())].count(True) != 1:
+            raise typer.BadParameter("give ids, or conditions such as --queue, or --all alone.")
+
+    def selection(self, api: ApiClient) -> Json:
+        """Return the selection as the API reads it. Raises RequestRefused, ServiceUnavailable."""
+        if self.ids:
+            return {"ids": list(resolve_ids(api, self.ids))}
+        return {"all": True} if self.everything else self.resolved(api)
+
+
+def describe(selection: Json) -> str:
+    """Return a selection in words, for people."""
+    if "ids" in selection:
+        return counted(len(selection["ids"]), "named message")
+    if "all" in selection:
+        return "everything"
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in selection.items())
+
+
+def resolve_ids(api: ApiClient, given: Sequence[str]) -> tuple[str, ...]:
+    """Return whole ids, each once. Raises RequestRefused, BadParameter, ServiceUnavailable."""
+    texts = list(dict.fromkeys(with_standard_input(given)))
+    if not texts:
+        raise RequestRefused("Standard input named no message: there is nothing to do.")
+    if len(texts) > MOST_IDS:
+        raise typer.BadParameter(f"one request names {MOST_IDS:,} ids at most.")
+    ids = tuple(dict.fromkeys(find_message_id(api, text) for text in texts))
+    if len(ids) == 1:
+        # The service accepts an unknown id and skips it. For a single id the error is shown here.
+        api.find("errors", "last", ids[0])
+    return ids
+
+
+def _plain(value: object) -> object:
+    """Return what JSON and an address can hold: a shell hands over any bytes."""
+    return valid_text(str(value)) if isinstance(value, str) else value
