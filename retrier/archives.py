@@ -1,8 +1,8 @@
 """The gateway's part about archive, unarchive and resolve: what a person asks for, and its undo."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
-from typing import TypeVar
 
 from retrier.domain.archive_operation import AT_ONCE, ArchiveOperationState, ArchiveRequest
 from retrier.domain.message_actions import Act
@@ -13,8 +13,6 @@ from retrier.events.service import RequestReceived, RequestRecorded
 from retrier.store.engine.database import Database
 from retrier.store.queries.archive_operations import find_archive_operation
 from retrier.store.verbs.archive_requests import AskedArchive, ask_archive
-
-Done = TypeVar("Done")
 
 
 class UndoRefusal(Enum):
@@ -52,9 +50,11 @@ class Archives:
         return asked
 
     def undo(
-        self, operation_id: str, make: Callable[[Selection, str], ArchiveRequest]
+        self, operation_id: str, make: Callable[[Selection], ArchiveRequest]
     ) -> AskedArchive | UndoRefusal:
         """Take back what is still archived by an operation: this is an operation itself.
+
+        `make` makes the request from the selection of these messages.
 
         Raises KeyReused, DatabaseUnavailable.
         """
@@ -63,7 +63,8 @@ class Archives:
             return UndoRefusal.UNKNOWN
         if found.act is not Act.ARCHIVE:
             return UndoRefusal.NO_ARCHIVE
-        return self.ask(make(Selection(archived_by=found.operation_id), found.operation_id))
+        request = make(Selection(archived_by=found.operation_id))
+        return self.ask(replace(request, undo_of=found.operation_id))
 
     def _tell(self, asked: AskedArchive) -> None:
         found = asked.operation

@@ -78,6 +78,7 @@ class FilterQuery:
     group: str = ""
     exception_type: str = ""
     message_type: str = ""
+    archived_by: Annotated[str, Query(description="the id of an archive operation")] = ""
 
 
 def _ids(
@@ -103,6 +104,7 @@ def _filter(query: Annotated[FilterQuery, Depends()], ids: IdsQuery) -> Selectio
         endpoint=query.endpoint or None,
         exception_type=query.exception_type or None,
         message_type=query.message_type or None,
+        archived_by=query.archived_by or None,
         statuses=_statuses(query.status),
         modified=_range(query.modified),
         id_range=ids,

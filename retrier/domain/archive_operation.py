@@ -87,6 +87,10 @@ _SOURCES = {
 """Of which status the messages are that an act on a selection means."""
 
 
+OPPOSITE = {Act.ARCHIVE: Act.UNARCHIVE, Act.UNARCHIVE: Act.ARCHIVE}
+"""Which act takes back what another one did: these are done in the order of their requests."""
+
+
 def select_for(act: Act, selection: Selection) -> Selection:
     """Return the selection with the status that the act means; named ids may have any."""
     if selection.ids is not None:

@@ -62,5 +62,5 @@ class ArchivingResumed(Event):
     name = "archive.resumed"
 
 
-ArchiveEffect = ArchiveChunkDone | ArchiveCompleted
+ArchiveEffect = ArchiveAsked | ArchiveChunkDone | ArchiveCompleted
 """Each follows an effect that outlives a killed process: tests kill a process at each of them."""

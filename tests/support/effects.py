@@ -2,6 +2,7 @@
 
 from typing import get_args
 
+from retrier.events.archiving import ArchiveEffect
 from retrier.events.forwarding import ForwardingEffect
 from retrier.events.ingestion import IngestionEffect
 from retrier.events.outgoing import OutgoingPublished
@@ -20,6 +21,7 @@ BATCH_POINTS: list[str] = [
 OUTGOING_POINTS: list[str] = [OutgoingPublished.name]
 UPKEEP_POINTS: list[str] = [ChunkPresumed.name]
 RETENTION_POINTS: list[str] = [event.name for event in get_args(RetentionEffect)]
+ARCHIVE_POINTS: list[str] = [event.name for event in get_args(ArchiveEffect)]
 ALL_POINTS = [
     *REQUEST_POINTS,
     *IMPORT_POINTS,
@@ -29,4 +31,5 @@ ALL_POINTS = [
     *RETENTION_POINTS,
     *UPKEEP_POINTS,
     *OUTGOING_POINTS,
+    *ARCHIVE_POINTS,
 ]

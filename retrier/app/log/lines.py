@@ -100,6 +100,14 @@ LINES: Mapping[str, Wording] = {
         "back: {count}"
     ),
     "operation.completed": _info("Operation {operation_id} is complete"),
+    "archive.asked": _info(
+        "Asked to {act} {total} messages: operation {operation_id} does it chunk by chunk"
+    ),
+    "archive.completed": _info("Operation {operation_id} ({act}) is complete"),
+    "archive.paused": _warning(
+        "Archiving, unarchiving and resolving many messages paused: {reason}"
+    ),
+    "archive.resumed": _info("Archiving, unarchiving and resolving many messages resumed"),
     "outgoing.paused": _warning("Sending copies to the log queue paused: {reason}"),
     "outgoing.resumed": _info("Sending copies to the log queue resumed"),
     "outgoing.queue_failed": _warning(

@@ -95,6 +95,13 @@ def find_next_archive(tx: Transaction) -> ArchiveOperation | None:
     return None if row is None else archive_from_row(dict(row))
 
 
+@reading
+def is_any_open(tx: Transaction, act: Act) -> bool:
+    """Say whether an operation with this act is not completed. Raises DatabaseUnavailable."""
+    one = select(columns.operation_id).where(columns.state.in_(OPEN), columns.act == act).limit(1)
+    return tx.execute(one).first() is not None
+
+
 def archive_from_row(row: Mapping[str, Any]) -> ArchiveOperation:
     """Return a row of archive_operations as an ArchiveOperation."""
     act = Act(row["act"])

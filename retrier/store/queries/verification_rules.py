@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperationState
+from retrier.store.queries.archive_rules import ARCHIVE_RULES
 from retrier.store.queries.content_rules import CONTENT_RULES
 from retrier.store.schema import (
     failed_message_retries,
@@ -176,6 +177,7 @@ RULES: Mapping[str, Select[Any]] = MappingProxyType(
         "every batch belongs to an operation that is under way": _of_closed_operation(),
         "an operation counts no more messages than it was asked for": _counting_too_much(),
         "the counts of a completed operation add up to its total": _completed_with_a_rest(),
+        **ARCHIVE_RULES,
         **CONTENT_RULES,
     }
 )

@@ -9,6 +9,7 @@ from sqlalchemy import select
 
 from retrier.domain.archive_operation import (
     AT_ONCE,
+    OPPOSITE,
     ArchiveOperation,
     ArchiveOperationState,
     ArchiveRequest,
@@ -23,7 +24,7 @@ from retrier.store.engine.database import Database, writing
 from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import ConcurrentChange, Transaction
 from retrier.store.queries.archive_chunks import count_matches, find_first
-from retrier.store.queries.archive_operations import OPEN, archive_from_row, find_archive_operation
+from retrier.store.queries.archive_operations import archive_from_row, is_any_open
 from retrier.store.schema import archive_operations
 from retrier.store.tables import archive_operation_messages as named
 from retrier.store.tables import archive_operations as operations
@@ -49,30 +50,27 @@ def ask_archive(db: Database, request: ArchiveRequest, at_once: int = AT_ONCE) -
     """
     few = _find_few(db, request, at_once)
     if few is not None:
-        return _do_at_once(db, request, few)
-    return _write_down(db, request, take_cut_off(db))
+        return do_at_once(db, request, few)
+    return write_down(db, request, take_cut_off(db))
 
 
 def _find_few(db: Database, request: ArchiveRequest, at_once: int) -> Sequence[str] | None:
-    """Return the ids of all messages that it is about; None if there are more."""
-    if request.undo_of is not None and _is_open(db, request.undo_of):
-        # What the other one still takes must be taken back, too: this one goes behind it.
-        return None
+    """Return the ids of all messages that it is about; None if it cannot be done at once."""
     ids = request.selection.ids
     if ids is not None:
-        found: Sequence[str] = distinct(ids)
-    else:
-        found = find_first(db, select_for(request.act, request.selection), at_once + 1)
+        named_ids = distinct(ids)
+        return named_ids if len(named_ids) <= at_once else None
+    opposite = OPPOSITE.get(request.act)
+    if opposite is not None and is_any_open(db, opposite):
+        # It goes behind the other one: what that one has not done yet is to be taken back, too.
+        return None
+    found = find_first(db, select_for(request.act, request.selection), at_once + 1)
     return found if len(found) <= at_once else None
 
 
-def _is_open(db: Database, operation_id: str) -> bool:
-    found = find_archive_operation(db, operation_id)
-    return found is not None and found.state in OPEN
-
-
 @writing
-def _do_at_once(tx: Transaction, request: ArchiveRequest, ids: Sequence[str]) -> AskedArchive:
+def do_at_once(tx: Transaction, request: ArchiveRequest, ids: Sequence[str]) -> AskedArchive:
+    """Do the act to these messages and add its operation, completed. Raises KeyReused."""
     repeated = _find_repeated(tx, request)
     if repeated is not None:
         return repeated
@@ -91,7 +89,8 @@ def _do_at_once(tx: Transaction, request: ArchiveRequest, ids: Sequence[str]) ->
 
 
 @writing
-def _write_down(tx: Transaction, request: ArchiveRequest, cut_off: int) -> AskedArchive:
+def write_down(tx: Transaction, request: ArchiveRequest, cut_off: int) -> AskedArchive:
+    """Add the operation, of which nothing is done yet. Raises KeyReused."""
     repeated = _find_repeated(tx, request)
     if repeated is not None:
         return repeated

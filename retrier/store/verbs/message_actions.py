@@ -77,20 +77,12 @@ def _as_stored(unique_id: str) -> str:
     return canonical(unique_id) if is_guid(unique_id) else unique_id
 
 
-@writing
-def apply_action(tx: Transaction, action: Action, unique_ids: Sequence[str]) -> ActionResult:
+def change(tx: Transaction, action: Action, unique_ids: Sequence[str]) -> ActionResult:
     """Do the act to each of these messages that allows it; return why the others do not.
 
-    One transaction. It ends claims: a message that was claimed but not sent leaves its batch, and
-    its operation counts it as skipped. Raises DatabaseUnavailable.
+    Part of a larger transaction, which must log the refusals (`tell_refusals`). It ends claims: a
+    message that was claimed but not sent leaves its batch, and its operation counts it as skipped.
     """
-    acted = change(tx, action, unique_ids)
-    event_log.append(tx, list(tell_refusals(action, acted)))
-    return acted
-
-
-def change(tx: Transaction, action: Action, unique_ids: Sequence[str]) -> ActionResult:
-    """Do the act as part of a larger transaction; the caller must log the refusals as events."""
     if action.act in (Act.UNARCHIVE, Act.RELEASE):
         # Before any row lock, as ingestion does: waiting for this with rows locked could deadlock.
         tx.sql.share_cut_off(tx.conn)
@@ -180,7 +172,7 @@ def _end_claims(tx: Transaction, action: Action, done: Mapping[int, str]) -> Ite
 
 
 def tell_refusals(action: Action, acted: ActionResult) -> Iterable[Entry]:
-    """Yield one event for each reason; it names the message if there is only one."""
+    """Yield one entry of the event log for each reason; it names the message if there is only one."""
     for reason in sorted(set(acted.refused.values())):
         keys = [key for key, why in acted.refused.items() if why is reason]
         one = keys[0] if len(keys) == 1 else None

@@ -1,0 +1,72 @@
+"""Archive operations, and the answers to acts, as JSON."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from retrier.api.answers import Json, present, time
+from retrier.domain.archive_operation import ArchiveOperation, parts_to_store
+from retrier.domain.message_actions import Act
+
+_NAMES = {Act.ARCHIVE: "archived", Act.UNARCHIVE: "unarchived", Act.RESOLVE: "resolved"}
+
+
+def outcome(found: ArchiveOperation) -> Json:
+    """Show how many messages changed so far, why others did not, and the operation."""
+    return {
+        _NAMES[found.act]: found.done,
+        "skipped": _reasons(found),
+        "operation_id": found.operation_id,
+        "state": found.state,
+        "total": found.total,
+    }
+
+
+def archive_operation(shown: ArchiveOperation) -> Json:
+    """Show an operation: what was asked for, by whom, and how far it is."""
+    return present(
+        {
+            "id": shown.operation_id,
+            "act": shown.act,
+            "originator": shown.originator,
+            "requested_by": shown.requested_by,
+            "why": shown.why,
+            "selection": _selection(shown),
+            "state": shown.state,
+            "reason": shown.reason,
+            "total": shown.total,
+            "done": shown.done,
+            "skipped": shown.skipped,
+            "skipped_because": _reasons(shown),
+            "remaining": shown.remaining,
+            "undo_of": shown.undo_of,
+            **_times(shown),
+        }
+    )
+
+
+def archive_details(shown: ArchiveOperation, refused: Mapping[str, str]) -> Json:
+    """Show an operation, and why named ids were left as they were."""
+    left = [{"id": key, "reason": why} for key, why in refused.items()]
+    return archive_operation(shown) | {"skipped_messages": left}
+
+
+def _times(shown: ArchiveOperation) -> Json:
+    times: dict[str, datetime | None] = {
+        "created_at": shown.created_at,
+        "started_at": shown.started_at,
+        "completed_at": shown.completed_at,
+        "acknowledged_at": shown.acknowledged_at,
+        "modified_at": shown.modified_at,
+    }
+    return {name: time(moment) for name, moment in times.items()}
+
+
+def _reasons(shown: ArchiveOperation) -> list[Json]:
+    because = sorted(shown.skipped_because.items())
+    return [{"reason": reason, "count": count} for reason, count in because]
+
+
+def _selection(shown: ArchiveOperation) -> Json:
+    """Show a selection. Of ids only the number is shown: a list can have 100,000."""
+    named = {} if shown.selection.ids is None else {"ids": shown.total}
+    return {**named, **parts_to_store(shown.selection)}
