@@ -7,6 +7,7 @@ from itertools import chain
 from typing import TypeVar
 
 from retrier.archives import Archives
+from retrier.domain.copies import why_not_sendable
 from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.selection import Selection
 from retrier.events.event import Emit, ignore
@@ -19,6 +20,8 @@ from retrier.store.verbs.message_actions import retry_pending
 from retrier.store.verbs.operations import CreatedOperation, create_operation
 
 Done = TypeVar("Done")
+
+_NO_NAME = "the name is empty"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +65,10 @@ class Gateway:
         created = self._emit_asked(self._record(partial(create_operation, self._db, request)))
         self._wake()
         return created
+
+    def why_not_send_to(self, destination: str) -> str | None:
+        """Return why no retry may be sent to this queue; None if it may."""
+        return why_not_sendable(destination, self._own_queues) if destination else _NO_NAME
 
     def retry_again(self, request: RetryRequest, selection: Selection | None = None) -> AskedAgain:
         """Retry pending retries again: those the request names, or those of a selection.

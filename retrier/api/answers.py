@@ -52,6 +52,12 @@ def revalidated(request: Request, body: bytes, etag: str, headers: Mapping[str, 
     return Response(body, headers=own)
 
 
+def told(content: object) -> Response:
+    """Answer 200 with JSON that no client keeps: what a POST found out."""
+    own = {**HEADERS, "Content-Type": "application/json", "Cache-Control": "no-store"}
+    return Response(encode(content), headers=own)
+
+
 def accepted(content: object, location: str | None = None) -> Response:
     """Answer 202: the request is stored durably, and `location` shows its progress."""
     own = {**HEADERS, "Content-Type": "application/json"}

@@ -39,7 +39,7 @@ _MEANINGS: Mapping[int, str] = MappingProxyType(
         400: "A value that is not allowed",
         403: "A browser sends this for a page of another origin",
         404: "No such id or address",
-        409: "The state of the message, another redirect, or the broker's answer does not allow it",
+        409: "The state of the message, another redirect, another plan, or the broker's answer forbids it",
         413: "The body is too large",
         421: "The Host header names no host of this API",
         422: "A body of the wrong shape, or an Idempotency-Key of another request",
@@ -53,6 +53,7 @@ _CONFLICTS = frozenset(
         ("post", "/api/imports/{import_id}/retry"),
         ("post", "/api/imports/{import_id}/send"),
         ("delete", "/api/imports/{import_id}"),
+        ("post", "/api/operations"),
         ("post", "/api/redirects"),
         ("put", "/api/redirects/{redirect_id}"),
     }

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, TypedDict
 from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import Depends, HTTPException, Query, Request
@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from retrier.api.answers import TOTAL_COUNT
 from retrier.api.problems import OUT_OF_BOUNDS, WrongField
-from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.selection import Selection
 from retrier.domain.text import SHORTEST, IdRange, ids_beginning
 from retrier.store.queries.ordering import Order, PageRequest, Sort
@@ -20,6 +20,13 @@ from retrier.store.queries.ordering import Order, PageRequest, Sort
 _BOUNDS = "A time lies between the years 1 and 9999, in UTC too."
 _SHAPE = "A time is a text in ISO 8601, such as 2026-05-04T00:00:00Z."
 _RANGE = "A range is two ISO 8601 times: 2026-05-04T00:00:00Z...2026-05-05T00:00:00Z"
+
+_TURNED = "It lies before `failed_from`, so that nothing would match."
+_NO_COUNT = "It is a whole number."
+_NO_DISPOSITION = f"It is one of: {', '.join(Disposition)}."
+
+LARGEST_INTEGER = 2**31 - 1
+"""What fits the integers of both databases."""
 
 Range = tuple[datetime, datetime]
 
@@ -78,6 +85,12 @@ class FilterQuery:
     group: str = ""
     exception_type: str = ""
     message_type: str = ""
+    reason: str = ""
+    failed_from: Annotated[str, Query(description="ISO 8601: last failed then or later")] = ""
+    failed_to: Annotated[str, Query(description="ISO 8601: last failed then or before")] = ""
+    attempts_at_least: Annotated[str, Query(description="failed so often or more")] = ""
+    disposition: Annotated[str, Query(description=f"one of: {', '.join(Disposition)}")] = ""
+    text: Annotated[str, Query(description="in queue, endpoint, types, exception, reason")] = ""
     archived_by: Annotated[str, Query(description="the id of an archive operation")] = ""
 
 
@@ -104,11 +117,49 @@ def _filter(query: Annotated[FilterQuery, Depends()], ids: IdsQuery) -> Selectio
         endpoint=query.endpoint or None,
         exception_type=query.exception_type or None,
         message_type=query.message_type or None,
-        archived_by=query.archived_by or None,
         statuses=_statuses(query.status),
         modified=_range(query.modified),
         id_range=ids,
+        reason=query.reason or None,
+        **_of_failure(query),
+        text=query.text or None,
+        archived_by=query.archived_by or None,
     )
+
+
+class _OfFailure(TypedDict):
+    failed_from: datetime | None
+    failed_to: datetime | None
+    attempts_at_least: int | None
+    disposition: Disposition | None
+
+
+def _of_failure(query: FilterQuery) -> _OfFailure:
+    first, last = query.failed_from, query.failed_to
+    found = _OfFailure(
+        failed_from=_read_end(first, "query.failed_from") if first else None,
+        failed_to=_read_end(last, "query.failed_to") if last else None,
+        attempts_at_least=_attempts(query.attempts_at_least),
+        disposition=_disposition(query.disposition),
+    )
+    if first and last and _read(last) < _read(first):
+        raise WrongField("query.failed_to", _TURNED)
+    return found
+
+
+def _attempts(text: str) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal()):
+        raise WrongField("query.attempts_at_least", _NO_COUNT)
+    # A larger number would not fit the integers of databases; no message failed so often.
+    return min(int(text[:_DIGITS]), LARGEST_INTEGER)
+
+
+def _disposition(text: str) -> Disposition | None:
+    if text and text not in list(Disposition):
+        raise WrongField("query.disposition", _NO_DISPOSITION)
+    return Disposition(text) if text else None
 
 
 def _order(

@@ -1,7 +1,7 @@
 """What the API is built from, and how many requests may be at work at the same time."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, TypeVar
@@ -86,6 +86,19 @@ _WATCHERS = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """Which queues the broker does not have; `why_not` says why it could not be looked at all."""
+
+    missing: frozenset[str] = frozenset()
+    why_not: str | None = None
+
+
+def see_nothing(_queues: Sequence[str]) -> Sight:
+    """Take every queue for existing, without a look."""
+    return Sight()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ApiParts:
     """What the handlers work with.
 
@@ -100,6 +113,7 @@ class ApiParts:
     health: Callable[[], Mapping[str, tuple[bool, str]]]
     metrics: Callable[[str], tuple[str, bytes]]
     version: str
+    look_at: Callable[[Sequence[str]], Sight] = see_nothing
     hosts: Hosts = field(default_factory=Hosts)
     cache: AnswerCache = field(default_factory=AnswerCache)
     reads: Places = field(default_factory=Places)

@@ -34,7 +34,11 @@ class RequestContext:
 
     def retry(self, retry_type: RetryType, selection: Selection, originator: str) -> Response:
         """Ask the gateway; answer 202 with the operation. Raises KeyReused, DatabaseUnavailable."""
-        created = self.gateway.retry(self._request(retry_type, selection, originator))
+        return self.ask(self.request(retry_type, selection, originator))
+
+    def ask(self, request: RetryRequest) -> Response:
+        """Ask the gateway; answer 202 with the operation. Raises KeyReused, DatabaseUnavailable."""
+        created = self.gateway.retry(request)
         return accepted(_asked(created), f"/api/operations/{created.operation_id}")
 
     def retry_again(
@@ -42,7 +46,7 @@ class RequestContext:
     ) -> Response:
         """Ask the gateway; answer 202 with operations. Raises KeyReused, DatabaseUnavailable."""
         named = Selection(ids=unique_ids)
-        request = self._request(RetryType.MULTIPLE_MESSAGES, named, originator)
+        request = self.request(RetryType.MULTIPLE_MESSAGES, named, originator)
         again = self.gateway.retry_again(request, selection)
         first = again.operation_ids[:1]
         return accepted(asked_again(again), f"/api/operations/{first[0]}" if first else None)
@@ -60,9 +64,8 @@ class RequestContext:
             idempotency_key=self.idempotency_key,
         )
 
-    def _request(
-        self, retry_type: RetryType, selection: Selection, originator: str
-    ) -> RetryRequest:
+    def request(self, retry_type: RetryType, selection: Selection, originator: str) -> RetryRequest:
+        """Return a request of who asks, under the idempotency key."""
         return RetryRequest(
             retry_type=retry_type,
             selection=selection,

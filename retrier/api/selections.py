@@ -15,14 +15,11 @@ from pydantic import (
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
-from retrier.api.filters import Moment
+from retrier.api.filters import LARGEST_INTEGER, Moment
 from retrier.api.request_context import MOST_IDS, is_id
 from retrier.domain.failed_message import Disposition
 from retrier.domain.selection import Selection
 from retrier.domain.text import COLUMN_BYTES, clean
-
-LARGEST_INTEGER = 2**31 - 1
-"""What fits the integers of both databases."""
 
 _NOTHING = 'A selection names its messages; everything is {"all": true}.'
 _ALONE = "`ids` and `all` go with no other part."

@@ -31,6 +31,7 @@ from retrier.app.composition import (
 )
 from retrier.app.log.writer import LineWriter, adopt_standard_logging
 from retrier.app.process import StopSignals, make_clock, start_part
+from retrier.app.queue_looks import QueueLooks
 from retrier.app.readiness import (
     ReadinessBoard,
     describe_database,
@@ -181,6 +182,7 @@ class Service:
             health=self._board.read,
             metrics=parts.metrics.expose,
             version=__version__,
+            look_at=QueueLooks(parts.transport, parts.clock).look_at,
             hosts=make_hosts(parts.settings.api),
         )
         return create_api(api_parts, whole=Role.API in self._roles)

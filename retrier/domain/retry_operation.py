@@ -121,6 +121,23 @@ class RetryRequest:
         return Priority.SMALL if small else Priority.BULK
 
 
+_TYPES = {
+    (): RetryType.ALL,
+    ("group",): RetryType.FAILURE_GROUP,
+    ("endpoint",): RetryType.ALL_FOR_ENDPOINT,
+    ("queue",): RetryType.BY_QUEUE_ADDRESS,
+}
+
+
+def type_of(selection: Selection) -> RetryType:
+    """Return what kind of request a selection makes; several conditions are multiple messages."""
+    if selection.ids is not None and len(selection.ids) == 1:
+        return RetryType.SINGLE_MESSAGE
+    if selection.ids is not None:
+        return RetryType.MULTIPLE_MESSAGES
+    return _TYPES.get(tuple(chosen_parts(selection)), RetryType.MULTIPLE_MESSAGES)
+
+
 def hash_request(request: RetryRequest) -> str:
     """Return the hash of everything that was asked for, without who asked and under which key.
 

@@ -43,6 +43,8 @@ _ACTS = (
     "DELETE redirects/{}",
 )
 _BODIES = (
+    "POST operations",
+    "POST operations/preview",
     "POST errors/retry",
     "PATCH errors/archive",
     "PATCH errors/unarchive",
@@ -71,6 +73,13 @@ _PARAMETERS = [
     "group",
     "exception_type",
     "message_type",
+    "reason",
+    "failed_from",
+    "failed_to",
+    "attempts_at_least",
+    "disposition",
+    "text",
+    "archived_by",
     "id_prefix",
     "sort",
     "direction",
@@ -87,6 +96,13 @@ _HEADERS = (
     b"content-encoding origin range cookie"
 ).split()
 _FIELDS = [
+    "selection",
+    "limit",
+    "not_before",
+    "in",
+    "why",
+    "plan",
+    "destination",
     "from",
     "to",
     "queueaddress",

@@ -1,5 +1,6 @@
 """The API as a client sees it, with everything around it under the test's control."""
 
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -8,6 +9,7 @@ from starlette.routing import BaseRoute
 
 from retrier.api.answers import AnswerCache
 from retrier.api.application import ApiParts, create_api
+from retrier.api.parts import Sight, see_nothing
 from retrier.domain.failed_message import FailedMessageStatus, Failure, Received, Resolution
 from retrier.domain.hosts import Hosts
 from retrier.events.event import Event
@@ -47,7 +49,7 @@ class Api:
     """An API on a database. `wakes` counts how often the processor was woken.
 
     `asked` holds how many messages each new operation is. `transport` is what failed imports are
-    sent over, and `mappings` is how they are read again.
+    sent over, and `mappings` is how they are read again. `look_at` looks for queues.
     """
 
     def __init__(self, db: Database, hosts: Hosts | None = None) -> None:
@@ -58,6 +60,7 @@ class Api:
         self.wakes = 0
         self.asked: list[int] = []
         self.metrics = ("text/plain", b"")
+        self.look_at: Callable[[Sequence[str]], Sight] = see_nothing
         self.health: dict[str, tuple[bool, str]] = {"database": (True, "reached")}
         parts = ApiParts(
             db=db,
@@ -70,6 +73,7 @@ class Api:
                 imports=make_imports(db, self.transport, self.mappings, clock=self.clock),
             ),
             health=lambda: self.health,
+            look_at=self._look_at,
             metrics=lambda _accept: self.metrics,
             version="1.2.3",
             hosts=hosts or Hosts(),
@@ -125,6 +129,9 @@ class Api:
                 self.asked.append(total)
             case _:
                 pass
+
+    def _look_at(self, queues: Sequence[str]) -> Sight:
+        return self.look_at(queues)
 
     def _wake(self) -> None:
         self.wakes += 1

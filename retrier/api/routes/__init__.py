@@ -6,6 +6,7 @@ from retrier.api.routes import (
     errors,
     groups,
     imports,
+    operation_requests,
     operations,
     redirects,
     retries,
@@ -24,6 +25,7 @@ WORKING = (
     imports.router,
     redirects.router,
     groups.router,
+    operation_requests.router,
     operations.router,
     service.router,
 )

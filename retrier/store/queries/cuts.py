@@ -43,6 +43,8 @@ _CUT_NAMED = _NAMED.where(named.position > bindparam("floor")).limit(BATCH_SIZE)
 _SELECTIONS = 32
 """Statements kept in a cache: making one takes longer than executing it."""
 UNKNOWN_ID = "no failed message has this id"
+ISSUED = "its retry was issued already and has neither succeeded nor failed yet"
+CLAIMED = "another retry has claimed it already"
 _CHANGED = "it changed while it was being claimed"
 
 
@@ -124,9 +126,9 @@ def why_not(row: StoredRow, cut_off: int) -> str | None:
     if row.status is None:
         return UNKNOWN_ID
     if row.status == FailedMessageStatus.RETRY_ISSUED:
-        return "its retry was issued already and has neither succeeded nor failed yet"
+        return ISSUED
     if row.retry_id is not None:
-        return "another retry has claimed it already"
+        return CLAIMED
     if row.status != FailedMessageStatus.UNRESOLVED:
         return f"it is {row.status}"
     if row.failure_seq > cut_off:

@@ -97,7 +97,7 @@ def list_messages(
 ) -> Page[ListedMessage]:
     """Return one page of the messages that match. Raises DatabaseUnavailable."""
     found = find_numbers(tx, wanted, order, page)
-    return Page(items=_load(tx, found.items, codec), total=found.total)
+    return Page(items=load(tx, found.items, codec), total=found.total)
 
 
 def shown_messages(*more: Any) -> Select[Any]:
@@ -123,9 +123,10 @@ def from_row(row: Mapping[str, Any], codec: PropertyCodec) -> ListedMessage:
     )
 
 
-def _load(
+def load(
     tx: Transaction, numbers: Sequence[int], codec: PropertyCodec
 ) -> tuple[ListedMessage, ...]:
+    """Return the messages with these numbers, in their order."""
     query = shown_messages().where(tx.sql.member(messages.number, numbers))
     found = {row["number"]: from_row(dict(row), codec) for row in tx.execute(query).mappings()}
     return tuple(found[number] for number in numbers if number in found)

@@ -119,7 +119,10 @@ def _of_failure(selection: Selection) -> Iterator[Condition]:
     if selection.disposition is not None:
         yield messages.disposition == selection.disposition
     if selection.archived_by is not None:
-        yield _archived_by(selection.archived_by)
+        # No operation has another kind of id, and PostgreSQL refuses to compare that with a `uuid`.
+        known = is_guid(selection.archived_by)
+        by = messages.archive_operation_id == canonical(selection.archived_by)
+        yield by if known else false()
     if selection.text is not None:
         yield _holds(selection.text)
 
@@ -139,12 +142,6 @@ def _holds(wanted: str) -> Condition:
     if is_guid(wanted):
         named = or_(named, messages.unique_message_id == canonical(wanted))
     return or_(messages.cause_id.in_(select(causes.c.cause_id).where(of_cause)), named)
-
-
-def _archived_by(operation_id: str) -> Condition:
-    # No operation has another kind of id, and PostgreSQL refuses to compare that with a `uuid`.
-    known = is_guid(operation_id)
-    return messages.archive_operation_id == canonical(operation_id) if known else false()
 
 
 def sent(before: datetime | None) -> Iterator[Condition]:
@@ -198,6 +195,17 @@ class Chunk:
 @reading
 def last_number(tx: Transaction) -> int:
     """Return the failure number at which a bulk act ends. Raises DatabaseUnavailable."""
+    return tx.sql.last_number(tx.conn, Counter.FAILURE_SEQ)
+
+
+@reading
+def take_cut_off(tx: Transaction) -> int:
+    """Return the failure number up to which all are committed; what fails later has a higher one.
+
+    A short transaction of its own, because ingestion waits while the lock is held. What counts
+    messages comes afterwards. Raises DatabaseUnavailable.
+    """
+    tx.sql.take_cut_off(tx.conn)
     return tx.sql.last_number(tx.conn, Counter.FAILURE_SEQ)
 
 

@@ -25,13 +25,13 @@ from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import ConcurrentChange, Transaction
 from retrier.store.queries.archive_chunks import count_matches, find_first
 from retrier.store.queries.archive_operations import archive_from_row, is_any_open
+from retrier.store.queries.selections import take_cut_off
 from retrier.store.schema import archive_operations
 from retrier.store.tables import archive_operation_messages as named
 from retrier.store.tables import archive_operations as operations
 from retrier.store.tables import event_log
 from retrier.store.verbs.bulk_entries import tell_asked
 from retrier.store.verbs.message_actions import Action, ActionResult, change, tell_refusals
-from retrier.store.verbs.operations import take_cut_off
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

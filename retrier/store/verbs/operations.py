@@ -6,7 +6,6 @@ from uuid import uuid4
 
 from sqlalchemy import func, select
 
-from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import (
     RetryOperationState,
     RetryRequest,
@@ -16,13 +15,17 @@ from retrier.domain.retry_operation import (
 from retrier.domain.selection import Selection
 from retrier.errors import KeyReused
 from retrier.store.engine.database import Database, writing
-from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import ConcurrentChange, StoredRow, Transaction
-from retrier.store.queries.cuts import UNKNOWN_ID, why_not
+from retrier.store.queries.named import judge, look_up
 from retrier.store.queries.operations import read_skipped
-from retrier.store.queries.selections import conditions, may_be_retried, to_json
+from retrier.store.queries.selections import (
+    conditions,
+    last_number,
+    may_be_retried,
+    take_cut_off,
+    to_json,
+)
 from retrier.store.schema import (
-    failed_message_retries,
     failed_messages,
     retry_operation_messages,
     retry_operations,
@@ -34,7 +37,6 @@ from retrier.store.tables import retry_operations as operations
 from retrier.store.tables.event_log import Entry
 
 messages = failed_messages.c
-claims = failed_message_retries.c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,21 +56,14 @@ class CreatedOperation:
 def create_operation(db: Database, request: RetryRequest) -> CreatedOperation:
     """Freeze the request: its selection, cut-off and total, durable when this returns.
 
-    A message that fails after this has a higher failure number and is not part of it. The cut-off
-    is taken in a short transaction of its own, because ingestion waits for that; counting a
-    million messages takes a while and comes afterwards. Raises KeyReused, DatabaseUnavailable.
+    A message that fails after this has a higher failure number and is not part of it; with the
+    cut-off of a preview, neither is what failed after that. Counting a million messages takes a
+    while and comes after the cut-off is taken. Raises KeyReused, DatabaseUnavailable.
     """
-    return _create_operation(db, request, take_cut_off(db))
-
-
-@writing
-def take_cut_off(tx: Transaction) -> int:
-    """Return the failure number at which a request ends; all up to it are committed.
-
-    In a transaction of its own: nobody can store failures meanwhile. Raises DatabaseUnavailable.
-    """
-    tx.sql.take_cut_off(tx.conn)
-    return tx.sql.last_number(tx.conn, Counter.FAILURE_SEQ)
+    if request.cut_off is None:
+        return _create_operation(db, request, take_cut_off(db))
+    # Nobody can have counted what has no number yet, whatever the plan says.
+    return _create_operation(db, request, min(request.cut_off, last_number(db)))
 
 
 @writing
@@ -154,17 +149,15 @@ def find_repeated(
 
 
 def _count(tx: Transaction, request: RetryRequest, cut_off: int) -> int:
-    if request.selection.ids is not None:
-        return len(set(request.selection.ids))
-    query = (
-        select(func.count())
-        .select_from(failed_messages)
-        .where(
-            messages.failure_seq <= cut_off,
-            *may_be_retried(request.selection),
-            *conditions(request.selection),
-        )
+    """Count what the operation is about, its limit at most: counting ends there."""
+    selection, limit = request.selection, request.terms.limit
+    if selection.ids is not None:
+        named_once = len(set(selection.ids))
+        return named_once if limit is None else min(named_once, limit)
+    matching = select(messages.number).where(
+        messages.failure_seq <= cut_off, *may_be_retried(selection), *conditions(selection)
     )
+    query = select(func.count()).select_from(matching.limit(limit).subquery())
     return int(tx.execute(query).scalar_one())
 
 
@@ -174,14 +167,9 @@ def _name_messages(
     """Write the ids down with their messages' numbers; return why some cannot be retried now."""
     if not ids:
         return {}
-    found = _look_up(tx, ids)
+    found = look_up(tx, ids)
     named.add(tx, operation_id, ids, {key: row.number for key, row in found.items()})
-    return _judge(ids, found, cut_off)
-
-
-def _judge(ids: Sequence[str], found: Mapping[str, StoredRow], cut_off: int) -> Mapping[str, str]:
-    reasons = {key: why_not(found[key], cut_off) if key in found else UNKNOWN_ID for key in ids}
-    return {key: why for key, why in reasons.items() if why is not None}
+    return judge(ids, found, cut_off)
 
 
 def _find_skipped(tx: Transaction, operation_id: str, ids: Sequence[str]) -> Mapping[str, str]:
@@ -192,27 +180,8 @@ def _find_skipped(tx: Transaction, operation_id: str, ids: Sequence[str]) -> Map
     begun = select(retry_operations.c.state, retry_operations.c.cut_off)
     row = tx.execute(begun.where(retry_operations.c.operation_id == operation_id)).one()
     if row.state == RetryOperationState.WAITING:
-        return _judge(ids, _look_up(tx, ids), row.cut_off)
+        return judge(ids, look_up(tx, ids), row.cut_off)
     return read_skipped(tx, operation_id)
-
-
-def _look_up(tx: Transaction, ids: Sequence[str]) -> Mapping[str, StoredRow]:
-    wanted = {unique_id: canonical(unique_id) for unique_id in ids if is_guid(unique_id)}
-    if not wanted:
-        return {}
-    query = (
-        select(
-            messages.unique_message_id,
-            messages.number,
-            messages.status,
-            messages.failure_seq,
-            claims.retry_id,
-        )
-        .outerjoin_from(failed_messages, failed_message_retries, claims.number == messages.number)
-        .where(tx.sql.member(messages.unique_message_id, sorted({*wanted.values()})))
-    )
-    found = {row.unique_message_id: row for row in tx.execute(query)}
-    return {unique_id: found[key] for unique_id, key in wanted.items() if key in found}
 
 
 def _is_same(
@@ -220,6 +189,15 @@ def _is_same(
 ) -> bool:
     if selection is None:
         return bool(row.originator == request.originator)
+    if row.request_hash is not None:
+        return bool(row.request_hash == hash_request(replace(request, selection=selection)))
+    return _was_same(tx, row, request, selection)
+
+
+def _was_same(tx: Transaction, row: StoredRow, request: RetryRequest, selection: Selection) -> bool:
+    """Compare with an operation of a version that kept no hash, and knew no terms."""
+    if request.terms != RetryTerms() or request.why is not None:
+        return False
     if row.selection != to_json(selection):
         return False
     if selection.ids is None:

@@ -64,7 +64,7 @@ class RequestContext(Example):
     @rule(number=which)
     @counted
     def undo(self, number: int) -> bool:
-        return self.world.many.undo(number)
+        return self.people.undo(number)
 
     @rule()
     @counted

@@ -56,9 +56,10 @@ class ManyActs:
             return False
 
     def note_written(self) -> None:
-        """Note when operations were asked for that are not known yet."""
-        for each in self._all():
-            self.asked.setdefault(each.operation_id, self.account.now)
+        """Note when an operation was asked for that is not known yet."""
+        for each in list_archive_operations(self.db, ALL).items:
+            if each.state is ArchiveOperationState.WAITING:
+                self.asked.setdefault(each.operation_id, self.account.now)
 
     def follow(self, seen: dict[str, Seen]) -> Iterator[str]:
         """Yield what a chunk may not have done; do the rest of it to the account."""
@@ -94,7 +95,9 @@ class ManyActs:
             return False
 
     def _all(self) -> tuple[ArchiveOperation, ...]:
-        return list_archive_operations(self.db, ALL).items
+        """Return those that were written down: what is done at once is the account's own."""
+        found = list_archive_operations(self.db, ALL).items
+        return tuple(each for each in found if each.operation_id in self.asked)
 
     def _may(self, each: ArchiveOperation, key: str, message: Message) -> bool:
         """Say whether the message is as the operation selected it, and not newer than that."""

@@ -101,7 +101,14 @@ class People:
 
     def act_on_many(self, act: Act, which: int) -> bool:
         """Ask for the same, to be worked off chunk by chunk."""
+        # Of nothing, it is done at once, and changes nothing.
+        self._world.acting = lambda: None
         return self._world.many.ask(act, self._group(which))
+
+    def undo(self, which: int) -> bool:
+        """Take back what one of these acts archived."""
+        self._world.acting = lambda: None
+        return self._world.many.undo(which)
 
     def resolve_pending(self, queue: str) -> bool:
         """Resolve the pending retries of a queue by hand."""

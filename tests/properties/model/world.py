@@ -72,10 +72,7 @@ class World:
         )
         for queue in QUEUES:
             self.transport.broker.declare(queue)
-        self.flaky.before = lambda verb: self.reach(f"before {verb}")
-        self.flaky.after = self._after
-        self.transport.before_call = self.reach
-        self.transport.after_call = lambda call: self.reach(f"after {call}")
+        self._be_told()
         self.gateway = Gateway(
             self.flaky,
             lambda: None,
@@ -85,6 +82,12 @@ class World:
         self.many = ManyActs(self.flaky, self.account)
         self._between = BetweenLookAndClaims(db, self._get_between)
         self._start_ingestion()
+
+    def _be_told(self) -> None:
+        self.flaky.before = lambda verb: self.reach(f"before {verb}")
+        self.flaky.after = self._after
+        self.transport.before_call = self.reach
+        self.transport.after_call = lambda call: self.reach(f"after {call}")
 
     def close(self) -> None:
         """Let go of the database."""
@@ -184,7 +187,7 @@ class World:
         self.reach(f"after {verb}")
 
     def _follow(self, verb: str) -> None:
-        if verb in ("write_down", "do_at_once"):
+        if verb == "write_down":
             self.many.note_written()
         if verb == "record_received":
             self.account.record(self.recording)

@@ -1,0 +1,131 @@
+"""Previews: what an operation would do, as things are. Nothing is changed."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Select, exists, func, select
+
+from retrier.domain.failed_message import Disposition, FailedMessageStatus
+from retrier.domain.retry_operation import RetryRequest
+from retrier.domain.selection import Selection
+from retrier.domain.wire import PropertyCodec
+from retrier.store.engine.database import reading
+from retrier.store.engine.transaction import Transaction
+from retrier.store.queries.cuts import CLAIMED, ISSUED
+from retrier.store.queries.messages import ListedMessage, load
+from retrier.store.queries.named import judge, look_up
+from retrier.store.queries.preview_counts import COUNTED, By, Counts, Line, count_by
+from retrier.store.queries.selections import Condition, conditions_looked_up, may_be_retried
+from retrier.store.schema import failed_message_retries, failed_messages
+
+messages = failed_messages.c
+claims = failed_message_retries.c
+
+DEAD = "it is dead, and dead messages were not asked for"
+
+SAMPLES = 5
+"""Messages that are shown, at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """What an operation would do; `total` is the one it would have.
+
+    Of these `left` could be claimed now: they are counted in `counts`, and the first of them are
+    the `samples`. `skipped` counts by reason what the selection matches and the operation would
+    not send. `reasons` has those of named ids.
+    """
+
+    cut_off: int
+    total: int
+    skipped: Mapping[str, int]
+    counts: Counts
+    samples: Sequence[ListedMessage]
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def left(self) -> int:
+        """How many messages would be sent."""
+        return sum(line.count for line in self.lines(By.ALL))
+
+    def lines(self, by: By) -> Sequence[Line]:
+        """Return the largest counts, at most 50 of them."""
+        return self.counts.get(by, ())
+
+
+@reading
+def preview(tx: Transaction, request: RetryRequest, cut_off: int, codec: PropertyCodec) -> Preview:
+    """Return what an operation would do with this cut-off. Raises DatabaseUnavailable."""
+    if request.selection.ids is not None:
+        return _preview_named(tx, request, cut_off, codec)
+    selection, limit = request.selection, request.terms.limit
+    matching = conditions_looked_up(tx, selection)
+    up_to = [messages.failure_seq <= cut_off, *matching]
+    retryable = [*up_to, *may_be_retried(selection)]
+    chosen = select(*COUNTED).where(*retryable, ~_is_claimed())
+    if limit is not None:
+        chosen = chosen.order_by(messages.failure_seq).limit(limit)
+    found = _count(tx, retryable)
+    return Preview(
+        cut_off=cut_off,
+        total=found if limit is None else min(found, limit),
+        skipped=_skipped(tx, selection, up_to, matching),
+        counts=count_by(tx, chosen),
+        samples=_samples(tx, chosen, codec),
+    )
+
+
+def _preview_named(
+    tx: Transaction, request: RetryRequest, cut_off: int, codec: PropertyCodec
+) -> Preview:
+    limit = request.terms.limit
+    ids = tuple(dict.fromkeys(request.selection.ids or ()))
+    found = look_up(tx, ids)
+    reasons = judge(ids, found, cut_off)
+    # Two ids may be one message, in lower and in upper case.
+    numbers = list(dict.fromkeys(found[each].number for each in ids if each not in reasons))
+    chosen = select(*COUNTED).where(tx.sql.member(messages.number, numbers[:limit]))
+    return Preview(
+        cut_off=cut_off,
+        total=len(ids) if limit is None else min(len(ids), limit),
+        skipped=Counter(reasons.values()),
+        counts=count_by(tx, chosen),
+        samples=load(tx, numbers[:limit][:SAMPLES], codec),
+        reasons=reasons,
+    )
+
+
+def _is_claimed() -> Condition:
+    return exists().where(claims.number == messages.number)
+
+
+def _skipped(
+    tx: Transaction,
+    selection: Selection,
+    up_to: Sequence[Condition],
+    matching: Sequence[Condition],
+) -> dict[str, int]:
+    """Count what matches and is not sent, by reason; without reasons that nothing has."""
+    unresolved = messages.status == FailedMessageStatus.UNRESOLVED
+    dead = messages.disposition == Disposition.DEAD
+    issued = messages.status == FailedMessageStatus.RETRY_ISSUED
+    of_others = [*up_to, *may_be_retried(selection), _is_claimed()]
+    skipped = {CLAIMED: _count(tx, of_others), ISSUED: _count(tx, [issued, *matching])}
+    if selection.disposition is None:
+        skipped[DEAD] = _count(tx, [*up_to, unresolved, dead])
+    return {reason: count for reason, count in skipped.items() if count}
+
+
+def _count(tx: Transaction, found: Sequence[Condition]) -> int:
+    query = select(func.count()).select_from(failed_messages).where(*found)
+    return int(tx.execute(query).scalar_one())
+
+
+def _samples(
+    tx: Transaction, chosen: Select[Any], codec: PropertyCodec
+) -> tuple[ListedMessage, ...]:
+    first = chosen.subquery().c
+    query = select(first.number).order_by(first.failure_seq).limit(SAMPLES)
+    return load(tx, tx.execute(query).scalars().all(), codec)

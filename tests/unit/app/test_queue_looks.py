@@ -1,0 +1,104 @@
+"""Looks whether queues exist: few of them, for a second, and never more threads than two."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from retrier.api.parts import Sight
+from retrier.app.queue_looks import QueueLooks
+from retrier.errors import BrokerUnavailable
+from tests.support.frozen_clock import FrozenClock
+from tests.support.scripted_transport import ScriptedTransport
+from tests.support.waiting import wait_until
+
+SHORT = 0.05
+SLOW = "the broker did not answer within 1 s"
+
+
+@pytest.fixture
+def transport() -> ScriptedTransport:
+    """Give a broker with one queue."""
+    made = ScriptedTransport()
+    made.broker.declare("orders")
+    return made
+
+
+@pytest.fixture
+def thawed(transport: ScriptedTransport) -> Iterator[threading.Event]:
+    """Let the broker answer nobody until this is set."""
+    event = threading.Event()
+
+    def hang(name: str) -> None:
+        if name == "transport.queues":
+            event.wait(10)
+
+    transport.before_call = hang
+    yield event
+    event.set()
+
+
+def test_a_queue_that_is_missing_is_found(transport: ScriptedTransport) -> None:
+    looks = QueueLooks(transport, FrozenClock())
+
+    assert looks.look_at(["orders", "bills"]) == Sight(missing=frozenset({"bills"}))
+
+
+def test_the_connection_is_closed(transport: ScriptedTransport) -> None:
+    QueueLooks(transport, FrozenClock()).look_at(["orders"])
+
+    assert transport.calls[-1] == "queues.close"
+
+
+def test_nothing_is_asked_where_there_is_nothing_to_ask(transport: ScriptedTransport) -> None:
+    assert QueueLooks(transport, FrozenClock()).look_at([]) == Sight()
+    assert transport.calls == []
+
+
+def test_twenty_queues_are_looked_at_at_most(transport: ScriptedTransport) -> None:
+    names = [f"q{number:02}" for number in range(25)]
+
+    found = QueueLooks(transport, FrozenClock()).look_at(names)
+
+    assert found.missing == frozenset(names[:20])
+
+
+def test_what_was_found_within_the_time_is_told(transport: ScriptedTransport) -> None:
+    clock = FrozenClock()
+    transport.after_call = lambda name: clock.advance(2) if name == "queues.depth" else None
+
+    found = QueueLooks(transport, clock).look_at(["a", "b", "c"])
+
+    assert found == Sight(missing=frozenset({"a"}), why_not=SLOW)
+
+
+def test_a_broker_that_is_away_is_told(transport: ScriptedTransport) -> None:
+    transport.fail("transport.queues", BrokerUnavailable("no route to 10.0.0.1"))
+
+    found = QueueLooks(transport, FrozenClock()).look_at(["orders"])
+
+    assert found == Sight(why_not="the broker cannot be reached")
+
+
+def test_a_broker_that_hangs_is_not_waited_for(
+    transport: ScriptedTransport, thawed: threading.Event
+) -> None:
+    looks = QueueLooks(transport, FrozenClock(), SHORT)
+
+    assert looks.look_at(["orders"]) == Sight(why_not=SLOW)
+    assert not thawed.is_set()
+
+
+def test_a_broker_that_hangs_holds_two_threads_at_most(
+    transport: ScriptedTransport, thawed: threading.Event
+) -> None:
+    looks = QueueLooks(transport, FrozenClock(), SHORT)
+    for _ in range(2):
+        looks.look_at(["orders"])
+
+    third = looks.look_at(["orders"])
+    thawed.set()
+
+    assert third.why_not is not None
+    assert "others are looking" in third.why_not
+    wait_until(lambda: looks.look_at(["orders"]) == Sight(), 5, "the places are free again")
