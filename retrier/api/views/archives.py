@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from retrier.api.answers import Json, present, time
-from retrier.domain.archive_operation import ArchiveOperation, parts_to_store
+from retrier.domain.archive_operation import ArchiveOperation, ArchiveOperationState, parts_to_store
 from retrier.domain.message_actions import Act
 
 _NAMES = {Act.ARCHIVE: "archived", Act.UNARCHIVE: "unarchived", Act.RESOLVE: "resolved"}
@@ -48,6 +48,31 @@ def archive_details(shown: ArchiveOperation, refused: Mapping[str, str]) -> Json
     """Show an operation, and why named ids were left as they were."""
     left = [{"id": key, "reason": why} for key, why in refused.items()]
     return archive_operation(shown) | {"skipped_messages": left}
+
+
+_STATUSES = {
+    ArchiveOperationState.WAITING: "ArchiveStarted",
+    ArchiveOperationState.RUNNING: "ArchiveProgressing",
+    ArchiveOperationState.COMPLETED: "ArchiveCompleted",
+}
+
+
+def archive_of_group(shown: ArchiveOperation) -> Json:
+    """Show the archive of a group as ServiceControl does."""
+    settled = shown.total - shown.remaining
+    completed = shown.state is ArchiveOperationState.COMPLETED
+    return present(
+        {
+            "operation_id": shown.operation_id,
+            "operation_status": _STATUSES[shown.state],
+            "operation_progress": round(settled / shown.total, 2) if shown.total else 1.0,
+            "operation_remaining_count": shown.remaining,
+            "operation_messages_completed_count": settled,
+            "operation_start_time": time(shown.started_at),
+            "operation_completion_time": time(shown.completed_at),
+            "need_user_acknowledgement": completed,
+        }
+    )
 
 
 def _times(shown: ArchiveOperation) -> Json:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from retrier.api.answers import Json, camel, present, time
+from retrier.api.views.archives import archive_of_group
 from retrier.domain.failed_message import FailureGroup
 from retrier.domain.retry_operation import RetryOperation, RetryOperationState
 from retrier.store.queries.details import MessageDetails, ShownAttempt
@@ -152,10 +153,11 @@ def group(counted: GroupCount) -> Json:
 
 
 def group_operation(counted: GroupCount) -> Json:
-    """Show a group and the retry alive for it; `operation_status` is always there."""
-    idle = {"operation_status": "None", "operation_progress": 0.0}
+    """Show a group and what is done to all of it; `operation_status` is always there."""
+    idle: Json = {"operation_status": "None", "operation_progress": 0.0}
     operation = _operation(counted.operation) if counted.operation else idle
-    return group(counted) | operation | {"need_user_acknowledgement": False}
+    archive = archive_of_group(counted.archive) if counted.archive else {}
+    return group(counted) | {"need_user_acknowledgement": False} | operation | archive
 
 
 def _operation(alive: RetryOperation) -> Json:
