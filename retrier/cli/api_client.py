@@ -93,6 +93,11 @@ class ApiClient:
         accepted: Json = self._json(self._send("POST", path, content, headers, advice))
         return accepted
 
+    def look(self, path: Sequence[str], content: object) -> Json:
+        """POST a question that changes nothing; return the answer of the service."""
+        found: Json = self._json(self._send("POST", path, content, {}, "Nothing has changed."))
+        return found
+
     def act(
         self,
         method: str,
@@ -107,7 +112,7 @@ class ApiClient:
         """
         advice = "It may have been done all the same: look before you ask again."
         answer = self._send(method, path, content, headers, advice, params)
-        return {} if answer.status_code == _NO_CONTENT else self._json(answer)
+        return self._json(answer) if answer.content else {}
 
     def change(self, path: Sequence[str], content: object, headers: Mapping[bytes, bytes]) -> Json:
         """PATCH something that may be done twice; return the answer of the service."""

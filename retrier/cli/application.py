@@ -8,7 +8,16 @@ import typer
 
 from retrier import __version__
 from retrier.cli.command import make_app
-from retrier.cli.commands import demo, errors, imports, operations, pending, retry, service
+from retrier.cli.commands import (
+    demo,
+    errors,
+    imports,
+    operations,
+    pending,
+    redirects,
+    retry,
+    service,
+)
 
 app = make_app(
     "Takes failed messages off error queues, keeps them, and sends them back in batches."
@@ -19,6 +28,7 @@ for part in (service.app, demo.app, operations.groups_app, retry.app):
 app.add_typer(errors.app, name="errors")
 app.add_typer(imports.app, name="imports")
 app.add_typer(pending.app, name="pending")
+app.add_typer(redirects.app, name="redirects")
 app.add_typer(operations.operations_app, name="operations")
 app.add_typer(operations.batches_app, name="batches")
 app.add_typer(service.db, name="db")

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from retrier.cli.api_client import ApiClient, Json
 from retrier.cli.ids import find_operation_id
 from retrier.cli.printer import counted
-from retrier.cli.retry_target import Ids
+from retrier.cli.selection_options import Ids
 from retrier.settings.fields import Duration
 
 Queue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Failed on this queue.")]

@@ -10,9 +10,10 @@ import typer
 
 from retrier.cli.api_client import ApiClient, Listing
 from retrier.cli.command import command, make_app, tools_of
-from retrier.cli.ids import find_group_id, find_message_id, is_short
+from retrier.cli.ids import find_message_id, is_short
 from retrier.cli.options import Output, Pages, Service, note_imports, one_of, write_bytes
 from retrier.cli.printer import Printer, counted
+from retrier.cli.selection_options import Parts
 from retrier.cli.views.messages import show_message, show_messages
 from retrier.errors import RequestRefused
 
@@ -41,7 +42,7 @@ class Sort(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filters:
+class Filters(Parts):
     """Which messages are listed: those that match all options given."""
 
     status: Annotated[
@@ -53,34 +54,16 @@ class Filters:
             help=f"In this status: {', '.join(Status)}; may be given again.",
         ),
     ] = None
-    queue: Annotated[
-        str | None, typer.Option("--queue", metavar="NAME", help="Failed on this queue.")
-    ] = None
-    endpoint: Annotated[
-        str | None, typer.Option("--endpoint", metavar="NAME", help="Failed at this endpoint.")
-    ] = None
-    group: Annotated[
-        str | None, typer.Option("--group", metavar="ID", help="In this failure group.")
-    ] = None
-    exception_type: Annotated[
+    archived_by: Annotated[
         str | None,
-        typer.Option("--exception-type", metavar="NAME", help="Failed with this exception."),
-    ] = None
-    message_type: Annotated[
-        str | None, typer.Option("--message-type", metavar="NAME", help="Of this type.")
+        typer.Option("--archived-by", metavar="ID", help="Archived by this archive operation."),
     ] = None
 
     def params(self, api: ApiClient) -> dict[str, str]:
-        """Return the query parameters of the API."""
-        parts = {
-            "status": ",".join(self.status or ()),
-            "queue": self.queue,
-            "endpoint": self.endpoint,
-            "group": find_group_id(api, self.group) if self.group else None,
-            "exception_type": self.exception_type,
-            "message_type": self.message_type,
-        }
-        return {name: value for name, value in parts.items() if value}
+        """Return the query parameters of the API. Raises BadParameter, RequestRefused."""
+        more = {"status": ",".join(self.status or ()), "archived_by": self.archived_by}
+        parts = {name: str(value) for name, value in self.resolved(api).items()}
+        return parts | {name: value for name, value in more.items() if value}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from retrier.cli.commands.retry import Asking
 from retrier.cli.options import Pages, Service, User, name_user
 from retrier.cli.pending_target import Chosen, Filters
 from retrier.cli.printer import Printer, counted, short_id
-from retrier.cli.retry_target import resolve_ids
+from retrier.cli.selection_options import resolve_ids
 from retrier.cli.views.operations import show_refused
 from retrier.cli.views.pending import show_pending
 

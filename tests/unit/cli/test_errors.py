@@ -291,3 +291,26 @@ def test_a_body_that_is_no_text_is_not_printed_to_a_terminal(cli: CommandLine) -
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert "--output" in result.stderr
+
+
+def test_failed_messages_are_listed_by_every_condition(cli: CommandLine) -> None:
+    wanted, *_ = cli.api.receive(
+        failure(queue="orders", failure_reason="rejected", exception_type="A"),
+        failure(queue="bills", failure_reason="rejected", exception_type="A"),
+        failure(queue="orders", failure_reason="expired", exception_type="A"),
+    )
+
+    listed = cli.lines(
+        *("errors", "list", "--ids", "--queue", "orders", "--reason", "rejected"),
+        *("--failed-from", "2026-05-04", "--failed-to", "2026-05-05", "--text", "NOTHING"),
+        *("--attempts-at-least", "1", "--disposition", "manual", "--status", "unresolved"),
+    )
+
+    assert listed == [wanted]
+    assert cli.lines("errors", "list", "--ids", "--archived-by", wanted) == []
+
+
+@pytest.mark.parametrize("option", ["--queue", "--text", "--reason"])
+def test_an_empty_condition_is_none(cli: CommandLine, option: str) -> None:
+    # A script that found no name must not be shown what it did not ask for.
+    assert cli.run("errors", "list", option, "").exit_code == 2

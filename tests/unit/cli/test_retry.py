@@ -9,7 +9,7 @@ import pytest
 from retrier.domain.wire import Refused
 from tests.support.bench import QUEUE
 from tests.support.command_line import CommandLine
-from tests.support.factories import failure
+from tests.support.factories import ERROR_QUEUE, failure
 from tests.support.script import to_queue
 
 
@@ -95,9 +95,9 @@ def test_a_name_that_is_no_text_is_no_name_of_anything(cli: CommandLine) -> None
 
 
 def test_a_name_is_encoded_once(cli: CommandLine) -> None:
-    cli.run("retry", "--queue", "a%2Fb")
+    cli.run("errors", "body", "a%2Fb")
 
-    assert [each.url.raw_path for each in cli.requests] == [b"/api/errors/queues/a%252Fb/retry"]
+    assert [each.url.raw_path for each in cli.requests] == [b"/api/messages/a%252Fb/body"]
 
 
 def test_a_group_is_retried_by_its_first_characters(cli: CommandLine) -> None:
@@ -122,8 +122,8 @@ def test_everything_is_retried(cli: CommandLine) -> None:
     [
         [],
         ["--all", "--queue", "orders"],
-        ["--queue", "orders", "--endpoint", "Sales"],
         ["12345678", "--all"],
+        ["12345678", "--queue", "orders"],
         ["--queue", ""],
         ["--endpoint", ""],
         ["--group", ""],
@@ -131,6 +131,16 @@ def test_everything_is_retried(cli: CommandLine) -> None:
         ["--group", "orders"],
         ["--all", "--idempotency-key", "schlüssel"],
         ["--all", "--idempotency-key", ""],
+        ["--exception-type", ""],
+        ["--failed-from", "yesterday"],
+        ["--attempts-at-least", "0"],
+        ["--disposition", "held"],
+        ["--all", "--limit", "0"],
+        ["--all", "--rate", "0"],
+        ["--all", "--canary-wait", "5s"],
+        ["--all", "--canary-limit", "1"],
+        ["--all", "--in", "2h", "--not-before", "2026-05-04T00:00:00Z"],
+        ["--all", "--not-before", "soon"],
     ],
 )
 def test_what_is_not_exactly_one_kind_asks_for_nothing(
@@ -254,10 +264,109 @@ def test_a_dry_run_tells_which_ids_would_be_skipped(cli: CommandLine) -> None:
     result = cli.run("retry", issued, free, unknown, "--dry-run", "--json")
 
     document = json.loads(result.stdout)
-    assert document["total"] == 1
-    reasons = {each["id"]: each["reason"] for each in document["skipped"]}
+    assert (document["total"], document["would_retry"]) == (3, 1)
+    reasons = {each["id"]: each["reason"] for each in document["skipped_messages"]}
     assert reasons.keys() == {issued, unknown}
     assert "issued already" in reasons[issued]
+    assert f"{unknown}  no failed message" in cli.run("retry", unknown, free, "--dry-run").stdout
+
+
+def test_a_dry_run_of_many_ids_is_one_request(cli: CommandLine) -> None:
+    ids = "\n".join(str(uuid4()) for _ in range(100_000))
+
+    result = cli.run("retry", "-", "--dry-run", stdin=ids)
+
+    assert result.exit_code == 0
+    assert [each.url.path for each in cli.requests] == ["/api/operations/preview"]
+
+
+def test_a_dry_run_says_by_what_and_warns(cli: CommandLine) -> None:
+    cli.api.receive(failure(queue="orders"), failure(queue="orders"), failure(queue="bills"))
+    cli.run("redirects", "set", "bills", "bills.new")
+
+    result = cli.run("retry", "--all", "--dry-run")
+
+    assert result.stdout.startswith("would retry 3 messages: everything\n")
+    assert "by destination" in result.stdout
+    assert "bills.new" in result.stdout
+    assert "A redirect applies" in result.stderr
+
+
+def test_what_a_dry_run_counted_is_sent_and_no_more(cli: CommandLine) -> None:
+    cli.api.receive(failure(), failure())
+    plan = json.loads(cli.run("retry", "--all", "--dry-run", "--json").stdout)["plan"]
+    cli.api.receive(failure())
+
+    cli.run("retry", "--all", "--plan", plan)
+
+    assert [operation["total"] for operation in cli.asked()] == [2]
+
+
+def test_a_plan_of_something_else_asks_for_nothing(cli: CommandLine) -> None:
+    plan = json.loads(cli.run("retry", "--all", "--dry-run", "--json").stdout)["plan"]
+
+    result = cli.run("retry", "--queue", "orders", "--plan", plan)
+
+    assert result.exit_code == 1
+    assert "another selection" in result.stderr
+    assert cli.asked() == []
+
+
+def test_conditions_are_joined_by_and(cli: CommandLine) -> None:
+    cli.api.receive(
+        failure(queue="orders", exception_type="A"),
+        failure(queue="orders", exception_type="B"),
+        failure(queue="bills", exception_type="A"),
+    )
+
+    cli.run(
+        *("retry", "--queue", "orders", "--exception-type", "A", "--attempts-at-least", "1"),
+        *("--failed-from", "2026-05-04", "--failed-to", "2026-05-05T00:00:00Z"),
+        *("--text", "SHOP", "--message-type", "Shop.PlaceOrder", "--disposition", "MANUAL"),
+    )
+
+    (operation,) = cli.asked()
+    assert operation["total"] == 1
+    assert operation["selection"] == {
+        "queue": "orders",
+        "exception_type": "A",
+        "message_type": "Shop.PlaceOrder",
+        "attempts_at_least": 1,
+        "failed_from": "2026-05-04T00:00:00+00:00",
+        "failed_to": "2026-05-05T00:00:00+00:00",
+        "disposition": "manual",
+        "text": "SHOP",
+    }
+
+
+def test_every_term_is_handed_on(cli: CommandLine) -> None:
+    cli.run(
+        *("retry", "--all", "--limit", "500", "--rate", "50", "--destination", "replay"),
+        *("--canary", "20", "--canary-wait", "90s", "--canary-limit", "2", "--in", "2h"),
+        *("--why", "the gateway is back"),
+    )
+
+    body = json.loads(cli.requests[0].content)
+    assert body == {
+        "selection": {"all": True},
+        "limit": 500,
+        "rate": 50,
+        "destination": "replay",
+        "canary": 20,
+        "canary_wait": "90s",
+        "canary_limit": 2,
+        "in": "2h",
+        "why": "the gateway is back",
+    }
+    (operation,) = cli.asked()
+    assert operation["why"] == "the gateway is back"
+
+
+def test_a_destination_of_our_own_asks_for_nothing(cli: CommandLine) -> None:
+    result = cli.run("retry", "--all", "--destination", ERROR_QUEUE)
+
+    assert result.exit_code == 1
+    assert "Retries cannot be sent there" in result.stderr
 
 
 def test_a_retry_is_watched_to_its_end(cli: CommandLine) -> None:
