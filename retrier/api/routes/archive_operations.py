@@ -13,7 +13,7 @@ from retrier.api.parts import Parts
 from retrier.api.problems import problem
 from retrier.api.request_context import InContext
 from retrier.api.selections import SelectionBody
-from retrier.api.views.archives import archive_details, archive_operation
+from retrier.api.views.archives import archive_details, archive_operation, archive_preview
 from retrier.archives import UndoRefusal
 from retrier.domain.message_actions import Act
 from retrier.domain.selection import describe
@@ -22,6 +22,7 @@ from retrier.store.queries.archive_operations import (
     find_refused,
     list_archive_operations,
 )
+from retrier.store.queries.archive_previews import preview_archive
 
 router = APIRouter(prefix="/api", tags=["archive operations"])
 
@@ -61,6 +62,13 @@ def create_archive_operation(body: ArchiveBody, context: InContext) -> Response:
     act, selection = Act(body.act), body.selection.to_selection()
     words = f"{act} of {describe(selection)}"
     return answer_to(context, context.archive_request(act, selection, words, body.why))
+
+
+@router.post("/archive_operations/preview")
+def preview_archive_operation(request: Request, body: ArchiveBody, parts: Parts) -> Response:
+    """Count what the same request would change, and what it would leave as it is."""
+    found = preview_archive(parts.db, Act(body.act), body.selection.to_selection())
+    return answer(request, archive_preview(found))
 
 
 @router.get("/archive_operations")

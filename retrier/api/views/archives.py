@@ -6,6 +6,7 @@ from datetime import datetime
 from retrier.api.answers import Json, present, time
 from retrier.domain.archive_operation import ArchiveOperation, ArchiveOperationState, parts_to_store
 from retrier.domain.message_actions import Act
+from retrier.store.queries.archive_previews import ArchivePreview
 
 _NAMES = {Act.ARCHIVE: "archived", Act.UNARCHIVE: "unarchived", Act.RESOLVE: "resolved"}
 
@@ -14,7 +15,7 @@ def outcome(found: ArchiveOperation) -> Json:
     """Show how many messages changed so far, why others did not, and the operation."""
     return {
         _NAMES[found.act]: found.done,
-        "skipped": _reasons(found),
+        "skipped": _reasons(found.skipped_because),
         "operation_id": found.operation_id,
         "state": found.state,
         "total": found.total,
@@ -36,7 +37,7 @@ def archive_operation(shown: ArchiveOperation) -> Json:
             "total": shown.total,
             "done": shown.done,
             "skipped": shown.skipped,
-            "skipped_because": _reasons(shown),
+            "skipped_because": _reasons(shown.skipped_because),
             "remaining": shown.remaining,
             "undo_of": shown.undo_of,
             **_times(shown),
@@ -48,6 +49,11 @@ def archive_details(shown: ArchiveOperation, refused: Mapping[str, str]) -> Json
     """Show an operation, and why named ids were left as they were."""
     left = [{"id": key, "reason": why} for key, why in refused.items()]
     return archive_operation(shown) | {"skipped_messages": left}
+
+
+def archive_preview(found: ArchivePreview) -> Json:
+    """Show what an act would change, and why it would leave the rest as it is."""
+    return {"total": found.total, "skipped": _reasons(found.skipped_because)}
 
 
 _STATUSES = {
@@ -86,9 +92,8 @@ def _times(shown: ArchiveOperation) -> Json:
     return {name: time(moment) for name, moment in times.items()}
 
 
-def _reasons(shown: ArchiveOperation) -> list[Json]:
-    because = sorted(shown.skipped_because.items())
-    return [{"reason": reason, "count": count} for reason, count in because]
+def _reasons(because: Mapping[str, int]) -> list[Json]:
+    return [{"reason": reason, "count": count} for reason, count in sorted(because.items())]
 
 
 def _selection(shown: ArchiveOperation) -> Json:
