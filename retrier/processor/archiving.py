@@ -111,7 +111,7 @@ class Archiving:
 
     def _give_way(self, took: float) -> None:
         """Do nothing for a while: others use the same disk, and on SQLite the same lock."""
-        self._context.stop.wait(took if self._context.db.is_sqlite else took / 4)
+        self._context.stop.wait(took if self._context.db.is_sqlite else took / 10)
 
     def _back_off(self, reason: str, error: Exception | None) -> float:
         self._failures += 1

@@ -14,6 +14,7 @@ from retrier.cli.printer import counted
 from retrier.cli.progress import ARCHIVES, watch_operation
 from retrier.cli.selection_options import SelectionOptions, describe
 from retrier.cli.views.archives import (
+    changed_none,
     show_act,
     show_archive_operation,
     show_archive_operations,
@@ -117,16 +118,11 @@ def _act(
             return
         done = api.ask(PATH, body, headers)
         _print_done(tools, api, act, done, watch=options.watch, as_json=service.as_json)
-    changed_none = done["state"] == "completed" and done["total"] and not _changed(done)
-    raise typer.Exit(ExitCode.REFUSED if changed_none else ExitCode.DONE)
+    raise typer.Exit(ExitCode.REFUSED if changed_none(done) else ExitCode.DONE)
 
 
 def _reason(why: str | None) -> Json:
     return {} if why is None else {"why": why}
-
-
-def _changed(done: Json) -> int:
-    return int(done["total"]) - sum(int(each["count"]) for each in done["skipped"])
 
 
 def _preview(tools: Tools, api: ApiClient, body: Json, *, as_json: bool) -> None:

@@ -53,6 +53,12 @@ def show_act(printer: Printer, act: str, done: Json) -> None:
     printer.note(f"Follow it with: retrier archive-operations show {operation} --watch")
 
 
+def changed_none(done: Json) -> bool:
+    """Say whether a request is over and has changed none of its messages."""
+    skipped = sum(int(each["count"]) for each in done["skipped"])
+    return bool(done["state"] == "completed" and done["total"] and skipped == done["total"])
+
+
 def show_archive_preview(printer: Printer, act: str, what: str, found: Json) -> None:
     """Print what an act would change and what it would leave as it is."""
     printer.line(f"would {act} {counted(found['total'], 'message')}: {what}")
