@@ -22,7 +22,7 @@ from tests.endurance.report import tell
 from tests.kills.sites import Combination, Place, opened_place
 from tests.support.databases import open_upgraded, temporary_postgres
 from tests.support.servers import POSTGRES, RABBITMQ, found, psycopg_url
-from tests.support.waiting import wait_until
+from tests.support.waiting import let_pass, wait_until
 
 DEADLINE = 600
 CLASSIFIER = "Endpoint Address"
@@ -30,6 +30,8 @@ CLASSIFIER = "Endpoint Address"
 STATE = (
     "SELECT state, done, skipped, total FROM archive_operations ORDER BY created_at DESC LIMIT 1"
 )
+PAUSE = 0.2
+"""Seconds between two lists, as some pages would ask for them."""
 OF_QUEUE = """
     SELECT m.status, count(*) FROM failed_messages m JOIN causes c USING (cause_id)
     WHERE c.queue = '{}' GROUP BY m.status
@@ -135,6 +137,7 @@ class _Run:
             http.get("/api/errors?status=unresolved&per_page=50")
             self._came.slowest_list = max(self._came.slowest_list, monotonic() - began)
             self._came.lists += 1
+            let_pass(PAUSE)
             state, done, skipped, _ = self._state()
             return state == "completed" or done + skipped >= least
 
