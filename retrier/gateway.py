@@ -15,7 +15,8 @@ from retrier.events.service import RequestReceived, RequestRecorded, RetryAsked
 from retrier.imports import FailedImports
 from retrier.store.engine.database import Database
 from retrier.store.queries.selections import CHUNK, find_chunk, last_number
-from retrier.store.verbs import redirects
+from retrier.store.verbs import acknowledging, redirects
+from retrier.store.verbs.archive_acknowledgements import acknowledge_archives
 from retrier.store.verbs.message_actions import retry_pending
 from retrier.store.verbs.operations import CreatedOperation, create_operation
 
@@ -92,6 +93,16 @@ class Gateway:
             operation_ids=tuple(each.operation_id for each in made),
             total=sum(each.total for each in made),
         )
+
+    def acknowledge_group(self, group_id: str, who: str) -> bool:
+        """Note that a person has seen that the retries and archives of a group are over.
+
+        False if there was nothing to see. Raises DatabaseUnavailable.
+        """
+        acknowledge = partial(acknowledging.acknowledge_group, group_id=group_id, who=who)
+        seen = self._record(partial(acknowledge, self._db))
+        archived = self._record(partial(acknowledge_archives, self._db, group_id, who))
+        return seen or archived > 0
 
     def create_redirect(self, from_queue: str, to_queue: str, who: str) -> str | None:
         """Create a redirect; return None, or why it is refused. Raises DatabaseUnavailable."""

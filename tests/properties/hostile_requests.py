@@ -28,6 +28,7 @@ _READS = (
     "GET redirects",
     "GET eventlogitems",
     "GET pendingretries",
+    "GET recoverability/history",
 )
 _ACTS = (
     "POST errors/{}/retry",
@@ -41,6 +42,7 @@ _ACTS = (
     "POST imports/retry",
     "DELETE imports/{}",
     "DELETE redirects/{}",
+    "DELETE recoverability/unacknowledgedgroups/{}",
 )
 _BODIES = (
     "POST operations",

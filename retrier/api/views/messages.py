@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from retrier.api.answers import Json, camel, present, time
 from retrier.api.views.archives import archive_of_group
+from retrier.api.views.history import is_failed
 from retrier.domain.failed_message import FailureGroup
 from retrier.domain.retry_operation import RetryOperation, RetryOperationState
 from retrier.store.queries.details import MessageDetails, ShownAttempt
@@ -135,6 +136,7 @@ _STATUSES = {
     RetryOperationState.PREPARING: "Preparing",
     RetryOperationState.FORWARDING: "Forwarding",
     RetryOperationState.COMPLETED: "Completed",
+    RetryOperationState.CANCELLED: "Completed",
 }
 
 
@@ -153,22 +155,40 @@ def group(counted: GroupCount) -> Json:
 
 
 def group_operation(counted: GroupCount) -> Json:
-    """Show a group and what is done to all of it; `operation_status` is always there."""
-    idle: Json = {"operation_status": "None", "operation_progress": 0.0}
-    operation = _operation(counted.operation) if counted.operation else idle
-    archive = archive_of_group(counted.archive) if counted.archive else {}
-    return group(counted) | {"need_user_acknowledgement": False} | operation | archive
+    """Show a group and its retry or archive; `operation_status` is always there.
+
+    One that is over is shown as such until a person acknowledges it; then only when it ended.
+    """
+    if counted.archive is not None:
+        return group(counted) | _IDLE | archive_of_group(counted.archive)
+    retry = counted.operation
+    if retry is None:
+        return group(counted) | _IDLE
+    if retry.completed_at is None:
+        return group(counted) | _IDLE | _operation(retry)
+    ended = {"operation_completion_time": time(retry.completed_at)}
+    if retry.acknowledged_at is not None:
+        return group(counted) | _IDLE | ended
+    to_see = {"operation_failed": is_failed(retry), "need_user_acknowledgement": True}
+    return group(counted) | _operation(retry) | ended | to_see
 
 
-def _operation(alive: RetryOperation) -> Json:
-    done = alive.total - alive.remaining
+_IDLE: Json = {
+    "operation_status": "None",
+    "operation_progress": 0.0,
+    "need_user_acknowledgement": False,
+}
+
+
+def _operation(shown: RetryOperation) -> Json:
+    done = shown.total - shown.remaining
     return present(
         {
-            "operation_id": alive.operation_id,
-            "operation_status": _STATUSES.get(alive.state, "Waiting"),
-            "operation_progress": round(done / alive.total, 2) if alive.total else 0.0,
-            "operation_remaining_count": alive.remaining,
+            "operation_id": shown.operation_id,
+            "operation_status": _STATUSES.get(shown.state, "Waiting"),
+            "operation_progress": round(done / shown.total, 2) if shown.total else 0.0,
+            "operation_remaining_count": shown.remaining,
             "operation_messages_completed_count": done,
-            "operation_start_time": time(alive.started_at),
+            "operation_start_time": time(shown.started_at),
         }
     )

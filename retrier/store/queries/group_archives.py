@@ -8,7 +8,6 @@ from sqlalchemy import or_, select
 
 from retrier.domain.archive_operation import (
     ArchiveOperation,
-    ArchiveOperationState,
     parts_to_store,
 )
 from retrier.domain.identity import canonical, is_guid
@@ -32,7 +31,7 @@ def add_archives(
 ) -> tuple[GroupCount, ...]:
     """Return the groups with what archives them, and other groups that are archived, too.
 
-    A retry alive is shown before an archive that is over. Raises DatabaseUnavailable.
+    Of a retry and an archive that are over the later one is shown. Raises DatabaseUnavailable.
     """
     found = dict(list_group_archives(tx))  # the newest of each group
     emptied = found.keys() - {each.group.group_id for each in counted}
@@ -66,7 +65,10 @@ def _is_shown(tx: Transaction) -> Condition:
 
 
 def _shown(each: GroupCount, found: Mapping[str, ArchiveOperation]) -> ArchiveOperation | None:
-    archive = found.get(each.group.group_id)
-    if archive is None or each.operation is None:
+    """Return its archive, unless its retry is alive while that is over, or ended later."""
+    archive, retry = found.get(each.group.group_id), each.operation
+    if archive is None or archive.completed_at is None or retry is None:
         return archive
-    return None if archive.state is ArchiveOperationState.COMPLETED else archive
+    if retry.completed_at is None or retry.completed_at > archive.completed_at:
+        return None
+    return archive

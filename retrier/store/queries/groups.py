@@ -16,6 +16,7 @@ from retrier.domain.text import IdRange
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries import operations
+from retrier.store.queries.history import finished_of_groups, group_of
 from retrier.store.queries.selections import Condition, conditions, conditions_looked_up
 from retrier.store.schema import (
     cause_groups,
@@ -49,9 +50,9 @@ _BY_CAUSE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupCount:
-    """A group, the count and first and last failure of its messages, and its unfinished retry.
+    """A group, the count and first and last failure of its messages, and its retry.
 
-    `archive` is the operation that archives it, or that has done so.
+    That is the unfinished one, or else the last one that is over. `archive` is what archives it, or has done so lately.
     """
 
     group: FailureGroup
@@ -115,16 +116,19 @@ def find_groups(tx: Transaction, classifier: str, ids: IdRange) -> tuple[GroupCo
 def add_retries(
     tx: Transaction, counted: Sequence[GroupCount], classifier: str, title: str | None = None
 ) -> tuple[GroupCount, ...]:
-    """Return the groups with their unfinished retries, and other groups that have one, too.
+    """Return the groups with their retries, and other groups whose retry is to be shown, too.
 
-    While a retry runs, its group may have no unresolved message, so it was not counted. Raises
-    DatabaseUnavailable.
+    While a retry runs, and until a person acknowledges its end, its group may have no unresolved
+    message, so it was not counted. Raises DatabaseUnavailable.
     """
+    finished = finished_of_groups(tx)
+    unseen = {key: each for key, each in finished.items() if each.acknowledged_at is None}
     alive = _alive_operations(tx)
-    emptied = alive.keys() - {each.group.group_id for each in counted}
+    emptied = (alive.keys() | unseen.keys()) - {each.group.group_id for each in counted}
     more = find_uncounted(tx, sorted(emptied), classifier, title)
+    last = finished | alive
     return tuple(
-        replace(each, operation=alive.get(each.group.group_id)) for each in (*counted, *more)
+        replace(each, operation=last.get(each.group.group_id)) for each in (*counted, *more)
     )
 
 
@@ -181,8 +185,7 @@ def _alive_operations(tx: Transaction) -> dict[str, RetryOperation]:
         .order_by(retry_operations.c.created_at.desc())
     )
     alive = [operations.operation_from_row(dict(row)) for row in tx.execute(query).mappings()]
-    named = ((each.selection.group, each) for each in alive)
-    return {canonical(group): each for group, each in named if group and is_guid(group)}
+    return {group: each for each in alive if (group := group_of(each)) is not None}
 
 
 def _group_count(row: Mapping[str, Any]) -> GroupCount:

@@ -4,7 +4,7 @@ A message without the value that the list is sorted by comes last, in either dir
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import groupby, islice
 from operator import itemgetter
@@ -47,6 +47,9 @@ messages = failed_messages.c
 
 DEEP = 10_000
 """From this offset on a scan is faster: an index fetches each row from another place."""
+
+WIDE = 20_000
+"""From so many matches on, a page is read along an index: most rows there match."""
 
 _MOST_TYPES = 5
 """Message types that are tried for one page; then all messages are scanned."""
@@ -95,21 +98,49 @@ def find_numbers(
     tx: Transaction, wanted: Selection, order: Order, page: PageRequest, *, deep: int = DEEP
 ) -> Page[int]:
     """Return the numbers of the messages on a page, in order, and how many the list has."""
-    if wanted != Selection(statuses=wanted.statuses):
+    if wanted == Selection(statuses=wanted.statuses):
+        total = _count(tx, conditions(wanted))
+        return _find_many(tx, wanted, order, page, total, deep)
+    if not _may_be_wide(wanted):
         return _find_narrowed(tx, wanted, order, page)
-    total = _count(tx, conditions(wanted))
+    total = _count(tx, conditions_looked_up(tx, wanted))
+    if total < WIDE:
+        return _find_narrowed(tx, wanted, order, page)
+    return _find_many(tx, wanted, order, page, total, deep)
+
+
+def _find_many(
+    tx: Transaction, wanted: Selection, order: Order, page: PageRequest, total: int, deep: int
+) -> Page[int]:
+    """Return a page of very many messages: an index has its beginning in order."""
     if page.offset >= total:
         return Page(items=(), total=total)
+    wished = conditions_looked_up(tx, wanted)
     found: Sequence[int] = ()
     if page.offset < deep:
         found = (
-            _cut(tx, _merged(wanted, order, page), page)
+            _cut(tx, _merged(wanted, wished, order, page), page)
             if order.sort in _INDEXED
-            else _typed(tx, wanted, order, page)
+            else _typed(tx, wished, order, page)
         )
     if len(found) < min(page.size, total - page.offset):
-        found = _cut(tx, _scanned(conditions(wanted), order), page)
+        found = _cut(tx, _scanned(wished, order), page)
     return Page(items=tuple(found), total=total)
+
+
+def _may_be_wide(wanted: Selection) -> bool:
+    """Say whether a condition of these is one that most of the messages may meet.
+
+    What selects causes is looked up first, so that the database knows how many messages match.
+    """
+    return wanted != replace(
+        wanted,
+        failed_from=None,
+        failed_to=None,
+        attempts_at_least=None,
+        disposition=None,
+        text=None,
+    )
 
 
 def _find_narrowed(
@@ -130,11 +161,13 @@ def _scanned(found: Sequence[Condition], order: Order) -> Select[Any]:
     return _numbers(found, order).order_by(*_directed([*hidden, messages.number], order))
 
 
-def _merged(wanted: Selection, order: Order, page: PageRequest) -> Select[Any]:
+def _merged(
+    wanted: Selection, wished: Sequence[Condition], order: Order, page: PageRequest
+) -> Select[Any]:
     """Merge the first rows of each of the `_parts`; messages without the value are left out."""
     keys = [key.label(f"key_{place}") for place, key in enumerate(_KEYS[order.sort])]
     along = [_turned(key, order) for key in (*_KEYS[order.sort], messages.number)]
-    numbers = _numbers(conditions(wanted), order).add_columns(*keys).order_by(*along)
+    numbers = _numbers(wished, order).add_columns(*keys).order_by(*along)
     beginning = numbers.limit(page.offset + page.size)
     beginnings = [beginning.where(part).subquery() for part in _parts(wanted, order.sort)]
     merged = union_all(*map(select, beginnings)).subquery().c
@@ -142,7 +175,9 @@ def _merged(wanted: Selection, order: Order, page: PageRequest) -> Select[Any]:
     return select(merged.number).order_by(*_directed(merged_keys, order))
 
 
-def _typed(tx: Transaction, wanted: Selection, order: Order, page: PageRequest) -> Sequence[int]:
+def _typed(
+    tx: Transaction, wished: Sequence[Condition], order: Order, page: PageRequest
+) -> Sequence[int]:
     """Read the messages of the first message types, type by type, each in order of number.
 
     Returns fewer than a page if these types have no more: `find_numbers` scans all then.
@@ -150,9 +185,7 @@ def _typed(tx: Transaction, wanted: Selection, order: Order, page: PageRequest) 
     found: list[int] = []
     last = page.offset + page.size
     for of_type in islice(_causes_by_type(tx, order), _MOST_TYPES):
-        numbers = select(messages.number).where(
-            *conditions(wanted), tx.sql.member(messages.cause_id, of_type)
-        )
+        numbers = select(messages.number).where(*wished, tx.sql.member(messages.cause_id, of_type))
         along = numbers.order_by(_turned(messages.number, order))
         found += tx.execute(along.limit(last - len(found))).scalars()
         if len(found) == last:

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Select, exists, func, select
+from sqlalchemy import Select, and_, case, exists, func, select
 
-from retrier.domain.failed_message import Disposition, FailedMessageStatus
+from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.selection import Selection
 from retrier.domain.wire import PropertyCodec
@@ -67,11 +67,16 @@ def preview(tx: Transaction, request: RetryRequest, cut_off: int, codec: Propert
     chosen = select(*COUNTED).where(*retryable, ~_is_claimed())
     if limit is not None:
         chosen = chosen.order_by(messages.failure_seq).limit(limit)
-    found = _count(tx, retryable)
+    found, dead = _count_unresolved(tx, selection, up_to)
+    skipped = {
+        CLAIMED: _count(tx, [*retryable, _is_claimed()]),
+        ISSUED: _count(tx, [messages.status == FailedMessageStatus.RETRY_ISSUED, *matching]),
+        DEAD: dead,
+    }
     return Preview(
         cut_off=cut_off,
         total=found if limit is None else min(found, limit),
-        skipped=_skipped(tx, selection, up_to, matching),
+        skipped={reason: count for reason, count in skipped.items() if count},
         counts=count_by(tx, chosen),
         samples=_samples(tx, chosen, codec),
     )
@@ -101,21 +106,15 @@ def _is_claimed() -> Condition:
     return exists().where(claims.number == messages.number)
 
 
-def _skipped(
-    tx: Transaction,
-    selection: Selection,
-    up_to: Sequence[Condition],
-    matching: Sequence[Condition],
-) -> dict[str, int]:
-    """Count what matches and is not sent, by reason; without reasons that nothing has."""
+def _count_unresolved(
+    tx: Transaction, selection: Selection, up_to: Sequence[Condition]
+) -> tuple[int, int]:
+    """Count what may be retried and what may not, because it is dead, in one reading."""
+    retryable = func.coalesce(func.sum(case((and_(*may_be_retried(selection)), 1), else_=0)), 0)
     unresolved = messages.status == FailedMessageStatus.UNRESOLVED
-    dead = messages.disposition == Disposition.DEAD
-    issued = messages.status == FailedMessageStatus.RETRY_ISSUED
-    of_others = [*up_to, *may_be_retried(selection), _is_claimed()]
-    skipped = {CLAIMED: _count(tx, of_others), ISSUED: _count(tx, [issued, *matching])}
-    if selection.disposition is None:
-        skipped[DEAD] = _count(tx, [*up_to, unresolved, dead])
-    return {reason: count for reason, count in skipped.items() if count}
+    query = select(func.count(), retryable).select_from(failed_messages).where(unresolved, *up_to)
+    every, found = tx.execute(query).one()
+    return int(found), int(every - found)
 
 
 def _count(tx: Transaction, found: Sequence[Condition]) -> int:

@@ -1,17 +1,18 @@
 """Selections of failed messages as SQL conditions and as JSON, and their messages in chunks."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Select, exists, false, or_, select
+from sqlalchemy import ColumnElement, Select, exists, false, select
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.selection import Selection, chosen_parts
-from retrier.store.engine.database import reading
+from retrier.store.engine.database import reading, writing
 from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import Transaction
+from retrier.store.queries.text_search import causes_with, holds, is_named
 from retrier.store.schema import cause_groups, causes, failed_message_retries, failed_messages
 
 messages = failed_messages.c
@@ -37,13 +38,28 @@ def conditions_looked_up(tx: Transaction, selection: Selection) -> list[Conditio
     With ids in the statement, PostgreSQL knows from its statistics how many messages match: it
     reads few by their index, and many by a scan. With a subquery it cannot know.
     """
-    wanted = _causes_of(selection)
-    if wanted is None:
-        return conditions(selection)
+    by_text = [] if selection.text is None else [_with_text_looked_up(tx, selection.text)]
+    others = replace(selection, text=None)
+    wanted = _causes_of(others)
+    found = None if wanted is None else _look_up(tx, wanted)
+    if found is None:
+        return [*conditions(others), *by_text]
+    return [*_of_row(others), tx.sql.member(messages.cause_id, found), *by_text]
+
+
+def _look_up(tx: Transaction, wanted: Select[tuple[int]]) -> Sequence[int] | None:
+    """Return the ids of causes; None if there are too many of them."""
     found = tx.execute(wanted.limit(MOST_CAUSES + 1)).scalars().all()
-    if len(found) > MOST_CAUSES:
-        return conditions(selection)
-    return [*_of_row(selection), tx.sql.member(messages.cause_id, found)]
+    return None if len(found) > MOST_CAUSES else found
+
+
+def _with_text_looked_up(tx: Transaction, wanted: str) -> Condition:
+    found = _look_up(tx, causes_with(wanted))
+    return (
+        holds(wanted)
+        if found is None
+        else is_named(wanted, tx.sql.member(messages.cause_id, found))
+    )
 
 
 def may_be_retried(selection: Selection) -> list[Condition]:
@@ -124,24 +140,7 @@ def _of_failure(selection: Selection) -> Iterator[Condition]:
         by = messages.archive_operation_id == canonical(selection.archived_by)
         yield by if known else false()
     if selection.text is not None:
-        yield _holds(selection.text)
-
-
-def _holds(wanted: str) -> Condition:
-    """Return the condition that a text is in the ids, types or exceptions of a message."""
-    shown = (
-        causes.c.message_type,
-        causes.c.exception_type,
-        causes.c.exception_message,
-        causes.c.failure_reason,
-        causes.c.queue,
-        causes.c.endpoint,
-    )
-    of_cause = or_(*(column.icontains(wanted, autoescape=True) for column in shown))
-    named = messages.message_id == wanted
-    if is_guid(wanted):
-        named = or_(named, messages.unique_message_id == canonical(wanted))
-    return or_(messages.cause_id.in_(select(causes.c.cause_id).where(of_cause)), named)
+        yield holds(selection.text)
 
 
 def sent(before: datetime | None) -> Iterator[Condition]:
@@ -198,12 +197,13 @@ def last_number(tx: Transaction) -> int:
     return tx.sql.last_number(tx.conn, Counter.FAILURE_SEQ)
 
 
-@reading
+@writing
 def take_cut_off(tx: Transaction) -> int:
     """Return the failure number up to which all are committed; what fails later has a higher one.
 
     A short transaction of its own, because ingestion waits while the lock is held. What counts
-    messages comes afterwards. Raises DatabaseUnavailable.
+    messages comes afterwards. It writes nothing, but takes its turn with those that do. Raises
+    DatabaseUnavailable.
     """
     tx.sql.take_cut_off(tx.conn)
     return tx.sql.last_number(tx.conn, Counter.FAILURE_SEQ)

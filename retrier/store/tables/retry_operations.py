@@ -1,7 +1,7 @@
 """Retry operations (`retry_operations`): added, cut, counted, completed."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy import ColumnElement, Update, bindparam, case, delete, func, select, update
 
@@ -135,6 +135,23 @@ def count_skipped(tx: Transaction, operation_id: str, number: int) -> None:
     """Count messages that were taken out of the operation."""
     more = {"skipped": operations.skipped + number, "modified_at": tx.now}
     tx.execute(_of(operation_id).values(more))
+
+
+def acknowledge(tx: Transaction, operation_ids: Sequence[str]) -> Sequence[str]:
+    """Note that a person has seen that these are over; return those that nobody had seen."""
+    those = tx.sql.member(operations.operation_id, sorted(operation_ids))
+    return (
+        tx.execute(
+            update(retry_operations)
+            .where(
+                those, operations.completed_at.is_not(None), operations.acknowledged_at.is_(None)
+            )
+            .values(acknowledged_at=tx.now)
+            .returning(operations.operation_id)
+        )
+        .scalars()
+        .all()
+    )
 
 
 def delete_old(tx: Transaction, conditions: Iterable[ColumnElement[bool]], most: int) -> int:

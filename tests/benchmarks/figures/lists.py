@@ -8,6 +8,7 @@ import httpx
 
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.store.queries.groups import count_groups
+from tests.benchmarks.figures.previews import measure_previews
 from tests.benchmarks.filling import Filling, fill
 from tests.benchmarks.options import Options
 from tests.benchmarks.place import Place
@@ -75,6 +76,7 @@ def _measure_asking(site: Site, many: int) -> Iterator[Row]:
                 unit="ms",
                 target=target,
             )
+        yield from measure_previews(site, http, many)
 
 
 def _asked(site: Site, many: int) -> Mapping[str, tuple[str, Target | None]]:
