@@ -1,14 +1,13 @@
 """The gateway: every request of a person that changes something passes through it."""
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import TypeVar, assert_never
 
+from retrier.archives import Archives
 from retrier.domain.copies import why_not_sendable
-from retrier.domain.message_actions import Act, Refusal
 from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.selection import Selection
 from retrier.domain.steering import Cancel, Order, Pause, Resume, SetRate, Steered, SteeringRefusal
@@ -19,21 +18,14 @@ from retrier.imports import FailedImports
 from retrier.store.engine.database import Database
 from retrier.store.queries.selections import CHUNK, find_chunk, last_number
 from retrier.store.verbs import acknowledging, redirects
-from retrier.store.verbs.message_actions import Action, ActionResult, apply_action, retry_pending
+from retrier.store.verbs.archive_acknowledgements import acknowledge_archives
+from retrier.store.verbs.message_actions import retry_pending
 from retrier.store.verbs.operations import CreatedOperation, create_operation
 from retrier.store.verbs.steering import steer_operation
 
 Done = TypeVar("Done")
 
 _NO_NAME = "the name is empty"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How many messages an act changed, and how many it left as they were, by reason."""
-
-    done: int
-    refused: Mapping[Refusal, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +39,8 @@ class AskedAgain:
 class Gateway:
     """Takes requests, makes them durable, and wakes the processor.
 
-    A request about many messages is done in transactions of at most 1000 messages. A crash between
-    two of them leaves the rest unchanged; the same request, sent again, does the rest.
     `own_queues` are the error queues and the staging queue: no redirect may lead to them.
-    `imports` handles requests about failed imports.
+    `imports` handles requests about failed imports, `archives` those to archive, unarchive, resolve.
     """
 
     def __init__(
@@ -61,12 +51,14 @@ class Gateway:
         emit: Emit = ignore,
         *,
         imports: FailedImports,
+        archives: Archives | None = None,
     ) -> None:
         self._db = db
         self._wake = wake
         self._own_queues = own_queues
         self._emit = emit
         self.imports = imports
+        self.archives = archives or Archives(db, wake, emit)
 
     def retry(self, request: RetryRequest) -> CreatedOperation:
         """Create the operation, durable when this returns, then wake the processor.
@@ -105,23 +97,15 @@ class Gateway:
             total=sum(each.total for each in made),
         )
 
-    def act(self, act: Act, unique_ids: Sequence[str], who: str) -> Outcome:
-        """Archive, unarchive or resolve messages by their ids. Raises DatabaseUnavailable."""
-        action = Action(act=act, who=who)
-        return _sum_up(self._apply(action, ids) for ids in _cut(unique_ids))
-
-    def act_on(self, act: Act, selection: Selection, who: str) -> Outcome:
-        """Archive, unarchive or resolve what the selection matches. Raises DatabaseUnavailable."""
-        action = Action(act=act, who=who, selection=selection)
-        return _sum_up(self._apply(action, ids) for ids in self._find_chunks(selection))
-
     def acknowledge_group(self, group_id: str, who: str) -> bool:
-        """Note that a person has seen that the retries of a group are over.
+        """Note that a person has seen that the retries and archives of a group are over.
 
         False if there was nothing to see. Raises DatabaseUnavailable.
         """
         acknowledge = partial(acknowledging.acknowledge_group, group_id=group_id, who=who)
-        return self._record(partial(acknowledge, self._db))
+        seen = self._record(partial(acknowledge, self._db))
+        archived = self._record(partial(acknowledge_archives, self._db, group_id, who))
+        return seen or archived > 0
 
     def steer(
         self, operation_id: str, orders: Sequence[Order], who: str
@@ -151,9 +135,6 @@ class Gateway:
     def delete_redirect(self, redirect_id: str, who: str) -> None:
         """Delete a redirect if it exists. Raises DatabaseUnavailable."""
         self._record(partial(redirects.delete_redirect, self._db, redirect_id, who=who))
-
-    def _apply(self, action: Action, ids: Sequence[str]) -> ActionResult:
-        return self._record(partial(apply_action, self._db, action, ids))
 
     def _record(self, transact: Callable[[], Done]) -> Done:
         self._emit(RequestReceived())
@@ -187,15 +168,6 @@ def _cut(unique_ids: Sequence[str]) -> Iterator[Sequence[str]]:
     """Cut a list into chunks, each id once; an empty list is one empty chunk."""
     ids = tuple(dict.fromkeys(unique_ids))
     return (ids[start : start + CHUNK] for start in range(0, max(1, len(ids)), CHUNK))
-
-
-def _sum_up(chunks: Iterator[ActionResult]) -> Outcome:
-    done = 0
-    refused: Counter[Refusal] = Counter()
-    for acted in chunks:
-        done += len(acted.done)
-        refused.update(acted.refused.values())
-    return Outcome(done=done, refused=refused)
 
 
 def _event_of(order: Order, operation_id: str) -> Event:

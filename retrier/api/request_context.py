@@ -1,6 +1,5 @@
 """The context of a request (who asks, with which key, for which messages) and answers to acts."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -10,10 +9,10 @@ from fastapi import Body, Depends, Header, HTTPException, Request, Response
 
 from retrier.api.answers import Json, accepted
 from retrier.api.parts import Parts
-from retrier.api.problems import problem
-from retrier.api.views.operations import asked_again, outcome
+from retrier.api.views.operations import asked_again
+from retrier.domain.archive_operation import ArchiveRequest
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.message_actions import NOTHING_TO_DO, Act, Refusal
+from retrier.domain.message_actions import Act
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.domain.text import clean
@@ -51,6 +50,19 @@ class RequestContext:
         again = self.gateway.retry_again(request, selection)
         first = again.operation_ids[:1]
         return accepted(asked_again(again), f"/api/operations/{first[0]}" if first else None)
+
+    def archive_request(
+        self, act: Act, selection: Selection, originator: str, why: str | None = None
+    ) -> ArchiveRequest:
+        """Return a request to archive, unarchive or resolve."""
+        return ArchiveRequest(
+            act=act,
+            selection=selection,
+            originator=originator,
+            requested_by=self.requested_by,
+            why=why,
+            idempotency_key=self.idempotency_key,
+        )
 
     def request(self, retry_type: RetryType, selection: Selection, originator: str) -> RetryRequest:
         """Return a request of who asks, under the idempotency key."""
@@ -144,24 +156,3 @@ NamedIds = Annotated[tuple[str, ...], Depends(_named)]
 def is_id(each: object) -> bool:
     """Say whether it is a text that may be asked for as an id; no message need have it."""
     return isinstance(each, str) and each != "" and clean(each, _LONGEST_ID) == each
-
-
-def act_on_one(context: RequestContext, act: Act, unique_id: str) -> Response:
-    """Answer 202, also if the act was done before; 404 or 409 with the reason if it is refused."""
-    came_to = context.gateway.act(act, [unique_id], context.requested_by)
-    for reason in came_to.refused:
-        if reason is Refusal.UNKNOWN:
-            return problem(404, f"No failed message has the id {unique_id[:100]}.")
-        if (act, reason) not in NOTHING_TO_DO:
-            return problem(409, f"The message cannot be changed now: {reason}.")
-    return accepted(outcome(act, came_to))
-
-
-def act_on_ids(context: RequestContext, act: Act, unique_ids: Sequence[str]) -> Response:
-    """Answer 202 with how many were changed, and why the others were not."""
-    return accepted(outcome(act, context.gateway.act(act, unique_ids, context.requested_by)))
-
-
-def act_on(context: RequestContext, act: Act, selection: Selection) -> Response:
-    """Answer 202 with how many were changed, and why the others were not."""
-    return accepted(outcome(act, context.gateway.act_on(act, selection, context.requested_by)))

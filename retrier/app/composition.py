@@ -11,6 +11,7 @@ from retrier import __version__
 from retrier.app.cached_query import CachedQuery, CacheTimes
 from retrier.app.metrics.instruments import Metrics
 from retrier.app.process import describe_holder, is_dead
+from retrier.archives import Archives
 from retrier.clock import Clock
 from retrier.domain.hosts import Hosts, parse_host
 from retrier.domain.retention import find_ages
@@ -20,6 +21,7 @@ from retrier.imports import FailedImports
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.parsing import read_import
+from retrier.processor.archiving import Archiving, ArchivingContext
 from retrier.processor.broker import AttendedTransport, Broker
 from retrier.processor.lease import Lease
 from retrier.processor.outgoing import OutgoingContext, OutgoingSender
@@ -63,6 +65,7 @@ class Parts:
     session_id: str = field(default_factory=lambda: str(uuid4()))
     stop: Event = field(default_factory=Event)
     wake: Event = field(default_factory=Event)
+    wake_archiving: Event = field(default_factory=Event)
 
     @property
     def error_queues(self) -> tuple[str, ...]:
@@ -124,7 +127,9 @@ def make_gateway(parts: Parts) -> Gateway:
         instance=parts.counted_as,
         forward_to=parts.settings.ingestion.forward_to,
     )
-    return Gateway(parts.db, parts.wake.set, own_queues, parts.emit, imports=imports)
+    archives = Archives(parts.db, parts.wake_archiving.set, parts.emit)
+    wake = parts.wake.set
+    return Gateway(parts.db, wake, own_queues, parts.emit, imports=imports, archives=archives)
 
 
 def make_mapping(queue: ErrorQueue) -> QueueMapping:
@@ -175,6 +180,19 @@ def make_retention(parts: Parts, lease: Lease) -> Retention:
         emit=parts.emit,
         stop=parts.stop,
     )
+
+
+def make_archiving(parts: Parts, lease: Lease) -> Archiving:
+    """Return what archives, unarchives and resolves many, with a database connection of its own."""
+    context = ArchivingContext(
+        db=parts.db.apart(1),
+        lease=lease,
+        clock=parts.clock,
+        emit=parts.emit,
+        stop=parts.stop,
+        wake=parts.wake_archiving,
+    )
+    return Archiving(context)
 
 
 def make_sender(parts: Parts, lease: Lease) -> OutgoingSender:

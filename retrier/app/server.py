@@ -93,7 +93,11 @@ class Listening:
         """Listen until the stop; connect again after each loss."""
         while not self.parts.stop.is_set():
             try:
-                listen_for_requests(self.parts.db, self.parts.stop, self.parts.wake.set)
+                listen_for_requests(self.parts.db, self.parts.stop, self._wake)
             except DatabaseUnavailable:
                 # Not reported: the parts that need the database do so. Requests wait seconds here.
                 self.parts.stop.wait(_PAUSE)
+
+    def _wake(self) -> None:
+        self.parts.wake.set()
+        self.parts.wake_archiving.set()

@@ -18,6 +18,7 @@ from retrier.app.cached_query import CachedQuery, CacheTimes
 from retrier.app.composition import (
     ANSWER_LIMIT,
     Parts,
+    make_archiving,
     make_gateway,
     make_hosts,
     make_ingestor,
@@ -119,6 +120,7 @@ class Service:
         self._parts.emit(ServiceStopping(reason=reason))
         self._parts.stop.set()
         self._parts.wake.set()
+        self._parts.wake_archiving.set()
 
     def run(self) -> int:
         """Start everything, wait for the stop, stop everything."""
@@ -203,6 +205,7 @@ class Service:
         self._parts.metrics.process.watch_lease(lease)
         self._board.watch(Role.PROCESSOR, lambda: describe_processor(processor, lease, progress))
         self._start_thread("processor", processor.run)
+        self._start_thread("archiving", make_archiving(self._parts, lease).run)
         if not self._parts.db.is_sqlite:
             self._start_thread("requests", Listening(parts=self._parts).run)
 

@@ -9,6 +9,7 @@ import typer
 from retrier import __version__
 from retrier.cli.command import make_app
 from retrier.cli.commands import (
+    archives,
     demo,
     errors,
     imports,
@@ -23,7 +24,7 @@ from retrier.cli.commands import (
 app = make_app(
     "Takes failed messages off error queues, keeps them, and sends them back in batches."
 )
-for part in (service.app, demo.app, operations.groups_app, retry.app):
+for part in (service.app, demo.app, operations.groups_app, retry.app, archives.acts):
     # Added without a name, so that its commands are at the top level.
     app.add_typer(part)
 app.add_typer(errors.app, name="errors")
@@ -32,6 +33,7 @@ app.add_typer(pending.app, name="pending")
 app.add_typer(redirects.app, name="redirects")
 app.add_typer(steering.app, name="operations")
 app.add_typer(operations.batches_app, name="batches")
+app.add_typer(archives.app, name="archive-operations")
 app.add_typer(service.db, name="db")
 
 

@@ -27,6 +27,12 @@ def find_operation_id(api: ApiClient, text: str) -> str:
     return _find(text, "operation", lambda prefix: _beginning(api, prefix, "operations"))
 
 
+def find_archive_id(api: ApiClient, text: str) -> str:
+    """Return the id of the archive operation. Raises RequestRefused if not exactly one fits."""
+    noun = "archive operation"
+    return _find(text, noun, lambda prefix: _beginning(api, prefix, "archive_operations"))
+
+
 def find_import_id(api: ApiClient, text: str) -> str:
     """Return the id of the failed import. Raises RequestRefused unless there is exactly one."""
     return _find(text, "failed import", lambda prefix: _beginning(api, prefix, "imports"))

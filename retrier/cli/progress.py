@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
 import typer
@@ -27,6 +28,33 @@ EVERY = 5.0
 """Seconds between two lines if there is no bar; a change of state is shown at once."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """What is watched: its path under /api, its commands, and the words for what it does."""
+
+    path: str
+    noun: str
+    command: str
+    counted: str
+    words: str
+
+
+RETRIES = Watched(
+    path="operations",
+    noun="retry",
+    command="operations",
+    counted="forwarded",
+    words="sent back",
+)
+ARCHIVES = Watched(
+    path="archive_operations",
+    noun="work",
+    command="archive-operations",
+    counted="done",
+    words="changed",
+)
+
+
 class Showing(Protocol):
     """Shows the progress of an operation."""
 
@@ -36,11 +64,11 @@ class Showing(Protocol):
 
 
 @contextmanager
-def showing(tools: Tools) -> Iterator[Showing]:
+def showing(tools: Tools, watched: Watched = RETRIES) -> Iterator[Showing]:
     """Yield a bar if standard error is a terminal, else lines."""
     console = tools.printer.err
     if not console.is_terminal:
-        yield _Lines(tools.printer, tools.clock)
+        yield _Lines(tools.printer, tools.clock, watched)
         return
     with _make_bar(console, tools.clock) as bar:
         yield _Bar(bar)
@@ -71,8 +99,9 @@ class _Rate(ProgressColumn):
 
 
 class _Lines:
-    def __init__(self, printer: Printer, clock: Clock) -> None:
+    def __init__(self, printer: Printer, clock: Clock, watched: Watched) -> None:
         self._printer = printer
+        self._watched = watched
         self._clock = clock
         self._first: tuple[float, int] | None = None
         self._shown: tuple[str, float] = ("", 0.0)
@@ -84,7 +113,7 @@ class _Lines:
         state, at = self._shown
         if state != found["state"] or now - at >= EVERY:
             self._shown = (found["state"], now)
-            how_far = _how_far(found, self._rate(found, now))
+            how_far = _how_far(found, self._rate(found, now), self._watched)
             self._printer.note(f"{found['state']}: {how_far}{_why_it_stands(found)}")
 
     def _rate(self, found: Json, now: float) -> float:
@@ -92,9 +121,10 @@ class _Lines:
         return (done_of(found) - before) / (now - started) if now > started else 0.0
 
 
-def _how_far(found: Json, rate: float) -> str:
-    text = f"{found['forwarded']:,} of {found['total']:,} sent back"
-    text += "".join(f", {found[name]:,} {name}" for name in ("skipped", "failed") if found[name])
+def _how_far(found: Json, rate: float, watched: Watched) -> str:
+    text = f"{found[watched.counted]:,} of {found['total']:,} {watched.words}"
+    names = [name for name in ("skipped", "failed") if found.get(name)]
+    text += "".join(f", {found[name]:,} {name}" for name in names)
     if rate <= 0 or not found["remaining"]:
         return text
     return f"{text}, {rate:,.0f}/s, {found['remaining'] / rate:,.0f} s left"
@@ -126,19 +156,22 @@ ABSENCE_TIMEOUT = 30.0
 _OVER = ("completed", "cancelled")
 
 
-def watch_operation(tools: Tools, api: ApiClient, operation_id: str) -> Json:
+def watch_operation(
+    tools: Tools, api: ApiClient, operation_id: str, watched: Watched = RETRIES
+) -> Json:
     """Show the progress of an operation until it ends; return its last state.
 
     Ctrl-C ends the watching, not the operation. Raises ServiceUnavailable if the service is away
     for longer than ABSENCE_TIMEOUT.
     """
     try:
-        with showing(tools) as shown:
-            return _Watch(tools, api, operation_id).follow(shown)
+        with showing(tools, watched) as shown:
+            return _Watch(tools, api, (watched.path, operation_id)).follow(shown)
     except KeyboardInterrupt:
         short = short_id(operation_id)
         tools.printer.note(
-            f"The retry goes on. Watch it again with: retrier operations show {short} --watch"
+            f"The {watched.noun} goes on. Watch it again with: "
+            f"retrier {watched.command} show {short} --watch"
         )
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
@@ -156,10 +189,10 @@ def exit_code_of(found: Json) -> ExitCode:
 
 
 class _Watch:
-    def __init__(self, tools: Tools, api: ApiClient, operation_id: str) -> None:
+    def __init__(self, tools: Tools, api: ApiClient, path: tuple[str, str]) -> None:
         self._tools = tools
         self._api = api
-        self._operation_id = operation_id
+        self._path = path
         self._away_since: float | None = None
 
     def follow(self, shown: Showing) -> Json:
@@ -173,7 +206,7 @@ class _Watch:
 
     def _look(self) -> Json | None:
         try:
-            found = self._api.find("operations", self._operation_id)
+            found = self._api.find(*self._path)
         except ServiceUnavailable as error:
             self._note_absence(error)
             return None

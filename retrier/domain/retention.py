@@ -39,7 +39,7 @@ class OldMessages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldOperations:
-    """Operations that were completed or cancelled longer than `age` ago."""
+    """Retry and archive operations that were completed or cancelled longer than `age` ago."""
 
     kind: ClassVar[str] = "operations"
     age: timedelta

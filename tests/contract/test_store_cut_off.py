@@ -8,10 +8,11 @@ from sqlalchemy import text
 from retrier.domain.message_actions import Act
 from retrier.domain.retry_batch import Ejected, WindowResult
 from retrier.store.queries.next_work import find_most_advanced
-from retrier.store.verbs.message_actions import Action, apply_action
+from retrier.store.verbs.message_actions import Action
 from retrier.store.verbs.windows import open_window
 from tests.contract.store_retries import STAGED, bring_to
 from tests.contract.store_rows import message, messages, record
+from tests.support.acting import apply_action
 from tests.support.bench import Bench
 from tests.support.databases import empty
 from tests.support.factories import failure, unique_id

@@ -12,10 +12,11 @@ from retrier.domain.wire import Refused
 from retrier.store.engine.database import Database
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import ended_retries
-from retrier.store.verbs.message_actions import Action, apply_action
+from retrier.store.verbs.message_actions import Action
 from retrier.store.verbs.presumption import presume
 from tests.contract.store_retries import BEING_SENT, CLAIMED, SENT, STAGED, Retry, bring_to
 from tests.contract.store_rows import claims, rows
+from tests.support.acting import apply_action
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import FAILED_AT
 from tests.support.script import to_queue

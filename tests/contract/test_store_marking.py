@@ -19,10 +19,11 @@ from retrier.store.schema import (
     retry_operation_messages,
 )
 from retrier.store.verbs.forwarding import load_claimed
-from retrier.store.verbs.message_actions import Action, apply_action
+from retrier.store.verbs.message_actions import Action
 from retrier.store.verbs.operations import CreatedOperation
 from tests.contract.store_rows import again
 from tests.contract.test_store_concurrency import count_waiting
+from tests.support.acting import apply_action
 from tests.support.bench import QUEUE, Bench
 from tests.support.databases import empty
 from tests.support.factories import FAILED_AT, failure, unique_id

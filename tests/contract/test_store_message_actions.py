@@ -13,15 +13,17 @@ from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.message_actions import Act, Refusal
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
-from retrier.gateway import AskedAgain, Gateway, Outcome
+from retrier.gateway import AskedAgain, Gateway
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.selections import CHUNK, last_number
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import event_log, failed_message_retries, retry_operation_messages
-from retrier.store.verbs.message_actions import Action, apply_action, change
+from retrier.store.verbs.message_actions import Action, change
 from tests.contract.store_retries import BEING_SENT, CLAIMED, SENT, STAGED, bring_to
 from tests.contract.store_rows import claims, rows
+from tests.support.acting import apply_action
+from tests.support.archiving import request_for, work_off_all
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import failure
 from tests.support.imports import make_imports
@@ -268,9 +270,11 @@ class TestBulks:
         group = failure(message_type="A").cause.groups
         (wanted,) = [each.group_id for each in group if each.title == "A"]
 
-        outcome = gateway.act_on(Act.ARCHIVE, Selection(statuses=OPEN, group=wanted), "ada")
+        outcome = gateway.archives.ask(
+            request_for(Act.ARCHIVE, Selection(statuses=OPEN, group=wanted))
+        ).operation
 
-        assert outcome == Outcome(done=1, refused={})
+        assert (outcome.done, outcome.skipped) == (1, 0)
         assert bench.statuses() == {resolved: "resolved", left: "archived", other: "unresolved"}
 
     def test_a_group_leaves_alone_what_was_issued_since_it_was_selected(self, bench: Bench) -> None:
@@ -289,7 +293,7 @@ class TestBulks:
         (group, *_) = (each.group_id for each in retry.first.cause.groups)
         of_group = Selection(statuses=OPEN, group=group)
 
-        outcome = gateway.act_on(Act.ARCHIVE, of_group, "ada")
+        outcome = gateway.archives.ask(request_for(Act.ARCHIVE, of_group)).operation
         retry.finish()
         retry.fail(retry_id=retry.retry_id)
         again = bench.ask_all(group=group)
@@ -303,9 +307,9 @@ class TestBulks:
     ) -> None:
         of_none = Selection(statuses=OPEN, group="nobody's")
 
-        outcome = gateway.act_on(Act.ARCHIVE, of_none, "ada")
+        outcome = gateway.archives.ask(request_for(Act.ARCHIVE, of_none)).operation
 
-        assert outcome == Outcome(done=0, refused={})
+        assert (outcome.done, outcome.skipped) == (0, 0)
         assert events(bench) == []
 
     @pytest.mark.parametrize("way", ["unarchived", "resolved", "retried again"])
@@ -331,20 +335,25 @@ class TestBulks:
     def test_goes_on_after_a_thousand(self, bench: Bench, gateway: Gateway) -> None:
         bench.receive(*(failure(queue=QUEUE) for _ in range(CHUNK + 2)))
 
-        archived = gateway.act_on(Act.ARCHIVE, Selection(statuses=OPEN), "ada")
-        back = gateway.act_on(Act.UNARCHIVE, Selection(statuses=SET_ASIDE, modified=ALWAYS), "ada")
+        gateway.archives.ask(request_for(Act.ARCHIVE, Selection(statuses=OPEN)))
+        work_off_all(bench, CHUNK)
+        archived = set(bench.statuses().values())
+        back = Selection(statuses=SET_ASIDE, modified=ALWAYS)
+        gateway.archives.ask(request_for(Act.UNARCHIVE, back))
+        work_off_all(bench, CHUNK)
 
-        assert (archived.done, back.done) == (CHUNK + 2, CHUNK + 2)
-        assert set(bench.statuses().values()) == {"unresolved"}
+        assert (archived, set(bench.statuses().values())) == ({"archived"}, {"unresolved"})
 
     def test_of_ids_skip_and_count_what_may_not_be(self, bench: Bench, gateway: Gateway) -> None:
         retry = bring_to(bench, SENT)
         (free,) = bench.fail()
 
-        outcome = gateway.act(Act.ARCHIVE, [free, retry.key, "nobody", free], "ada")
+        outcome = gateway.archives.ask(
+            request_for(Act.ARCHIVE, Selection(ids=(free, retry.key, "nobody", free)))
+        ).operation
 
         assert outcome.done == 1
-        assert outcome.refused == {Refusal.SENT: 1, Refusal.UNKNOWN: 1}
+        assert outcome.skipped_because == {Refusal.SENT: 1, Refusal.UNKNOWN: 1}
 
     def test_resolving_by_time_takes_pending_retries_only(
         self, bench: Bench, gateway: Gateway
@@ -353,9 +362,9 @@ class TestBulks:
         being_sent = bring_to(bench, BEING_SENT)
         (unresolved,) = bench.fail()
 
-        outcome = gateway.act_on(Act.RESOLVE, PENDING, "ada")
+        outcome = gateway.archives.ask(request_for(Act.RESOLVE, PENDING)).operation
 
-        assert outcome == Outcome(done=1, refused={})
+        assert (outcome.done, outcome.skipped) == (1, 0)
         assert bench.statuses() == {
             sent.key: "resolved",
             being_sent.key: "retry_issued",
@@ -373,11 +382,8 @@ class TestBulks:
             changed.replace(year=changed.year + last),
         )
 
-        outcome = gateway.act_on(
-            Act.RESOLVE,
-            replace(PENDING, queue=QUEUE, modified=modified),
-            "ada",
-        )
+        wanted = replace(PENDING, queue=QUEUE, modified=modified)
+        outcome = gateway.archives.ask(request_for(Act.RESOLVE, wanted)).operation
 
         assert outcome.done == done
 

@@ -9,9 +9,10 @@ from retrier.domain.message_actions import Act
 from retrier.domain.wire import Refused
 from retrier.store.engine.database import Database
 from retrier.store.schema import failed_messages, processing_attempts
-from retrier.store.verbs.message_actions import Action, apply_action
+from retrier.store.verbs.message_actions import Action
 from tests.contract.store_retries import SENT, STAGED, bring_to
 from tests.contract.store_rows import again, message, messages, only_message, record, redelivered
+from tests.support.acting import apply_action
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import FAILED_AT, confirmation, failure, unique_id
 from tests.support.script import to_queue

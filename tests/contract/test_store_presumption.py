@@ -28,16 +28,12 @@ from retrier.store.schema import (
     failed_messages,
     processing_attempts,
 )
-from retrier.store.verbs.message_actions import (
-    Action,
-    RetriedAgain,
-    apply_action,
-    retry_pending,
-)
+from retrier.store.verbs.message_actions import Action, RetriedAgain, retry_pending
 from retrier.store.verbs.presumption import presume
 from retrier.store.verbs.recording import record_received
 from tests.contract.store_retries import BEING_SENT, SENT, STAGES, Retry, bring_to
 from tests.contract.store_rows import again, rows
+from tests.support.acting import apply_action
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import FAILED_AT, confirmation, failed_import
 from tests.support.waiting import wait_until

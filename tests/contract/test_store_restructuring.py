@@ -25,7 +25,7 @@ from retrier.store.schema import (
     retry_operations,
 )
 from retrier.store.verbs.import_sends import stamp_import
-from retrier.store.verbs.message_actions import Action, apply_action
+from retrier.store.verbs.message_actions import Action
 from retrier.store.verbs.recording import record_received
 from retrier.store.verbs.redirects import create_redirect
 from retrier.store.verbs.upgrade import (
@@ -37,6 +37,7 @@ from retrier.store.verbs.upgrade import (
 from tests.contract.store_retries import SENT, STAGED, bring_to
 from tests.contract.store_rows import everything_but, rows, select_rows
 from tests.contract.store_shape import particulars_of
+from tests.support.acting import apply_action
 from tests.support.bench import Bench
 from tests.support.databases import open_upgraded, sqlite_url
 from tests.support.factories import failed_import, failure

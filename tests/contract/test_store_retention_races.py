@@ -15,10 +15,11 @@ from retrier.store.engine.database import Database
 from retrier.store.queries.monitoring import read_ledger
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import outgoing, processing_attempts, processor_lease
-from retrier.store.verbs.message_actions import Action, ActionResult, apply_action
+from retrier.store.verbs.message_actions import Action, ActionResult
 from retrier.store.verbs.retention import DeletedChunk, delete_chunk
 from tests.contract.store_rows import again, ledger_entries, messages, record, rows
 from tests.contract.test_store_concurrency import at_once, count_deadlocks, count_waiting
+from tests.support.acting import apply_action
 from tests.support.bench import QUEUE, Bench
 from tests.support.databases import empty
 from tests.support.factories import confirmation, failure, unique_id

@@ -12,9 +12,10 @@ from retrier.store.engine.database import Database
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import ended_retries, retry_operation_messages
 from retrier.store.verbs.forwarding import load_claimed
-from retrier.store.verbs.message_actions import Action, apply_action
+from retrier.store.verbs.message_actions import Action
 from tests.contract.store_retries import STAGED, bring_to
 from tests.contract.store_rows import again, claims, rows, set_columns
+from tests.support.acting import apply_action
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import failure, unique_id
 

@@ -8,15 +8,15 @@ from tests.kills.test_while_ingesting import ALONE, ONCE, OPENED
 from tests.kills.test_while_presuming import PRESUMING
 from tests.kills.test_while_sending_imports import SENDING
 from tests.kills.test_while_stopping import STOPPING
-from tests.support.effects import ALL_POINTS, RETENTION_POINTS
+from tests.support.effects import ALL_POINTS, ARCHIVE_POINTS, RETENTION_POINTS
 
 
 def test_a_process_is_killed_at_every_crash_point() -> None:
     retrying = [scene.point for scene in SCENES]
     asking = [request.point for request in REQUESTS]
 
-    others = {*OPENED, *ONCE, *ALONE, *RETENTION_POINTS, *PRESUMING, *COPYING, KILLED_AT}
-    assert {*retrying, *asking, *SENDING, *STOPPING, *others} == {*ALL_POINTS}
+    others = {*OPENED, *ONCE, *ALONE, *RETENTION_POINTS, *PRESUMING, *COPYING, *ARCHIVE_POINTS}
+    assert {*retrying, *asking, *SENDING, *STOPPING, *others, KILLED_AT} == {*ALL_POINTS}
 
 
 def test_the_documentation_says_of_each_what_it_can_send_twice(admitted: dict[str, str]) -> None:

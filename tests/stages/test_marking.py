@@ -16,8 +16,9 @@ from retrier.store.schema import (
     retry_operation_messages,
     retry_operations,
 )
-from retrier.store.verbs.message_actions import Action, apply_action
+from retrier.store.verbs.message_actions import Action
 from retrier.store.verbs.operations import CreatedOperation
+from tests.support.acting import apply_action
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import failure
 from tests.support.script import to_queue

@@ -7,9 +7,10 @@ import pytest
 
 from retrier.domain.message_actions import Act
 from retrier.store.engine.database import Database
-from retrier.store.verbs.message_actions import Action, apply_action
+from retrier.store.verbs.message_actions import Action
 from retrier.store.verbs.operations import CreatedOperation
 from tests.conftest import opened_empty
+from tests.support.acting import apply_action
 from tests.support.bench import QUEUE, Bench
 from tests.support.between import BetweenLookAndClaims
 from tests.support.factories import confirmation, failure

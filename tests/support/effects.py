@@ -2,6 +2,7 @@
 
 from typing import get_args
 
+from retrier.events.archiving import ArchiveEffect
 from retrier.events.forwarding import ForwardingEffect
 from retrier.events.ingestion import IngestionEffect
 from retrier.events.outgoing import OutgoingPublished
@@ -22,6 +23,7 @@ OUTGOING_POINTS: list[str] = [OutgoingPublished.name]
 STOPPING_POINTS: list[str] = [event.name for event in get_args(StoppingEffect)]
 UPKEEP_POINTS: list[str] = [ChunkPresumed.name]
 RETENTION_POINTS: list[str] = [event.name for event in get_args(RetentionEffect)]
+ARCHIVE_POINTS: list[str] = [event.name for event in get_args(ArchiveEffect)]
 ALL_POINTS = [
     *REQUEST_POINTS,
     *IMPORT_POINTS,
@@ -32,4 +34,5 @@ ALL_POINTS = [
     *RETENTION_POINTS,
     *UPKEEP_POINTS,
     *OUTGOING_POINTS,
+    *ARCHIVE_POINTS,
 ]

@@ -13,7 +13,8 @@ from retrier.domain.retention import RetentionTimes, find_ages
 from retrier.processor.retention import Retention
 from retrier.store.engine.database import Database
 from retrier.store.schema import failed_messages
-from retrier.store.verbs.message_actions import Action, apply_action
+from retrier.store.verbs.message_actions import Action
+from tests.support.acting import apply_action
 from tests.support.bench import Bench
 
 DAY = timedelta(days=1)

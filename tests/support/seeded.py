@@ -33,6 +33,7 @@ def seed(api: Api) -> Known:
     alive = bring_to(bench, BEING_SENT)
     archived, *others = api.receive(*(failure(queue=QUEUE, body=body) for body in _BODIES))
     api.set_status(archived, FailedMessageStatus.ARCHIVED)
+    api.http.patch(f"/api/errors/{others[-1]}/archive")
     api.http.post("/api/redirects", json={"fromphysicaladdress": "a", "tophysicaladdress": "b"})
     messages = [sent.key, done.key, alive.key, archived, *others]
     times = ["2026-05-04T00:00:00Z", "2026-05-05T00:00:00+02:00", "0001-01-01T00:00:00+23:59"]
@@ -45,6 +46,7 @@ def seed(api: Api) -> Known:
         "classifier": api.get("recoverability/classifiers"),
         "group_id": [each["id"] for each in api.get("recoverability/groups")],
         "operation_id": [each["id"] for each in api.get("operations")],
+        "archive_operation_id": [each["id"] for each in api.get("archive_operations")],
         "batch_id": [each["id"] for each in api.get("batches")],
         "import_id": imports,
         "redirect_id": [each["message_redirect_id"] for each in api.get("redirects")],

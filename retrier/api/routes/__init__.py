@@ -2,6 +2,7 @@
 
 from retrier.api.routes import (
     archive,
+    archive_operations,
     errors,
     groups,
     history,
@@ -21,6 +22,7 @@ WORKING = (
     errors.router,
     retries.router,
     archive.router,
+    archive_operations.router,
     retries.pending,
     imports.router,
     redirects.router,

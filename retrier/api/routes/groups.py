@@ -16,6 +16,7 @@ from retrier.api.views.messages import group, group_operation
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.text import IdRange
+from retrier.store.queries.group_archives import add_archives
 from retrier.store.queries.groups import (
     GroupCount,
     add_retries,
@@ -47,7 +48,7 @@ def get_groups(
     classifier: str = CLASSIFIERS[0],
     classifierfilter: Annotated[str, Query(description="the exact title")] = "",
 ) -> Response:
-    """List the groups of a classifier that have unresolved messages or a retry alive.
+    """List the groups with unresolved messages, a retry alive, or an archive alive or just done.
 
     With `id_prefix`: all groups whose id begins so, with or without messages and retries.
     """
@@ -56,7 +57,8 @@ def get_groups(
         return answer(request, [group_operation(each) for each in found])
     title = None if classifierfilter in _NO_FILTER else classifierfilter
     counted = _count(parts, classifier, title)
-    groups = add_retries(parts.db, counted, classifier, title)
+    retried = add_retries(parts.db, counted, classifier, title)
+    groups = add_archives(parts.db, retried, classifier, title)
     return answer(request, [group_operation(each) for each in groups])
 
 

@@ -20,7 +20,7 @@ def get_history(request: Request, parts: Parts) -> Response:
 
 @router.delete("/unacknowledgedgroups/{group_id}", status_code=200)
 def acknowledge_group(group_id: str, context: InContext) -> Response:
-    """Acknowledge that the retry of a group is over: the group shows it no longer."""
+    """Acknowledge that the retry or archive of a group is over: the group shows it no longer."""
     if not context.gateway.acknowledge_group(group_id, context.requested_by):
-        return problem(404, f"No retry of the group {group_id[:100]} is to be acknowledged.")
+        return problem(404, f"Nothing of the group {group_id[:100]} is to be acknowledged.")
     return Response(status_code=200, headers=HEADERS)

@@ -7,6 +7,7 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 
+from retrier.api.acts import act_on, act_on_ids
 from retrier.api.answers import answer
 from retrier.api.filters import Moment, PageQuery, page_headers
 from retrier.api.parts import ApiParts, Parts
@@ -14,8 +15,6 @@ from retrier.api.request_context import (
     MOST_IDS,
     InContext,
     NamedIds,
-    act_on,
-    act_on_ids,
     checked,
     pending_retries,
 )
@@ -137,7 +136,7 @@ def retry_all_pending(body: Those, parts: Parts, context: InContext) -> Response
 @pending.patch("/resolve/all", status_code=202, name="resolve_all_pending")
 def resolve_all_pending(body: Those, parts: Parts, context: InContext) -> Response:
     """Resolve all pending retries by hand, or those of a queue or an age."""
-    return act_on(context, Act.RESOLVE, body.select(parts))
+    return act_on(context, Act.RESOLVE, body.select(parts), f"the {body.words}")
 
 
 class Between(BaseModel):
@@ -192,13 +191,14 @@ def resolve_messages(body: Named, context: InContext) -> Response:
         return act_on_ids(context, Act.RESOLVE, checked(body.uniquemessageids))
     if body.first is None or body.last is None:
         raise RequestValidationError([_NEITHER])
-    return act_on(context, Act.RESOLVE, body.of_time())
+    return act_on(context, Act.RESOLVE, body.of_time(), "the pending retries of a time")
 
 
 @pending.patch("/queues/resolve", status_code=202)
 def resolve_queue(body: OfQueue, context: InContext) -> Response:
     """Resolve the pending retries of a queue."""
-    return act_on(context, Act.RESOLVE, body.of_queue())
+    words = f"the pending retries of queue {body.queueaddress}"
+    return act_on(context, Act.RESOLVE, body.of_queue(), words)
 
 
 _NEITHER = {

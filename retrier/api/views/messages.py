@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from retrier.api.answers import Json, camel, present, time
+from retrier.api.views.archives import archive_of_group
 from retrier.api.views.history import is_failed
 from retrier.domain.failed_message import FailureGroup
 from retrier.domain.retry_operation import RetryOperation, RetryOperationState
@@ -154,10 +155,12 @@ def group(counted: GroupCount) -> Json:
 
 
 def group_operation(counted: GroupCount) -> Json:
-    """Show a group and its retry; `operation_status` is always there.
+    """Show a group and its retry or archive; `operation_status` is always there.
 
     One that is over is shown as such until a person acknowledges it; then only when it ended.
     """
+    if counted.archive is not None:
+        return group(counted) | _IDLE | archive_of_group(counted.archive)
     retry = counted.operation
     if retry is None:
         return group(counted) | _IDLE

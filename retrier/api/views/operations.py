@@ -4,11 +4,10 @@ from dataclasses import asdict
 
 from retrier.api.answers import Json, camel, present, time
 from retrier.api.views.messages import claim
-from retrier.domain.message_actions import Act
 from retrier.domain.retry_operation import RetryOperation
 from retrier.domain.selection import chosen_parts
 from retrier.domain.waiting import estimate_end, why_it_waits
-from retrier.gateway import AskedAgain, Outcome
+from retrier.gateway import AskedAgain
 from retrier.store.queries.batches import BatchCount, BatchDetails, Processor
 from retrier.store.queries.operations import OperationDetails
 
@@ -109,22 +108,6 @@ def processor(found: Processor | None) -> Json:
         return {"is_held": False}
     times = {n: time(getattr(found, n)) for n in ("acquired_at", "renewed_at", "expires_at")}
     return present(asdict(found) | times)
-
-
-_NAMES = {
-    Act.ARCHIVE: "archived",
-    Act.UNARCHIVE: "unarchived",
-    Act.RESOLVE: "resolved",
-    Act.RELEASE: "released",
-}
-
-
-def outcome(act: Act, came_to: Outcome) -> Json:
-    """Show how many messages changed, and why the others did not."""
-    skipped = [
-        {"reason": str(reason), "count": number} for reason, number in came_to.refused.items()
-    ]
-    return {_NAMES[act]: came_to.done, "skipped": skipped}
 
 
 def asked_again(again: AskedAgain) -> Json:

@@ -115,6 +115,14 @@ LINES: Mapping[str, Wording] = {
         "Of the first {sent} messages of operation {operation_id} {came_back} came back: it is "
         "paused until somebody resumes or cancels it"
     ),
+    "archive.asked": _info(
+        "Asked to {act} {total} messages: operation {operation_id} does it chunk by chunk"
+    ),
+    "archive.completed": _info("Operation {operation_id} ({act}) is complete"),
+    "archive.paused": _warning(
+        "Archiving, unarchiving and resolving many messages paused: {reason}"
+    ),
+    "archive.resumed": _info("Archiving, unarchiving and resolving many messages resumed"),
     "outgoing.paused": _warning("Sending copies to the log queue paused: {reason}"),
     "outgoing.resumed": _info("Sending copies to the log queue resumed"),
     "outgoing.queue_failed": _warning(

@@ -6,6 +6,7 @@ from functools import partial
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.exposition import choose_encoder
 
+from retrier.app.metrics.archiving import ArchiveCounters
 from retrier.app.metrics.collectors import FiguresCollector, ReadinessCollector
 from retrier.app.metrics.counters import IngestionCounters, RetentionCounter, RetryCounters
 from retrier.app.readiness import Readiness
@@ -114,6 +115,7 @@ class Metrics:
         self.ingestion = IngestionCounters(self.registry, error_queues)
         self.retries = RetryCounters(self.registry)
         self.retention = RetentionCounter(self.registry)
+        self.archives = ArchiveCounters(self.registry)
         self.queues = QueueGauges(self.registry, staging_queue)
         self.registry.register(FiguresCollector(read_figures))
 

@@ -11,7 +11,7 @@ from retrier.cli.options import Pages, Service, User, name_user
 from retrier.cli.pending_target import Chosen, Filters
 from retrier.cli.printer import Printer, counted, short_id
 from retrier.cli.selection_options import resolve_ids
-from retrier.cli.views.operations import show_refused
+from retrier.cli.views.archives import changed_none, show_act
 from retrier.cli.views.pending import show_pending
 
 app = make_app(
@@ -108,9 +108,8 @@ def resolve(ctx: typer.Context, chosen: Chosen, service: Service, user: User = "
     if service.as_json:
         printer.document(done)
     else:
-        printer.line(f"resolved by hand: {counted(done['resolved'], 'message')}")
-        show_refused(printer, done)
-    raise typer.Exit(ExitCode.REFUSED if ids and not done["resolved"] else ExitCode.DONE)
+        show_act(printer, "resolve", done)
+    raise typer.Exit(ExitCode.REFUSED if ids and changed_none(done) else ExitCode.DONE)
 
 
 def _ask(

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import func, select
 
+from retrier.domain.archive_operation import ArchiveOperation
 from retrier.domain.failed_message import FailedMessageStatus, FailureGroup
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryOperation, RetryType
@@ -51,7 +52,7 @@ _BY_CAUSE = (
 class GroupCount:
     """A group, the count and first and last failure of its messages, and its retry.
 
-    That is the unfinished one, or else the last one that is over.
+    That is the unfinished one, or else the last one that is over. `archive` is what archives it, or has done so lately.
     """
 
     group: FailureGroup
@@ -59,6 +60,7 @@ class GroupCount:
     first: datetime | None
     last: datetime | None
     operation: RetryOperation | None = None
+    archive: ArchiveOperation | None = None
 
 
 @reading
@@ -123,15 +125,22 @@ def add_retries(
     unseen = {key: each for key, each in finished.items() if each.acknowledged_at is None}
     alive = _alive_operations(tx)
     emptied = (alive.keys() | unseen.keys()) - {each.group.group_id for each in counted}
-    others = select(failure_groups).where(
-        tx.sql.member(groups.group_id, sorted(emptied)), *_of_classifier(classifier, title)
-    )
-    uncounted = {"count": 0, "first": None, "last": None}
-    more = [_group_count({**row, **uncounted}) for row in tx.execute(others).mappings()]
+    more = find_uncounted(tx, sorted(emptied), classifier, title)
     last = finished | alive
     return tuple(
         replace(each, operation=last.get(each.group.group_id)) for each in (*counted, *more)
     )
+
+
+def find_uncounted(
+    tx: Transaction, group_ids: Sequence[str], classifier: str, title: str | None
+) -> Sequence[GroupCount]:
+    """Return those of these groups that belong to the classifier, with no message counted."""
+    others = select(failure_groups).where(
+        tx.sql.member(groups.group_id, group_ids), *_of_classifier(classifier, title)
+    )
+    uncounted = {"count": 0, "first": None, "last": None}
+    return [_group_count({**row, **uncounted}) for row in tx.execute(others).mappings()]
 
 
 @reading

@@ -11,6 +11,7 @@ from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import (
     SETTLED,
+    archive_operations,
     failed_import_sends,
     failed_imports,
     failed_message_retries,
@@ -22,6 +23,7 @@ from retrier.store.schema import (
 messages = failed_messages.c
 claims = failed_message_retries.c
 operations = retry_operations.c
+archives = archive_operations.c
 sends = failed_import_sends.c
 
 Conditions = tuple[ColumnElement[bool], ...]
@@ -49,8 +51,17 @@ def are_old_messages(old: OldMessages, now: datetime) -> Conditions:
 
 
 def are_old_operations(age: timedelta, now: datetime) -> Conditions:
-    """Return the conditions for operations that are over."""
+    """Return the conditions for retry operations that are over."""
     return (operations.completed_at < now - age, operations.state.in_(_OVER))
+
+
+def are_old_archives(age: timedelta, now: datetime) -> Conditions:
+    """Return the conditions for archive operations that are over, and that no message names.
+
+    While a message names it, it tells who archived the message, and can be undone.
+    """
+    named = exists().where(messages.archive_operation_id == archives.operation_id)
+    return (archives.completed_at < now - age, ~named)
 
 
 def are_old_imports(age: timedelta, now: datetime) -> Conditions:
@@ -64,15 +75,23 @@ def are_old_imports(age: timedelta, now: datetime) -> Conditions:
 @reading
 def find_due(tx: Transaction, ages: Sequence[Old]) -> Sequence[Old]:
     """Return those of which there is something to delete. Raises DatabaseUnavailable."""
-    return [old for old in ages if tx.execute(_first(old, tx.now)).first() is not None]
+    return [old for old in ages if any(_is_any(tx, first) for first in _first(old, tx.now))]
 
 
-def _first(old: Old, now: datetime) -> Select[int]:
+def _is_any(tx: Transaction, first: Select[int]) -> bool:
+    return tx.execute(first).first() is not None
+
+
+def _first(old: Old, now: datetime) -> Sequence[Select[int]]:
+    """Return the queries for one of them; operations are of two kinds."""
     one = select(literal(1)).limit(1)
     match old:
         case OldMessages():
-            return one.select_from(failed_messages).where(*are_old_messages(old, now))
+            return [one.select_from(failed_messages).where(*are_old_messages(old, now))]
         case OldOperations(age=age):
-            return one.select_from(retry_operations).where(*are_old_operations(age, now))
+            return [
+                one.select_from(retry_operations).where(*are_old_operations(age, now)),
+                one.select_from(archive_operations).where(*are_old_archives(age, now)),
+            ]
         case OldImports(age=age):
-            return one.select_from(failed_imports).where(*are_old_imports(age, now))
+            return [one.select_from(failed_imports).where(*are_old_imports(age, now))]

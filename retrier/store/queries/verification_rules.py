@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Select, and_, case, exists, func, or_, sel
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import CanaryState, RetryOperationState
+from retrier.store.queries.archive_rules import ARCHIVE_RULES
 from retrier.store.queries.content_rules import CONTENT_RULES
 from retrier.store.schema import (
     failed_message_retries,
@@ -217,6 +218,7 @@ RULES: Mapping[str, Select[Any]] = MappingProxyType(
         "before its canary is judged, an operation sends nothing else": _sent_before_the_verdict(),
         "an operation is passed over only if it left messages out": _passed_over_for_nothing(),
         "only an operation that is over is acknowledged": _acknowledged_too_early(),
+        **ARCHIVE_RULES,
         **CONTENT_RULES,
     }
 )

@@ -24,6 +24,7 @@ archive_operations = Table(
     Column("total", Integer, nullable=False),
     Column("done", Integer, nullable=False),
     Column("skipped", Integer, nullable=False),
+    Column("skipped_because", Json, nullable=False),
     Column("undo_of", Id),
     Column("reason", Text),
     Column("idempotency_key", String(255), unique=True),

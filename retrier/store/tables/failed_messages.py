@@ -134,9 +134,9 @@ def presume(tx: Transaction, numbers: Sequence[int]) -> None:
     tx.execute(_put(tx, Move.PRESUMED, numbers).values(**evidence))
 
 
-def archive(tx: Transaction, numbers: Sequence[int]) -> None:
-    """Archive messages."""
-    tx.execute(_put(tx, Move.ARCHIVED, numbers))
+def archive(tx: Transaction, numbers: Sequence[int], operation_id: str | None = None) -> None:
+    """Archive messages; they name the archive operation, so that it can be undone."""
+    tx.execute(_put(tx, Move.ARCHIVED, numbers).values(archive_operation_id=operation_id))
 
 
 def issue(tx: Transaction, batch_id: str, numbers: Sequence[int]) -> Sequence[int]:

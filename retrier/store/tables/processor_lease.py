@@ -11,6 +11,14 @@ from retrier.store.schema import processor_lease
 
 lease = processor_lease.c
 
+_OURS = (
+    lease.id == 1,
+    lease.epoch == bindparam("fenced"),
+    lease.session_id.is_not(None),
+)
+"""The lease has this epoch, and nobody has given it back."""
+_SHARE = select(lease.epoch).where(*_OURS).with_for_update(read=True, key_share=True)
+
 
 def lock(tx: Transaction) -> StoredRow:
     """Lock the only row and return it; the first call makes it."""
@@ -27,6 +35,15 @@ def renew(tx: Transaction, epoch: int, duration: timedelta) -> datetime | None:
     known = {"fenced": epoch, **tx.sql.tell(tx.conn, duration)}
     moment: datetime | None = tx.execute(_renew(tx.sql), known).scalar_one_or_none()
     return moment
+
+
+def share(tx: Transaction, epoch: int) -> bool:
+    """Make a takeover wait until this transaction has ended; false if the epoch is over.
+
+    Renewals pass on PostgreSQL: FOR KEY SHARE conflicts only with changes of columns that a unique
+    index has, and with the FOR UPDATE of a takeover. On SQLite nobody else writes meanwhile.
+    """
+    return tx.execute(_SHARE, {"fenced": epoch}).first() is not None
 
 
 def take(tx: Transaction, epoch: int, duration: timedelta, holder: dict[str, object]) -> None:
@@ -54,11 +71,7 @@ def _renew(sql: SqlDialect) -> Executable:
     now, later = sql.moments
     return (
         update(processor_lease)
-        .where(
-            lease.id == 1,
-            lease.epoch == bindparam("fenced"),
-            lease.session_id.is_not(None),
-        )
+        .where(*_OURS)
         .values(renewed_at=now, expires_at=later)
         .returning(lease.renewed_at)
     )

@@ -50,6 +50,16 @@ def hold(tx: Transaction, fence: Fence) -> None:
     tx.hold(fence.epoch, moment)
 
 
+def share_lease(tx: Transaction, fence: Fence) -> None:
+    """Make sure that the lease stays ours until this transaction ends, without renewing it.
+
+    For transactions that take long: `hold` would make every window of Forwarding wait for them.
+    Raises LeaseLost.
+    """
+    if not processor_lease.share(tx, fence.epoch):
+        raise LeaseLost(f"epoch {fence.epoch} is over")
+
+
 __all__ = [
     "Fence",
     "HeldByAnother",
@@ -57,6 +67,7 @@ __all__ = [
     "acquire_lease",
     "release_lease",
     "renew_lease",
+    "share_lease",
 ]
 
 

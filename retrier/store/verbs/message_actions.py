@@ -21,6 +21,7 @@ from retrier.store.tables import retry_operation_messages as named
 from retrier.store.tables.event_log import Entry
 from retrier.store.tables.message_locks import lock_those
 from retrier.store.verbs import operations
+from retrier.store.verbs.bulk_entries import tell_of_many
 from retrier.store.verbs.operations import CreatedOperation
 from retrier.store.verbs.retry_ends import end_claims
 
@@ -47,11 +48,17 @@ _RETRY_ENDS: Mapping[Act, RetryEnd] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """An act and who asks for it; `selection` is that of a bulk, None for named messages."""
+    """An act and who asks for it; `selection` is that of a bulk, None for named messages.
+
+    `operation_id` is the archive operation that the act belongs to. With `in_bulk`, one event tells
+    of all messages, instead of one for each.
+    """
 
     act: Act
     who: str
     selection: Selection | None = None
+    operation_id: str | None = None
+    in_bulk: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,25 +68,25 @@ class ActionResult:
     done: tuple[str, ...]
     refused: Mapping[str, Refusal]
 
+    def reason_for(self, unique_id: str) -> Refusal | None:
+        """Return why the message with this id, as it was given, was left as it was."""
+        return self.refused.get(_as_stored(unique_id))
 
-@writing
-def apply_action(tx: Transaction, action: Action, unique_ids: Sequence[str]) -> ActionResult:
-    """Do the act to each of these messages that allows it; return why the others do not.
 
-    One transaction. It ends claims: a message that was claimed but not sent leaves its batch, and
-    its operation counts it as skipped. Raises DatabaseUnavailable.
-    """
-    acted = change(tx, action, unique_ids)
-    event_log.append(tx, list(_refusals(action, acted)))
-    return acted
+def _as_stored(unique_id: str) -> str:
+    return canonical(unique_id) if is_guid(unique_id) else unique_id
 
 
 def change(tx: Transaction, action: Action, unique_ids: Sequence[str]) -> ActionResult:
-    """Do the act as part of a larger transaction; the caller must log the refusals as events."""
+    """Do the act to each of these messages that allows it; return why the others do not.
+
+    Part of a larger transaction, which must log the refusals (`tell_refusals`). It ends claims: a
+    message that was claimed but not sent leaves its batch, and its operation counts it as skipped.
+    """
     if action.act in (Act.UNARCHIVE, Act.RELEASE):
         # Before any row lock, as ingestion does: waiting for this with rows locked could deadlock.
         tx.sql.share_cut_off(tx.conn)
-    wanted = [canonical(each) if is_guid(each) else each for each in unique_ids]
+    wanted = [_as_stored(each) for each in unique_ids]
     found = _lock(tx, action, wanted)
     numbers = {key: row.number for key, row in found.items()}
     stages = {claim.number: _stage(claim) for claim in claims.lock(tx, sorted(numbers.values()))}
@@ -118,19 +125,29 @@ def _apply(tx: Transaction, action: Action, done: Mapping[int, str]) -> None:
     numbers = sorted(done)
     match action.act:
         case Act.ARCHIVE:
-            failed_messages.archive(tx, numbers)
+            failed_messages.archive(tx, numbers, action.operation_id)
         case Act.RESOLVE:
             failed_messages.settle(tx, numbers)
         case Act.UNARCHIVE:
             failed_messages.become_unresolved(tx, Move.UNARCHIVED, dict.fromkeys(done, Manual()))
         case Act.RELEASE:
             failed_messages.become_unresolved(tx, Move.REVERTED, dict.fromkeys(done, Manual()))
+    event_log.append(tx, [*_tell(action, done), *_end_claims(tx, action, done)])
+
+
+def _tell(action: Action, done: Mapping[int, str]) -> Iterable[Entry]:
+    if action.in_bulk:
+        yield tell_of_many(action.act, action.who, action.operation_id, sorted(done))
+        return
     kind, words = _DONE[action.act]
-    events = [
-        Entry(kind=kind, text=f"{key}: {words}", who=action.who, unique_message_id=key)
-        for key in sorted(done.values())
-    ]
-    event_log.append(tx, [*events, *_end_claims(tx, action, done)])
+    for key in sorted(done.values()):
+        yield Entry(
+            kind=kind,
+            text=f"{key}: {words}",
+            who=action.who,
+            unique_message_id=key,
+            operation_id=action.operation_id,
+        )
 
 
 def _end_claims(tx: Transaction, action: Action, done: Mapping[int, str]) -> Iterable[Entry]:
@@ -154,8 +171,8 @@ def _end_claims(tx: Transaction, action: Action, done: Mapping[int, str]) -> Ite
             )
 
 
-def _refusals(action: Action, acted: ActionResult) -> Iterable[Entry]:
-    """Yield one event for each reason; it names the message if there is only one."""
+def tell_refusals(action: Action, acted: ActionResult) -> Iterable[Entry]:
+    """Yield one entry of the event log for each reason; it names the message if there is only one."""
     for reason in sorted(set(acted.refused.values())):
         keys = [key for key, why in acted.refused.items() if why is reason]
         one = keys[0] if len(keys) == 1 else None
@@ -164,6 +181,7 @@ def _refusals(action: Action, acted: ActionResult) -> Iterable[Entry]:
             text=f"{action.act} of {one or f'{len(keys)} messages'}: {reason}",
             who=action.who,
             unique_message_id=one,
+            operation_id=action.operation_id,
         )
 
 

@@ -6,6 +6,7 @@ So no claim is taken, stamped or recorded while it works, and two instances neve
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import assert_never
 
 from retrier.domain.retention import (
@@ -19,8 +20,14 @@ from retrier.domain.retention import (
 )
 from retrier.store.engine.database import writing
 from retrier.store.engine.transaction import StoredRow, Transaction
-from retrier.store.queries.retention import are_old_imports, are_old_messages, are_old_operations
+from retrier.store.queries.retention import (
+    are_old_archives,
+    are_old_imports,
+    are_old_messages,
+    are_old_operations,
+)
 from retrier.store.tables import (
+    archive_operations,
     ended_retries,
     event_log,
     failed_imports,
@@ -56,12 +63,19 @@ def delete_chunk(tx: Transaction, old: Old, instance: str) -> DeletedChunk:
         case OldMessages():
             return _delete_messages(tx, old, instance)
         case OldOperations(age=age):
-            over = are_old_operations(age, tx.now)
-            return _chunk_of(retry_operations.delete_old(tx, over, CHUNK))
+            return _delete_operations(tx, age)
         case OldImports(age=age):
             return _chunk_of(failed_imports.delete_old(tx, are_old_imports(age, tx.now), CHUNK))
         case _ as never:
             assert_never(never)
+
+
+def _delete_operations(tx: Transaction, age: timedelta) -> DeletedChunk:
+    over = are_old_operations(age, tx.now)
+    retries = retry_operations.delete_old(tx, over, CHUNK)
+    room = CHUNK - retries
+    archives = archive_operations.delete_old(tx, are_old_archives(age, tx.now), room) if room else 0
+    return _chunk_of(retries + archives)
 
 
 def _chunk_of(count: int) -> DeletedChunk:

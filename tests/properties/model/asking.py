@@ -58,6 +58,21 @@ class RequestContext(Example):
     def act_on_group(self, act: Act, number: int) -> bool:
         return self.people.act_on_group(act, number)
 
+    @rule(act=acts, number=which)
+    @counted
+    def act_on_many(self, act: Act, number: int) -> bool:
+        return self.people.act_on_many(act, number)
+
+    @rule(number=which)
+    @counted
+    def undo(self, number: int) -> bool:
+        return self.people.undo(number)
+
+    @rule()
+    @counted
+    def work_off_a_chunk(self) -> bool:
+        return self.world.many.work(self.world.bench)
+
     @rule(number=which)
     @counted
     def redirect(self, number: int) -> bool:

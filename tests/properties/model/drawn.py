@@ -29,7 +29,9 @@ VERBS = [
     "release_batch",
     "record_staging_ids",
     "record_received",
-    "apply_action",
+    "do_at_once",
+    "write_down",
+    "work_off",
     "retry_pending",
 ]
 CALLS = ["publisher.publish", "publisher.probe", "consumer.receive", "consumer.ack", "queues.purge"]

@@ -32,6 +32,7 @@ class Ending:
         world = self._world
         self._heal()
         yield from self._work()
+        yield from world.many.finish(world.bench)
         yield from self._left()
         yield from self._operations()
         yield from self._ledger()

@@ -17,6 +17,7 @@ from retrier.errors import DatabaseUnavailable, LeaseLost
 from retrier.store.verbs.retention import delete_chunk
 from tests.properties.model.account import UNRESOLVED, Account
 from tests.properties.model.world import World
+from tests.support.archiving import request_for
 
 T = TypeVar("T")
 WHO = "ada"
@@ -105,7 +106,7 @@ class People:
 
     def act(self, act: Act, ids: Sequence[str]) -> bool:
         """Archive, unarchive or resolve some messages; say whether any changed."""
-        return self._act(act, ids, lambda: self._world.gateway.act(act, ids, WHO).done)
+        return self._act(act, ids, lambda: self._ask(act, Selection(ids=tuple(ids))))
 
     def act_on_group(self, act: Act, which: int) -> bool:
         """Do it to a whole group."""
@@ -116,15 +117,24 @@ class People:
         }
         source, group = sources[act], self._group(which)
         ids = [k for k, m in self._account.all() if m.status == source and group in m.groups]
-        selection = Selection(group=group, statuses=frozenset({source}))
-        return self._act(act, ids, lambda: self._world.gateway.act_on(act, selection, WHO).done)
+        return self._act(act, ids, lambda: self._ask(act, Selection(group=group)))
+
+    def act_on_many(self, act: Act, which: int) -> bool:
+        """Ask for the same, to be worked off chunk by chunk."""
+        # Of nothing, it is done at once, and changes nothing.
+        self._world.acting = lambda: None
+        return self._world.many.ask(act, self._group(which))
+
+    def undo(self, which: int) -> bool:
+        """Take back what one of these acts archived."""
+        self._world.acting = lambda: None
+        return self._world.many.undo(which)
 
     def resolve_pending(self, queue: str) -> bool:
         """Resolve the pending retries of a queue by hand."""
         ids = self._pending(queue)
         selection = _pending_of(queue)
-        gateway = self._world.gateway
-        return self._act(Act.RESOLVE, ids, lambda: gateway.act_on(Act.RESOLVE, selection, WHO).done)
+        return self._act(Act.RESOLVE, ids, lambda: self._ask(Act.RESOLVE, selection))
 
     def delete_old(self, which: int) -> bool:
         """Delete what is settled in one of the ways, as retention does; say whether any is gone."""
@@ -174,6 +184,11 @@ class People:
             return bool(done)
         self._expect(f"messages changed by {act}", number, len(done))
         return bool(done)
+
+    def _ask(self, act: Act, selection: Selection) -> int:
+        """Ask for an act; return how many it has changed, none yet if it goes behind another."""
+        request = request_for(act, selection, who=WHO)
+        return self._world.gateway.archives.ask(request).operation.done
 
     def _insist(self, ask: Callable[[], T]) -> T:
         """Ask, and again if nobody answers; the key says that it is the same request."""

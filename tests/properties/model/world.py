@@ -17,6 +17,7 @@ from retrier.store.verbs.upkeep import probe_write
 from tests.properties.model.account import Account
 from tests.properties.model.following import MARKING, Following
 from tests.properties.model.look import completed, look
+from tests.properties.model.many import ManyActs
 from tests.properties.model.requests import Requests
 from tests.properties.model.sends import STAGING, Sends
 from tests.properties.model.watched import WatchedTransport
@@ -37,7 +38,7 @@ QUIET = (
     "probe_write",
     "get_installation_id",
 )
-OF_OTHERS = ("record_received", "apply_action", "retry_pending", "delete_chunk")
+OF_OTHERS = ("record_received", "do_at_once", "retry_pending", "delete_chunk")
 """What ingestion, people and retention do to messages: the account foretells all of it."""
 BETWEEN_LOOK_AND_CLAIMS = "between look and claims"
 
@@ -71,18 +72,22 @@ class World:
         )
         for queue in QUEUES:
             self.transport.broker.declare(queue)
-        self.flaky.before = lambda verb: self.reach(f"before {verb}")
-        self.flaky.after = self._after
-        self.transport.before_call = self.reach
-        self.transport.after_call = lambda call: self.reach(f"after {call}")
+        self._be_told()
         self.gateway = Gateway(
             self.flaky,
             lambda: None,
             frozenset({ERROR_QUEUE, STAGING}),
             imports=make_imports(self.flaky),
         )
+        self.many = ManyActs(self.flaky, self.account)
         self._between = BetweenLookAndClaims(db, self._get_between)
         self._start_ingestion()
+
+    def _be_told(self) -> None:
+        self.flaky.before = lambda verb: self.reach(f"before {verb}")
+        self.flaky.after = self._after
+        self.transport.before_call = self.reach
+        self.transport.after_call = lambda call: self.reach(f"after {call}")
 
     def close(self) -> None:
         """Let go of the database."""
@@ -182,6 +187,8 @@ class World:
         self.reach(f"after {verb}")
 
     def _follow(self, verb: str) -> None:
+        if verb == "write_down":
+            self.many.note_written()
         if verb == "record_received":
             self.account.record(self.recording)
         elif verb in OF_OTHERS:
@@ -189,6 +196,8 @@ class World:
         seen = look(self.flaky)
         if verb in OF_OTHERS:
             self.findings += [f"{verb}: {each}" for each in self.account.differences(seen)]
+        elif verb == "work_off":
+            self.findings += [f"{verb}: {each}" for each in self.many.follow(seen)]
         else:
             self._look_at_sends()
             self.findings += self.following.follow(verb, seen)

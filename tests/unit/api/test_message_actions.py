@@ -41,7 +41,7 @@ class TestArchive:
 
         answer = do(api, method, f"errors/{first}/archive", headers={"X-Retrier-User": "ada"})
 
-        assert answer == {"archived": 1, "skipped": []}
+        assert (answer["archived"], answer["skipped"]) == (1, [])
         assert statuses(api) == {first: "archived", second: "unresolved"}
         assert api.get("eventlogitems")[0]["who"].startswith("ada ")
 
@@ -52,7 +52,7 @@ class TestArchive:
         answer = do(api, method, "errors/archive", json=[first, second, "nobody"])
 
         reason = {"reason": "no failed message has this id", "count": 1}
-        assert answer == {"archived": 2, "skipped": [reason]}
+        assert (answer["archived"], answer["skipped"]) == (2, [reason])
 
     def test_a_group(self, api: Api) -> None:
         first, second = api.receive(failure(message_type="A"), failure(message_type="B"))
@@ -103,7 +103,7 @@ class TestUnarchive:
         body = {} if "..." in path else {"json": [key]}
         answer = do(api, "PATCH", path, **body)
 
-        assert answer == {"unarchived": 1, "skipped": []}
+        assert (answer["unarchived"], answer["skipped"]) == (1, [])
         assert statuses(api) == {key: "unresolved"}
 
     def test_a_malformed_range_is_refused(self, api: Api) -> None:
@@ -137,7 +137,7 @@ class TestPendingRetries:
         named = {"uniquemessageids": [retry.key]}
         answer = do(api, "PATCH", f"pendingretries/{path}", json=body or named)
 
-        assert answer == {"resolved": 1, "skipped": []}
+        assert (answer["resolved"], answer["skipped"]) == (1, [])
         assert statuses(api) == {retry.key: "resolved"}
 
     def test_of_another_queue_stay(self, api: Api, bench: Bench) -> None:

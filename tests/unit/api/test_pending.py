@@ -100,7 +100,7 @@ class TestThoseThatMatch:
         answer = api.http.patch("/api/pendingretries/resolve/all", json=body)
 
         assert answer.status_code == 202
-        assert answer.json() == {"resolved": 2 - len(left), "skipped": []}
+        assert (answer.json()["resolved"], answer.json()["skipped"]) == (2 - len(left), [])
         assert [named[each] for each in ids(api)] == left
 
     def test_are_retried_again(self, api: Api, bench: Bench) -> None:

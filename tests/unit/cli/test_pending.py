@@ -127,7 +127,7 @@ class TestWhatAsks:
 
         result = cli.run("pending", "resolve", key, "--json", stdin="y\n")
 
-        assert json.loads(result.stdout) == {"resolved": 1, "skipped": []}
+        assert json.loads(result.stdout)["resolved"] == 1
 
 
 class TestARetry:
@@ -162,7 +162,7 @@ class TestAResolve:
         result = cli.run("pending", "resolve", key, done, "--yes")
 
         assert result.exit_code == 0
-        assert "resolved by hand: 1 message" in result.stdout
+        assert "resolved: 1 message" in result.stdout
         assert "1  it is resolved already" in result.stdout
 
     def test_of_nothing_that_can_be_ends_with_1(self, cli: CommandLine) -> None:

@@ -81,6 +81,7 @@ def _create_archives() -> None:
         sa.Column("total", sa.Integer(), nullable=False),
         sa.Column("done", sa.Integer(), nullable=False),
         sa.Column("skipped", sa.Integer(), nullable=False),
+        sa.Column("skipped_because", Json, nullable=False),
         sa.Column("undo_of", Id()),
         sa.Column("reason", sa.Text()),
         sa.Column("idempotency_key", sa.String(255)),

@@ -1,0 +1,76 @@
+"""The gateway's part about archive, unarchive and resolve: what a person asks for, and its undo."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from enum import Enum
+
+from retrier.domain.archive_operation import AT_ONCE, ArchiveOperationState, ArchiveRequest
+from retrier.domain.message_actions import Act
+from retrier.domain.selection import Selection
+from retrier.events.archiving import ArchiveAsked, DoneAtOnce
+from retrier.events.event import Emit
+from retrier.events.service import RequestReceived, RequestRecorded
+from retrier.store.engine.database import Database
+from retrier.store.queries.archive_operations import find_archive_operation
+from retrier.store.verbs.archive_requests import AskedArchive, ask_archive
+
+
+class UndoRefusal(Enum):
+    """Why an operation cannot be undone."""
+
+    UNKNOWN = "no archive operation has this id"
+    NO_ARCHIVE = "only an operation that archived messages can be undone"
+
+
+class Archives:
+    """Takes requests about messages that are to be archived, unarchived or resolved.
+
+    A request about at most `at_once` messages is done in one transaction when it is answered; a
+    larger one is durable then, and `wake` wakes the thread that works it off.
+    """
+
+    def __init__(
+        self, db: Database, wake: Callable[[], None], emit: Emit, at_once: int = AT_ONCE
+    ) -> None:
+        self._db = db
+        self._wake = wake
+        self._emit = emit
+        self._at_once = at_once
+
+    def ask(self, request: ArchiveRequest) -> AskedArchive:
+        """Do it or write it down; the same request under the same key gives the same operation.
+
+        Raises KeyReused, DatabaseUnavailable.
+        """
+        self._emit(RequestReceived())
+        asked = ask_archive(self._db, request, self._at_once)
+        self._emit(RequestRecorded())
+        if not asked.repeated:
+            self._tell(asked)
+        return asked
+
+    def undo(
+        self, operation_id: str, make: Callable[[Selection], ArchiveRequest]
+    ) -> AskedArchive | UndoRefusal:
+        """Take back what is still archived by an operation: this is an operation itself.
+
+        `make` makes the request from the selection of these messages.
+
+        Raises KeyReused, DatabaseUnavailable.
+        """
+        found = find_archive_operation(self._db, operation_id)
+        if found is None:
+            return UndoRefusal.UNKNOWN
+        if found.act is not Act.ARCHIVE:
+            return UndoRefusal.NO_ARCHIVE
+        request = make(Selection(archived_by=found.operation_id))
+        return self.ask(replace(request, undo_of=found.operation_id))
+
+    def _tell(self, asked: AskedArchive) -> None:
+        found = asked.operation
+        about = {"operation_id": found.operation_id, "act": str(found.act)}
+        if found.state is ArchiveOperationState.COMPLETED:
+            self._emit(DoneAtOnce(done=found.done, skipped=found.skipped, **about))
+        else:
+            self._emit(ArchiveAsked(total=found.total, **about))
+            self._wake()

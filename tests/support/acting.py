@@ -1,0 +1,16 @@
+"""Acts on a few messages, as one transaction of its own."""
+
+from collections.abc import Sequence
+
+from retrier.store.engine.database import writing
+from retrier.store.engine.transaction import Transaction
+from retrier.store.tables import event_log
+from retrier.store.verbs.message_actions import Action, ActionResult, change, tell_refusals
+
+
+@writing
+def apply_action(tx: Transaction, action: Action, unique_ids: Sequence[str]) -> ActionResult:
+    """Do the act to each of these messages that allows it; return why the others do not."""
+    acted = change(tx, action, unique_ids)
+    event_log.append(tx, list(tell_refusals(action, acted)))
+    return acted
