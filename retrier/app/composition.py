@@ -8,6 +8,7 @@ from threading import Event
 from uuid import uuid4
 
 from retrier import __version__
+from retrier.api.live_feed import LiveFeed
 from retrier.app.cached_query import CachedQuery, CacheTimes
 from retrier.app.metrics.instruments import Metrics
 from retrier.app.process import describe_holder, is_dead
@@ -125,6 +126,11 @@ def make_gateway(parts: Parts) -> Gateway:
         forward_to=parts.settings.ingestion.forward_to,
     )
     return Gateway(parts.db, parts.wake.set, own_queues, parts.emit, imports=imports)
+
+
+def make_feed(parts: Parts) -> LiveFeed:
+    """Return what serves those who follow the event log, with database connections of its own."""
+    return LiveFeed(parts.db.apart(1, ANSWER_LIMIT), parts.emit)
 
 
 def make_mapping(queue: ErrorQueue) -> QueueMapping:

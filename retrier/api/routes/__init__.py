@@ -3,6 +3,7 @@
 from retrier.api.routes import (
     archive,
     errors,
+    events,
     groups,
     imports,
     operations,
@@ -14,6 +15,9 @@ from retrier.api.routes import (
 WATCHING = (service.watching,)
 """Routes of every process, whatever its roles."""
 
+FOLLOWING = (events.following,)
+"""Routes that do not end: each has a place of its own (`LiveFeed`)."""
+
 WORKING = (
     errors.router,
     retries.router,
@@ -23,6 +27,7 @@ WORKING = (
     redirects.router,
     groups.router,
     operations.router,
+    events.router,
     service.router,
 )
 """Routes that use the database. Each request needs a place (`take_place`)."""
