@@ -6,6 +6,7 @@ from retrier.api.routes import (
     events,
     groups,
     imports,
+    message_history,
     operations,
     redirects,
     retries,
@@ -20,6 +21,7 @@ FOLLOWING = (events.following,)
 
 WORKING = (
     errors.router,
+    message_history.router,
     retries.router,
     archive.router,
     retries.pending,

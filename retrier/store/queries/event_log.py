@@ -1,6 +1,6 @@
 """The event log: in pages for people, and forward for who follows it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -101,6 +101,12 @@ def list_events_after(
         .limit(most)
     )
     return tuple(LoggedEvent(**row) for row in tx.execute(query).mappings())
+
+
+def events_named(tx: Transaction, ids: Sequence[int]) -> Mapping[int, LoggedEvent]:
+    """Return the events with these ids."""
+    query = select(event_log).where(tx.sql.member(events.event_id, ids))
+    return {row["event_id"]: LoggedEvent(**row) for row in tx.execute(query).mappings()}
 
 
 @reading
