@@ -51,3 +51,8 @@ def from_epoch(number: object) -> datetime | None:
 def not_ahead_of(now: datetime, time: datetime | None, slack: timedelta) -> datetime | None:
     """Return the time; None if it is more than `slack` after now: no real clock is that wrong."""
     return time if time is not None and time <= now + slack else None
+
+
+def show_time(time: datetime) -> str:
+    """Return a moment for a sentence that people read, to the second, in UTC."""
+    return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

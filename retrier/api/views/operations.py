@@ -9,7 +9,7 @@ from retrier.domain.message_actions import Act
 from retrier.domain.retry_operation import RetryOperation, RetryOperationState
 from retrier.domain.selection import chosen_parts
 from retrier.gateway import AskedAgain, Outcome
-from retrier.store.queries.batches import BatchCount, BatchDetails, Processor
+from retrier.store.queries.batches import BatchCount, BatchDetails
 from retrier.store.queries.operations import OperationDetails
 
 
@@ -84,14 +84,6 @@ def batch(counted: BatchCount) -> Json:
 def batch_details(found: BatchDetails) -> Json:
     """Show a batch, and those of its claims that are in doubt."""
     return batch(found.counted) | {"claims_in_doubt": [claim(each) for each in found.in_doubt]}
-
-
-def processor(found: Processor | None) -> Json:
-    """Show which process holds the lease, and which batch is being forwarded."""
-    if found is None:
-        return {"is_held": False}
-    times = {n: time(getattr(found, n)) for n in ("acquired_at", "renewed_at", "expires_at")}
-    return present(asdict(found) | times)
 
 
 _NAMES = {

@@ -18,6 +18,7 @@ from retrier.store.queries.next_work import find_next
 from retrier.store.tables import claims, event_log, retry_batches, retry_operations
 from retrier.store.tables import retry_operation_messages as named
 from retrier.store.tables.event_log import Entry
+from retrier.store.verbs.completing import complete_operation
 from retrier.store.verbs.leases import Fence, fenced
 from retrier.store.verbs.retry_ends import end_batch
 
@@ -65,7 +66,7 @@ def claim_messages(tx: Transaction, opened: OpenedBatch) -> MarkedBatch:
     _note(tx, operation, cut, claimed)
     if cut.is_empty:
         end_batch(tx, opened.batch_id)
-        retry_operations.complete(tx, operation.operation_id)
+        complete_operation(tx, operation.operation_id)
     return _marked(opened.batch_id, operation, cut, claimed)
 
 
@@ -122,7 +123,7 @@ def _mark_at_once(
     retry_operations.begin_cut(tx, operation)
     _note(tx, operation, cut, claimed)
     if cut.is_empty:
-        retry_operations.complete(tx, operation.operation_id)
+        complete_operation(tx, operation.operation_id)
     return _marked(batch_id, operation, cut, claimed)
 
 
