@@ -8,12 +8,22 @@ import typer
 
 from retrier import __version__
 from retrier.cli.command import make_app
-from retrier.cli.commands import demo, errors, imports, operations, pending, retry, service
+from retrier.cli.commands import (
+    demo,
+    errors,
+    events,
+    imports,
+    operations,
+    pending,
+    processor,
+    retry,
+    service,
+)
 
 app = make_app(
     "Takes failed messages off error queues, keeps them, and sends them back in batches."
 )
-for part in (service.app, demo.app, operations.groups_app, retry.app):
+for part in (service.app, demo.app, operations.groups_app, retry.app, events.app, processor.app):
     # Added without a name, so that its commands are at the top level.
     app.add_typer(part)
 app.add_typer(errors.app, name="errors")
