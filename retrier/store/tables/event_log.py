@@ -56,8 +56,12 @@ class Entry:
 
 def append(tx: Transaction, events: Sequence[Entry]) -> None:
     """Add the events inside the transaction that causes them; cleans and cuts their texts."""
-    if events:
-        tx.execute(_append(tx.sql), [{"at": tx.now, **_row(event)} for event in events])
+    rows = [{"at": tx.now, **_row(event)} for event in events]
+    if rows:
+        # The first one wakes whoever follows: that is once for all, and no statement of its own.
+        tx.execute(_announced(tx.sql), rows[:1])
+    if rows[1:]:
+        tx.execute(_APPEND, rows[1:])
 
 
 def sweep(tx: Transaction, older_than: timedelta, at_once: int) -> int:
@@ -74,9 +78,12 @@ def sweep(tx: Transaction, older_than: timedelta, at_once: int) -> int:
     return tx.execute(swept).rowcount
 
 
+_APPEND = insert(event_log)
+
+
 @cache
-def _append(sql: SqlDialect) -> Insert:
-    return sql.announcing(insert(event_log))
+def _announced(sql: SqlDialect) -> Insert:
+    return sql.announcing(_APPEND)
 
 
 def _row(event: Entry) -> dict[str, object]:
