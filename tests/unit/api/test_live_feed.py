@@ -1,5 +1,6 @@
 """GET /api/events: what happens is told as it happens, in order, to everybody who follows."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -9,9 +10,13 @@ import httpx
 import pytest
 
 from retrier.api.live_feed import LiveFeed
+from retrier.api.relay import Relay
+from retrier.store.queries.event_log import list_events_after
+from retrier.store.tables.event_log import Entry, append
 from tests.support.api import Api
 from tests.support.factories import failure
-from tests.support.readers import Reader, served
+from tests.support.flaky_database import FlakyDatabase
+from tests.support.readers import IN_TIME, Reader, served
 from tests.support.waiting import wait_until
 
 Follow = Callable[..., Reader]
@@ -124,6 +129,16 @@ def test_a_reader_far_behind_gets_all_in_order(api: Api, follow: Follow) -> None
     assert ids == sorted(ids)
 
 
+def test_a_reader_very_far_behind_gets_all_from_the_database(api: Api, follow: Follow) -> None:
+    events = [Entry(kind="test", text=str(number)) for number in range(1200)]
+    api.db.transact(lambda tx: append(tx, events))
+
+    reader = follow("0")
+
+    wait_until(lambda: len(reader.events) == 1200, IN_TIME)
+    assert [each["description"] for each in reader.events] == [each.text for each in events]
+
+
 @pytest.mark.parametrize("wanted", ["kind", "operation", "message"])
 def test_only_what_is_wanted_is_told(api: Api, follow: Follow, wanted: str) -> None:
     key, other = api.receive(failure(), failure())
@@ -216,3 +231,49 @@ def test_a_page_of_another_host_cannot_follow(base: str) -> None:
     refused = httpx.get(f"{base}/api/events", headers={"Host": "evil.example"})
 
     assert refused.status_code == 421
+
+
+class TestADatabaseThatIsLost:
+    @pytest.fixture
+    def flaky(self, api: Api) -> FlakyDatabase:
+        """Give the database as the feed sees it."""
+        flaky = FlakyDatabase(api.db)
+        feed = LiveFeed(flaky)
+        api.app.state.parts = replace(api.app.state.parts, feed=feed)
+        return flaky
+
+    def test_leaves_nothing_out_when_it_is_back(
+        self, api: Api, flaky: FlakyDatabase, follow: Follow
+    ) -> None:
+        reader = follow()
+        flaky.refuse("read", times=2)
+        operation = ask(api)
+
+        told = reader.wait_for("retry_asked")
+
+        assert told["related_to"] == [f"/operation/{operation}"]
+        assert not reader.ended.is_set()
+
+    def test_is_told_to_who_comes_then(self, flaky: FlakyDatabase, base: str) -> None:
+        flaky.refuse("read")
+
+        refused = httpx.get(f"{base}/api/events")
+
+        assert (refused.status_code, refused.headers["Retry-After"]) == (503, "5")
+        with httpx.stream("GET", f"{base}/api/events") as later:
+            assert later.status_code == 200
+
+
+def test_events_that_are_not_in_memory_any_more_are_not_looked_for_there(api: Api) -> None:
+    api.db.transact(lambda tx: append(tx, [Entry(kind="t", text=each) for each in "abcd"]))
+    events = list_events_after(api.db, 0, 4)
+    first = events[0].event_id
+
+    async def tell() -> list[int | None]:
+        relay = Relay(kept=2)
+        relay.begin(first - 1)
+        relay.publish(events[-1].event_id, events)
+        found = (relay.find_after(first + behind) for behind in (0, 1, 2, 3))
+        return [None if each is None else len(each) for each in found]
+
+    assert asyncio.run(tell()) == [None, 2, 1, 0]
