@@ -108,6 +108,18 @@ def test_a_service_that_refuses_at_first_ends_with_3(cli: CommandLine) -> None:
     assert "100 readers. Come again." in result.stderr
 
 
+def test_ctrl_c_ends_with_130(cli: CommandLine) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    cli.answer = Connections(told(1))
+    cli.on_pause = interrupt
+
+    result = cli.run("events", "--follow")
+
+    assert (result.exit_code, len(result.stdout.splitlines())) == (130, 1)
+
+
 def test_pages_of_what_is_to_come_make_no_sense(cli: CommandLine) -> None:
     assert cli.run("events", "--follow", "--page", "2").exit_code == 2
 
