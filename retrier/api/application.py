@@ -10,7 +10,7 @@ from fastapi import Depends, FastAPI
 from retrier.api.middleware import RequestMiddleware
 from retrier.api.parts import ApiParts, take_place
 from retrier.api.problems import add_handlers
-from retrier.api.routes import WATCHING, WORKING
+from retrier.api.routes import FOLLOWING, WATCHING, WORKING
 
 Document = dict[str, Any]
 
@@ -72,6 +72,10 @@ _OWN: Mapping[tuple[str, str, str], Document] = MappingProxyType(
         },
         ("/api/imports/{import_id}/body", "get", "204"): {"description": "The body is empty"},
         ("/api/redirects", "post", "201"): {"description": "The redirect is created"},
+        ("/api/events", "get", "200"): {
+            "description": "Server-sent events: the answer does not end",
+            "content": {"text/event-stream": {"schema": _TEXT}},
+        },
         ("/metrics", "get", "200"): {
             "description": "In Prometheus' text format, or as OpenMetrics",
             "content": _BYTES,
@@ -124,7 +128,7 @@ def _refusals(path: str, method: str, operation: Document) -> Iterator[int]:
     yield from (400, 421)
     if path.startswith("/api"):
         yield 503
-    if path.startswith("/api") and method in _HARMLESS:
+    if path.startswith("/api") and method in _HARMLESS and path != "/api/events":
         yield 304
     if "{" in path:
         yield 404
@@ -158,6 +162,8 @@ def create_api(parts: ApiParts, *, whole: bool = True) -> FastAPI:
     add_handlers(api)
     api.add_middleware(RequestMiddleware, hosts=parts.hosts)
     for router in WATCHING:
+        api.include_router(router)
+    for router in FOLLOWING if whole else ():
         api.include_router(router)
     for router in WORKING if whole else ():
         # Scope "function" frees the place before the answer is sent: a slow client holds none.

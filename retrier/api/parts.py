@@ -10,6 +10,7 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, HTTPException, Request
 
 from retrier.api.answers import AnswerCache
+from retrier.api.live_feed import LiveFeed
 from retrier.domain.hosts import Hosts
 from retrier.domain.wire import PropertyCodec
 from retrier.gateway import Gateway
@@ -104,7 +105,8 @@ class ApiParts:
 
     `db` is for reading, and `codec` decodes the properties of what is read. `health` returns for
     each part of the service whether it works, and a reason. `metrics` takes an Accept header and
-    returns content type and text of a scrape. Requests that name none of `hosts` are refused.
+    returns content type and text of a scrape. `feed` serves who follows the event log. Requests
+    that name none of `hosts` are refused. `session_id` is what this process is called in the lease.
     """
 
     db: Database
@@ -113,7 +115,9 @@ class ApiParts:
     health: Callable[[], Mapping[str, tuple[bool, str]]]
     metrics: Callable[[str], tuple[str, bytes]]
     version: str
+    feed: LiveFeed
     look_at: Callable[[Sequence[str]], Sight] = see_nothing
+    session_id: str = ""
     hosts: Hosts = field(default_factory=Hosts)
     cache: AnswerCache = field(default_factory=AnswerCache)
     reads: Places = field(default_factory=Places)

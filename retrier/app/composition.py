@@ -8,6 +8,7 @@ from threading import Event
 from uuid import uuid4
 
 from retrier import __version__
+from retrier.api.live_feed import LiveFeed
 from retrier.app.cached_query import CachedQuery, CacheTimes
 from retrier.app.metrics.instruments import Metrics
 from retrier.app.process import describe_holder, is_dead
@@ -130,6 +131,11 @@ def make_gateway(parts: Parts) -> Gateway:
     archives = Archives(parts.db, parts.wake_archiving.set, parts.emit)
     wake = parts.wake.set
     return Gateway(parts.db, wake, own_queues, parts.emit, imports=imports, archives=archives)
+
+
+def make_feed(parts: Parts) -> LiveFeed:
+    """Return what serves those who follow the event log, with database connections of its own."""
+    return LiveFeed(parts.db.apart(1, ANSWER_LIMIT), parts.emit)
 
 
 def make_mapping(queue: ErrorQueue) -> QueueMapping:

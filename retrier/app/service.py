@@ -19,6 +19,7 @@ from retrier.app.composition import (
     ANSWER_LIMIT,
     Parts,
     make_archiving,
+    make_feed,
     make_gateway,
     make_hosts,
     make_ingestor,
@@ -110,6 +111,7 @@ class Service:
             self._board.put(part, ready=False, reason="starting")
         parts.metrics.watch_readiness(self._board.read)
         self._ticks = Ticks(parts, self._board)
+        self._feed = make_feed(parts)
         self._server = self._make_server()
         self._threads: list[threading.Thread] = []
         self._sender: threading.Thread | None = None
@@ -183,6 +185,8 @@ class Service:
             metrics=parts.metrics.expose,
             version=__version__,
             look_at=QueueLooks(parts.transport, parts.clock).look_at,
+            feed=self._feed,
+            session_id=parts.session_id,
             hosts=make_hosts(parts.settings.api),
         )
         return create_api(api_parts, whole=Role.API in self._roles)
@@ -228,6 +232,8 @@ class Service:
         began = self._parts.clock.monotonic()
         end = began + _STOP_DEADLINE
         self._ticks.stop()
+        # An answer that never ends by itself would hold up the end of the server.
+        self._feed.stop()
         if self._server is not None:
             self._server.begin_to_stop()
         for thread in self._threads:
@@ -237,6 +243,7 @@ class Service:
             self._sender.join(max(0.0, left))
         if self._server is not None:
             self._server.stop(max(0.0, end - self._parts.clock.monotonic()))
+        self._feed.wait(max(0.0, end - self._parts.clock.monotonic()))
         self._parts.db.dispose()
 
     def _look_at_database(self) -> tuple[bool, str]:

@@ -1,6 +1,7 @@
 """A client of the service's API. Results are JSON or bytes; errors say what to do."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -79,6 +80,21 @@ class ApiClient:
         empty = answer.status_code == _NO_CONTENT
         return (b"", "") if empty else (answer.content, answer.headers.get("Content-Type", ""))
 
+    @contextmanager
+    def lines(
+        self, path: Sequence[str], params: Mapping[str, str], headers: Mapping[str, str]
+    ) -> Iterator[Iterator[str]]:
+        """Yield the lines of an answer that does not end; a break is ServiceUnavailable, too."""
+        query = {name: valid_text(value) for name, value in params.items()}
+        address = _address(path)
+        try:
+            with self._http.stream("GET", address, params=query, headers=dict(headers)) as answer:
+                if not answer.is_success:
+                    answer.read()
+                yield self._checked(answer).iter_lines()
+        except httpx.TransportError as error:
+            raise self._out_of_reach(error) from error
+
     def ask(self, path: Sequence[str], content: object, headers: Mapping[bytes, bytes]) -> Json:
         """POST a request; return the answer of the service.
 
@@ -141,7 +157,7 @@ class ApiClient:
                 _address(path),
                 json=content,
                 headers=dict(headers),
-                params={name: valid_text(value) for name, value in params.items()},
+                params={name: validvalid_text(value) for name, value in params.items()},
             )
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise self._out_of_reach(error) from error

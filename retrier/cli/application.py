@@ -12,9 +12,11 @@ from retrier.cli.commands import (
     archives,
     demo,
     errors,
+    events,
     imports,
     operations,
     pending,
+    processor,
     redirects,
     retry,
     service,
@@ -24,7 +26,15 @@ from retrier.cli.commands import (
 app = make_app(
     "Takes failed messages off error queues, keeps them, and sends them back in batches."
 )
-for part in (service.app, demo.app, operations.groups_app, retry.app, archives.acts):
+for part in (
+    service.app,
+    demo.app,
+    operations.groups_app,
+    retry.app,
+    archives.acts,
+    events.app,
+    processor.app,
+):
     # Added without a name, so that its commands are at the top level.
     app.add_typer(part)
 app.add_typer(errors.app, name="errors")

@@ -175,6 +175,10 @@ class Printer:
         """Print one JSON document, in ASCII: no escape sequence can mislead the terminal."""
         self._write([json.dumps(value, indent=2)])
 
+    def record(self, value: object) -> None:
+        """Print one JSON document as one line, for a reader who takes one after the other."""
+        self._write([json.dumps(value)])
+
     def raw(self, data: bytes) -> None:
         """Print bytes as they are."""
         sys.stdout.buffer.write(data)

@@ -74,6 +74,7 @@ class TestASweep:
     def test_deletes_any_number_a_thousand_at_a_time(self, database):
         """A statement may take half a lease: a million at once would never go."""
         log(database, *([an_event()] * 2500), age=3 * DAY)
+        log(database, an_event(text="young"))
         commits = []
 
         def listen(_conn):
@@ -84,7 +85,16 @@ class TestASweep:
         event.remove(database.engine, "commit", listen)
 
         assert (swept, len(commits)) == (2500, 3)
-        assert rows(database, event_log) == []
+        assert len(rows(database, event_log)) == 1
+
+    def test_leaves_the_newest_so_that_no_id_is_given_again(self, database):
+        log(database, an_event(), an_event(text="newest"), age=3 * DAY)
+
+        assert sweep_events(database, older_than=DAY) == 1
+        log(database, an_event(text="new"))
+        newest, new = rows(database, event_log)
+        assert (newest["text"], new["text"]) == ("newest", "new")
+        assert new["event_id"] > newest["event_id"]
 
     def test_of_nothing_is_nothing(self, database):
         assert sweep_events(database, older_than=DAY) == 0

@@ -15,7 +15,8 @@ from retrier.errors import LeaseLost
 from retrier.events.event import Event
 from retrier.events.retention import ChunkDeleted
 from retrier.store.engine.database import Database
-from retrier.store.queries.monitoring import list_events, read_ledger
+from retrier.store.queries.event_log import list_events
+from retrier.store.queries.monitoring import read_ledger
 from retrier.store.queries.ordering import PageRequest
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import (

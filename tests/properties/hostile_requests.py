@@ -12,6 +12,8 @@ _READS = (
     "GET errors",
     "GET errors/{}",
     "GET errors/last/{}",
+    "GET errors/{}/attempts",
+    "GET errors/{}/events",
     "GET errors/queues/addresses",
     "GET endpoints/{}/errors",
     "GET messages/{}/body",
@@ -92,6 +94,8 @@ _PARAMETERS = [
     "error_queue",
     "older_than",
     "operation",
+    "message",
+    "kind",
 ]
 _HEADERS = (
     b"if-none-match accept x-retrier-user idempotency-key content-type content-length "

@@ -24,13 +24,15 @@ JOURNEYS = {
 def names_in(path: Path) -> set[str]:
     """Return the functions of a module, and the methods of its classes, each with its class."""
     tree = ast.parse(path.read_text())
-    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    functions = {
+        node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
     methods = {
         f"{owner.name}.{node.name}"
         for owner in tree.body
         if isinstance(owner, ast.ClassDef)
         for node in owner.body
-        if isinstance(node, ast.FunctionDef)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     return functions | methods
 

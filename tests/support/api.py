@@ -9,6 +9,7 @@ from starlette.routing import BaseRoute
 
 from retrier.api.answers import AnswerCache
 from retrier.api.application import ApiParts, create_api
+from retrier.api.live_feed import LiveFeed
 from retrier.api.parts import Sight, see_nothing
 from retrier.domain.failed_message import FailedMessageStatus, Failure, Received, Resolution
 from retrier.domain.hosts import Hosts
@@ -76,6 +77,8 @@ class Api:
             look_at=self._look_at,
             metrics=lambda _accept: self.metrics,
             version="1.2.3",
+            feed=LiveFeed(db),
+            session_id=HOLDER.session_id,
             hosts=hosts or Hosts(),
             # By its clock every answer is found in no time: a busy machine would have it remembered.
             cache=AnswerCache(FrozenClock()),

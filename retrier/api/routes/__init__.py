@@ -4,9 +4,11 @@ from retrier.api.routes import (
     archive,
     archive_operations,
     errors,
+    events,
     groups,
     history,
     imports,
+    message_history,
     operation_requests,
     operations,
     redirects,
@@ -18,8 +20,12 @@ from retrier.api.routes import (
 WATCHING = (service.watching,)
 """Routes of every process, whatever its roles."""
 
+FOLLOWING = (events.following,)
+"""Routes that do not end: each has a place of its own (`LiveFeed`)."""
+
 WORKING = (
     errors.router,
+    message_history.router,
     retries.router,
     archive.router,
     archive_operations.router,
@@ -30,6 +36,7 @@ WORKING = (
     history.router,
     operation_requests.router,
     operations.router,
+    events.router,
     steering.router,
     service.router,
 )

@@ -6,9 +6,11 @@ from retrier.api.answers import TOTAL_COUNT, answer
 from retrier.api.filters import IdsQuery, PageQuery, page_headers
 from retrier.api.parts import Parts
 from retrier.api.problems import problem
-from retrier.api.views.operations import batch, batch_details, details, operation, processor
-from retrier.store.queries.batches import find_batch, find_processor, list_batches
+from retrier.api.views.operations import batch, batch_details, details, operation
+from retrier.api.views.processor import processor
+from retrier.store.queries.batches import find_batch, list_batches
 from retrier.store.queries.operations import find_operation, list_operations
+from retrier.store.queries.processor_work import find_processor
 
 router = APIRouter(prefix="/api", tags=["operations"])
 
@@ -48,5 +50,8 @@ def get_batch(request: Request, batch_id: str, parts: Parts) -> Response:
 
 @router.get("/processor")
 def get_processor(request: Request, parts: Parts) -> Response:
-    """Return which process is the processor, and which batch it forwards."""
-    return answer(request, processor(find_processor(parts.db)))
+    """Return which process is the processor, what it does, and what it waits for and why."""
+    found = find_processor(parts.db)
+    holder = found.processor
+    is_here = holder is not None and holder.is_held and holder.session_id == parts.session_id
+    return answer(request, processor(found, parts.health().get("processor") if is_here else None))

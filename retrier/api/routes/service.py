@@ -1,14 +1,13 @@
-"""The service itself: health, metrics, ledger, event log, and what the API is."""
+"""The service itself: health, metrics, ledger, and what the API is."""
 
 from functools import partial
 
 from fastapi import APIRouter, Request, Response
 
 from retrier.api.answers import HEADERS, answer, encode
-from retrier.api.filters import PageQuery, page_headers
 from retrier.api.parts import Parts
-from retrier.api.views.service import event, ledger
-from retrier.store.queries.monitoring import list_events, read_ledger
+from retrier.api.views.service import ledger
+from retrier.store.queries.monitoring import read_ledger
 
 watching = APIRouter(tags=["service"])
 """Routes of every process, whatever its roles."""
@@ -57,19 +56,12 @@ def get_ledger(request: Request, parts: Parts) -> Response:
     return answer(request, ledger(read_ledger(parts.db)))
 
 
-@router.get("/eventlogitems")
-def get_event_log(request: Request, parts: Parts, page: PageQuery) -> Response:
-    """List what happened, newest first."""
-    found = list_events(parts.db, page)
-    items = [event(each) for each in found.items]
-    return answer(request, items, page_headers(request, page, found.total))
-
-
 _LIST = "{?page,per_page,direction,sort}"
 _URLS = {
     "errors_url": f"errors/{_LIST}",
     "endpoints_error_url": f"endpoints/{{name}}/errors/{_LIST}",
     "event_log_items": "eventlogitems",
+    "events_url": "events",
     "classifiers_url": "recoverability/classifiers",
     "groups_url": "recoverability/groups/{classifier?}",
     "message_body_url": "messages/{id}/body",

@@ -9,7 +9,8 @@ from retrier.api.views.archives import archive_of_group
 from retrier.api.views.history import is_failed
 from retrier.domain.failed_message import FailureGroup
 from retrier.domain.retry_operation import RetryOperation, RetryOperationState
-from retrier.store.queries.details import MessageDetails, ShownAttempt
+from retrier.store.queries.attempts import ShownAttempt
+from retrier.store.queries.details import MessageDetails
 from retrier.store.queries.groups import GroupCount
 from retrier.store.queries.messages import ListedMessage, ShownClaim
 from retrier.store.queries.pending import PendingRetry
@@ -52,7 +53,7 @@ def details(found: MessageDetails) -> Json:
     unique_id = found.message.unique_message_id
     more = {
         "unique_message_id": unique_id,
-        "processing_attempts": [_attempt(attempt, found) for attempt in found.attempts],
+        "processing_attempts": [_attempt(each, found) for each in found.attempts],
         "failure_groups": [_group(group) for group in found.groups],
         "destination": found.destination,
         "error_queue": found.error_queue,
@@ -90,22 +91,28 @@ def claim(shown: ShownClaim) -> Json:
     return present(asdict(shown) | times)
 
 
-def _attempt(attempt: ShownAttempt, found: MessageDetails) -> Json:
+def attempt(shown: ShownAttempt) -> Json:
+    """Show one failure, without headers."""
     failure_details = {
-        "address_of_failing_endpoint": attempt.queue,
-        "time_of_failure": time(attempt.time_of_failure),
-        "exception": _exception(attempt),
+        "address_of_failing_endpoint": shown.queue,
+        "time_of_failure": time(shown.time_of_failure),
+        "exception": _exception(shown),
     }
     return present(
         {
-            "message_id": found.message.message_id,
-            "attempted_at": time(attempt.time_of_failure or attempt.received_at),
-            "received_at": time(attempt.received_at),
+            "attempted_at": time(shown.time_of_failure or shown.received_at),
+            "received_at": time(shown.received_at),
             "failure_details": present(failure_details),
-            "retry_id": attempt.retry_id,
-            "headers": _headers(found.headers) if attempt.is_current else None,
+            "retry_id": shown.retry_id,
         }
     )
+
+
+def _attempt(shown: ShownAttempt, found: MessageDetails) -> Json:
+    """Show one failure; of the one whose details the message shows also the headers."""
+    headers = _headers(found.headers) if shown.is_current else None
+    own = {"message_id": found.message.message_id, "headers": headers}
+    return attempt(shown) | present(own)
 
 
 def _headers(headers: Mapping[str, object]) -> dict[str, str]:

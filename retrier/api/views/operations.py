@@ -8,7 +8,7 @@ from retrier.domain.retry_operation import RetryOperation
 from retrier.domain.selection import chosen_parts
 from retrier.domain.waiting import estimate_end, why_it_waits
 from retrier.gateway import AskedAgain
-from retrier.store.queries.batches import BatchCount, BatchDetails, Processor
+from retrier.store.queries.batches import BatchCount, BatchDetails
 from retrier.store.queries.operations import OperationDetails
 
 
@@ -100,14 +100,6 @@ def batch(counted: BatchCount) -> Json:
 def batch_details(found: BatchDetails) -> Json:
     """Show a batch, and those of its claims that are in doubt."""
     return batch(found.counted) | {"claims_in_doubt": [claim(each) for each in found.in_doubt]}
-
-
-def processor(found: Processor | None) -> Json:
-    """Show which process holds the lease, and which batch is being forwarded."""
-    if found is None:
-        return {"is_held": False}
-    times = {n: time(getattr(found, n)) for n in ("acquired_at", "renewed_at", "expires_at")}
-    return present(asdict(found) | times)
 
 
 def asked_again(again: AskedAgain) -> Json:

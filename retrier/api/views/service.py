@@ -2,7 +2,8 @@
 
 from retrier.api.answers import Json, present, time
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.store.queries.monitoring import KINDS_OF_DELIVERY, Ledger, LoggedEvent
+from retrier.store.queries.event_log import LoggedEvent
+from retrier.store.queries.monitoring import KINDS_OF_DELIVERY, Ledger
 from retrier.store.queries.redirects import Redirect
 
 
@@ -53,6 +54,7 @@ def event(logged: LoggedEvent) -> Json:
     return present(
         {
             "id": str(logged.event_id),
+            "kind": logged.kind,
             "description": logged.text,
             "severity": _SEVERITIES.get(logged.kind, "info"),
             "raised_at": time(logged.at),

@@ -14,6 +14,7 @@ from sqlalchemy import (
     BindParameter,
     Connection,
     DateTime,
+    Insert,
     Interval,
     Table,
     any_,
@@ -30,7 +31,7 @@ from sqlalchemy.sql import ColumnElement
 from retrier.overlap import WhileInFlight, nothing_else
 from retrier.store.engine.arrays import array_like
 from retrier.store.engine.new_rows import copy_in
-from retrier.store.engine.sql_dialect import REQUESTS, Counter, SqlDialect
+from retrier.store.engine.sql_dialect import EVENTS, REQUESTS, Counter, SqlDialect
 from retrier.store.engine.timeouts import TimedConnection
 
 _UUID = psycopg.adapters.types["uuid"].oid
@@ -77,6 +78,11 @@ _LAST = {
     counter: text(f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {counter}")  # noqa: S608 - a name of ours
     for counter in Counter
 }
+_WRITERS = text(
+    "SELECT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND mode = "
+    "'RowExclusiveLock' AND granted AND relation = CAST(:table AS regclass) AND database = "
+    "(SELECT oid FROM pg_database WHERE datname = current_database())"
+)
 _BY_INDEX = select(
     func.set_config("enable_seqscan", "off", true()),
     func.set_config("enable_bitmapscan", "off", true()),
@@ -164,6 +170,14 @@ class PostgresDialect(SqlDialect):
     def announce_request(self, conn: Connection) -> None:
         """Notify; the server delivers it at the commit, and drops it at a rollback."""
         conn.execute(select(func.pg_notify(REQUESTS, "")))
+
+    def announcing(self, insert: Insert) -> Insert:
+        """Notify with the rows themselves: a statement of its own would be one more round trip."""
+        return insert.returning(func.pg_notify(EVENTS, ""))
+
+    def find_writers(self, conn: Connection, table: Table) -> frozenset[str]:
+        """Return who holds the lock of an insert: taken before the first id, kept to the end."""
+        return frozenset(conn.execute(_WRITERS, {"table": table.name}).scalars())
 
     def insert(self, table: Table) -> postgresql.Insert:
         """Return PostgreSQL's insert."""

@@ -1,7 +1,7 @@
-"""Notifications on PostgreSQL: a request to one process wakes the processor in another."""
+"""Notifications on PostgreSQL: what one process commits wakes a thread of another."""
 
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from threading import Event
 
 import psycopg
@@ -9,9 +9,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from retrier.errors import DatabaseUnavailable
 from retrier.store.engine.database import Database
-from retrier.store.engine.sql_dialect import REQUESTS
+from retrier.store.engine.sql_dialect import EVENTS, REQUESTS
 
 _LOOK_AT_STOP = 0.5
+
+Wait = Callable[[float], None]
+"""Waits for so many seconds at most."""
 
 
 def listen_for_requests(db: Database, stop: Event, heard: Callable[[], None]) -> None:
@@ -20,13 +23,37 @@ def listen_for_requests(db: Database, stop: Event, heard: Callable[[], None]) ->
     Also once at the start, for requests that came before LISTEN. On PostgreSQL only. Raises
     DatabaseUnavailable when the connection is lost.
     """
+    with _listening(db, REQUESTS) as connection:
+        heard()
+        while not stop.is_set():
+            for _ in connection.notifies(timeout=_LOOK_AT_STOP, stop_after=1):
+                heard()
+
+
+@contextmanager
+def listening_for_events(db: Database, stop: Event) -> Iterator[Wait]:
+    """Yield a wait that the next commit of events ends early: on PostgreSQL, in any process.
+
+    On SQLite nothing announces them; there `stop` ends the wait. Raises DatabaseUnavailable, also
+    inside the wait.
+    """
+    if db.is_sqlite:
+        yield lambda seconds: _ignore(stop.wait(seconds))
+        return
+    with _listening(db, EVENTS) as connection:
+        yield lambda seconds: _ignore(list(connection.notifies(timeout=seconds, stop_after=1)))
+
+
+def _ignore(_result: object) -> None:
+    """Drop what a wait returns."""
+
+
+@contextmanager
+def _listening(db: Database, channel: str) -> Iterator[psycopg.Connection]:
     try:
         with closing(_connect(db)) as connection:
-            connection.execute(f"LISTEN {REQUESTS}")
-            heard()
-            while not stop.is_set():
-                for _ in connection.notifies(timeout=_LOOK_AT_STOP, stop_after=1):
-                    heard()
+            connection.execute(f"LISTEN {channel}")
+            yield connection
     except (psycopg.Error, SQLAlchemyError) as error:
         raise DatabaseUnavailable(f"no notifications from {db.place}: {error}") from error
 

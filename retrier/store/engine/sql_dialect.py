@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import (
     BindParameter,
     Connection,
+    Insert,
     Table,
 )
 from sqlalchemy.sql import ColumnElement
@@ -31,6 +32,9 @@ IN_BINARY = "retrier_in_binary"
 
 REQUESTS = "retrier_requests"
 """The PostgreSQL channel that notifies every process of a new request."""
+
+EVENTS = "retrier_events"
+"""The PostgreSQL channel that notifies whoever follows the event log of new entries."""
 
 
 class Counter(StrEnum):
@@ -112,6 +116,20 @@ class SqlDialect(ABC):
     @abstractmethod
     def announce_request(self, conn: Connection) -> None:
         """Wake the processor, in whichever process, when this transaction is committed."""
+
+    def announcing(self, insert: Insert) -> Insert:
+        """Make this insert of events wake who follows the event log, when it is committed.
+
+        On SQLite as it is: there they look every half second.
+        """
+        return insert
+
+    def find_writers(self, conn: Connection, table: Table) -> frozenset[str]:  # noqa: ARG002 - PostgreSQL uses them
+        """Return the transactions not over yet that may have taken ids of new rows of this table.
+
+        On SQLite none: it has one writer at a time, so rows are committed in the order of ids.
+        """
+        return frozenset()
 
     @abstractmethod
     def insert(self, table: Table) -> Any:

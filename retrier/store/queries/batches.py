@@ -1,8 +1,7 @@
-"""Existing retry batches with counts of their claims, and who is the processor."""
+"""Existing retry batches with counts of their claims, and who holds the lease."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, case, func, select
@@ -45,21 +44,6 @@ class BatchDetails:
     in_doubt: tuple[ShownClaim, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Processor:
-    """The lease; nobody holds it if `is_held` is false. `forwarding` is the batch in Forwarding."""
-
-    is_held: bool
-    epoch: int
-    session_id: str | None
-    host: str | None
-    pid: int | None
-    acquired_at: datetime | None
-    renewed_at: datetime | None
-    expires_at: datetime | None
-    forwarding: str | None
-
-
 @reading
 def list_batches(tx: Transaction) -> tuple[BatchCount, ...]:
     """Return every existing batch, oldest first. Raises DatabaseUnavailable."""
@@ -82,21 +66,6 @@ def find_batch(tx: Transaction, batch_id: str) -> BatchDetails | None:
     )
     rows = tx.execute(query).mappings()
     return BatchDetails(counted=found[0], in_doubt=tuple(ShownClaim(**row) for row in rows))
-
-
-@reading
-def find_processor(tx: Transaction) -> Processor | None:
-    """Return the lease as it is now; None before the first holder. Raises DatabaseUnavailable."""
-    row = tx.execute(select(processor_lease)).mappings().one_or_none()
-    if row is None:
-        return None
-    names = "epoch session_id host pid acquired_at renewed_at expires_at"
-    pointer = select(retry_batch_now_forwarding.c.batch_id)
-    return Processor(
-        **{name: row[name] for name in names.split()},
-        is_held=row["session_id"] is not None and row["expires_at"] > tx.now,
-        forwarding=tx.execute(pointer).scalar_one_or_none(),
-    )
 
 
 def batch_from_row(row: Mapping[str, Any]) -> RetryBatch:

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from retrier.domain.message_actions import Act
 from retrier.domain.number_ranges import is_within
 from retrier.store.engine.transaction import Transaction
-from retrier.store.queries.monitoring import LoggedEvent
+from retrier.store.queries.event_log import LoggedEvent
 from retrier.store.schema import archive_operations, event_log
 
 entries = event_log.c

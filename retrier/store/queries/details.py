@@ -14,8 +14,8 @@ from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import IN_BINARY
 from retrier.store.engine.transaction import Transaction
+from retrier.store.queries.attempts import ShownAttempt, newest_attempts
 from retrier.store.queries.messages import (
-    SOURCES,
     ListedMessage,
     ShownClaim,
     from_row,
@@ -35,25 +35,6 @@ from retrier.store.schema import (
 
 messages = failed_messages.c
 attempts = processing_attempts.c
-
-SHOWN_ATTEMPTS = 50
-"""At most so many attempts are shown, the newest; `attempts` of the message counts them all."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownAttempt:
-    """One failure of a message. `is_current`: the message shows details and headers of this one."""
-
-    attempt_id: int
-    retry_id: str | None
-    time_of_failure: datetime | None
-    received_at: datetime
-    queue: str
-    endpoint: str | None
-    exception_type: str | None
-    exception_message: str | None
-    stack_trace: str | None
-    is_current: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,14 +68,6 @@ _PLAIN = (
     messages.last_retry_id,
     messages.maybe_copy_of,
 )
-_PLAIN_OF_ATTEMPT = (
-    attempts.attempt_id,
-    attempts.retry_id,
-    attempts.time_of_failure,
-    attempts.received_at,
-    causes.c.endpoint,
-    causes.c.exception_type,
-)
 """Columns that are shown as they are."""
 
 
@@ -114,7 +87,7 @@ def find_message(
         message=from_row(row, codec),
         content_type=texts.content_type,
         headers=texts.headers,
-        attempts=_attempts(tx, row, codec),
+        attempts=newest_attempts(tx, row, codec),
         groups=_groups(tx, row["cause_id"]),
         claim=_claim(tx, row["number"]),
     )
@@ -135,34 +108,6 @@ def _find(tx: Transaction, unique_message_id: str, query: Select[Any]) -> Mappin
     wanted = query.where(messages.unique_message_id == canonical(unique_message_id))
     row = tx.execute(wanted).mappings().one_or_none()
     return dict(row) if row is not None else None
-
-
-def _attempts(
-    tx: Transaction, message: Mapping[str, Any], codec: PropertyCodec
-) -> tuple[ShownAttempt, ...]:
-    query = (
-        select(*_PLAIN_OF_ATTEMPT, *SOURCES)
-        .outerjoin_from(processing_attempts, causes, causes.c.cause_id == attempts.cause_id)
-        .where(attempts.number == message["number"])
-        .order_by(attempts.attempt_id.desc())
-        .limit(SHOWN_ATTEMPTS)
-    )
-    rows = tx.execute(query).mappings().all()
-    return tuple(_attempt(dict(row), message, codec) for row in reversed(rows))
-
-
-def _attempt(
-    row: Mapping[str, Any], message: Mapping[str, Any], codec: PropertyCodec
-) -> ShownAttempt:
-    texts = texts_of(row, codec)
-    return ShownAttempt(
-        **{column.name: row[column.name] for column in _PLAIN_OF_ATTEMPT},
-        # An old attempt's cause may be deleted: it has no foreign key.
-        queue=row["queue"] or message["queue"],
-        exception_message=texts.exception_message,
-        stack_trace=texts.stack_trace,
-        is_current=row["attempt_id"] == message["attempt_id"],
-    )
 
 
 def _groups(tx: Transaction, cause_id: int) -> tuple[FailureGroup, ...]:

@@ -1,4 +1,4 @@
-"""The ledger, the event log, and figures about the service, for people and metrics."""
+"""The ledger, and figures about the service, for people and metrics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,9 +12,7 @@ from retrier.domain.retry_operation import RetryOperationState
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.operations import is_alive
-from retrier.store.queries.ordering import Page, PageRequest
 from retrier.store.schema import (
-    event_log,
     failed_imports,
     failed_message_retries,
     failed_messages,
@@ -142,29 +140,3 @@ def _oldest_unresolved(tx: Transaction) -> datetime | None:
 def _age(tx: Transaction, since: datetime | None) -> timedelta | None:
     # A sender's clock may be ahead of the database's, and the database's may be set back.
     return None if since is None else max(timedelta(0), tx.now - since)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedEvent:
-    """One line of the event log."""
-
-    event_id: int
-    at: datetime
-    kind: str
-    who: str
-    text: str
-    unique_message_id: str | None
-    operation_id: str | None
-    batch_id: str | None
-    details: dict[str, object] | None
-
-
-@reading
-def list_events(tx: Transaction, page: PageRequest) -> Page[LoggedEvent]:
-    """Return one page of the event log, newest first. Raises DatabaseUnavailable."""
-    query = (
-        select(event_log).order_by(event_log.c.event_id.desc()).limit(page.size).offset(page.offset)
-    )
-    total = tx.execute(select(func.count()).select_from(event_log)).scalar_one()
-    rows = tx.execute(query).mappings()
-    return Page(items=tuple(LoggedEvent(**row) for row in rows), total=total)

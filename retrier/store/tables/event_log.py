@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from typing import overload
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import Insert, delete, func, insert, select
 
 from retrier.domain.text import LONG_BYTES, clean
+from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import event_log
 
@@ -38,8 +40,6 @@ def identifier(text: str | None) -> str | None:
 SERVICE = "retrier"
 """The value of `who` for what no person asked for."""
 
-_APPEND = insert(event_log)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -56,16 +56,34 @@ class Entry:
 
 def append(tx: Transaction, events: Sequence[Entry]) -> None:
     """Add the events inside the transaction that causes them; cleans and cuts their texts."""
-    if events:
-        tx.execute(_APPEND, [{"at": tx.now, **_row(event)} for event in events])
+    rows = [{"at": tx.now, **_row(event)} for event in events]
+    if rows:
+        # The first one wakes whoever follows: that is once for all, and no statement of its own.
+        tx.execute(_announced(tx.sql), rows[:1])
+    if rows[1:]:
+        tx.execute(_APPEND, rows[1:])
 
 
 def sweep(tx: Transaction, older_than: timedelta, at_once: int) -> int:
-    """Delete old events; return how many."""
+    """Delete old events, and never the newest; return how many.
+
+    SQLite gives the id after the highest one that is there. With an empty log it would give ids
+    again that somebody who follows the log has seen already.
+    """
     events = event_log.c
-    oldest = select(events.event_id).where(events.at < tx.now - older_than).order_by(events.at)
+    newest = select(func.max(events.event_id)).scalar_subquery()
+    old = (events.at < tx.now - older_than, events.event_id < newest)
+    oldest = select(events.event_id).where(*old).order_by(events.at)
     swept = delete(event_log).where(events.event_id.in_(oldest.limit(at_once)))
     return tx.execute(swept).rowcount
+
+
+_APPEND = insert(event_log)
+
+
+@cache
+def _announced(sql: SqlDialect) -> Insert:
+    return sql.announcing(_APPEND)
 
 
 def _row(event: Entry) -> dict[str, object]:

@@ -22,6 +22,7 @@ from retrier.store.tables import (
 )
 from retrier.store.tables.event_log import Entry
 from retrier.store.verbs.canaries import wait_for
+from retrier.store.verbs.completing import complete_operation
 
 
 def end_claims(tx: Transaction, numbers: Sequence[int], how: RetryEnd) -> Sequence[StoredRow]:
@@ -118,7 +119,7 @@ def conclude(
             return CutEnd.BEGUN_ANEW
         retry_operations.pass_over(tx, operation_id, left_out.reason)
         return CutEnd.PASSED_OVER
-    completed = retry_operations.complete(tx, operation_id)
+    completed = complete_operation(tx, operation_id)
     return CutEnd.COMPLETED if completed else CutEnd.STOPPED
 
 

@@ -245,7 +245,9 @@ def test_a_message_shows_its_claim(api: Api, recorded: bool) -> None:  # noqa: F
 
 
 def test_nobody_is_the_processor_before_somebody_was(api: Api) -> None:
-    assert api.get("processor") == {"is_held": False}
+    processor = api.get("processor")
+
+    assert (processor["is_held"], processor["waits_for"]) == (False, "processor")
 
 
 def test_the_processor_is_who_holds_the_lease(api: Api) -> None:

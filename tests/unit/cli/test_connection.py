@@ -22,6 +22,11 @@ COMMANDS = (
     ["operations", "show", "12345678"],
     ["batches", "list"],
     ["batches", "show", "12345678"],
+    ["events"],
+    ["events", "--follow"],
+    ["errors", "history", "12345678"],
+    ["processor"],
+    ["ledger"],
 )
 
 

@@ -1,0 +1,115 @@
+"""An answer that does not end: the events of the log as they happen, as server-sent events."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from anyio import CancelScope, create_task_group, to_thread
+from fastapi import HTTPException, Response
+from starlette.types import Message, Receive, Scope, Send
+
+from retrier.api.answers import HEADERS, encode
+from retrier.api.parts import ApiParts
+from retrier.api.relay import Relay
+from retrier.api.views.service import event
+from retrier.errors import RetrierError
+from retrier.store.queries.event_log import EventFilter, LoggedEvent, list_events_after
+
+COMMENT_EVERY = 15.0
+"""Seconds after which a comment says that the connection lives, though nothing happens."""
+
+_AT_ONCE = 500
+"""Events that are read at once for a reader that lags behind."""
+_WRITTEN_AT_ONCE = 50
+"""Events that are written at once; their texts may be long, and the reader slow."""
+_BEGINNING = "retry: 2000\nid: {place}\n\n"
+"""Milliseconds after which a client connects again, and where it goes on then."""
+_COMMENT = ": nothing new\nid: {place}\n\n"
+_HEADERS = {**HEADERS, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Following:
+    """What a reader asks for: wanted events with ids after this one; None: from now on."""
+
+    after: int | None
+    wanted: EventFilter
+
+
+class EventStreamAnswer(Response):
+    """Answers with events until the client leaves, the service stops or the database is lost."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, parts: ApiParts, asked: Following) -> None:
+        # Not that of the base class: it would say how long the answer is.
+        self.status_code = 200
+        self.background = None
+        self.init_headers(_HEADERS)
+        self._parts = parts
+        self._asked = asked
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the form of ASGI
+        """Answer. Raises HTTPException if there is no place left, and DatabaseUnavailable."""
+        async with self._parts.feed.joined() as relay:
+            start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+            await send(start)
+            async with create_task_group() as group:
+                group.start_soon(_end_when_gone, receive, group.cancel_scope)
+                await self._write(relay, send)
+                group.cancel_scope.cancel()
+
+    async def _write(self, relay: Relay, send: Send) -> None:
+        after = self._asked.after
+        place = relay.position if after is None else min(after, relay.position)
+        await send(_part(_BEGINNING.format(place=place)))
+        while not relay.over.is_set():
+            changed = relay.changed
+            if place < relay.position:
+                try:
+                    events, place = await self._find(relay, place)
+                except (HTTPException, RetrierError):
+                    break  # too late for another status: the client comes again and is told then
+                for begin in range(0, len(events), _WRITTEN_AT_ONCE):
+                    await send(_part(_lines(events[begin : begin + _WRITTEN_AT_ONCE])))
+            elif not await _happens(changed):
+                await send(_part(_COMMENT.format(place=place)))
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _find(self, relay: Relay, after: int) -> tuple[Sequence[LoggedEvent], int]:
+        """Return wanted events, and up to which id these are all."""
+        wanted, until = self._asked.wanted, relay.position
+        kept = relay.find_after(after)
+        if kept is not None:
+            return [each for each in kept if wanted.accepts(each)], until
+        look = partial(list_events_after, until=until, wanted=wanted)
+        async with self._parts.reads.taken():
+            found = await to_thread.run_sync(look, self._parts.db, after, _AT_ONCE)
+        return found, found[-1].event_id if len(found) == _AT_ONCE else until
+
+
+async def _end_when_gone(receive: Receive, scope: CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
+
+
+async def _happens(changed: asyncio.Event) -> bool:
+    """Wait for it as long as a connection may be silent; say whether it has happened."""
+    try:
+        async with asyncio.timeout(COMMENT_EVERY):
+            await changed.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+def _lines(events: Sequence[LoggedEvent]) -> str:
+    return "".join(
+        f"id: {each.event_id}\ndata: {encode(event(each)).decode()}\n\n" for each in events
+    )
+
+
+def _part(text: str) -> Message:
+    return {"type": "http.response.body", "body": text.encode(), "more_body": True}

@@ -1,0 +1,115 @@
+"""What the processor does, or what it waits for: derived from what the database says."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from retrier.domain.retry_batch import RetryBatch, RetryBatchStatus
+from retrier.domain.retry_operation import RetryOperation, RetryOperationState
+from retrier.domain.waiting import why_it_waits
+
+
+class Awaited(StrEnum):
+    """What the processor waits for.
+
+    PROCESSOR  a process that takes the lease: nobody holds it.
+    BROKER     the next try of a batch whose copies could not be put into the staging queue.
+    TIME       the time at which the next operation may be cut: asked for, or by rate or canary.
+    RELEASE    what holds the messages that are left: only such ones are.
+    PERSON     somebody who resumes what is paused.
+    REQUEST    a request for a retry: nothing is open.
+    """
+
+    PROCESSOR = "processor"
+    BROKER = "broker"
+    TIME = "time"
+    RELEASE = "release"
+    PERSON = "person"
+    REQUEST = "request"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What is being done (`stage`), or what is waited for, why, and until when if that is known."""
+
+    stage: RetryBatchStatus | None = None
+    batch_id: str | None = None
+    operation_id: str | None = None
+    waits_for: Awaited | None = None
+    why: str | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """Batches in the order in which they are moved, and operations in the order of their cuts.
+
+    `at` is the database's time.
+    """
+
+    batches: Sequence[RetryBatch]
+    operations: Sequence[RetryOperation]
+    at: datetime
+
+
+def find_work(queue: Queue, *, is_held: bool) -> Work:
+    """Say what the holder of the lease does now."""
+    if not is_held:
+        why = "no process holds the lease: nothing is moved until one takes it"
+        return Work(waits_for=Awaited.PROCESSOR, why=why)
+    for batch in queue.batches:
+        return _of_batch(batch, queue.at)
+    ready = (each for each in queue.operations if why_it_waits(each, queue.at) is None)
+    for operation in ready:
+        return Work(stage=RetryBatchStatus.MARKING, operation_id=operation.operation_id)
+    return _of_waiting(queue)
+
+
+def wait_until(operation: RetryOperation, at: datetime) -> datetime | None:
+    """Return when an operation may be cut, if it waits for its time."""
+    times = (operation.not_before, operation.next_cut)
+    return max((each for each in times if each is not None and each > at), default=None)
+
+
+def is_waiting(batch: RetryBatch, at: datetime) -> bool:
+    """Say whether a batch waits to be staged again."""
+    due = batch.not_before is None or batch.not_before <= at or batch.modified_at > at
+    return batch.status is RetryBatchStatus.STAGING and not due
+
+
+def _of_batch(batch: RetryBatch, at: datetime) -> Work:
+    waits = is_waiting(batch, at)
+    return Work(
+        stage=batch.status,
+        batch_id=batch.batch_id,
+        operation_id=batch.operation_id,
+        waits_for=Awaited.BROKER if waits else None,
+        why=batch.reason if waits else None,
+        until=batch.not_before if waits else None,
+    )
+
+
+def _of_waiting(queue: Queue) -> Work:
+    """Say what the first to go on waits for; behind those with a time come the others."""
+    last = datetime.max.replace(tzinfo=queue.at.tzinfo)
+    soonest = sorted(queue.operations, key=lambda each: wait_until(each, queue.at) or last)
+    for operation in sorted(soonest, key=lambda each: _RANKS[_kind(each)]):
+        return Work(
+            operation_id=operation.operation_id,
+            waits_for=_kind(operation),
+            why=why_it_waits(operation, queue.at),
+            until=wait_until(operation, queue.at),
+        )
+    return Work(waits_for=Awaited.REQUEST, why="no retry is asked for")
+
+
+def _kind(operation: RetryOperation) -> Awaited:
+    if operation.state is RetryOperationState.PAUSED:
+        return Awaited.PERSON
+    if operation.passed_over:
+        return Awaited.RELEASE
+    return Awaited.TIME
+
+
+_RANKS = {Awaited.TIME: 0, Awaited.RELEASE: 1, Awaited.PERSON: 2}
