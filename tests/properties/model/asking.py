@@ -1,9 +1,11 @@
 """Rules about people: retries, message actions and redirects."""
 
+from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from retrier.domain.message_actions import Act
-from tests.properties.model.drawn import acts, queues, several, which
+from retrier.domain.steering import Order
+from tests.properties.model.drawn import acts, orders, queues, several, which
 from tests.properties.model.example import Example
 from tests.properties.model.tally import counted
 
@@ -60,6 +62,16 @@ class RequestContext(Example):
     @counted
     def redirect(self, number: int) -> bool:
         return self.deeds.redirect(number)
+
+    @rule(number=which, order=orders)
+    @counted
+    def steer(self, number: int, order: Order) -> bool:
+        return self.people.steer(number, order)
+
+    @rule(limit=st.integers(1, 3))
+    @counted
+    def retry_some(self, limit: int) -> bool:
+        return self.people.retry_all(limit=limit)
 
     @rule(number=which)
     @counted

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from retrier.domain import headers
 from retrier.domain.message_actions import Act
+from retrier.domain.steering import Cancel, Pause, Resume
 from retrier.domain.wire import Delivery, Edit
 from tests.properties.model.far_side import FarSide
 from tests.properties.model.people import People
@@ -45,6 +46,9 @@ class Deeds:
             "retry again": lambda which: self._people.retry_again([self.key(which)]),
             "retry": lambda which: self._people.retry_ids([self.key(which)]),
             "redirect": self.redirect,
+            "pause": lambda which: self._people.steer(which, Pause()),
+            "resume": lambda which: self._people.steer(which, Resume()),
+            "cancel": lambda which: self._people.steer(which, Cancel()),
             "database away": self.database_away,
         }
 

@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 
 from retrier.domain.message_actions import Act
+from retrier.domain.steering import Cancel, Order, Pause, Resume
 from retrier.domain.wire import ChannelClosed, Outcome, Refused, Returned, Unknown
 from retrier.events.forwarding import (
     CopiesAcked,
@@ -12,6 +13,7 @@ from retrier.events.forwarding import (
     WindowStamped,
 )
 from retrier.events.preparation import BatchStaged, CopiesPublished
+from retrier.events.stopping import BatchReleased, OperationCancelled
 from tests.support.effects import BATCH_POINTS
 from tests.support.factories import ERROR_QUEUE
 
@@ -24,6 +26,7 @@ VERBS = [
     "complete_batch",
     "move_rest",
     "back_off_batch",
+    "release_batch",
     "record_staging_ids",
     "record_received",
     "apply_action",
@@ -40,7 +43,9 @@ INGESTION = [
 ]
 MOMENTS = [
     *BATCH_POINTS,
-    *(f"{when} {verb}" for verb in VERBS[:9] for when in ("before", "after")),
+    BatchReleased.name,
+    OperationCancelled.name,
+    *(f"{when} {verb}" for verb in VERBS[:10] for when in ("before", "after")),
     *(f"{when}{call}" for call in CALLS for when in ("", "after ")),
 ]
 SENDING = [
@@ -56,6 +61,7 @@ which = st.integers(0, 30)
 several = st.lists(which, min_size=1, max_size=4)
 whens = st.sampled_from(["now", "now", "now", "early", "none"])
 queues = st.sampled_from(["orders", "orders", "orders", "billing", "gone", ERROR_QUEUE])
+orders: st.SearchStrategy[Order] = st.sampled_from([Pause(), Resume(), Cancel(), Cancel()])
 acts = st.sampled_from([Act.ARCHIVE, Act.UNARCHIVE, Act.RESOLVE])
 BETWEEN = [
     "fail anew",
@@ -68,6 +74,9 @@ BETWEEN = [
     "retry again",
     "retry",
     "redirect",
+    "pause",
+    "resume",
+    "cancel",
 ]
 """Deeds of others, who may commit between the processor's look at messages and its claims."""
 deeds = st.sampled_from(

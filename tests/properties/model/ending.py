@@ -46,6 +46,7 @@ class Ending:
         world.transport.forget_cues()
         world.transport.waits = 1
         self._deeds.take_foreign_copies_away()
+        self._people.resume_all()
 
     def _work(self) -> Iterator[str]:
         world = self._world
@@ -70,7 +71,9 @@ class Ending:
     def _operations(self) -> Iterator[str]:
         for row in self._world.bench.rows(select(retry_operations)):
             counted = row["forwarded"] + row["failed"] + row["skipped"]
-            if row["state"] != "completed" or counted != row["total"]:
+            requests = self._world.requests
+            over = "cancelled" if row["operation_id"] in requests.cancelled else "completed"
+            if row["state"] != over or counted != row["total"]:
                 yield f"operation {row['operation_id']} is {row['state']}, {dict(row)}"
             if row["operation_id"] not in self._world.requests.made:
                 yield f"operation {row['operation_id']}: nobody asked for it"

@@ -46,7 +46,7 @@ class Following:
                 continue
             if not self._may(verb, key, before, now):
                 yield f"{verb} may not turn {key} from {before} into {now}"
-            self._believe(key, before, now)
+            self._believe(verb, key, before, now)
         if verb in MARKING:
             self._looked = {}
 
@@ -60,7 +60,9 @@ class Following:
             case "open_window":
                 return self._may_settle(before, now)
             case "move_rest":
-                return _only_moved(before, now)
+                return _only_moved(before, now) or self._may_release(before, now)
+            case "release_batch" | "complete_batch":
+                return self._may_release(before, now)
             case _:
                 return False
 
@@ -87,6 +89,15 @@ class Following:
         stale = before.claim is not None and before.claim.retry_id in self._account.stale
         return stale and now.claim is None and before.status == now.status
 
+    def _may_release(self, before: Message, now: Seen) -> bool:
+        """Say whether its operation was cancelled, and it was not stamped."""
+        claim = before.claim
+        if claim is None or now.claim is not None or claim.stamped:
+            return False
+        settled = before.status == now.status and before.status != ISSUED
+        freed = before.status == ISSUED and now.status == UNRESOLVED
+        return claim.operation_id in self._requests.cancelled and (settled or freed)
+
     def _may_eject(self, before: Message, now: Seen) -> bool:
         if before.claim is None or not _was_given_up(before, now):
             return False
@@ -98,14 +109,19 @@ class Following:
         if before.claim is None or now.claim is None or before.status != now.status:
             return False
         same = before.claim.retry_id == now.claim.retry_id
+        if before.claim.operation_id in self._requests.cancelled and not before.claim.stamped:
+            return False
         arrived = self._sends.accepted[now.claim.retry_id] > 0
         recorded = now.claim.recorded and not before.claim.recorded
         return same and now.claim.stamped and (arrived or not recorded)
 
-    def _believe(self, key: str, before: Message, now: Seen) -> None:
+    def _believe(self, verb: str, key: str, before: Message, now: Seen) -> None:
         gone = before.claim is not None and now.claim is None and before.claim
-        # A claim that never held ends without a word: its message keeps its failure number.
-        if gone and gone.retry_id not in self._account.stale and now.status == UNRESOLVED:
+        # A claim that never held ends without a word: its message keeps its failure number. So does
+        # one that is released before it was staged.
+        released = verb == "release_batch" and before.status == UNRESOLVED
+        held = gone and gone.retry_id not in self._account.stale
+        if held and not released and now.status == UNRESOLVED:
             self._account.take_back(key)
         before.status, before.claim = now.status, now.claim
 

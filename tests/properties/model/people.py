@@ -1,6 +1,7 @@
 """People: retries, message actions and redirects, each through the gateway as the API does it."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TypeVar
 from uuid import uuid4
@@ -9,8 +10,9 @@ from retrier.domain.failed_message import FailedMessageStatus, Resolution
 from retrier.domain.message_actions import Act
 from retrier.domain.redirects import redirect_id
 from retrier.domain.retention import OldMessages
-from retrier.domain.retry_operation import RetryRequest, RetryType
+from retrier.domain.retry_operation import RetryRequest, RetryTerms, RetryType
 from retrier.domain.selection import Selection
+from retrier.domain.steering import Cancel, Order, Resume, Steered
 from retrier.errors import DatabaseUnavailable, LeaseLost
 from retrier.store.verbs.retention import delete_chunk
 from tests.properties.model.account import UNRESOLVED, Account
@@ -46,15 +48,33 @@ class People:
         kind = RetryType.SINGLE_MESSAGE if one else RetryType.MULTIPLE_MESSAGES
         return self._retry(kind, Selection(ids=tuple(ids)), set(ids))
 
-    def retry_all(self, queue: str | None = None) -> bool:
-        """Ask for the retry of everything unresolved, or of one queue."""
+    def steer(self, which: int, order: Order) -> bool:
+        """Pause, resume or cancel one of all operations; say whether that changed it."""
+        requests = self._world.requests
+        made = list(requests.made)
+        if not made:
+            return False
+        operation_id = made[-1 - which % len(made)]
+        gateway = self._world.gateway
+        steered = self._insist(lambda: gateway.steer(operation_id, [order], WHO))
+        if isinstance(order, Cancel) and isinstance(steered, Steered):
+            requests.cancelled.add(operation_id)
+        return isinstance(steered, Steered) and steered.changed
+
+    def resume_all(self) -> None:
+        """Let every operation go on that somebody has paused."""
+        for operation_id in self._world.requests.made:
+            self._world.gateway.steer(operation_id, [Resume()], WHO)
+
+    def retry_all(self, queue: str | None = None, limit: int | None = None) -> bool:
+        """Ask for the retry of everything unresolved, of one queue, or of the first ones."""
         wanted = {
             key
             for key, each in self._account.all()
             if each.status == UNRESOLVED and queue in (None, each.queue)
         }
         kind = RetryType.ALL if queue is None else RetryType.BY_QUEUE_ADDRESS
-        return self._retry(kind, Selection(queue=queue), wanted)
+        return self._retry(kind, Selection(queue=queue), wanted, limit)
 
     def retry_group(self, which: int) -> bool:
         """Ask for the retry of one group."""
@@ -130,12 +150,14 @@ class People:
         """Delete a redirect."""
         self._world.gateway.delete_redirect(redirect_id(source), WHO)
 
-    def _retry(self, kind: RetryType, selection: Selection, wanted: set[str]) -> bool:
+    def _retry(
+        self, kind: RetryType, selection: Selection, wanted: set[str], limit: int | None = None
+    ) -> bool:
         at = self._account.now
-        request = self._request(kind, selection)
+        request = replace(self._request(kind, selection), terms=RetryTerms(limit=limit))
         created = self._insist(lambda: self._world.gateway.retry(request))
-        self._world.requests.add(created.operation_id, wanted, at)
-        self._expect("messages asked for", created.total, len(wanted))
+        self._world.requests.add(created.operation_id, wanted, at, limited=limit is not None)
+        self._expect("messages asked for", created.total, min(len(wanted), limit or len(wanted)))
         found = (self._account.messages.get(key) for key in wanted)
         return any(each and each.status == UNRESOLVED and not each.claim for each in found)
 

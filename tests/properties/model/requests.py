@@ -8,10 +8,14 @@ from tests.properties.model.account import UNRESOLVED, Account
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One operation: the messages it was about, and the moment it was asked for."""
+    """One operation: the messages it was about, and the moment it was asked for.
+
+    One that is `limited` takes only the first of them.
+    """
 
     wanted: frozenset[str]
     at: int
+    limited: bool = False
 
 
 @dataclass(slots=True)
@@ -21,10 +25,14 @@ class Requests:
     made: dict[str, Request] = field(default_factory=dict)
     claimed: dict[str, set[str]] = field(default_factory=dict)
     closed: set[str] = field(default_factory=set)
+    cancelled: set[str] = field(default_factory=set)
+    """Operations that somebody has cancelled, and was told so."""
 
-    def add(self, operation_id: str, wanted: Iterable[str], at: int) -> None:
+    def add(
+        self, operation_id: str, wanted: Iterable[str], at: int, *, limited: bool = False
+    ) -> None:
         """Note an operation."""
-        self.made[operation_id] = Request(wanted=frozenset(wanted), at=at)
+        self.made[operation_id] = Request(wanted=frozenset(wanted), at=at, limited=limited)
 
     def may_claim(self, operation_id: str, key: str, since: int) -> bool:
         """Say whether the operation asked for this message as it is now, and only once."""
@@ -41,7 +49,7 @@ class Requests:
         for operation_id in set(completed) - self.closed:
             self.closed.add(operation_id)
             request = self.made.get(operation_id)
-            for key in sorted(request.wanted if request else ()):
+            for key in sorted(request.wanted if request and not request.limited else ()):
                 message = account.messages.get(key)
                 if message is None or request is None or message.claim is not None:
                     continue
