@@ -9,19 +9,13 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 
-from fastapi import FastAPI
-
 from retrier import __version__
-from retrier.api.application import ApiParts, create_api
-from retrier.api.parts import AT_WORK
+from retrier.app.api_server import make_server
 from retrier.app.cached_query import CachedQuery, CacheTimes
 from retrier.app.composition import (
-    ANSWER_LIMIT,
     Parts,
     make_archiving,
     make_feed,
-    make_gateway,
-    make_hosts,
     make_ingestor,
     make_lease,
     make_metrics,
@@ -32,7 +26,6 @@ from retrier.app.composition import (
 )
 from retrier.app.log.writer import LineWriter, adopt_standard_logging
 from retrier.app.process import StopSignals, make_clock, start_part
-from retrier.app.queue_looks import QueueLooks
 from retrier.app.readiness import (
     ReadinessBoard,
     describe_database,
@@ -40,14 +33,13 @@ from retrier.app.readiness import (
     describe_processor,
 )
 from retrier.app.schedule import Ticks
-from retrier.app.server import Listening, WebServer
+from retrier.app.server import Listening
 from retrier.app.startup import Startup
 from retrier.app.subscribers import make_stream
-from retrier.errors import ConfigurationError, DatabaseUnavailable, ServiceUnavailable
+from retrier.errors import DatabaseUnavailable
 from retrier.events.service import (
     ApiListening,
     HealthListening,
-    HealthNotListening,
     PlacesKnown,
     ServiceStarted,
     ServiceStarting,
@@ -112,7 +104,7 @@ class Service:
         parts.metrics.watch_readiness(self._board.read)
         self._ticks = Ticks(parts, self._board)
         self._feed = make_feed(parts)
-        self._server = self._make_server()
+        self._server = make_server(parts, roles, self._board.read, self._feed)
         self._threads: list[threading.Thread] = []
         self._sender: threading.Thread | None = None
         self._probe = CachedQuery(partial(probe_read, parts.db.apart(1)), parts.clock, _PROBE)
@@ -159,37 +151,6 @@ class Service:
         """Report where the data is, as whole paths: the defaults are relative."""
         broker, db = self._parts.transport.place, self._parts.db
         self._parts.emit(PlacesKnown(broker=broker, database=db.place))
-
-    def _make_server(self) -> WebServer | None:
-        """Return the server; without the role `api` it has health and metrics only.
-
-        Without that role a port in use (mostly by another process of this host) is no error: the
-        process works without a server, and None is returned.
-        """
-        api, settings = self._make_api(), self._parts.settings.api
-        try:
-            return WebServer(api, settings.host, settings.port)
-        except (ConfigurationError, ServiceUnavailable) as error:
-            if Role.API in self._roles:
-                raise
-            self._parts.emit(HealthNotListening(reason=str(error)))
-            return None
-
-    def _make_api(self) -> FastAPI:
-        parts = self._parts
-        api_parts = ApiParts(
-            db=parts.db.apart(AT_WORK, ANSWER_LIMIT),
-            gateway=make_gateway(parts),
-            codec=parts.transport.codec,
-            health=self._board.read,
-            metrics=parts.metrics.expose,
-            version=__version__,
-            look_at=QueueLooks(parts.transport, parts.clock).look_at,
-            feed=self._feed,
-            session_id=parts.session_id,
-            hosts=make_hosts(parts.settings.api),
-        )
-        return create_api(api_parts, whole=Role.API in self._roles)
 
     def _start_parts(self, startup: Startup) -> None:
         self._board.watch("database", self._look_at_database)

@@ -157,7 +157,7 @@ class ApiClient:
                 _address(path),
                 json=content,
                 headers=dict(headers),
-                params={name: validvalid_text(value) for name, value in params.items()},
+                params={name: valid_text(value) for name, value in params.items()},
             )
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise self._out_of_reach(error) from error

@@ -12,7 +12,7 @@ from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.batches import batch_from_row
 from retrier.store.queries.next_work import is_due
-from retrier.store.queries.operations import is_alive, operation_from_row
+from retrier.store.queries.operations import is_alive, operation_from_row, with_canaries
 from retrier.store.schema import (
     processor_lease,
     retry_batch_now_forwarding,
@@ -94,7 +94,7 @@ def _find_operations(tx: Transaction) -> tuple[RetryOperation, ...]:
         func.coalesce(operations.next_cut, tx.now) <= tx.now,
     )
     query = (
-        select(retry_operations)
+        with_canaries()
         .where(is_alive())
         .order_by(
             case((may_be_cut, 0), else_=1),

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from sqlalchemy import select
+
 from retrier.domain.decision import Manual
 from retrier.domain.failed_message import Move, RetryEnd
 from retrier.domain.retry_batch import Ejected, RetryBatch, room_for
@@ -11,6 +13,7 @@ from retrier.domain.retry_operation import CanaryState, RetryOperation
 from retrier.store.engine.database import writing
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.queries.cuts import Cut, LeftOut
+from retrier.store.queries.operations import columns
 from retrier.store.tables import (
     claims,
     ended_retries,
@@ -22,7 +25,6 @@ from retrier.store.tables import (
 )
 from retrier.store.tables.event_log import Entry
 from retrier.store.verbs.canaries import wait_for
-from retrier.store.verbs.completing import complete_operation
 
 
 def end_claims(tx: Transaction, numbers: Sequence[int], how: RetryEnd) -> Sequence[StoredRow]:
@@ -119,8 +121,29 @@ def conclude(
             return CutEnd.BEGUN_ANEW
         retry_operations.pass_over(tx, operation_id, left_out.reason)
         return CutEnd.PASSED_OVER
-    completed = complete_operation(tx, operation_id)
+    completed = _complete(tx, operation_id)
     return CutEnd.COMPLETED if completed else CutEnd.STOPPED
+
+
+def _complete(tx: Transaction, operation_id: str) -> bool:
+    """Complete an operation whose last cut was empty, and say what became of its messages.
+
+    Returns false if it was paused or is to be cancelled.
+    """
+    if not retry_operations.complete(tx, operation_id):
+        return False
+    counts = (columns.originator, columns.forwarded, columns.skipped, columns.failed)
+    row = tx.execute(select(*counts).where(columns.operation_id == operation_id)).one()
+    completed = Entry(
+        kind="operation_completed",
+        text=(
+            f"{row.originator}: done: {row.forwarded} forwarded, {row.skipped} skipped, "
+            f"{row.failed} failed"
+        ),
+        operation_id=operation_id,
+    )
+    event_log.append(tx, [completed])
+    return True
 
 
 def end_cancelled(tx: Transaction, operation: RetryOperation) -> CancelledOperation:

@@ -1,0 +1,55 @@
+"""The server of a process: the API, or health and metrics only."""
+
+from collections.abc import Callable, Mapping
+
+from fastapi import FastAPI
+
+from retrier import __version__
+from retrier.api.application import ApiParts, create_api
+from retrier.api.live_feed import LiveFeed
+from retrier.api.parts import AT_WORK
+from retrier.app.composition import ANSWER_LIMIT, Parts, make_gateway, make_hosts
+from retrier.app.queue_looks import QueueLooks
+from retrier.app.server import WebServer
+from retrier.errors import ConfigurationError, ServiceUnavailable
+from retrier.events.service import HealthNotListening
+from retrier.settings import Role
+
+Health = Callable[[], Mapping[str, tuple[bool, str]]]
+"""Returns for each part of the service whether it works, and a reason."""
+
+
+def make_server(
+    parts: Parts, roles: frozenset[Role], health: Health, feed: LiveFeed
+) -> WebServer | None:
+    """Return the server; without the role `api` it has health and metrics only.
+
+    Without that role a port in use (mostly by another process of this host) is no error: the
+    process works without a server, and None is returned. Raises ConfigurationError and
+    ServiceUnavailable.
+    """
+    settings = parts.settings.api
+    api = _make_api(parts, health, feed, whole=Role.API in roles)
+    try:
+        return WebServer(api, settings.host, settings.port)
+    except (ConfigurationError, ServiceUnavailable) as error:
+        if Role.API in roles:
+            raise
+        parts.emit(HealthNotListening(reason=str(error)))
+        return None
+
+
+def _make_api(parts: Parts, health: Health, feed: LiveFeed, *, whole: bool) -> FastAPI:
+    api_parts = ApiParts(
+        db=parts.db.apart(AT_WORK, ANSWER_LIMIT),
+        gateway=make_gateway(parts),
+        codec=parts.transport.codec,
+        health=health,
+        metrics=parts.metrics.expose,
+        version=__version__,
+        look_at=QueueLooks(parts.transport, parts.clock).look_at,
+        feed=feed,
+        session_id=parts.session_id,
+        hosts=make_hosts(parts.settings.api),
+    )
+    return create_api(api_parts, whole=whole)
