@@ -12,14 +12,15 @@ from retrier.domain.retry_operation import Canary, RetryTerms
 from retrier.domain.steering import Cancel, Pause, Resume, SetRate
 from retrier.store.engine.database import Database
 from retrier.store.queries.operations import find_operation
-from retrier.store.schema import failed_messages, retry_operation_canaries
+from retrier.store.schema import ended_retries, failed_messages, retry_operation_canaries
 from retrier.store.verbs.message_actions import Action, apply_action
 from retrier.store.verbs.operations import CreatedOperation
 from retrier.store.verbs.redirects import create_redirect
 from tests.support.bench import QUEUE, Bench
-from tests.support.factories import failure, unique_id
+from tests.support.factories import FAILED_AT, failure, unique_id
 
 OTHER = "orders.repair"
+LATER = FAILED_AT + timedelta(days=1)
 
 
 @pytest.fixture
@@ -318,11 +319,16 @@ class TestACanary:
         created = bench.ask_all(RetryTerms(canary=Canary(size=1, most_back=0)))
         send_canary(bench, created)
         bench.confirm(ids[0])
-        bench.receive(failure(queue=QUEUE, message_id=bench.message(ids[0])["message_id"]))
+        message_id = bench.message(ids[0])["message_id"]
+        bench.receive(failure(queue=QUEUE, message_id=message_id, time_of_failure=LATER))
         bench.ask([ids[0]])
         while not bench.take_turn():
             pass
         fail_again(bench, ids[:1])
+        assert [row["outcome"] for row in bench.rows(select(ended_retries))] == [
+            "confirmed",
+            "failed",
+        ]
 
         bench.work()
 

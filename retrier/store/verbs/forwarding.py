@@ -73,11 +73,9 @@ def move_rest(
     """Move the unrecorded claims, with their retry ids, to a new batch in Staging.
 
     A batch only ever moves forward, so the old one and the pointer are deleted in the same
-    transaction. If the operation is to be cancelled, only what may have been sent is moved. Returns
-    None if nothing is left to move. Raises LeaseLost, DatabaseUnavailable.
+    transaction. Returns None if everything was recorded after all. Raises LeaseLost,
+    DatabaseUnavailable.
     """
-    if is_cancel_asked(tx, batch.operation_id):
-        release_unstamped(tx, batch)
     claims.lock_batch(tx, batch.batch_id)
     size = claims.count_unrecorded(tx, batch.batch_id)
     end_batch(tx, batch.batch_id)
