@@ -168,7 +168,7 @@ class TestACancelledOperation:
         assert counts(bench, created) == ("cancelled", WINDOW, COUNT - WINDOW, 0)
         assert sorted(bench.claims()) == sorted(ids[:WINDOW])
         # and nobody waits for copies that were acked unsent
-        assert "forwarding.moved" not in bench.told.names
+        assert "batch.moved" not in bench.told.names
 
     def test_keeps_what_may_have_been_sent_when_its_rest_was_moved(self, bench: Bench) -> None:
         # Given a batch that dies with a window in doubt, and a staging queue that is emptied
