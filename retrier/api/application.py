@@ -48,6 +48,7 @@ _MEANINGS: Mapping[int, str] = MappingProxyType(
 )
 _CONFLICTS = frozenset(
     {
+        ("post", "/api/archive_operations/{archive_operation_id}/undo"),
         ("post", "/api/errors/{failed_message_id}/archive"),
         ("patch", "/api/errors/{failed_message_id}/archive"),
         ("post", "/api/imports/{import_id}/retry"),
@@ -134,7 +135,8 @@ def _refusals(path: str, method: str, operation: Document) -> Iterator[int]:
         yield 404
     if method not in _HARMLESS:
         yield from (403, 413)
-    if "requestBody" in operation or "/retry" in path:
+    has_key = method not in _HARMLESS and ("/retry" in path or "archive" in path)
+    if "requestBody" in operation or has_key:
         yield 422
     if (method, path) in _CONFLICTS:
         yield 409

@@ -18,7 +18,7 @@ def get_history(request: Request, parts: Parts) -> Response:
     return answer(request, history(read_history(parts.db)))
 
 
-@router.delete("/unacknowledgedgroups/{group_id}", status_code=200)
+@router.delete("/unacknowledgedgroups/{group_id}", status_code=200, response_class=Response)
 def acknowledge_group(group_id: str, context: InContext) -> Response:
     """Acknowledge that the retry or archive of a group is over: the group shows it no longer."""
     if not context.gateway.acknowledge_group(group_id, context.requested_by):
