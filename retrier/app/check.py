@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from retrier.app.composition import make_mapping, make_transport, open_database
-from retrier.errors import AccessRefused, BrokerUnavailable, DatabaseUnavailable
+from retrier.errors import AccessRefused, BrokerUnavailable, DatabaseRefused, DatabaseUnavailable
 from retrier.ingestion.inspection import Missing, Unusable, Usable, inspect
 from retrier.settings import ErrorQueue, Settings
 from retrier.store.engine.database import Database
@@ -57,7 +57,8 @@ def _check_database(settings: Settings) -> CheckResult:
     try:
         return _look_into_database(settings, db)
     except DatabaseUnavailable as error:
-        return CheckResult(name="database", ok=False, text=str(error), out_of_reach=True)
+        out_of_reach = not isinstance(error, DatabaseRefused)
+        return CheckResult(name="database", ok=False, text=str(error), out_of_reach=out_of_reach)
     finally:
         db.dispose()
 
