@@ -127,7 +127,7 @@ def test_everything_is_retried(cli: CommandLine) -> None:
         ["--queue", ""],
         ["--endpoint", ""],
         ["--group", ""],
-        ["1234567"],
+        [""],
         ["--group", "orders"],
         ["--all", "--idempotency-key", "schlüssel"],
         ["--all", "--idempotency-key", ""],
@@ -541,3 +541,12 @@ def test_an_interrupted_watch_leaves_the_retry_alone(cli: CommandLine) -> None:
     (operation,) = cli.asked()
     assert result.exit_code == 130
     assert f"retrier operations show {operation['id'][:8]} --watch" in result.stderr
+
+
+def test_one_is_retried_by_its_message_id(cli: CommandLine) -> None:
+    cli.api.receive(failure(message_id="order-42"), failure())
+
+    result = cli.run("retry", "order-42")
+
+    assert result.exit_code == 0
+    assert "asked for a retry of 1 message" in result.stdout
