@@ -180,8 +180,8 @@ def test_the_operation_is_named(cli: CommandLine) -> None:
 def test_nothing_to_retry_is_told(cli: CommandLine) -> None:
     result = cli.run("retry", "--queue", "nobody")
 
-    assert result.exit_code == 0
-    assert "nothing to retry" in result.stderr
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == "There is nothing to retry: no unresolved message matches.\n"
 
 
 def test_what_was_accepted_is_one_json_document(cli: CommandLine) -> None:
