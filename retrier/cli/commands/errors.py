@@ -1,6 +1,7 @@
 """`retrier errors`: lists failed messages, and shows one of them or its body."""
 
 from base64 import b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -122,22 +123,23 @@ def list_errors(
     """List failed messages, the newest failure first."""
     printer = tools_of(ctx).printer
     with service.open(ctx) as api:
-        found = pages.fetch(api, "errors", **wanted.params(api), **order.params())
+        conditions = wanted.params(api)
+        found = pages.fetch(api, "errors", **conditions, **order.params())
         if service.as_json:
             printer.document({"total": found.total, "items": found.items})
         elif order.ids:
             printer.lines(item["id"] for item in found.items)
         else:
-            _show_list(printer, found)
+            _show_list(printer, found, conditions)
             note_imports(printer, api)
 
 
-def _show_list(printer: Printer, found: Listing) -> None:
+def _show_list(printer: Printer, found: Listing, conditions: Mapping[str, str]) -> None:
     if found.items:
         show_messages(printer, found.items)
         printer.note(f"{len(found.items):,} of {counted(found.total, 'message')}")
     else:
-        printer.note("no failed message matches")
+        printer.note("no failed message matches" if conditions else "there is no failed message")
 
 
 @app.command(

@@ -51,6 +51,13 @@ def test_an_empty_list_prints_nothing_to_standard_output(cli: CommandLine) -> No
     result = cli.run("errors", "list")
 
     assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "there is no failed message\n"
+
+
+def test_an_empty_list_with_a_condition_says_that_nothing_matches(cli: CommandLine) -> None:
+    result = cli.run("errors", "list", "--queue", "orders")
+
+    assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == "no failed message matches\n"
 
 
