@@ -14,9 +14,8 @@ _COLUMNS = (
     Column(title="failed (UTC)"),
     Column(title="attempts", number=True),
     Column(title="queue", flexible=True),
-    Column(title="message type", flexible=True, extra=True),
-    Column(title="error", flexible=True),
 )
+_ERROR = Column(title="error", flexible=True)
 _ATTEMPTS = (
     Column(title="failed (UTC)"),
     Column(title="queue", flexible=True),
@@ -31,7 +30,25 @@ _GROUPS = (
 
 def show_messages(printer: Printer, items: Iterable[Json]) -> None:
     """Print one line per message."""
-    printer.table(_COLUMNS, [_row(item) for item in items])
+    listed = list(items)
+    named = Column(title=title_of_names(listed), flexible=True, extra=True)
+    printer.table((*_COLUMNS, named, _ERROR), [_row(item) for item in listed])
+
+
+def title_of_names(items: Iterable[Json]) -> str:
+    """Return the title of the column of `name_of`."""
+    match {bool(item.get("message_type")) for item in items}:
+        case kinds if kinds == {True, False}:
+            return "message type or id"
+        case kinds if kinds == {False}:
+            return "message id"
+        case _:
+            return "message type"
+
+
+def name_of(item: Json) -> object:
+    """Return its type, or else the sender's id: without a type all lines would look alike."""
+    return item.get("message_type") or item.get("message_id")
 
 
 def show_message(printer: Printer, found: Json) -> None:
@@ -60,7 +77,7 @@ def _row(item: Json) -> tuple[object, ...]:
         minute(item["time_of_failure"]),
         item["number_of_processing_attempts"],
         item["queue_address"],
-        item.get("message_type"),
+        name_of(item),
         _error(item["exception"]),
     )
 

@@ -1,5 +1,6 @@
 """What an error of the driver means: try again, database unavailable, or data refused."""
 
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -16,7 +17,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
-from retrier.errors import AnswerTooSlow, DatabaseUnavailable, DataRefused
+from retrier.errors import AnswerTooSlow, DatabaseRefused, DatabaseUnavailable, DataRefused
 
 DUPLICATE = "23505"
 # Deadlock detected, serialization failure, lock timeout: the transaction did nothing; do it again.
@@ -34,6 +35,7 @@ _UNUSABLE = (OperationalError, InterfaceError, InternalError)
 _BUSY_WORDS = ("database is locked", "database table is locked")
 
 
+_NO_DATABASE = re.compile(r'database "(.+)" does not exist')
 _NOT_OPENED = "unable to open database file"
 """SQLite's words, whatever the reason is."""
 _FOLDER_NEEDED = "the user of this process must be able to write to its folder, or to make it"
@@ -71,6 +73,10 @@ class Translator:
         if _is_refusal(error):
             # PostgreSQL quotes the refused value behind `: "`.
             return DataRefused(first.partition(': "')[0])
+        if state_of(error) in _UNUSABLE_STATES:
+            return DatabaseRefused(
+                f"the database at {self.place} refused: {first}; `retrier check` says what to do"
+            )
         if _is_unusable(error):
             return self._explain_unusable(first, _advise(" ".join(words)))
         return error
@@ -78,6 +84,10 @@ class Translator:
     def _explain_unusable(self, words: str, advice: str) -> DatabaseUnavailable:
         """Return the error; a server that refuses the connection was reached."""
         _, refused, reason = words.partition("FATAL:  ")
+        if missing := _NO_DATABASE.fullmatch(reason):
+            return DatabaseRefused(
+                f"the database at {self.place} refused: {reason}; create it: createdb {missing[1]}"
+            )
         if refused:
             return DatabaseUnavailable(f"the database at {self.place} refused: {reason}{advice}")
         if words == _NOT_OPENED:
@@ -129,5 +139,5 @@ def _is_unusable(error: DBAPIError) -> bool:
     connecting = error.statement is None
     # SQLite reports a damaged file, or one that is no database, as a plain DatabaseError.
     damaged = type(error) is DatabaseError
-    unusable = isinstance(error, _UNUSABLE) or state_of(error) in _UNUSABLE_STATES
+    unusable = isinstance(error, _UNUSABLE)
     return connecting or damaged or unusable or error.connection_invalidated
