@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
 from retrier.domain.copies import as_it_came, why_not_sendable
 from retrier.domain.failed_imports import ImportRefusal, SendOutcome, why_not_send
+from retrier.domain.failed_message import FailedImport, Received
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.reimport import ReadAgain
 from retrier.domain.text import clean
@@ -24,7 +25,7 @@ from retrier.store.engine.database import Database
 from retrier.store.queries.import_chunks import find_end, find_import_chunk
 from retrier.store.queries.imports import find_send
 from retrier.store.verbs.import_sends import StampedImport, record_send, stamp_import
-from retrier.store.verbs.imports import ReadImport, delete_import, keep_refused, read_again
+from retrier.store.verbs.imports import delete_import, keep_refused, read_again
 
 Done = TypeVar("Done")
 
@@ -37,6 +38,14 @@ class WrongQueue:
 
 
 SendAnswer = SendOutcome | ImportRefusal | WrongQueue
+
+
+class ReadImport(Protocol):
+    """Understands a failed import with the settings of today."""
+
+    def __call__(self, kept: FailedImport, destination: str | None = None) -> Received:
+        """Return what it turns out to be, with a destination as if its error queue had that one."""
+        ...
 
 
 class SendLine(Protocol):
@@ -80,6 +89,17 @@ class FailedImports:
     sender: Sender
     instance: str
     forward_to: str | None = None
+
+    def going_to(self, destination: str | None) -> "FailedImports | WrongQueue":
+        """Return the same, reading each as if its error queue had that destination; None: as it is.
+
+        A destination of the settings would hold for all messages of the queue, and for all to come.
+        """
+        if destination is None:
+            return self
+        reason = self._why_not(destination)
+        read = partial(self.read, destination=destination)
+        return replace(self, read=read) if reason is None else WrongQueue(reason)
 
     def read_again(self, import_id: str, who: str) -> ReadAgain:
         """Read one again. Raises DatabaseUnavailable."""

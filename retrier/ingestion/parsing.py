@@ -85,11 +85,16 @@ def parse(
 
 
 def read_import(
-    kept: FailedImport, codec: PropertyCodec, mappings: Mapping[str, QueueMapping]
+    kept: FailedImport,
+    destination: str | None = None,
+    *,
+    codec: PropertyCodec,
+    mappings: Mapping[str, QueueMapping],
 ) -> Received:
     """Return what a failed import turns out to be today. Never raises.
 
-    One from an error queue that is not listed any more is recognised by its headers.
+    One from an error queue that is not listed any more is recognised by its headers. With a
+    `destination` it is read as if its error queue had that one.
     """
     delivery = Delivery(
         tag=None,
@@ -99,6 +104,8 @@ def read_import(
         redelivered=kept.redelivered,
     )
     mapping = mappings.get(kept.error_queue, QueueMapping(queue=kept.error_queue))
+    if destination is not None:
+        mapping = replace(mapping, destination=destination)
     return parse(delivery, codec, mapping, kept.received_at)
 
 

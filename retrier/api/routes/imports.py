@@ -31,6 +31,9 @@ from retrier.store.queries.imports import (
 router = APIRouter(prefix="/api/imports", tags=["failed imports"])
 
 _QUEUE = Annotated[str, Query(description="the error queue they came from")]
+_DESTINATION = Annotated[
+    str, Query(description="where their retries go, as if their error queue had this destination")
+]
 _BLANK = "The body must contain `to`, the name of a queue."
 _ANOTHER = "Name another queue."
 _MAKE_ROOM = "Make the queue, or make room in it, and send it again; or name another queue."
@@ -94,18 +97,24 @@ def get_import_body(request: Request, import_id: str, parts: Parts) -> Response:
 
 
 @router.post("/retry", status_code=202)
-def retry_imports(context: InContext, error_queue: _QUEUE = "") -> Response:
+def retry_imports(
+    context: InContext, error_queue: _QUEUE = "", destination: _DESTINATION = ""
+) -> Response:
     """Read all failed imports again with the settings of today, or those of an error queue."""
-    imports = context.gateway.imports
-    return accepted(
-        views.read_again(imports.read_all_again(error_queue or None, context.requested_by))
-    )
+    imports = context.gateway.imports.going_to(destination.strip() or None)
+    if isinstance(imports, WrongQueue):
+        return _wrong(imports)
+    came_to = imports.read_all_again(error_queue or None, context.requested_by)
+    return accepted(views.read_again(came_to))
 
 
 @router.post("/{import_id}/retry", status_code=202)
-def retry_import(import_id: str, context: InContext) -> Response:
+def retry_import(import_id: str, context: InContext, destination: _DESTINATION = "") -> Response:
     """Read one failed import again with the settings of today."""
-    came_to = context.gateway.imports.read_again(import_id, context.requested_by)
+    imports = context.gateway.imports.going_to(destination.strip() or None)
+    if isinstance(imports, WrongQueue):
+        return _wrong(imports)
+    came_to = imports.read_again(import_id, context.requested_by)
     for refusal in came_to.refused:
         return _refused(refusal, import_id)
     return accepted(views.read_again(came_to))
@@ -119,8 +128,8 @@ def send_import(import_id: str, body: NewSend, context: InContext) -> Response:
         return problem(400, _BLANK)
     sent = context.gateway.imports.send(import_id, to, context.requested_by, again=body.again)
     match sent:
-        case WrongQueue(reason):
-            return problem(400, f"Nothing can be sent there: {reason}.", advice=_ANOTHER)
+        case WrongQueue():
+            return _wrong(sent)
         case ImportRefusal():
             return _refused(sent, import_id)
         case _:
@@ -149,6 +158,10 @@ def _outcome(sent: SendOutcome, to: str) -> Response:
             return later(problem(503, detail, advice=_LOOK_FIRST))
         case _ as never:
             assert_never(never)
+
+
+def _wrong(queue: WrongQueue) -> Response:
+    return problem(400, f"Nothing can be sent there: {queue.reason}.", advice=_ANOTHER)
 
 
 def _refused(refusal: ImportRefusal, import_id: str) -> Response:

@@ -1,10 +1,12 @@
 """`retrier imports`: messages that could not be read, and what can be done with them."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from retrier.cli.command import ExitCode, command, make_app, tools_of
+from retrier.cli.api_client import ApiClient, Json
+from retrier.cli.command import ExitCode, Headers, command, make_app, tools_of
 from retrier.cli.ids import find_import_id
 from retrier.cli.import_acts import act_on_each, add_up, find_import_ids, make_sure
 from retrier.cli.options import Output, Pages, Service, User, name_user, write_bytes
@@ -94,45 +96,64 @@ def show(ctx: typer.Context, import_id: ImportId, service: Service, output: Outp
         show_import(printer, found)
 
 
-@app.command(
-    epilog="""
-    \b
-    Examples:
-      retrier imports retry 3f2b91c0
-      retrier imports retry --queue error
-      retrier imports retry --all
-    """
-)
-@command
-def retry(
-    ctx: typer.Context,
-    service: Service,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Which:
+    """Which imports are read again, and where their retries go."""
+
     ids: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="ID",
             help="Ids, or their first 8 characters or more; - reads them from standard input.",
         ),
-    ] = None,
-    queue: Queue = None,
-    *,
-    everything: Annotated[bool, typer.Option("--all", help="Every failed import.")] = False,
-    user: User = "",
-) -> None:
+    ] = None
+    queue: Queue = None
+    everything: Annotated[bool, typer.Option("--all", help="Every failed import.")] = False
+    destination: Annotated[
+        str,
+        typer.Option(
+            "--destination",
+            metavar="QUEUE",
+            help="Read them as if their error queue had this destination: retries go there.",
+        ),
+    ] = ""
+
+    def check(self) -> None:
+        """Raise BadParameter unless it is one kind of target."""
+        kinds = (bool(self.ids), self.queue is not None, self.everything)
+        if sum(kinds) != 1 or self.queue == "":
+            raise typer.BadParameter("give ids, or one of --queue and --all.")
+
+    def ask(self, api: ApiClient, headers: Headers) -> Json:
+        """Have them read again; return what they came to."""
+        going_to = {"destination": self.destination} if self.destination else {}
+        if not self.ids:
+            params = {"error_queue": self.queue} if self.queue else {}
+            return api.act("POST", ("imports", "retry"), None, headers, params | going_to)
+        named = find_import_ids(api, self.ids)
+        return add_up(*act_on_each(api, ("POST", "retry"), named, headers, params=going_to))
+
+
+@app.command(
+    epilog="""
+    \b
+    Examples:
+      retrier imports retry 3f2b91c0
+      retrier imports retry --queue error
+      retrier imports retry 3f2b91c0 --destination orders
+      retrier imports retry --all
+    """
+)
+@command
+def retry(ctx: typer.Context, which: Which, service: Service, user: User = "") -> None:
     """Read failed imports again.
 
     With the settings of today. What can be read is a failed message or a confirmation then.
     """
-    if sum((bool(ids), queue is not None, everything)) != 1 or queue == "":
-        raise typer.BadParameter("give ids, or one of --queue and --all.")
-    printer, headers = tools_of(ctx).printer, name_user(user)
+    which.check()
+    printer = tools_of(ctx).printer
     with service.open(ctx) as api:
-        if ids:
-            read = act_on_each(api, ("POST", "retry"), find_import_ids(api, ids), headers)
-            came_to = add_up(*read)
-        else:
-            of_queue = {"error_queue": queue} if queue else {}
-            came_to = api.act("POST", ("imports", "retry"), None, headers, of_queue)
+        came_to = which.ask(api, name_user(user))
     if service.as_json:
         printer.document(came_to)
     else:

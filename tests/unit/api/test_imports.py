@@ -246,6 +246,34 @@ class TestAnImportReadAgain:
         assert answer.json()["kept"] == [{"reason": shown["reason"], "count": 1}]
         assert shown["reason"].startswith("none of the headers that say where it failed is there")
 
+    def test_can_be_given_a_destination_of_its_own(self, api: Api) -> None:
+        one, other = keep(api, failed_import(body=b"1"), failed_import(body=b"2"))
+
+        answer = api.http.post(f"/api/imports/{one}/retry", params={"destination": "orders"})
+
+        assert answer.json()["failed_message"] == 1
+        assert [each["queue_address"] for each in api.get("errors")] == ["orders"]
+        assert api.ids("imports") == [other]
+        assert read_again(api, other).json()["reimported"] == 0
+
+    def test_can_be_given_one_together_with_all_of_its_error_queue(self, api: Api) -> None:
+        keep(api, failed_import(body=b"1"), failed_import(body=b"2"))
+
+        answer = api.http.post("/api/imports/retry", params={"destination": "orders"})
+
+        assert answer.json()["failed_message"] == 2
+        assert {each["queue_address"] for each in api.get("errors")} == {"orders"}
+
+    @pytest.mark.parametrize("path", ["imports/retry", f"imports/{NOBODY}/retry"])
+    @pytest.mark.parametrize("queue", [ERROR_QUEUE, STAGING, "q" * 256])
+    def test_is_given_no_destination_that_takes_no_retry(
+        self, api: Api, path: str, queue: str
+    ) -> None:
+        answer = api.http.post(f"/api/{path}", params={"destination": queue})
+
+        assert answer.status_code == 400
+        assert detail(answer).startswith("Nothing can be sent there: ")
+
     def test_is_told_who_read_it(self, api: Api) -> None:
         import_id = keep_one(api)
         api.mappings[ERROR_QUEUE] = WITH_DESTINATION

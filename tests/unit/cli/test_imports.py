@@ -239,6 +239,16 @@ class TestReadingAgain:
 
         assert (result.exit_code, len(left(cli))) == (0, 1)
 
+    @pytest.mark.parametrize("how", ["--all", "--queue", "id"])
+    def test_can_name_where_their_retries_go(self, cli: CommandLine, how: str) -> None:
+        import_id = keep_one(cli)
+        target = {"--all": ["--all"], "--queue": ["--queue", ERROR_QUEUE], "id": [import_id[:8]]}
+
+        result = cli.run("imports", "retry", *target[how], "--destination", "orders")
+
+        assert (result.exit_code, left(cli)) == (0, [])
+        assert [each["queue_address"] for each in cli.api.get("errors")] == ["orders"]
+
     def test_takes_ids_from_standard_input(self, cli: CommandLine) -> None:
         ids = keep(cli, failed_import(body=b"1"), failed_import(body=b"2"))
         change_settings(cli)
