@@ -1,6 +1,6 @@
 """Failed messages and groups as tables and sheets."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from retrier.cli.api_client import Json
 from retrier.cli.printer import Column, Printer, minute, moment, one_line, short_id
@@ -17,6 +17,8 @@ _COLUMNS = (
     Column(title="message type", flexible=True, extra=True),
     Column(title="error", flexible=True),
 )
+_DESTINATION = Column(title="destination", flexible=True)
+"""Behind the queue, and only where a retry of what is listed goes elsewhere."""
 _ATTEMPTS = (
     Column(title="failed (UTC)"),
     Column(title="queue", flexible=True),
@@ -29,9 +31,18 @@ _GROUPS = (
 )
 
 
-def show_messages(printer: Printer, items: Iterable[Json]) -> None:
+def show_messages(printer: Printer, items: Sequence[Json]) -> None:
     """Print one line per message."""
-    printer.table(_COLUMNS, [_row(item) for item in items])
+    columns: Sequence[Column] = _COLUMNS
+    rows = [_row(item) for item in items]
+    elsewhere = [_destination(item) for item in items]
+    if any(elsewhere):
+        place = [each.title for each in columns].index("queue") + 1
+        columns = (*columns[:place], _DESTINATION, *columns[place:])
+        rows = [
+            (*row[:place], queue, *row[place:]) for row, queue in zip(rows, elsewhere, strict=True)
+        ]
+    printer.table(columns, rows)
 
 
 def show_message(printer: Printer, found: Json) -> None:
@@ -65,6 +76,12 @@ def _row(item: Json) -> tuple[object, ...]:
     )
 
 
+def _destination(item: Json) -> str | None:
+    """Return where its retry goes, if it is not the queue where it failed."""
+    destination = item["destination"]
+    return None if destination == item["queue_address"] else destination
+
+
 def _status(item: Json) -> str:
     """Return the status; a resolved message also says on what evidence."""
     resolution = item.get("resolution")
@@ -83,14 +100,13 @@ def _attempt(attempt: Json) -> tuple[object, ...]:
 
 
 def _facts(found: Json) -> dict[str, object]:
-    destination = found["destination"]
     return {
         "id": found["id"],
         "status": found["status"],
         "why": found.get("disposition_reason"),
         "resolution": found.get("resolution"),
         "queue": found["queue_address"],
-        "destination": destination if destination != found["queue_address"] else None,
+        "destination": _destination(found),
         "endpoint": found["receiving_endpoint"]["name"],
         "message type": found.get("message_type"),
         "message id": found.get("message_id"),

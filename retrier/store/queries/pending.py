@@ -87,7 +87,7 @@ def _load(
     columns = (claims.batch_id, claims.operation_id, claims.retry_id)
     times = (claims.sending_since, claims.forwarded_at)
     query = (
-        shown_messages(*columns, *times, causes.c.destination, redirects.to_queue)
+        shown_messages(*columns, *times, redirects.to_queue)
         .join(failed_message_retries, claims.number == messages.number)
         # A redirect that was made later did not change where this one went.
         .outerjoin(

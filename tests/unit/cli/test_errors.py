@@ -31,6 +31,18 @@ def test_a_list_has_a_header_and_a_line_per_message(cli: CommandLine) -> None:
     assert line.endswith("Shop.PlaceOrder  Shop.OutOfStock: nothing left")
 
 
+def test_a_list_says_where_retries_go_if_one_goes_elsewhere(cli: CommandLine) -> None:
+    cli.api.receive(failure(queue="orders"))
+    before = cli.lines("errors", "list")
+    cli.api.receive(failure(queue="bills", destination="review"))
+
+    header, *lines = cli.lines("errors", "list")
+
+    assert "destination" not in before[0]
+    place = header.index("destination")
+    assert {line[place:].split("  ")[0] for line in lines} == {"", "review"}
+
+
 def test_columns_of_a_plain_list_are_aligned(cli: CommandLine) -> None:
     cli.api.receive(failure(queue="orders"), failure(queue="q"))
 
