@@ -10,6 +10,7 @@ from retrier.domain.copies import as_it_came, why_not_sendable
 from retrier.domain.failed_imports import ImportRefusal, SendOutcome, why_not_send
 from retrier.domain.failed_message import FailedImport, Received
 from retrier.domain.identity import canonical, is_guid
+from retrier.domain.import_reasons import REFUSED
 from retrier.domain.reimport import ReadAgain
 from retrier.domain.text import clean
 from retrier.domain.wire import Outgoing, PropertyCodec
@@ -161,7 +162,7 @@ class FailedImports:
             return self._record(partial(read, import_ids))
         except DataRefused as refusal:
             if len(import_ids) == 1:
-                reason = f"the database refuses it: {refusal}"
+                reason = f"{REFUSED}: {refusal}"
                 keep = partial(keep_refused, self.db, import_ids[0], reason, who=who)
                 return self._record(keep)
         total = ReadAgain()

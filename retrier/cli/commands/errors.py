@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from retrier.cli.advice import advise_on_missing_queue
 from retrier.cli.api_client import ApiClient, Listing
 from retrier.cli.command import command, make_app, tools_of
 from retrier.cli.ids import find_message_id, is_short
@@ -152,6 +153,7 @@ def show(ctx: typer.Context, message_id: MessageId, service: Service) -> None:
         printer.document(found)
     else:
         show_message(printer, found)
+        advise_on_missing_queue(printer, found.get("disposition_reason"), found["id"])
 
 
 @app.command(

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from retrier.cli.advice import advise_on_imports, advise_on_kept
 from retrier.cli.api_client import ApiClient, Json
 from retrier.cli.command import ExitCode, Headers, command, make_app, tools_of
 from retrier.cli.ids import find_import_id
@@ -64,6 +65,7 @@ def list_imports(
     elif found.items:
         show_imports(printer, found.items)
         printer.note(f"{len(found.items):,} of {counted(found.total, 'failed import')}")
+        advise_on_imports(printer, found.items)
     else:
         printer.note("no failed import: everything could be read")
 
@@ -94,6 +96,7 @@ def show(ctx: typer.Context, import_id: ImportId, service: Service, output: Outp
         printer.document(found)
     else:
         show_import(printer, found)
+        advise_on_imports(printer, [found])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +161,7 @@ def retry(ctx: typer.Context, which: Which, service: Service, user: User = "") -
         printer.document(came_to)
     else:
         show_read_again(printer, came_to)
+        advise_on_kept(printer, came_to)
     if came_to["kept"] or came_to["skipped"]:
         raise typer.Exit(ExitCode.REFUSED)
 

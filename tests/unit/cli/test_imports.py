@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from retrier.domain.failed_message import FailedImport
+from retrier.domain.import_reasons import UNKNOWN_MESSAGE, UNREADABLE
 from retrier.domain.wire import Refused, Unknown
 from retrier.ingestion.arrival import QueueMapping
 from tests.support.amqp_bytes import header, properties, string
@@ -59,7 +60,48 @@ class TestLists:
 
         result = cli.run("imports", "list", "--limit", "2")
 
-        assert result.stderr == "2 of 3 failed imports\n"
+        assert result.stderr.splitlines()[0] == "2 of 3 failed imports"
+
+    @pytest.mark.parametrize(
+        ("reason", "told"),
+        [
+            ("the header x is missing or empty", ("send", "retry", "delete")),
+            (UNKNOWN_MESSAGE, ("delete",)),
+            (f"{UNREADABLE}: no field type 'Z'", ("send", "delete")),
+        ],
+    )
+    def test_say_what_can_be_done(
+        self, cli: CommandLine, reason: str, told: tuple[str, ...]
+    ) -> None:
+        import_id = keep_one(cli, reason=reason)
+
+        for words in (("list",), ("show", import_id)):
+            remarks = cli.run("imports", *words).stderr
+
+            named = [
+                each
+                for each in ("send", "retry", "delete")
+                if f"`retrier imports {each} " in remarks
+            ]
+            assert tuple(named) == told
+            assert f"delete {import_id[:8]}`" in remarks
+
+    def test_say_it_once_for_several_of_a_kind(self, cli: CommandLine) -> None:
+        keep(cli, *(failed_import(reason=each) for each in ("a", "b", UNREADABLE)))
+
+        remarks = cli.run("imports", "list").stderr.splitlines()
+
+        assert len(remarks) == 3
+        assert "`retrier imports retry ID --destination QUEUE`" in remarks[1]
+
+    def test_say_what_can_be_done_with_one_in_doubt(self, cli: CommandLine) -> None:
+        import_id = keep_one(cli)
+        send_into_doubt(cli, import_id)
+
+        remarks = cli.run("imports", "show", import_id).stderr
+
+        assert f"`retrier imports send {import_id[:8]} --to QUEUE --again`" in remarks
+        assert "--destination" not in remarks
 
     def test_can_be_empty(self, cli: CommandLine) -> None:
         result = cli.run("imports", "list")
@@ -229,6 +271,7 @@ class TestReadingAgain:
         assert result.exit_code == 1
         assert result.stdout.startswith("0 of 1 failed import understood\n")
         assert "1  none of the headers that say where it failed is there" in result.stdout
+        assert "`retrier imports retry ID --destination QUEUE`" in result.stderr
         assert left(cli) == [import_id]
 
     def test_can_be_for_one_error_queue(self, cli: CommandLine) -> None:
