@@ -6,7 +6,8 @@ RetrierError
 │   ├── AccessRefused       the broker is there, and does not let us in
 │   └── QueueSilent         the broker answers, but one of its queues does not
 ├── DatabaseUnavailable     the database cannot be reached, or the connection broke
-│   └── AnswerTooSlow       the database takes too long for a query
+│   ├── AnswerTooSlow       the database takes too long for a query
+│   └── DatabaseRefused     the database answers, and refuses: a right or a table is missing
 ├── DataRefused             the database refuses a row because of its values
 ├── ServiceUnavailable      the service cannot be reached, or cannot work
 ├── RequestRefused          the service refuses the request
@@ -60,6 +61,13 @@ class DatabaseUnavailable(RetrierError):
 
 class AnswerTooSlow(DatabaseUnavailable):
     """The database takes too long for a query: something is locked, or there is too much data."""
+
+
+class DatabaseRefused(DatabaseUnavailable):
+    """The database answers, and refuses: its user lacks a right, or a table is missing.
+
+    To try again helps only after somebody has changed something.
+    """
 
 
 class DataRefused(RetrierError):

@@ -17,6 +17,7 @@ from retrier.api.answers import HEADERS, encode
 from retrier.errors import (
     AnswerTooSlow,
     BrokerUnavailable,
+    DatabaseRefused,
     DatabaseUnavailable,
     DataRefused,
     KeyReused,
@@ -45,6 +46,10 @@ _SECONDS = "5"
 _TOO_SLOW = (
     "Narrow the request, with a filter or a smaller page, or try again in a few seconds. If it "
     "stays so, somebody holds a lock in the database."
+)
+_GRANT = (
+    "Trying again does not help before somebody has changed the database: run `retrier check` with "
+    "the settings of the service, it names what is missing and the GRANT for it."
 )
 
 OUT_OF_BOUNDS = "out_of_bounds"
@@ -78,6 +83,7 @@ def add_handlers(api: FastAPI) -> None:
     api.add_exception_handler(HTTPException, _refused)
     api.add_exception_handler(RequestValidationError, _misshapen)
     api.add_exception_handler(AnswerTooSlow, _too_slow)
+    api.add_exception_handler(DatabaseRefused, _database_refused)
     api.add_exception_handler(DatabaseUnavailable, _unavailable)
     api.add_exception_handler(BrokerUnavailable, _broker_unavailable)
     api.add_exception_handler(DataRefused, _data_refused)
@@ -119,6 +125,10 @@ def _field_error(error: Mapping[str, Any]) -> dict[str, str]:
 def _too_slow(request: Request, error: Exception) -> Response:
     detail = _sentence("The database took too long", request, error)
     return later(problem(503, detail, advice=_TOO_SLOW))
+
+
+def _database_refused(request: Request, error: Exception) -> Response:
+    return later(problem(503, _sentence("The request failed", request, error), advice=_GRANT))
 
 
 def _unavailable(request: Request, error: Exception) -> Response:

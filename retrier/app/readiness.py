@@ -104,7 +104,9 @@ def describe_ingestion(ingestors: Sequence[Ingestor], backlogs: Backlogs) -> tup
 def _describe_queue(ingestor: Ingestor, backlogs: Backlogs) -> tuple[bool, str]:
     state = ingestor.state
     trouble = _find_trouble(ingestor, backlogs) if state.consuming else state.reason
-    return trouble is None, f"{state.queue}: {trouble or 'consuming'}"
+    # A reason that begins with the queue's name would name it twice.
+    words = (trouble or "consuming").removeprefix(f"the error queue {state.queue} ")
+    return trouble is None, f"{state.queue}: {words}"
 
 
 def _find_trouble(ingestor: Ingestor, backlogs: Backlogs) -> str | None:

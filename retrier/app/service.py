@@ -192,8 +192,9 @@ class Service:
         if lease is not None:
             self._start_processor(lease, startup.installation_id)
             if startup.has_outgoing:
-                run = make_sender(self._parts, lease).run
-                self._sender = start_part("outgoing", run, self._board, self._parts.emit)
+                sender = make_sender(self._parts, lease)
+                self._board.watch("outgoing", sender.describe)
+                self._sender = start_part("outgoing", sender.run, self._board, self._parts.emit)
         if Role.INGESTION in self._roles:
             self._start_ingestion()
 

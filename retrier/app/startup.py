@@ -43,12 +43,13 @@ class Startup:
         )
 
     def _wait_for(self, part: str, prepare: Callable[[], None]) -> bool:
-        failures = 0
+        failures, told = 0, ""
         while not self.parts.stop.is_set():
             try:
                 prepare()
             except (DatabaseUnavailable, BrokerUnavailable) as error:
-                self._report(part, str(error), failures)
+                if str(error) != told:
+                    told = self._report(part, str(error))
                 self.parts.stop.wait(_WAITS[min(failures, len(_WAITS) - 1)])
                 failures += 1
             else:
@@ -58,10 +59,11 @@ class Startup:
                 return True
         return False
 
-    def _report(self, part: str, reason: str, failures: int) -> None:
+    def _report(self, part: str, reason: str) -> str:
+        """Tell a new reason, and return it: a server may come back and then refuse us."""
         self.board.put(part, ready=False, reason=reason)
-        if failures == 0:
-            self.parts.emit(_UNREACHABLE[part](reason=reason))
+        self.parts.emit(_UNREACHABLE[part](reason=reason))
+        return reason
 
     def _prepare_database(self) -> None:
         db = self.parts.db

@@ -17,7 +17,7 @@ from retrier.cli.api_client import ApiClient, Listing
 from retrier.cli.command import tools_of
 from retrier.cli.printer import Printer, counted, one_line
 from retrier.errors import ConfigurationError
-from retrier.settings import Settings, load_settings, redact
+from retrier.settings import Settings, find_remarks, load_settings, redact
 
 DEFAULT_URL = "http://127.0.0.1:33333"
 TOKEN = "RETRIER_TOKEN"  # noqa: S105 - the name of the variable, not a token
@@ -51,6 +51,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")
 def load_config(config: Path | None) -> Settings:
     """Read settings from file and environment. Raises ConfigurationError with every problem."""
     return load_settings(config, os.environ)
+
+
+def load_remarking(ctx: typer.Context, config: Path | None) -> Settings:
+    """Read them, and remark what a person may not expect. Raises ConfigurationError."""
+    settings = load_config(config)
+    for remark in find_remarks(settings, config, os.environ):
+        tools_of(ctx).printer.note(remark)
+    return settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

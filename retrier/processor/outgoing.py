@@ -67,6 +67,16 @@ class OutgoingSender:
         """So many copies are to be sent one by one: one of them made the broker close a channel."""
         self._failures = 0
 
+    def describe(self) -> tuple[bool, str]:
+        """Return a word about the copies for /health/ready; called by other threads.
+
+        Always ready: copies that wait hold up neither ingestion nor retries.
+        """
+        held = self._held.describe()
+        if held is not None:
+            return True, f"no copy can be sent to {held}"
+        return True, "sending" if self._context.lease.held else "standing by"
+
     def run(self) -> None:
         """Send until the stop event is set; after an error, try again when the back-off is over."""
         while not self._context.stop.is_set():

@@ -1,7 +1,7 @@
 """What follows from the outcomes of one window of copies, and which queues take none for now."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from retrier.domain.wire import ChannelClosed, Confirmed, Outcome, Refused, Returned, Unknown
 from retrier.events.event import Emit
@@ -66,6 +66,7 @@ class _Hold:
     failures: int
     until: float
     told: bool
+    reason: str
 
 
 class HeldQueues:
@@ -88,13 +89,16 @@ class HeldQueues:
 
         Reported once: at the second failure in a row if the first may be the fault of a copy.
         """
-        before = self._holds.get(queue) or _Hold(failures=0, until=now, told=False)
+        before = self._holds.get(queue) or _Hold(failures=0, until=now, told=False, reason="")
         failures = before.failures + 1
         tell = certain or failures > 1
         if tell and not before.told:
             self._emit(LogQueueFailed(queue=queue, reason=reason))
         self._holds[queue] = _Hold(
-            failures=failures, until=now + back_off(failures), told=before.told or tell
+            failures=failures,
+            until=now + back_off(failures),
+            told=before.told or tell,
+            reason=reason,
         )
 
     def free(self, queue: str) -> None:
@@ -103,6 +107,11 @@ class HeldQueues:
         if hold is not None and hold.told:
             self._emit(LogQueueRecovered(queue=queue))
 
+    def describe(self) -> str | None:
+        """Say which queues take nothing, and why; None if there is none. For any thread."""
+        told = [f"{queue}: {hold.reason}" for queue, hold in list(self._holds.items()) if hold.told]
+        return "; ".join(told) or None
+
     def skip_trials(self, now: float) -> None:
         """Put trials off: no copy for these queues is due, and they must not slow the others."""
         for queue, hold in list(self._holds.items()):
@@ -110,7 +119,7 @@ class HeldQueues:
                 continue
             if hold.told:
                 until = now + back_off(hold.failures)
-                self._holds[queue] = _Hold(failures=hold.failures, until=until, told=True)
+                self._holds[queue] = replace(hold, until=until)
             else:
                 del self._holds[queue]
 

@@ -15,6 +15,7 @@ from retrier.settings.model import (
     Role,
     Settings,
 )
+from retrier.settings.remarks import find_remarks, is_database_named
 
 __all__ = [
     "Api",
@@ -28,6 +29,8 @@ __all__ = [
     "Retries",
     "Role",
     "Settings",
+    "find_remarks",
+    "is_database_named",
     "load_settings",
     "redact",
 ]

@@ -107,7 +107,9 @@ def _check_host_and_port(url: str) -> None:
         port = urlsplit(url).port
     except ValueError:
         port = 0
-    if port == 0:
+    # Some readers of URLs end a password at its first @: its rest would be shown as the host's name.
+    _, _, behind_user = urlsplit(url).netloc.partition(":")
+    if port == 0 or behind_user.count("@") > 1:
         raise ValueError(
             "must have a host and a port between 1 and 65535; "
             "/ : @ , in a password are written %2F %3A %40 %2C"

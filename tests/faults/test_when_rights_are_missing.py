@@ -12,6 +12,8 @@ import yaml
 from typer.testing import CliRunner
 
 from retrier.cli import app
+from retrier.store.engine.database import Database, DatabaseOptions
+from tests.support.api import Api
 from tests.support.private_servers import PrivatePostgres, PrivateRabbitMQ
 from tests.support.servers import pika_connection, psycopg_url
 
@@ -19,6 +21,7 @@ pytestmark = pytest.mark.faults
 
 ALL, NOTHING = ".*", "^$"
 USER = "shop"
+TABLES = "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES"
 
 
 class Check:
@@ -165,18 +168,41 @@ class TestTheDatabase:
         code, told = low.run()
 
         assert code == 2
-        assert "may not read and write the tables alembic_version, cause_groups, causes and" in told
+        assert "may not read and write the tables alembic_version, archive_operation" in told
         assert "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO low_" in told
-        assert "GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO low_" in told
+        assert "GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO low_" in told
 
     def test_what_is_granted_is_enough(self, low: Check) -> None:
         with psycopg.connect(psycopg_url(low.owner), autocommit=True) as conn:
-            for what in ("SELECT, INSERT, UPDATE, DELETE ON ALL TABLES", "USAGE ON ALL SEQUENCES"):
+            for what in (TABLES, "USAGE, SELECT ON ALL SEQUENCES"):
                 conn.execute(f"GRANT {what} IN SCHEMA public TO {low.role}")
 
         code, told = low.run()
 
         assert code == 0, told
+
+    def test_a_sequence_that_may_be_used_but_not_read_is_named(self, low: Check) -> None:
+        with psycopg.connect(psycopg_url(low.owner), autocommit=True) as conn:
+            for what in (TABLES, "USAGE ON ALL SEQUENCES"):
+                conn.execute(f"GRANT {what} IN SCHEMA public TO {low.role}")
+
+        code, told = low.run()
+
+        assert code == 2
+        assert "may not use the sequence" in told
+
+    def test_a_retry_that_lacks_a_right_is_told_so(self, low: Check) -> None:
+        db = Database(DatabaseOptions(url=low.database))
+        api = Api(db)
+
+        answer = api.http.post("/api/errors/retry/all")
+        db.dispose()
+
+        told = answer.json()
+        assert answer.status_code == 503
+        assert "refused: permission denied" in told["detail"]
+        assert "cannot reach" not in told["detail"]
+        assert "retrier check" in told["advice"]
 
     def test_tables_that_may_not_be_made_are_told_before_the_upgrade(
         self, low: Check, cluster: PrivatePostgres

@@ -41,7 +41,7 @@ def test_without_leave_to_declare_it_is_named_and_ingested_once_it_is_there(site
         ready = http.get("/health/ready")
         wait_until(lambda: exists_of(http) == "0.0", 30, "the metric shows that it is missing")
     assert ready.status_code == 503
-    assert f"the error queue {site.shop.error} does not exist" in ready.text
+    assert f"{site.shop.error}: does not exist" in ready.text
     with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="404"):
         site.shop.depth(site.shop.error)
 

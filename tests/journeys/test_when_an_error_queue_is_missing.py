@@ -50,7 +50,7 @@ def test_it_is_not_declared_but_named_and_ingested_once_it_is_there(
     with service.http as http:
         ready = http.get("/health/ready")
     assert ready.status_code == 503
-    assert f"the error queue {missing} does not exist: declare it, or set" in ready.text
+    assert f"{missing}: does not exist: declare it, or set" in ready.text
     assert not is_there(site, missing)
 
     # When the application declares it, with arguments of its own, nothing is in its way
@@ -64,7 +64,7 @@ def test_check_names_it_and_does_not_declare_it(site: Site, missing: str) -> Non
 
     result = CliRunner().invoke(app, ["check", "--config", str(site.host.config)])
 
-    assert f"the error queue {missing} does not exist: declare it, or set" in result.output
+    assert f"error queue {missing}: does not exist: declare it, or set" in result.output
     assert result.exit_code == 2
     assert not is_there(site, missing)
 

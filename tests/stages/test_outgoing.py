@@ -130,6 +130,22 @@ class TestAQueueThatIsMissing:
         assert outbox.logged() == ids
         assert outbox.rows() == []
 
+    def test_is_named_where_the_service_says_how_it_is_until_it_is_back(
+        self, outbox: Outbox
+    ) -> None:
+        outbox.transport.broker.delete(LOG)
+        outbox.fail(3)
+        outbox.work(20)
+
+        ready, words = outbox.sender.describe()
+
+        assert ready
+        assert words.startswith(f"no copy can be sent to {LOG}: ")
+        outbox.transport.broker.declare(LOG)
+        outbox.clock.advance(60)
+        outbox.work()
+        assert outbox.sender.describe() == (True, "sending")
+
     def test_is_named_once_and_once_more_when_it_is_back(self, outbox: Outbox) -> None:
         outbox.transport.broker.delete(LOG)
         outbox.fail(3)

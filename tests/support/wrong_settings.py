@@ -11,6 +11,14 @@ WRONG_FILES = {
         "broker.url: must name the nodes of one broker: "
         "scheme, user, password and virtual host must be the same in each"
     ),
+    "broker: {url: 'amqp://me:Sup@erSecret@127.0.0.1'}": (
+        "broker.url: must have a host and a port between 1 and 65535; "
+        "/ : @ , in a password are written %2F %3A %40 %2C"
+    ),
+    "database: {url: 'postgresql://me:Sup@erSecret@127.0.0.1/shop'}": (
+        "database.url: must have a host and a port between 1 and 65535; "
+        "/ : @ , in a password are written %2F %3A %40 %2C"
+    ),
     "broker: {url: 'amqp://127.0.0.1/?heartbeat=10'}": (
         "broker.url: takes no parameters: no ? and no # (in a name or password they are written "
         "%3F %23); TLS is set with amqps:// and broker.tls"

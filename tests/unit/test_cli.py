@@ -1,5 +1,6 @@
 """The command line: what it prints where, and its exit codes."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from retrier.errors import (
     RetrierError,
     StagingQueueUnusable,
 )
+from tests.support.project import ROOT
 
 COMMANDS = (["run"], ["check"], ["verify"], ["db", "upgrade"])
 
@@ -115,3 +117,59 @@ def test_the_module_runs_as_the_command_does(wrong_file: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 2)
+
+
+class TestSettingsThatNameNoDatabase:
+    @pytest.fixture
+    def bare(self, tmp_path: Path) -> Path:
+        """Give a file that leaves the addresses to the environment."""
+        path = tmp_path / "retrier.yaml"
+        path.write_text("instance: shop\n")
+        return path
+
+    def run(self, bare: Path, *command: str, **environ: str) -> tuple[int, str, str]:
+        """Run a command in the folder of the file; return exit code, output and remarks."""
+        asked = [sys.executable, "-m", "retrier", *command, "--config", str(bare)]
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("RETRIER_")}
+        done = subprocess.run(
+            asked,
+            cwd=bare.parent,
+            env={**kept, "PYTHONPATH": str(ROOT), **environ},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    def test_are_remarked_by_check(self, bare: Path) -> None:
+        _, _, remarks = self.run(bare, "check")
+
+        file = bare.parent / "retrier-data" / "retrier.db"
+        assert f"database: the default, the embedded file {file}: neither {bare} nor" in remarks
+        assert "broker: the default, the embedded file" in remarks
+
+    def test_make_no_new_database(self, bare: Path) -> None:
+        code, _, remarks = self.run(bare, "db", "upgrade")
+
+        assert code == 2
+        assert "database.url: must be given" in remarks
+        assert [each.name for each in bare.parent.iterdir()] == [bare.name]
+
+    def test_a_variable_with_one_underscore_is_named(self, bare: Path) -> None:
+        _, _, remarks = self.run(bare, "check", RETRIER_DATABASE_URL="postgresql://127.0.0.1/shop")
+
+        assert "RETRIER_DATABASE_URL is not read: did you mean RETRIER_DATABASE__URL?" in remarks
+
+    def test_a_variable_of_a_container_platform_is_left_alone(self, bare: Path) -> None:
+        _, _, remarks = self.run(bare, "check", RETRIER_API_PORT="tcp://10.0.0.1:33333")
+
+        assert "did you mean" not in remarks
+
+    def test_are_named_by_the_environment(self, bare: Path) -> None:
+        named = {
+            "RETRIER_DATABASE__URL": f"sqlite:///{bare.parent}/shop.db",
+            "RETRIER_BROKER__URL": f"embedded:///{bare.parent}/broker.db",
+        }
+        code, _, remarks = self.run(bare, "db", "upgrade", **named)
+
+        assert (code, remarks) == (0, "")

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import typer
 
 from retrier.cli.command import ExitCode, command, make_app, tools_of
-from retrier.cli.options import AsJson, Config, load_config
+from retrier.cli.options import AsJson, Config, load_config, load_remarking
 from retrier.cli.printer import Column, Printer, counted
-from retrier.settings import Role
+from retrier.settings import Role, is_database_named
 
 app = make_app("Run the service.")
 db = make_app("Maintain the database.")
@@ -65,7 +65,7 @@ def check(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False)
     First the settings are read, then what the service needs of the database and the broker is
     tried. No message is handed out, and nothing that is made stays.
     """
-    settings = load_config(config)
+    settings = load_remarking(ctx, config)
     from retrier.app import check as look  # noqa: PLC0415 - as in run
 
     printer = tools_of(ctx).printer
@@ -88,10 +88,11 @@ def check(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False)
 @command
 def upgrade(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False) -> None:
     """Upgrade the tables of the database to this version."""
-    settings = load_config(config)
+    settings = load_remarking(ctx, config)
     from retrier.app import upgrade_database  # noqa: PLC0415 - as in run
 
-    done = upgrade_database(settings)
+    # Beside a file of settings the default is a mistake: a new file would look like the database.
+    done = upgrade_database(settings, may_create=config is None or is_database_named(settings))
     printer = tools_of(ctx).printer
     if as_json:
         printer.document({"result": done})
@@ -111,7 +112,7 @@ def verify(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False
     and the depth of the staging queue, and changes nothing. It works with and without a running
     service.
     """
-    settings = load_config(config)
+    settings = load_remarking(ctx, config)
     from retrier.app import verify as look  # noqa: PLC0415 - as in run
 
     found = asdict(look(settings))

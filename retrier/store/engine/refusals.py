@@ -16,7 +16,7 @@ from sqlalchemy.exc import (
 )
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
-from retrier.errors import AnswerTooSlow, DatabaseUnavailable, DataRefused
+from retrier.errors import AnswerTooSlow, DatabaseRefused, DatabaseUnavailable, DataRefused
 
 DUPLICATE = "23505"
 # Deadlock detected, serialization failure, lock timeout: the transaction did nothing; do it again.
@@ -71,6 +71,10 @@ class Translator:
         if _is_refusal(error):
             # PostgreSQL quotes the refused value behind `: "`.
             return DataRefused(first.partition(': "')[0])
+        if state_of(error) in _UNUSABLE_STATES:
+            return DatabaseRefused(
+                f"the database at {self.place} refused: {first}; `retrier check` says what to do"
+            )
         if _is_unusable(error):
             return self._explain_unusable(first, _advise(" ".join(words)))
         return error
@@ -129,5 +133,5 @@ def _is_unusable(error: DBAPIError) -> bool:
     connecting = error.statement is None
     # SQLite reports a damaged file, or one that is no database, as a plain DatabaseError.
     damaged = type(error) is DatabaseError
-    unusable = isinstance(error, _UNUSABLE) or state_of(error) in _UNUSABLE_STATES
+    unusable = isinstance(error, _UNUSABLE)
     return connecting or damaged or unusable or error.connection_invalidated

@@ -24,7 +24,15 @@ _UNUSABLE_TABLES = text(
         allowed=" AND ".join(f"has_table_privilege(c.oid, '{each}')" for each in _TABLE_RIGHTS)
     )
 )
-_UNUSABLE_SEQUENCES = text(_OURS.format(allowed="has_sequence_privilege(c.oid, 'USAGE')"))
+_SEQUENCE_RIGHTS = ("USAGE", "SELECT")
+"""SELECT to read the last number that was given: the cut-off of a retry is one."""
+_UNUSABLE_SEQUENCES = text(
+    _OURS.format(
+        allowed=" AND ".join(
+            f"has_sequence_privilege(c.oid, '{each}')" for each in _SEQUENCE_RIGHTS
+        )
+    )
+)
 _TABLES_OF_OTHERS = text(_OURS.format(allowed="pg_has_role(c.relowner, 'USAGE')"))
 
 
@@ -59,7 +67,7 @@ def _find_unusable(tx: Transaction, user: str, schema: str) -> Iterator[str]:
     if sequences := tx.execute(_UNUSABLE_SEQUENCES, names).scalars().all():
         yield (
             f"the user {user} may not use {_list('sequence', sequences)}: "
-            f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {user}"
+            f"GRANT {', '.join(_SEQUENCE_RIGHTS)} ON ALL SEQUENCES IN SCHEMA {schema} TO {user}"
         )
 
 

@@ -7,6 +7,7 @@ import pytest
 from retrier.app import check
 from retrier.app.check import CheckResult
 from retrier.settings import load_settings
+from tests.support.embedded_shop import opened_embedded_shop
 from tests.support.private_servers import find_free_ports
 
 
@@ -23,13 +24,15 @@ def test_a_node_that_is_gone_is_named_though_another_answers(amqp_url: str, tmp_
 
     (broker,) = [each for each in results if each.name == "broker"]
     assert broker.ok
+    assert place in broker.text
     assert f"127.0.0.1:{gone}" in broker.text
 
 
-def check_files(database: Path, broker: Path) -> dict[str, CheckResult]:
+def check_files(database: Path, broker: Path, **more: str) -> dict[str, CheckResult]:
     environ = {
         "RETRIER_BROKER__URL": f"embedded:///{broker}",
         "RETRIER_DATABASE__URL": f"sqlite:///{database}",
+        **more,
     }
     return {each.name: each for each in check(load_settings(None, environ))}
 
@@ -50,3 +53,44 @@ def test_files_below_what_is_no_folder_cannot_be_made(tmp_path: Path) -> None:
     assert not found["database"].ok
     assert not found["broker"].ok
     assert found["database"].text.endswith(f"{tmp_path / 'taken'} is no folder")
+
+
+UPGRADE_IS_OFF = {"RETRIER_DATABASE__UPGRADE": "false"}
+
+
+def test_an_empty_schema_that_run_would_not_upgrade_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "retrier.db").touch()
+
+    found = check_files(tmp_path / "retrier.db", tmp_path / "broker.db", **UPGRADE_IS_OFF)
+
+    assert (found["database"].ok, found["database"].out_of_reach) == (False, False)
+    assert "is empty" in found["database"].text
+    assert "run `retrier db upgrade`" in found["database"].text
+
+
+def test_a_missing_file_that_run_would_not_upgrade_is_wrong(tmp_path: Path) -> None:
+    found = check_files(tmp_path / "retrier.db", tmp_path / "broker.db", **UPGRADE_IS_OFF)
+
+    assert not found["database"].ok
+    assert "run `retrier db upgrade`" in found["database"].text
+
+
+def test_an_empty_schema_that_run_upgrades_is_well(tmp_path: Path) -> None:
+    (tmp_path / "retrier.db").touch()
+
+    found = check_files(tmp_path / "retrier.db", tmp_path / "broker.db")
+
+    assert found["database"].ok
+    assert "`retrier run` does that" in found["database"].text
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_log_queue_has_to_exist(tmp_path: Path, exists: bool) -> None:  # noqa: FBT001 - a case
+    with opened_embedded_shop(f"embedded:///{tmp_path / 'broker.db'}") as shop:
+        queue = shop.orders if exists else "nowhere"
+        more = {"RETRIER_INGESTION__FORWARD_TO": queue}
+
+        found = check_files(tmp_path / "retrier.db", tmp_path / "broker.db", **more)
+
+    assert found[f"log queue {queue}"].ok is exists
+    assert ("does not exist" in found[f"log queue {queue}"].text) is not exists

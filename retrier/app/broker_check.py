@@ -1,0 +1,109 @@
+"""The broker's part of `retrier check`: its nodes, and every queue that `run` uses."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from retrier.app.check_result import CheckResult, check_folder
+from retrier.app.composition import make_mapping, make_transport
+from retrier.errors import AccessRefused, BrokerUnavailable
+from retrier.ingestion.inspection import Missing, Unusable, Usable, inspect
+from retrier.settings import ErrorQueue, Settings
+from retrier.transport.seam import Queues, Transport
+
+_UNSEEN = (
+    "not tried: whether it has a dead-letter exchange, which is shown only to who may configure it"
+)
+_LIMITED = "it may drop messages that are delivered too often (delivery limit)"
+
+
+def check_broker(settings: Settings) -> list[CheckResult]:
+    """Try what `run` needs of the broker; nothing that is made stays."""
+    transport = make_transport(settings)
+    if settings.broker.is_embedded and not Path(transport.place).exists():
+        return [check_folder("broker", Path(transport.place))]
+    try:
+        queues = transport.queues()
+    except BrokerUnavailable as error:
+        return [_word_broker(error)]
+    try:
+        text = "; ".join([f"ok, {transport.place}", *_find_lost_nodes(settings)])
+        return [
+            CheckResult(name="broker", ok=True, text=text),
+            *_check_queues(settings, queues),
+            *_check_log_queue(settings, queues),
+            _check_staging(settings, transport),
+        ]
+    except BrokerUnavailable as error:
+        return [_word_broker(error)]
+    finally:
+        queues.close()
+
+
+def _word_broker(error: BrokerUnavailable) -> CheckResult:
+    out_of_reach = not isinstance(error, AccessRefused)
+    return CheckResult(name="broker", ok=False, text=str(error), out_of_reach=out_of_reach)
+
+
+def _find_lost_nodes(settings: Settings) -> list[str]:
+    """Return why nodes cannot be reached, if there are several. One that answers is enough."""
+    urls = settings.broker.url
+    lost = []
+    for url in urls if len(urls) > 1 else ():
+        one = settings.broker.model_copy(update={"url": (url,)})
+        try:
+            make_transport(settings.model_copy(update={"broker": one})).queues().close()
+        except BrokerUnavailable as error:
+            lost.append(str(error))
+    return lost
+
+
+def _check_queues(settings: Settings, queues: Queues) -> list[CheckResult]:
+    return [_check_queue(settings, queues, each) for each in settings.ingestion.error_queues]
+
+
+def _check_queue(settings: Settings, queues: Queues, queue: ErrorQueue) -> CheckResult:
+    name = f"error queue {queue.queue}"
+    match inspect(queues, make_mapping(queue)):
+        case Missing() if settings.declares_missing:
+            why_not = queues.why_not_declarable(queue.queue)
+            text = why_not or "missing: will be declared"
+            return CheckResult(name=name, ok=why_not is None, text=text)
+        case Missing(reason=reason) | Unusable(reason=reason):
+            return CheckResult(name=name, ok=False, text=reason.removeprefix(f"the {name} "))
+        case Usable() as usable:
+            text = "; ".join(_describe(queues, queue.queue, usable))
+            return CheckResult(name=name, ok=True, text=text)
+
+
+def _describe(queues: Queues, queue: str, usable: Usable) -> Iterator[str]:
+    yield f"ok, {usable.look.ready} messages ready"
+    if queues.may_limit_deliveries(queue):
+        yield _LIMITED
+    if usable.doubt is not None:
+        yield usable.doubt
+    if usable.unseen:
+        yield _UNSEEN
+
+
+def _check_log_queue(settings: Settings, queues: Queues) -> Iterator[CheckResult]:
+    """Look whether the log queue exists: Retrier never declares it, and copies wait without it."""
+    queue = settings.ingestion.forward_to
+    if queue is None:
+        return
+    ready = queues.depth(queue)
+    text = (
+        "does not exist: declare it, or no copy can be sent"
+        if ready is None
+        else f"ok, {ready} messages ready"
+    )
+    yield CheckResult(name=f"log queue {queue}", ok=ready is not None, text=text)
+
+
+def _check_staging(settings: Settings, transport: Transport) -> CheckResult:
+    trial = transport.try_out(settings.staging_queue)
+    tried = "; ".join(["ok", *(f"not tried: {each}" for each in trial.untried)])
+    return CheckResult(
+        name=f"staging queue {settings.staging_queue}",
+        ok=not trial.problems,
+        text="; ".join(trial.problems) or tried,
+    )

@@ -1,0 +1,52 @@
+"""The start waits for database and broker, and tells why."""
+
+from pathlib import Path
+
+from retrier.app.composition import Parts, make_metrics, make_transport, open_database
+from retrier.app.readiness import ReadinessBoard
+from retrier.app.startup import Startup
+from retrier.clock import SystemClock
+from retrier.events.event import Event
+from retrier.events.service import DatabaseUnreachable
+from retrier.settings import load_settings
+from retrier.store.verbs.upgrade import upgrade_schema
+
+
+def test_a_reason_that_changes_is_told_again(tmp_path: Path) -> None:
+    # Given a database in a folder that is a file, and nobody upgrades it
+    folder = tmp_path / "data"
+    folder.touch()
+    environ = {
+        "RETRIER_BROKER__URL": f"embedded:///{tmp_path / 'broker.db'}",
+        "RETRIER_DATABASE__URL": f"sqlite:///{folder / 'retrier.db'}",
+        "RETRIER_DATABASE__UPGRADE": "false",
+    }
+    settings, clock = load_settings(None, environ), SystemClock()
+    db = open_database(settings)
+    reasons: list[str] = []
+
+    # When the folder is made after the first reason, and the tables after the second one
+    def mend(event: Event) -> None:
+        if isinstance(event, DatabaseUnreachable):
+            reasons.append(event.reason)
+            if len(reasons) == 1:
+                folder.unlink()
+                folder.mkdir()
+            else:
+                upgrade_schema(db)
+
+    parts = Parts(
+        settings=settings,
+        db=db,
+        transport=make_transport(settings),
+        emit=mend,
+        metrics=make_metrics(settings, db, clock),
+        clock=clock,
+    )
+    assert Startup(parts=parts, board=ReadinessBoard()).prepare()
+
+    # Then both were told
+    first, second = reasons
+    assert "cannot open or make the database file" in first
+    assert "run `retrier db upgrade`" in second
+    db.dispose()
