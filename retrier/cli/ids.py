@@ -19,7 +19,7 @@ Search = Callable[[str], Sequence[Json]]
 
 def find_message_id(api: ApiClient, text: str) -> str:
     """Return the whole id of a failed message. Raises RequestRefused if not exactly one fits."""
-    return _find(text, "failed message", lambda prefix: _beginning(api, prefix, "errors"))
+    return _find(text, "failed message", lambda prefix: _messages_beginning(api, prefix))
 
 
 def find_operation_id(api: ApiClient, text: str) -> str:
@@ -29,7 +29,7 @@ def find_operation_id(api: ApiClient, text: str) -> str:
 
 def find_import_id(api: ApiClient, text: str) -> str:
     """Return the id of the failed import. Raises RequestRefused unless there is exactly one."""
-    return _find(text, "failed import", lambda prefix: _beginning(api, prefix, "imports"))
+    return _find(text, "failed import", lambda prefix: _imports_beginning(api, prefix))
 
 
 def find_batch_id(api: ApiClient, text: str) -> str:
@@ -79,6 +79,20 @@ def _ambiguous(text: str, noun: str, found: Sequence[str]) -> str:
 
 def _beginning(api: ApiClient, prefix: str, *path: str) -> Sequence[Json]:
     return api.page(*path, id_prefix=prefix).items
+
+
+def _messages_beginning(api: ApiClient, prefix: str) -> Sequence[Json]:
+    found = _beginning(api, prefix, "errors")
+    if not found and _beginning(api, prefix, "imports"):
+        shown = f"`retrier imports show {prefix}`"
+        raise RequestRefused(f"{prefix} is a failed import and no failed message: see {shown}.")
+    return found
+
+
+def _imports_beginning(api: ApiClient, prefix: str) -> Sequence[Json]:
+    found = _beginning(api, prefix, "imports")
+    # None is left: the answer about one says what became of it, where that is known.
+    return found or [api.find("imports", prefix)]
 
 
 def _groups_beginning(api: ApiClient, prefix: str) -> Sequence[Json]:

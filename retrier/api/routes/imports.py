@@ -6,9 +6,9 @@ from typing import Annotated, assert_never
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel
 
-from retrier.api.answers import HEADERS, accepted, answer, revalidated
+from retrier.api.answers import HEADERS, accepted, answer, revalidated, time
 from retrier.api.filters import IdsQuery, PageQuery, page_headers
-from retrier.api.parts import Parts
+from retrier.api.parts import ApiParts, Parts
 from retrier.api.problems import later, problem
 from retrier.api.request_context import InContext
 from retrier.api.views import imports as views
@@ -21,6 +21,7 @@ from retrier.domain.failed_imports import (
     Sent,
 )
 from retrier.imports import WrongQueue
+from retrier.store.queries.former_imports import find_former_import
 from retrier.store.queries.imports import (
     ImportSelection,
     find_import,
@@ -34,6 +35,7 @@ _QUEUE = Annotated[str, Query(description="the error queue they came from")]
 _DESTINATION = Annotated[
     str, Query(description="where their retries go, as if their error queue had this destination")
 ]
+_GONE = "It is no failed import any more: there is nothing left to do here."
 _BLANK = "The body must contain `to`, the name of a queue."
 _ANOTHER = "Name another queue."
 _MAKE_ROOM = "Make the queue, or make room in it, and send it again; or name another queue."
@@ -76,7 +78,7 @@ def get_imports(
 def get_import(request: Request, import_id: str, parts: Parts) -> Response:
     """Return one failed import: reason, headers and properties as far as they can be read, bytes."""
     found = find_import(parts.db, import_id, parts.codec)
-    return _unknown(import_id) if found is None else answer(request, views.details(found))
+    return _unknown(parts, import_id) if found is None else answer(request, views.details(found))
 
 
 @router.get("/{import_id}/body")
@@ -84,7 +86,7 @@ def get_import_body(request: Request, import_id: str, parts: Parts) -> Response:
     """Return its body as it came; 204 if it is empty."""
     body = find_import_body(parts.db, import_id)
     if body is None:
-        return _unknown(import_id)
+        return _unknown(parts, import_id)
     if not body:
         return Response(status_code=204, headers=HEADERS)
     # No content type of its own: it is bytes that nobody has understood.
@@ -109,19 +111,21 @@ def retry_imports(
 
 
 @router.post("/{import_id}/retry", status_code=202)
-def retry_import(import_id: str, context: InContext, destination: _DESTINATION = "") -> Response:
+def retry_import(
+    import_id: str, parts: Parts, context: InContext, destination: _DESTINATION = ""
+) -> Response:
     """Read one failed import again with the settings of today."""
     imports = context.gateway.imports.going_to(destination.strip() or None)
     if isinstance(imports, WrongQueue):
         return _wrong(imports)
     came_to = imports.read_again(import_id, context.requested_by)
     for refusal in came_to.refused:
-        return _refused(refusal, import_id)
+        return _refused(parts, refusal, import_id)
     return accepted(views.read_again(came_to))
 
 
 @router.post("/{import_id}/send", status_code=202)
-def send_import(import_id: str, body: NewSend, context: InContext) -> Response:
+def send_import(import_id: str, body: NewSend, parts: Parts, context: InContext) -> Response:
     """Send one failed import to a queue as it came."""
     to = body.to.strip()
     if not to:
@@ -131,17 +135,17 @@ def send_import(import_id: str, body: NewSend, context: InContext) -> Response:
         case WrongQueue():
             return _wrong(sent)
         case ImportRefusal():
-            return _refused(sent, import_id)
+            return _refused(parts, sent, import_id)
         case _:
             return _outcome(sent, to)
 
 
 @router.delete("/{import_id}", status_code=204)
-def delete_import(import_id: str, context: InContext) -> Response:
+def delete_import(import_id: str, parts: Parts, context: InContext) -> Response:
     """Delete one failed import for good."""
     refusal = context.gateway.imports.delete(import_id, context.requested_by)
     if refusal is not None:
-        return _refused(refusal, import_id)
+        return _refused(parts, refusal, import_id)
     return Response(status_code=204, headers=HEADERS)
 
 
@@ -164,11 +168,20 @@ def _wrong(queue: WrongQueue) -> Response:
     return problem(400, f"Nothing can be sent there: {queue.reason}.", advice=_ANOTHER)
 
 
-def _refused(refusal: ImportRefusal, import_id: str) -> Response:
+def _refused(parts: ApiParts, refusal: ImportRefusal, import_id: str) -> Response:
     if refusal is ImportRefusal.UNKNOWN:
-        return _unknown(import_id)
+        return _unknown(parts, import_id)
     return problem(409, f"The failed import is left as it is: {refusal}.")
 
 
-def _unknown(import_id: str) -> Response:
-    return problem(404, f"No failed import has the id {import_id[:100]}.")
+def _unknown(parts: ApiParts, import_id: str) -> Response:
+    """Answer 404, with what became of it if that is known: most who ask have just done it."""
+    former = find_former_import(parts.db, import_id)
+    if former is None:
+        return problem(404, f"No failed import has the id {import_id[:100]}.")
+    message_id = former.unique_message_id
+    detail = f"{former.text} By {former.who}, {time(former.at)}."
+    if message_id is None:
+        return problem(404, detail, advice=_GONE)
+    detail = f"{detail} The id of the message is {message_id}."
+    return problem(404, detail, advice=_GONE, failed_message_id=message_id)

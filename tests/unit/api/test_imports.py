@@ -209,6 +209,44 @@ class TestOneImport:
         assert api.http.get(f"/api/imports/{import_id}{path}").status_code == 404
 
 
+class TestAnImportThatIsNoneAnyMore:
+    def test_says_where_it_was_sent_and_by_whom(self, api: Api) -> None:
+        import_id = keep_one(api)
+        send(api, import_id)
+
+        answer = api.http.get(f"/api/imports/{import_id}")
+
+        assert answer.status_code == 404
+        assert f"{import_id} from {ERROR_QUEUE} was sent to orders, as it came." in detail(answer)
+        assert " By " in detail(answer)
+
+    def test_says_that_it_was_deleted_whatever_is_asked_of_it(self, api: Api) -> None:
+        import_id = keep_one(api)
+        api.http.delete(f"/api/imports/{import_id}")
+
+        answers = [
+            api.http.get(f"/api/imports/{import_id}/body"),
+            api.http.get(f"/api/imports/{import_id[:8]}"),
+            api.http.delete(f"/api/imports/{import_id}"),
+            read_again(api, import_id),
+            send(api, import_id),
+        ]
+
+        assert {each.status_code for each in answers} == {404}
+        assert all("was deleted" in detail(each) for each in answers)
+
+    def test_names_the_failed_message_that_it_is_now(self, api: Api) -> None:
+        import_id = keep_one(api)
+        api.mappings[ERROR_QUEUE] = WITH_DESTINATION
+        read_again(api, import_id)
+
+        answer = api.http.get(f"/api/imports/{import_id}").json()
+
+        (message_id,) = api.ids()
+        assert answer["failed_message_id"] == message_id
+        assert message_id in answer["detail"]
+
+
 class TestAnImportReadAgain:
     def test_becomes_a_failed_message_with_the_mapping_of_today(self, api: Api) -> None:
         import_id = keep_one(api, body=b"order 7")

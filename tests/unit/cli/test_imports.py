@@ -244,6 +244,29 @@ class TestOneImport:
 
         assert [each.exit_code for each in results] == [1, 1, 2]
 
+    def test_that_is_gone_says_what_became_of_it(self, cli: CommandLine) -> None:
+        import_id = keep_one(cli)
+        cli.run("imports", "delete", import_id, "--yes")
+
+        results = [cli.run("imports", "show", each) for each in (import_id, import_id[:8])]
+
+        assert [each.exit_code for each in results] == [1, 1]
+        assert all(f"{import_id} from {ERROR_QUEUE} was deleted" in each.stderr for each in results)
+
+    def test_is_told_to_who_takes_it_for_a_failed_message(self, cli: CommandLine) -> None:
+        import_id = keep_one(cli)
+
+        results = [
+            cli.run("errors", "show", import_id),
+            cli.run("errors", "show", import_id[:8]),
+            cli.run("retry", import_id[:8]),
+        ]
+
+        assert [each.exit_code for each in results] == [1, 1, 1]
+        assert all("failed import" in each.stderr for each in results)
+        told = [each.stderr for each in results]
+        assert all("`retrier imports show" in each for each in told), told
+
 
 def send_into_doubt(cli: CommandLine, import_id: str) -> None:
     """Let the answer of the broker be lost."""
