@@ -27,7 +27,7 @@ def item(message: ListedMessage) -> Json:
             "message_type": message.message_type,
             "time_sent": time(message.time_sent),
             "is_system_message": False,
-            "exception": _exception(message, message.failure_reason),
+            "exception": _exception(message),
             "message_id": message.message_id,
             "number_of_processing_attempts": message.attempts,
             "status": camel(message.status),
@@ -115,9 +115,9 @@ def _headers(headers: Mapping[str, object]) -> dict[str, str]:
     }
 
 
-def _exception(failed: ListedMessage | ShownAttempt, reason: str | None = None) -> Json:
+def _exception(failed: ListedMessage | ShownAttempt) -> Json:
     always = {
-        "message": failed.exception_message or reason or "",
+        "message": failed.exception_message or failed.failure_reason or "",
         "stack_trace": failed.stack_trace or "",
     }
     return present({"exception_type": failed.exception_type}) | always

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from retrier.cli.api_client import Json
 from retrier.cli.printer import Column, Printer, minute, moment, one_line, short_id
+from retrier.domain.classifiers import NO_REASON
+from retrier.domain.headers import UNIQUE_MESSAGE_ID
 
 _LONGEST_HEADER = 300
 """Characters of a header's value that are shown; --json shows the whole value."""
@@ -28,6 +30,12 @@ _GROUPS = (
     Column(title="id"),
     Column(title="classifier"),
     Column(title="title", flexible=True),
+)
+
+
+_NAMELESS = (
+    "none; that it fails again is recognised only if its consumer keeps the header "
+    f"{UNIQUE_MESSAGE_ID} of the retry"
 )
 
 
@@ -89,8 +97,9 @@ def _status(item: Json) -> str:
 
 
 def _error(exception: Json) -> str:
+    """Return type and message; without any of them what the title of its group says."""
     parts = (exception.get("exception_type"), exception["message"])
-    return ": ".join(part for part in parts if part)
+    return ": ".join(part for part in parts if part) or NO_REASON
 
 
 def _attempt(attempt: Json) -> tuple[object, ...]:
@@ -109,10 +118,11 @@ def _facts(found: Json) -> dict[str, object]:
         "destination": _destination(found),
         "endpoint": found["receiving_endpoint"]["name"],
         "message type": found.get("message_type"),
-        "message id": found.get("message_id"),
+        "message id": found.get("message_id") or _NAMELESS,
         "exception type": found["exception"].get("exception_type"),
+        "error": None if any(found["exception"].values()) else NO_REASON,
         "first failure": moment(found["first_failure"]),
-        "last failure": moment(found["time_of_failure"]),
+        "last failure": _last_failure(found),
         "attempts": found["number_of_processing_attempts"],
         "error queue": found["error_queue"],
         "dialect": found["dialect"],
@@ -120,6 +130,13 @@ def _facts(found: Json) -> dict[str, object]:
         "maybe copy of": found.get("maybe_copy_of"),
         "retry": _claim(found["claim"]) if "claim" in found else None,
     }
+
+
+def _last_failure(found: Json) -> str:
+    shown = moment(found["time_of_failure"])
+    newest = [each for each in found["processing_attempts"] if "headers" in each]
+    known = all("time_of_failure" in each["failure_details"] for each in newest)
+    return shown if known else f"{shown} (when it was received: the failure gives no time)"
 
 
 def _claim(claim: Json) -> str:

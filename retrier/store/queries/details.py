@@ -51,6 +51,7 @@ class ShownAttempt:
     queue: str
     endpoint: str | None
     exception_type: str | None
+    failure_reason: str | None
     exception_message: str | None
     stack_trace: str | None
     is_current: bool
@@ -92,6 +93,7 @@ _PLAIN_OF_ATTEMPT = (
     attempts.received_at,
     causes.c.endpoint,
     causes.c.exception_type,
+    causes.c.failure_reason,
 )
 """Columns that are shown as they are."""
 
