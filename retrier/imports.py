@@ -120,8 +120,12 @@ class FailedImports:
         # Nobody has named them: with what is gone by now somebody else was quicker.
         return total.without(ImportRefusal.UNKNOWN)
 
-    def send(self, import_id: str, to: str, who: str, *, again: bool) -> SendAnswer:
+    def send(
+        self, import_id: str, to: str, who: str, *, again: bool, confirmation: bool = False
+    ) -> SendAnswer:
         """Send one to a queue as it came; `again`: although it may have been sent before.
+
+        `confirmation`: although it has no body and only confirms a retry.
 
         It is stamped before it is sent and recorded after, each in a transaction of its own: a
         crash in between leaves it in doubt. Raises BrokerUnavailable when nothing was sent, and
@@ -130,7 +134,7 @@ class FailedImports:
         reason = self._why_not(to)
         if reason is not None:
             return WrongQueue(reason)
-        refusal = self._look(import_id, again=again)
+        refusal = self._look(import_id, again=again, confirmation=confirmation)
         if refusal is not None:
             return refusal
         # Connected before it is stamped: a broker that is away, or takes nothing, leaves no stamp.
@@ -184,11 +188,13 @@ class FailedImports:
             return "the name of a queue is text without NUL, of 255 bytes at most"
         return why_not_sendable(to, self.own_queues)
 
-    def _look(self, import_id: str, *, again: bool) -> ImportRefusal | None:
+    def _look(self, import_id: str, *, again: bool, confirmation: bool) -> ImportRefusal | None:
         """Look before a connection is opened; the stamp decides."""
         found = find_send(self.db, import_id)
         if found is None:
             return ImportRefusal.UNKNOWN
+        if found.only_confirms and not confirmation:
+            return ImportRefusal.ONLY_CONFIRMS
         return why_not_send(found.send, found.now, again=again)
 
     def _send(self, line: SendLine, stamped: StampedImport) -> SendOutcome:

@@ -46,10 +46,11 @@ _LOOK_FIRST = (
 
 
 class NewSend(BaseModel):
-    """What POST takes; `again` sends one that is in doubt."""
+    """What POST takes; `again` sends one in doubt, `confirmation` one that only confirms."""
 
     to: str = ""
     again: bool = False
+    confirmation: bool = False
 
 
 def _wanted(
@@ -130,7 +131,9 @@ def send_import(import_id: str, body: NewSend, parts: Parts, context: InContext)
     to = body.to.strip()
     if not to:
         return problem(400, _BLANK)
-    sent = context.gateway.imports.send(import_id, to, context.requested_by, again=body.again)
+    imports, who = context.gateway.imports, context.requested_by
+    options = {"again": body.again, "confirmation": body.confirmation}
+    sent = imports.send(import_id, to, who, **options)
     match sent:
         case WrongQueue():
             return _wrong(sent)

@@ -1,15 +1,14 @@
 """`retrier imports`: messages that could not be read, and what can be done with them."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from retrier.cli.advice import advise_on_imports, advise_on_kept
-from retrier.cli.api_client import ApiClient, Json
-from retrier.cli.command import ExitCode, Headers, command, make_app, tools_of
+from retrier.cli.command import ExitCode, command, make_app, tools_of
 from retrier.cli.ids import find_import_id
-from retrier.cli.import_acts import act_on_each, add_up, find_import_ids, make_sure
+from retrier.cli.import_acts import act_on_each, find_import_ids, make_sure
+from retrier.cli.import_options import Queue, Sending, Which
 from retrier.cli.options import Output, Pages, Service, User, name_user, write_bytes
 from retrier.cli.printer import counted
 from retrier.cli.views.imports import show_import, show_imports, show_read_again, show_refused
@@ -25,9 +24,6 @@ ImportIds = Annotated[
         metavar="ID",
         help="Ids, or their first 8 characters or more; - reads them from standard input.",
     ),
-]
-Queue = Annotated[
-    str | None, typer.Option("--queue", metavar="NAME", help="Those from this error queue.")
 ]
 
 
@@ -99,44 +95,6 @@ def show(ctx: typer.Context, import_id: ImportId, service: Service, output: Outp
         advise_on_imports(printer, [found])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Which:
-    """Which imports are read again, and where their retries go."""
-
-    ids: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ID",
-            help="Ids, or their first 8 characters or more; - reads them from standard input.",
-        ),
-    ] = None
-    queue: Queue = None
-    everything: Annotated[bool, typer.Option("--all", help="Every failed import.")] = False
-    destination: Annotated[
-        str,
-        typer.Option(
-            "--destination",
-            metavar="QUEUE",
-            help="Read them as if their error queue had this destination: retries go there.",
-        ),
-    ] = ""
-
-    def check(self) -> None:
-        """Raise BadParameter unless it is one kind of target."""
-        kinds = (bool(self.ids), self.queue is not None, self.everything)
-        if sum(kinds) != 1 or self.queue == "":
-            raise typer.BadParameter("give ids, or one of --queue and --all.")
-
-    def ask(self, api: ApiClient, headers: Headers) -> Json:
-        """Have them read again; return what they came to."""
-        going_to = {"destination": self.destination} if self.destination else {}
-        if not self.ids:
-            params = {"error_queue": self.queue} if self.queue else {}
-            return api.act("POST", ("imports", "retry"), None, headers, params | going_to)
-        named = find_import_ids(api, self.ids)
-        return add_up(*act_on_each(api, ("POST", "retry"), named, headers, params=going_to))
-
-
 @app.command(
     epilog="""
     \b
@@ -178,12 +136,8 @@ def retry(ctx: typer.Context, which: Which, service: Service, user: User = "") -
 def send(
     ctx: typer.Context,
     ids: ImportIds,
-    to: Annotated[str, typer.Option("--to", metavar="QUEUE", help="The queue to send them to.")],
+    sending: Sending,
     service: Service,
-    *,
-    again: Annotated[
-        bool, typer.Option("--again", help="Also those in doubt: they may arrive twice.")
-    ] = False,
     user: User = "",
 ) -> None:
     """Send failed imports to a queue as they came.
@@ -191,10 +145,10 @@ def send(
     Byte for byte. What the broker has taken is no failed import any more; what it did not take stays.
     """
     printer, headers = tools_of(ctx).printer, name_user(user)
-    content = {"to": to, "again": again}
+    to = sending.to
     with service.open(ctx) as api:
         done, refused = act_on_each(
-            api, ("POST", "send"), find_import_ids(api, ids), headers, content
+            api, ("POST", "send"), find_import_ids(api, ids), headers, sending.content()
         )
     if service.as_json:
         printer.document({"sent_to": to, "sent": list(done), "refused": refused})

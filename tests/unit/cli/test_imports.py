@@ -334,7 +334,14 @@ class TestReadingAgain:
         assert cli.api.get("eventlogitems")[0]["who"].startswith("grace (")
 
     @pytest.mark.parametrize(
-        "words", [(), ("--all", "--queue", "a"), (NOBODY, "--all"), ("--queue", "")]
+        "words",
+        [
+            (),
+            ("--all", "--queue", "a"),
+            (NOBODY, "--all"),
+            ("--queue", ""),
+            ("--all", "--destination", " "),
+        ],
     )
     def test_wants_one_kind_of_target(self, cli: CommandLine, words: tuple[str, ...]) -> None:
         assert cli.run("imports", "retry", *words).exit_code == 2
@@ -437,6 +444,27 @@ class TestSendingBack:
             "sent": [import_id],
             "refused": [],
         }
+
+    def test_of_a_confirmation_without_a_body_is_refused_unless_it_is_asked_for(
+        self, cli: CommandLine
+    ) -> None:
+        import_id = keep_one(cli, reason=UNKNOWN_MESSAGE, body=b"{}")
+
+        refused = cli.run("imports", "send", import_id, "--to", "orders")
+        kept = left(cli)
+        sent = cli.run("imports", "send", import_id, "--to", "orders", "--confirmation")
+
+        assert (refused.exit_code, kept) == (1, [import_id])
+        assert "delete it" in refused.stdout
+        assert (sent.exit_code, left(cli)) == (0, [])
+
+    @pytest.mark.parametrize(
+        ("reason", "body"), [(UNKNOWN_MESSAGE, b"an order"), (UNREADABLE, b""), (UNREADABLE, b"{}")]
+    )
+    def test_takes_what_may_be_a_message(self, cli: CommandLine, reason: str, body: bytes) -> None:
+        import_id = keep_one(cli, reason=reason, body=body)
+
+        assert cli.run("imports", "send", import_id, "--to", "orders").exit_code == 0
 
     def test_wants_a_queue(self, cli: CommandLine) -> None:
         assert cli.run("imports", "send", NOBODY).exit_code == 2
