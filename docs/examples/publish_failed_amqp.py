@@ -32,7 +32,7 @@ channel.basic_publish(
         delivery_mode=2,
         headers={
             "Retrier.FailedQueue": "orders",
-            "Retrier.TimeOfFailure": datetime.now(UTC).isoformat(),  # noqa: TID251 - an example
+            "Retrier.TimeOfFailure": datetime.now(UTC).isoformat(),
             "Retrier.Exception.Type": "TimeoutError",
             "Retrier.Exception.Message": "the stock service did not answer",
             "Retrier.MessageType": "PlaceOrder",

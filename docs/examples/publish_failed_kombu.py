@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from kombu import Connection, Queue
 
 try:
-    import retrier.transport.embedded  # noqa: F401 - registers the scheme `embedded`
+    import retrier.transport.embedded  # registers the scheme `embedded`
 except ImportError:
     pass
 
@@ -27,7 +27,7 @@ try:
 except TimeoutError as error:
     headers = {
         "Retrier.FailedQueue": "orders",
-        "Retrier.TimeOfFailure": datetime.now(UTC).isoformat(),  # noqa: TID251 - an example
+        "Retrier.TimeOfFailure": datetime.now(UTC).isoformat(),
         "Retrier.Exception.Type": type(error).__name__,
         "Retrier.Exception.Message": str(error),
         "Retrier.Exception.StackTrace": traceback.format_exc(),

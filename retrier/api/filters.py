@@ -92,6 +92,7 @@ class FilterQuery:
     disposition: Annotated[str, Query(description=f"one of: {', '.join(Disposition)}")] = ""
     text: Annotated[str, Query(description="in queue, endpoint, types, exception, reason")] = ""
     archived_by: Annotated[str, Query(description="the id of an archive operation")] = ""
+    message_id: Annotated[str, Query(description="the id that its sender gave it")] = ""
 
 
 def _ids(
@@ -124,6 +125,7 @@ def _filter(query: Annotated[FilterQuery, Depends()], ids: IdsQuery) -> Selectio
         **_of_failure(query),
         text=query.text or None,
         archived_by=query.archived_by or None,
+        message_id=query.message_id or None,
     )
 
 

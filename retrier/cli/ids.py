@@ -18,8 +18,39 @@ Search = Callable[[str], Sequence[Json]]
 
 
 def find_message_id(api: ApiClient, text: str) -> str:
-    """Return the whole id of a failed message. Raises RequestRefused if not exactly one fits."""
-    return _find(text, "failed message", lambda prefix: _messages_beginning(api, prefix))
+    """Return the whole id of a failed message: by its beginning, or by the sender's message id.
+
+    A whole id is not looked up. Raises RequestRefused if not exactly one fits.
+    """
+    return canonical(text) if is_guid(text) else find_one_message(api, text)
+
+
+def find_one_message(api: ApiClient, text: str) -> str:
+    """Do the same, and look up a whole id, too: senders use such ids for their messages.
+
+    Raises RequestRefused if not exactly one fits.
+    """
+    if not text:
+        # As a filter it would be no condition, and find everything.
+        raise typer.BadParameter("the id is empty.")
+    ours = _beginning(api, canonical(text), "errors") if ids_beginning(text) is not None else ()
+    named = ours or api.page("errors", message_id=text).items
+    match [str(each["id"]) for each in named]:
+        case []:
+            _refuse_import(api, text)
+            raise RequestRefused(
+                f"No failed message has the message id {text}, or an id that begins with it."
+            )
+        case [one]:
+            return one
+        case found if ours:
+            raise RequestRefused(_ambiguous(text, "failed message", found))
+        case found:
+            several = counted(len(found), "failed message")
+            raise RequestRefused(
+                f"{several} have the message id {text}; give the id of the one you mean:\n"
+                f"{_name(found)}"
+            )
 
 
 def find_operation_id(api: ApiClient, text: str) -> str:
@@ -72,21 +103,25 @@ def _find(text: str, noun: str, search: Search) -> str:
 
 
 def _ambiguous(text: str, noun: str, found: Sequence[str]) -> str:
-    named = "\n".join(f"  {each}" for each in sorted(found)[:_MOST_NAMED])
     several = counted(len(found), "id")
-    return f"{several} of a {noun} begin with {text}; give more of the one you mean:\n{named}"
+    return (
+        f"{several} of a {noun} begin with {text}; give more of the one you mean:\n{_name(found)}"
+    )
+
+
+def _name(found: Sequence[str]) -> str:
+    return "\n".join(f"  {each}" for each in sorted(found)[:_MOST_NAMED])
 
 
 def _beginning(api: ApiClient, prefix: str, *path: str) -> Sequence[Json]:
     return api.page(*path, id_prefix=prefix).items
 
 
-def _messages_beginning(api: ApiClient, prefix: str) -> Sequence[Json]:
-    found = _beginning(api, prefix, "errors")
-    if not found and _beginning(api, prefix, "imports"):
-        shown = f"`retrier imports show {prefix}`"
-        raise RequestRefused(f"{prefix} is a failed import and no failed message: see {shown}.")
-    return found
+def _refuse_import(api: ApiClient, text: str) -> None:
+    """Raise RequestRefused if it is the id of a failed import, or its beginning."""
+    if ids_beginning(text) is not None and _beginning(api, canonical(text), "imports"):
+        shown = f"`retrier imports show {text}`"
+        raise RequestRefused(f"{text} is a failed import and no failed message: see {shown}.")
 
 
 def _imports_beginning(api: ApiClient, prefix: str) -> Sequence[Json]:

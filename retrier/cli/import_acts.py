@@ -4,11 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-import typer
-
 from retrier.cli.api_client import ApiClient, Json
 from retrier.cli.ids import find_import_id
-from retrier.cli.options import with_standard_input
+from retrier.cli.options import NOBODY_ANSWERS, with_standard_input
 from retrier.cli.printer import counted
 from retrier.errors import RequestRefused
 
@@ -64,7 +62,7 @@ def make_sure(confirm: Callable[[str], bool | None], number: int, *, yes: bool) 
     """Ask before so many are deleted, unless the answer is given. Raises RequestRefused."""
     agreed = yes or confirm(f"Delete {counted(number, 'failed import')} for good?")
     if agreed is None:
-        raise typer.BadParameter("add --yes: there is nobody to be asked.")
+        raise RequestRefused(f"Nothing was deleted. {NOBODY_ANSWERS}")
     if not agreed:
         raise RequestRefused("Nothing was deleted.")
 

@@ -109,6 +109,9 @@ User = Annotated[
     str, typer.Option("--user", envvar="USER", metavar="NAME", help="Who asks, for the log.")
 ]
 
+NOBODY_ANSWERS = "There is nobody to answer: add --yes to go on unasked."
+"""Said where a command would ask, and standard input gives no answer."""
+
 STANDARD_INPUT = "-"
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from retrier.cli.api_client import ApiClient, Json, valid_text
-from retrier.cli.ids import find_group_id, find_message_id
+from retrier.cli.ids import find_group_id, find_message_id, find_one_message
 from retrier.cli.options import one_of, with_standard_input
 from retrier.cli.printer import counted
 from retrier.domain.failed_message import Disposition
@@ -21,7 +21,7 @@ Ids = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="ID",
-        help="Ids, or their first 8 characters or more; - reads them from standard input.",
+        help="Ids, their first 8 characters or more, or message ids; - reads them from standard input.",
     ),
 ]
 
@@ -137,11 +137,10 @@ def resolve_ids(api: ApiClient, given: Sequence[str]) -> tuple[str, ...]:
         raise RequestRefused("Standard input named no message: there is nothing to do.")
     if len(texts) > MOST_IDS:
         raise typer.BadParameter(f"one request names {MOST_IDS:,} ids at most.")
-    ids = tuple(dict.fromkeys(find_message_id(api, text) for text in texts))
-    if len(ids) == 1:
+    if len(texts) == 1:
         # The service accepts an unknown id and skips it. For a single id the error is shown here.
-        api.find("errors", "last", ids[0])
-    return ids
+        return (find_one_message(api, texts[0]),)
+    return tuple(dict.fromkeys(find_message_id(api, text) for text in texts))
 
 
 def _plain(value: object) -> object:

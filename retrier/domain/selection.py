@@ -19,7 +19,8 @@ class Selection:
 
     `reason` is the failure reason. `failed_from` and `failed_to` are times of the last failure,
     both included. `attempts_at_least` counts failures. `text` is looked for in the ids, types and
-    exceptions, in any case. `archived_by` is the archive operation that archived the messages.
+    exceptions, in any case. `archived_by` is the archive operation that archived the messages. `message_id` is the
+    sender's own id, for lists.
     """
 
     ids: tuple[str, ...] | None = None
@@ -35,6 +36,7 @@ class Selection:
     disposition: Disposition | None = None
     text: str | None = None
     archived_by: str | None = None
+    message_id: str | None = None
     statuses: frozenset[FailedMessageStatus] | None = None
     modified: tuple[datetime, datetime] | None = None
     id_range: IdRange | None = None

@@ -46,6 +46,16 @@ class WindowStamped(WindowRecorded):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DoubtMet(Event):
+    """Claims of a window were stamped before: their messages are sent again, one by one."""
+
+    name = "batch.sent_again"
+    batch_id: str
+    operation_id: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CopiesAcked(Event):
     """Copies are acknowledged: those of recorded messages, and those that are not needed."""
 

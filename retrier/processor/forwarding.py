@@ -23,7 +23,7 @@ from retrier.events.forwarding import (
 )
 from retrier.overlap import WhileInFlight, nothing_else
 from retrier.processor.forwarding_run import ForwardingRun
-from retrier.processor.run_bounds import RunEnd, begin_run
+from retrier.processor.run_bounds import RunEnd, begin_run, tell_doubt
 from retrier.processor.stage_context import StageContext
 from retrier.processor.staging_queue import StagingQueue, make_retry, receive, refuse_foreign
 from retrier.processor.window import ReadyRetry, Suspect, settle
@@ -122,6 +122,7 @@ class Forwarding:
         """
         run, in_doubt = self._record_and_stamp(run, run.ready)
         run, window = run.claimed(in_doubt)
+        tell_doubt(self._context, run)
         run = self._ack(self._keep(run))
         outcomes = self._publish(window, WindowSent, self._get_next_ready)
         # `_get_next_ready` has put the next window into `self._run` only: `run` is older.
@@ -184,7 +185,10 @@ class Forwarding:
         """
         context, numbers = self._context, [retry.number for retry in window]
         db, fence = context.db, context.lease.fence
-        stamped = open_window(db, fence, run.batch, finished=run.finished, numbers=numbers)
+        new = not run.doubtful  # what goes one by one was told with the window that met it
+        stamped = open_window(
+            db, fence, run.batch, finished=run.finished, numbers=numbers, tell_doubt=new
+        )
         if run.finished:
             context.progress.made()
         batch, result, event = run.batch, run.finished, WindowStamped if window else WindowRecorded

@@ -9,6 +9,7 @@ from retrier.errors import BrokerUnavailable
 from retrier.events.forwarding import (
     BatchForwarded,
     CompletionTried,
+    DoubtMet,
     EndMarkerSent,
     ForwardingBegun,
     RestBackedOff,
@@ -54,6 +55,15 @@ def _publish_marker(context: StageContext, batch: RetryBatch) -> str:
         raise BrokerUnavailable(f"the end marker was not taken: {outcome.reason}")
     context.emit(EndMarkerSent(batch_id=batch.batch_id))
     return nonce
+
+
+def tell_doubt(context: StageContext, run: ForwardingRun) -> None:
+    """Report that messages go again because a crash or a lost connection left them in doubt."""
+    if run.doubtful:
+        batch, count = run.batch, len(run.doubtful)
+        context.emit(
+            DoubtMet(batch_id=batch.batch_id, operation_id=batch.operation_id, count=count)
+        )
 
 
 class RunEnd:

@@ -14,7 +14,13 @@ import pytest
 from sqlalchemy import create_engine, event, func, insert, make_url, select, text, update
 from sqlalchemy.exc import InvalidRequestError, ProgrammingError, StatementError
 
-from retrier.errors import AnswerTooSlow, ConfigurationError, DatabaseUnavailable, DataRefused
+from retrier.errors import (
+    AnswerTooSlow,
+    ConfigurationError,
+    DatabaseRefused,
+    DatabaseUnavailable,
+    DataRefused,
+)
 from retrier.store.engine.database import ConcurrentChange, Database, DatabaseOptions
 from retrier.store.schema import counters, failed_messages
 from tests.contract.store_rows import record, rows
@@ -205,7 +211,10 @@ class TestADatabaseThatCannotBeReached:
 
         with (
             opened(url.render_as_string(hide_password=False)) as db,
-            pytest.raises(DatabaseUnavailable, match=f'"{url.database}" does not exist'),
+            pytest.raises(
+                DatabaseRefused,
+                match=f'"{url.database}" does not exist; create it: createdb {url.database}',
+            ),
         ):
             getattr(db, verb)(count_rows)
 

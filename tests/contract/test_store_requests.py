@@ -16,6 +16,7 @@ from retrier.errors import DatabaseUnavailable
 from retrier.store.engine.database import Database
 from retrier.store.engine.requests import listen_for_requests
 from retrier.store.engine.transaction import Transaction
+from retrier.store.queries.cuts import ISSUED
 from retrier.store.queries.next_work import time_until_due
 from retrier.store.schema import retry_operations
 from retrier.store.verbs.operations import create_operation
@@ -159,7 +160,7 @@ class TestWhatIsSkipped:
         created = create_operation(database, named(sent, waiting, unknown))
 
         assert created.skipped == {
-            sent: "its retry was issued already and has neither succeeded nor failed yet",
+            sent: ISSUED,
             unknown: "no failed message has this id",
         }
 

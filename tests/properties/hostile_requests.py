@@ -82,6 +82,7 @@ _PARAMETERS = [
     "disposition",
     "text",
     "archived_by",
+    "message_id",
     "id_prefix",
     "sort",
     "direction",

@@ -4,11 +4,11 @@ from collections import Counter
 from datetime import UTC, datetime
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from retrier.domain.wire import ChannelClosed, Refused, Returned, Unknown
 from retrier.store.engine.database import Database
-from retrier.store.schema import processor_lease
+from retrier.store.schema import event_log, processor_lease
 from tests.support.amqp_bytes import NO_PROPERTIES
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
 from tests.support.factories import failure, raw_properties
@@ -308,6 +308,33 @@ def test_what_a_crash_left_in_doubt_goes_one_by_one(bench: Bench) -> None:
 
     # Two crashes, and only the first of them has doubled a whole window.
     assert sorted(times_sent(bench).values()) == [1, 1, 2, 3]
+
+
+def test_what_a_crash_left_in_doubt_is_told_once_with_its_number(bench: Bench) -> None:
+    bench.fail(4)
+    bench.ask_all()
+    bench.kill_at("forwarding.published")
+    with pytest.raises(Killed):
+        bench.work()
+    stamped = len(bench.in_doubt())
+    bench.restart()
+
+    bench.work()
+
+    (told,) = bench.told.of("batch.sent_again")
+    (entry,) = bench.rows(select(event_log).where(event_log.c.kind == "sent_again"))
+    assert told["count"] == entry["details"]["count"] == stamped > 1
+    assert told["batch_id"] == entry["batch_id"]
+
+
+def test_without_a_doubt_nothing_is_told_of_one(bench: Bench) -> None:
+    bench.fail(4)
+    bench.ask_all()
+
+    bench.work()
+
+    assert bench.told.of("batch.sent_again") == []
+    assert bench.rows(select(event_log).where(event_log.c.kind == "sent_again")) == []
 
 
 def test_after_a_lost_connection_a_marker_ends_the_batch(bench: Bench) -> None:

@@ -1,5 +1,6 @@
 """Requests for retries: of messages by id, of groups and queues, and of pending retries."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Annotated, Any
 
@@ -171,10 +172,14 @@ class Named(Between):
     uniquemessageids: Annotated[list[Any] | None, Field(max_length=MOST_IDS)] = None
 
 
+def _count(ids: Sequence[object]) -> str:
+    return "1 pending retry" if len(ids) == 1 else f"{len(ids)} pending retries"
+
+
 @pending.post("/retry", status_code=202, name="retry_messages")
 def retry_pending_messages(ids: NamedIds, context: InContext) -> Response:
     """Stop waiting for the outcome of these messages' retries, and retry them again."""
-    return context.retry_again(f"retry of {len(ids)} pending retries", ids)
+    return context.retry_again(f"retry of {_count(ids)}", ids)
 
 
 @pending.post("/queues/retry", status_code=202, name="retry_queue")

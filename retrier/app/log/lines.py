@@ -83,6 +83,10 @@ LINES: Mapping[str, Wording] = {
     "batch.staged": _info("Batch {batch_id} is staged, messages: {size}"),
     "batch.forwarding": _info("Batch {batch_id} is being forwarded"),
     "batch.forwarded": _info("Batch {batch_id} is forwarded"),
+    "batch.sent_again": _warning(
+        "Sending messages of batch {batch_id} again that were in doubt after a crash or a lost "
+        "connection: {count}; they may arrive twice"
+    ),
     "batch.moved": _warning(
         "What was not forwarded of batch {batch_id} moves to batch {new_batch_id}, messages: "
         "{size}; {reason}"

@@ -1,6 +1,7 @@
 """`retrier errors`: lists failed messages, and shows one of them or its body."""
 
 from base64 import b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -11,7 +12,7 @@ import typer
 from retrier.cli.advice import advise_on_missing_queue
 from retrier.cli.api_client import ApiClient, Listing
 from retrier.cli.command import command, make_app, tools_of
-from retrier.cli.ids import find_message_id, is_short
+from retrier.cli.ids import find_message_id, find_one_message, is_short
 from retrier.cli.options import Output, Pages, Service, note_imports, one_of, write_bytes
 from retrier.cli.printer import Printer, counted
 from retrier.cli.selection_options import Parts
@@ -59,10 +60,18 @@ class Filters(Parts):
         str | None,
         typer.Option("--archived-by", metavar="ID", help="Archived by this archive operation."),
     ] = None
+    message_id: Annotated[
+        str | None,
+        typer.Option("--message-id", metavar="ID", help="With exactly this id of its sender."),
+    ] = None
 
     def params(self, api: ApiClient) -> dict[str, str]:
         """Return the query parameters of the API. Raises BadParameter, RequestRefused."""
-        more = {"status": ",".join(self.status or ()), "archived_by": self.archived_by}
+        more = {
+            "status": ",".join(self.status or ()),
+            "archived_by": self.archived_by,
+            "message_id": self.message_id,
+        }
         parts = {name: str(value) for name, value in self.resolved(api).items()}
         return parts | {name: value for name, value in more.items() if value}
 
@@ -93,7 +102,8 @@ class Order:
 
 
 MessageId = Annotated[
-    str, typer.Argument(metavar="ID", help="The id, or its first 8 characters or more.")
+    str,
+    typer.Argument(metavar="ID", help="The id, its first 8 characters or more, or the message id."),
 ]
 
 
@@ -114,22 +124,23 @@ def list_errors(
     """List failed messages, the newest failure first."""
     printer = tools_of(ctx).printer
     with service.open(ctx) as api:
-        found = pages.fetch(api, "errors", **wanted.params(api), **order.params())
+        conditions = wanted.params(api)
+        found = pages.fetch(api, "errors", **conditions, **order.params())
         if service.as_json:
             printer.document({"total": found.total, "items": found.items})
         elif order.ids:
             printer.lines(item["id"] for item in found.items)
         else:
-            _show_list(printer, found)
+            _show_list(printer, found, conditions)
             note_imports(printer, api)
 
 
-def _show_list(printer: Printer, found: Listing) -> None:
+def _show_list(printer: Printer, found: Listing, conditions: Mapping[str, str]) -> None:
     if found.items:
         show_messages(printer, found.items)
         printer.note(f"{len(found.items):,} of {counted(found.total, 'message')}")
     else:
-        printer.note("no failed message matches")
+        printer.note("no failed message matches" if conditions else "there is no failed message")
 
 
 @app.command(
@@ -148,7 +159,7 @@ def show(ctx: typer.Context, message_id: MessageId, service: Service) -> None:
     """
     printer = tools_of(ctx).printer
     with service.open(ctx) as api:
-        found = api.find("errors", find_message_id(api, message_id))
+        found = api.find("errors", find_one_message(api, message_id))
     if service.as_json:
         printer.document(found)
     else:

@@ -7,7 +7,7 @@ import typer
 from retrier.cli.api_client import ApiClient
 from retrier.cli.command import ExitCode, command, make_app, tools_of
 from retrier.cli.commands.retry import Asking
-from retrier.cli.options import Pages, Service, User, name_user
+from retrier.cli.options import NOBODY_ANSWERS, Pages, Service, User, name_user
 from retrier.cli.pending_target import Chosen, Filters
 from retrier.cli.printer import Printer, counted, short_id
 from retrier.cli.selection_options import resolve_ids
@@ -63,8 +63,9 @@ def list_pending(ctx: typer.Context, wanted: Filters, pages: Pages, service: Ser
 def retry(ctx: typer.Context, chosen: Chosen, asking: Asking, service: Service) -> None:
     """Send pending retries once more.
 
-    It is no longer waited for the outcome of the first one. Their consumers may have handled them already: a message that is retried again may be handled
-    twice. How many it is about is told first, and the command asks whether to go on.
+    The outcome of the first retry is no longer waited for. Their consumers may have handled them
+    already: a message that is retried again may be handled twice. How many it is about is told
+    first, and the command asks whether to go on.
     """
     matching, headers = chosen.check(), asking.headers()
     printer = tools_of(ctx).printer
@@ -124,6 +125,6 @@ def _ask(
     answer = sys.stdin.readline()
     if answer.strip().lower() in {"y", "yes"}:
         return
-    advice = "" if answer else " Nobody answered: say --yes to go on unasked."
+    advice = "" if answer else f" {NOBODY_ANSWERS}"
     printer.note(f"Nothing has changed.{advice}")
     raise typer.Exit(ExitCode.REFUSED)

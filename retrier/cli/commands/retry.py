@@ -110,16 +110,17 @@ def _print_accepted(printer: Printer, accepted: Json, *, as_json: bool) -> None:
     if as_json:
         printer.document(accepted)
         return
+    if not accepted["total"]:
+        printer.line("There is nothing to retry: no unresolved message matches.")
+        return
     operation = short_id(accepted["operation_id"])
     left = _count_left(accepted)
     printer.line(f"asked for a retry of {counted(left, 'message')}: operation {operation}")
     show_skipped(printer, accepted)
     if left:
         printer.note(f"Follow it with: retrier operations show {operation} --watch")
-    elif accepted["total"]:
-        printer.note("There is nothing to retry: all that was named is skipped.")
     else:
-        printer.note("There is nothing to retry: no unresolved message matches.")
+        printer.note("There is nothing to retry: all that was named is skipped.")
 
 
 def _count_left(accepted: Json) -> int:

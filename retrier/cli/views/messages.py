@@ -16,11 +16,10 @@ _COLUMNS = (
     Column(title="failed (UTC)"),
     Column(title="attempts", number=True),
     Column(title="queue", flexible=True),
-    Column(title="message type", flexible=True, extra=True),
-    Column(title="error", flexible=True),
 )
 _DESTINATION = Column(title="destination", flexible=True)
 """Behind the queue, and only where a retry of what is listed goes elsewhere."""
+_ERROR = Column(title="error", flexible=True)
 _ATTEMPTS = (
     Column(title="failed (UTC)"),
     Column(title="queue", flexible=True),
@@ -41,16 +40,33 @@ _NAMELESS = (
 
 def show_messages(printer: Printer, items: Sequence[Json]) -> None:
     """Print one line per message."""
-    columns: Sequence[Column] = _COLUMNS
+    named = Column(title=title_of_names(items), flexible=True, extra=True)
+    columns: Sequence[Column] = (*_COLUMNS, named, _ERROR)
     rows = [_row(item) for item in items]
     elsewhere = [_destination(item) for item in items]
     if any(elsewhere):
-        place = [each.title for each in columns].index("queue") + 1
+        place = len(_COLUMNS)
         columns = (*columns[:place], _DESTINATION, *columns[place:])
         rows = [
             (*row[:place], queue, *row[place:]) for row, queue in zip(rows, elsewhere, strict=True)
         ]
     printer.table(columns, rows)
+
+
+def title_of_names(items: Iterable[Json]) -> str:
+    """Return the title of the column of `name_of`."""
+    match {bool(item.get("message_type")) for item in items}:
+        case kinds if kinds == {True, False}:
+            return "message type or id"
+        case kinds if kinds == {False}:
+            return "message id"
+        case _:
+            return "message type"
+
+
+def name_of(item: Json) -> object:
+    """Return its type, or else the sender's id: without a type all lines would look alike."""
+    return item.get("message_type") or item.get("message_id")
 
 
 def show_message(printer: Printer, found: Json) -> None:
@@ -79,7 +95,7 @@ def _row(item: Json) -> tuple[object, ...]:
         minute(item["time_of_failure"]),
         item["number_of_processing_attempts"],
         item["queue_address"],
-        item.get("message_type"),
+        name_of(item),
         _error(item["exception"]),
     )
 

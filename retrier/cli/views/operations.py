@@ -73,7 +73,9 @@ def show_outcome(printer: Printer, found: Json) -> None:
         printer.note("What failed is unresolved again; `retrier errors show ID` says why.")
         advise_on_missing_queue(printer, found.get("reason"))
     if found["pending"]:
-        printer.note("Who sends no confirmation is waited for: see `retrier pending list`.")
+        printer.note(
+            "Consumers that send no confirmation leave their messages in `retrier pending list`."
+        )
 
 
 def _describe_pending(found: Json) -> str:

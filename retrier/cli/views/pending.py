@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from retrier.cli.api_client import Json
 from retrier.cli.printer import Column, Printer, duration, minute, short_id
+from retrier.cli.views.messages import name_of, title_of_names
 
 _COLUMNS = (
     Column(title="id"),
@@ -11,13 +12,14 @@ _COLUMNS = (
     Column(title="sent (UTC)"),
     Column(title="sent to", flexible=True),
     Column(title="operation", extra=True),
-    Column(title="message type", flexible=True),
 )
 
 
 def show_pending(printer: Printer, items: Iterable[Json]) -> None:
     """Print one line per pending retry."""
-    printer.table(_COLUMNS, [_row(item) for item in items])
+    listed = list(items)
+    named = Column(title=title_of_names(listed), flexible=True)
+    printer.table((*_COLUMNS, named), [_row(item) for item in listed])
 
 
 def _row(item: Json) -> tuple[object, ...]:
@@ -27,5 +29,5 @@ def _row(item: Json) -> tuple[object, ...]:
         minute(item["claim"]["forwarded_at"]),
         item["sent_to"],
         short_id(item["claim"]["operation_id"]),
-        item.get("message_type"),
+        name_of(item),
     )

@@ -1,5 +1,6 @@
 """What an error of the driver means: try again, database unavailable, or data refused."""
 
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -34,6 +35,7 @@ _UNUSABLE = (OperationalError, InterfaceError, InternalError)
 _BUSY_WORDS = ("database is locked", "database table is locked")
 
 
+_NO_DATABASE = re.compile(r'database "(.+)" does not exist')
 _NOT_OPENED = "unable to open database file"
 """SQLite's words, whatever the reason is."""
 _FOLDER_NEEDED = "the user of this process must be able to write to its folder, or to make it"
@@ -82,6 +84,10 @@ class Translator:
     def _explain_unusable(self, words: str, advice: str) -> DatabaseUnavailable:
         """Return the error; a server that refuses the connection was reached."""
         _, refused, reason = words.partition("FATAL:  ")
+        if missing := _NO_DATABASE.fullmatch(reason):
+            return DatabaseRefused(
+                f"the database at {self.place} refused: {reason}; create it: createdb {missing[1]}"
+            )
         if refused:
             return DatabaseUnavailable(f"the database at {self.place} refused: {reason}{advice}")
         if words == _NOT_OPENED:

@@ -43,7 +43,10 @@ _CUT_NAMED = _NAMED.where(named.position > bindparam("floor")).limit(BATCH_SIZE)
 _SELECTIONS = 32
 """Statements kept in a cache: making one takes longer than executing it."""
 UNKNOWN_ID = "no failed message has this id"
-ISSUED = "its retry was issued already and has neither succeeded nor failed yet"
+ISSUED = (
+    "its retry was issued already and has neither succeeded nor failed yet: `retrier pending retry` "
+    "or `retrier pending resolve`"
+)
 CLAIMED = "another retry has claimed it already"
 _CHANGED = "it changed while it was being claimed"
 

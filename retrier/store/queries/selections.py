@@ -123,6 +123,8 @@ def _of_failure(selection: Selection) -> Iterator[Condition]:
         known = is_guid(selection.archived_by)
         by = messages.archive_operation_id == canonical(selection.archived_by)
         yield by if known else false()
+    if selection.message_id is not None:
+        yield messages.message_id == selection.message_id
     if selection.text is not None:
         yield _holds(selection.text)
 

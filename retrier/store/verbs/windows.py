@@ -16,7 +16,8 @@ from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import IN_BINARY, SqlDialect
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import failed_messages, processing_attempts
-from retrier.store.tables import claims, message_locks, retry_operations
+from retrier.store.tables import claims, event_log, message_locks, retry_operations
+from retrier.store.tables.event_log import Entry
 from retrier.store.verbs.leases import fenced
 from retrier.store.verbs.retry_ends import revert
 
@@ -26,11 +27,17 @@ attempts = processing_attempts.c
 
 @fenced
 def open_window(
-    tx: Transaction, batch: RetryBatch, *, finished: WindowResult, numbers: Sequence[int]
+    tx: Transaction,
+    batch: RetryBatch,
+    *,
+    finished: WindowResult,
+    numbers: Sequence[int],
+    tell_doubt: bool = True,
 ) -> tuple[StampedMessage, ...]:
     """Record the window before, and stamp the claims of this one.
 
-    One transaction, which also renews the lease. Only what is returned may be published: any
+    One transaction, which also renews the lease. `tell_doubt` writes into the event log how many of
+    them are in doubt, if any are: not for those that go one by one, which were told before. Only what is returned may be published: any
     other message has lost its claim, is recorded, or is not *retry issued*. Raises LeaseLost,
     DatabaseUnavailable.
     """
@@ -40,11 +47,15 @@ def open_window(
     # If a claim is gone, its outcome has arrived, and was counted then.
     recorded = moved.keys() & set(finished.forwarded)
     retry_operations.count_forwarded(tx, [batch.operation_id] * len(recorded))
-    return tuple(
+    stamped = tuple(
         StampedMessage(number=number, in_doubt=in_doubt)
         for number, in_doubt in moved.items()
         if number not in recorded
     )
+    doubtful = sum(each.in_doubt for each in stamped)
+    if doubtful and tell_doubt:
+        _tell_doubt(tx, batch, doubtful)
+    return stamped
 
 
 @reading
@@ -60,6 +71,21 @@ def load_originals(tx: Transaction, numbers: Sequence[int]) -> Mapping[int, Stor
     # If somebody deleted only the body, there is nothing to send either.
     stored = {row[0]: StoredOriginal(*row[1:]) for row in rows if row.body is not None}
     return {number: stored.get(attempt) for number, attempt in shown.items()}
+
+
+def _tell_doubt(tx: Transaction, batch: RetryBatch, count: int) -> None:
+    text = (
+        f"messages of the batch that a crash or a lost connection left in doubt: {count}; they are "
+        "sent again, and may arrive twice"
+    )
+    entry = Entry(
+        kind="sent_again",
+        text=text,
+        operation_id=batch.operation_id,
+        batch_id=batch.batch_id,
+        details={"count": count},
+    )
+    event_log.append(tx, [entry])
 
 
 def _revert(tx: Transaction, batch: RetryBatch, finished: WindowResult) -> None:

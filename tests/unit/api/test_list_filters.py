@@ -79,6 +79,12 @@ def test_by_an_id_as_a_text(api: Api, member: str) -> None:
     assert api.ids(text=item[member]) == [item["id"]]
 
 
+def test_by_the_message_id_of_its_sender(api: Api) -> None:
+    wanted, _other = api.receive(failure(message_id="order-42"), failure(message_id="order-4"))
+
+    assert api.ids(message_id="order-42") == [wanted]
+
+
 def test_by_who_archived_it(api: Api) -> None:
     _other, archived = api.receive(failure(), failure())
     operation = str(uuid4())

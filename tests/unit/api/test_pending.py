@@ -148,3 +148,16 @@ def test_a_list_of_messages_says_on_what_evidence_they_are_resolved(api: Api, be
 
     assert sorted(map(str, resolutions.values())) == ["None", "byHand", "confirmed"]
     assert (resolutions[first], resolutions[second]) == ("confirmed", "byHand")
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(1, "retry of 1 pending retry"), (2, "retry of 2 pending retries")]
+)
+def test_the_operation_of_named_ones_says_how_many(
+    api: Api, bench: Bench, count: int, words: str
+) -> None:
+    keys = [send(bench) for _ in range(count)]
+
+    api.http.post("/api/pendingretries/retry", json=keys)
+
+    assert api.get("operations")[0]["originator"] == words

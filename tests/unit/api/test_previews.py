@@ -12,12 +12,12 @@ from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.plan import Plan, hash_selection
 from retrier.domain.selection import Selection
 from retrier.store.engine.database import Database
+from retrier.store.queries.cuts import ISSUED
 from retrier.store.schema import failed_messages, metadata, retry_operations
 from tests.support.api import Api
 from tests.support.bench import Bench
 from tests.support.factories import failure
 
-ISSUED = "its retry was issued already and has neither succeeded nor failed yet"
 CLAIMED = "another retry has claimed it already"
 DEAD = "it is dead, and dead messages were not asked for"
 UNKNOWN = "12345678-1234-1234-1234-123456789abc"

@@ -64,6 +64,13 @@ def test_an_empty_list_prints_nothing_to_standard_output(cli: CommandLine) -> No
     result = cli.run("errors", "list")
 
     assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "there is no failed message\n"
+
+
+def test_an_empty_list_with_a_condition_says_that_nothing_matches(cli: CommandLine) -> None:
+    result = cli.run("errors", "list", "--queue", "orders")
+
+    assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == "no failed message matches\n"
 
 
@@ -244,9 +251,63 @@ def test_what_nobody_knows_ends_with_1(cli: CommandLine, command: str, text: str
     assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("text", ["1234567", "no-id-at-all", "1234567890", ""])
-def test_what_is_no_id_ends_with_2(cli: CommandLine, text: str) -> None:
-    assert cli.run("errors", "show", text).exit_code == 2
+@pytest.mark.parametrize("text", ["1234567", "no-id-at-all"])
+def test_what_is_no_id_of_anything_is_looked_for_and_not_found(cli: CommandLine, text: str) -> None:
+    cli.api.receive(failure())
+
+    result = cli.run("errors", "show", text)
+
+    assert result.exit_code == 1
+    assert f"No failed message has the message id {text}" in result.stderr
+
+
+def test_an_empty_id_ends_with_2(cli: CommandLine) -> None:
+    cli.api.receive(failure())
+
+    assert cli.run("errors", "show", "").exit_code == 2
+
+
+@pytest.mark.parametrize("message_id", ["order-42", "12345678-1234-1234-1234-123456789abc"])
+def test_one_is_shown_by_its_message_id(cli: CommandLine, message_id: str) -> None:
+    unique_id, _other = cli.api.receive(failure(message_id=message_id), failure())
+
+    assert unique_id in cli.run("errors", "show", message_id).stdout
+
+
+def test_several_with_the_message_id_are_named(cli: CommandLine) -> None:
+    twins = [failure(message_id="order-42", endpoint=each) for each in ("Sales", "Billing")]
+    unique_ids = cli.api.receive(*twins)
+
+    result = cli.run("errors", "show", "order-42")
+
+    assert result.exit_code == 1
+    assert "2 failed messages have the message id order-42" in result.stderr
+    assert all(each in result.stderr for each in unique_ids)
+
+
+def test_a_list_by_message_id(cli: CommandLine) -> None:
+    unique_id, _other = cli.api.receive(failure(message_id="order-42"), failure())
+
+    assert whole_ids(cli, "--message-id", "order-42") == [unique_id]
+
+
+def test_messages_without_a_type_are_listed_with_their_message_ids(cli: CommandLine) -> None:
+    cli.api.receive(failure(message_id="order-42", message_type=None))
+
+    header, line = cli.lines("errors", "list")
+
+    assert "message id" in header
+    assert "order-42" in line
+
+
+def test_a_list_of_both_kinds_names_each(cli: CommandLine) -> None:
+    cli.api.receive(failure(message_id="order-42", message_type=None), failure())
+
+    header, *lines = cli.lines("errors", "list")
+
+    assert "message type or id" in header
+    assert any("order-42" in line for line in lines)
+    assert any("Shop.PlaceOrder" in line for line in lines)
 
 
 def test_an_id_may_be_written_large(cli: CommandLine) -> None:

@@ -481,14 +481,19 @@ class TestDeleting:
         assert (result.exit_code, result.stdout) == (0, "2 of 2 failed imports deleted\n")
         assert left(cli) == []
 
-    @pytest.mark.parametrize(("agrees", "code"), [(False, 1), (None, 2)])
+    @pytest.mark.parametrize(
+        ("agrees", "advice"),
+        [(False, ""), (None, " There is nobody to answer: add --yes to go on unasked.")],
+    )
     def test_deletes_nothing_without_a_yes(
-        self, cli: CommandLine, *, agrees: bool | None, code: int
+        self, cli: CommandLine, *, agrees: bool | None, advice: str
     ) -> None:
         import_id = keep_one(cli)
         cli.agrees = agrees
 
-        assert cli.run("imports", "delete", import_id).exit_code == code
+        result = cli.run("imports", "delete", import_id)
+
+        assert (result.exit_code, result.stderr) == (1, f"Nothing was deleted.{advice}\n")
         assert left(cli) == [import_id]
 
     def test_asks_nobody_who_has_said_yes(self, cli: CommandLine) -> None:

@@ -120,7 +120,7 @@ class TestWhatAsks:
 
         result = cli.run("pending", "resolve", key, stdin="")
 
-        assert "say --yes to go on unasked." in result.stderr
+        assert "There is nobody to answer: add --yes to go on unasked." in result.stderr
 
     def test_keeps_its_question_out_of_the_answer(self, cli: CommandLine) -> None:
         (key,) = send(cli)

@@ -127,7 +127,7 @@ def test_everything_is_retried(cli: CommandLine) -> None:
         ["--queue", ""],
         ["--endpoint", ""],
         ["--group", ""],
-        ["1234567"],
+        [""],
         ["--group", "orders"],
         ["--all", "--idempotency-key", "schlüssel"],
         ["--all", "--idempotency-key", ""],
@@ -180,8 +180,8 @@ def test_the_operation_is_named(cli: CommandLine) -> None:
 def test_nothing_to_retry_is_told(cli: CommandLine) -> None:
     result = cli.run("retry", "--queue", "nobody")
 
-    assert result.exit_code == 0
-    assert "nothing to retry" in result.stderr
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == "There is nothing to retry: no unresolved message matches.\n"
 
 
 def test_what_was_accepted_is_one_json_document(cli: CommandLine) -> None:
@@ -553,3 +553,12 @@ def test_an_interrupted_watch_leaves_the_retry_alone(cli: CommandLine) -> None:
     (operation,) = cli.asked()
     assert result.exit_code == 130
     assert f"retrier operations show {operation['id'][:8]} --watch" in result.stderr
+
+
+def test_one_is_retried_by_its_message_id(cli: CommandLine) -> None:
+    cli.api.receive(failure(message_id="order-42"), failure())
+
+    result = cli.run("retry", "order-42")
+
+    assert result.exit_code == 0
+    assert "asked for a retry of 1 message" in result.stdout
