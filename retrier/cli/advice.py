@@ -64,3 +64,16 @@ def _missing(reason: str | None) -> Iterator[str]:
     found = _NO_QUEUE.match(reason or "")
     if found:
         yield found["queue"]
+
+
+_SETTLED = ("resolved", "archived")
+
+
+def note_settled(printer: Printer, items: Sequence[Json]) -> None:
+    """Remark how many of the listed messages need nothing any more, and how to list the others."""
+    settled = sum(item["status"] in _SETTLED for item in items)
+    if settled:
+        printer.note(
+            f"{settled:,} of these {'is' if settled == 1 else 'are'} resolved or archived; what is "
+            "left: `retrier errors list --status unresolved --status retryIssued`"
+        )

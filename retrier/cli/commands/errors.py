@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from retrier.cli.advice import advise_on_missing_queue
+from retrier.cli.advice import advise_on_missing_queue, note_settled
 from retrier.cli.api_client import ApiClient, Listing
 from retrier.cli.command import command, make_app, tools_of
 from retrier.cli.ids import find_message_id, find_one_message, is_short
@@ -139,6 +139,8 @@ def _show_list(printer: Printer, found: Listing, conditions: Mapping[str, str]) 
     if found.items:
         show_messages(printer, found.items)
         printer.note(f"{len(found.items):,} of {counted(found.total, 'message')}")
+        if "status" not in conditions:
+            note_settled(printer, found.items)
     else:
         printer.note("no failed message matches" if conditions else "there is no failed message")
 

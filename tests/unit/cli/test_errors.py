@@ -60,6 +60,23 @@ def test_how_many_there_are_is_told_beside_the_list(cli: CommandLine) -> None:
     assert result.stderr == "2 of 3 messages\n"
 
 
+@pytest.mark.parametrize(
+    "status", [FailedMessageStatus.RESOLVED, FailedMessageStatus.ARCHIVED], ids=str
+)
+def test_a_list_says_how_many_of_it_need_nothing_any_more(
+    cli: CommandLine, status: FailedMessageStatus
+) -> None:
+    (settled, _) = cli.api.receive(failure(), failure())
+    before = cli.run("errors", "list").stderr
+    cli.api.set_status(settled, status)
+
+    after = cli.run("errors", "list").stderr
+    narrowed = cli.run("errors", "list", "--status", status.value).stderr
+
+    assert "resolved or archived" not in before + narrowed
+    assert "1 of these is resolved or archived; what is left: `retrier errors list --" in after
+
+
 def test_an_empty_list_prints_nothing_to_standard_output(cli: CommandLine) -> None:
     result = cli.run("errors", "list")
 

@@ -52,7 +52,7 @@ class TestLists:
         (title, line) = cli.lines("imports", "list")
 
         assert title.split("  ")[0] == "id"
-        assert line.startswith(f"{import_id[:8]}  kept   2026-05-04 12:00      7  error ")
+        assert line.startswith(f"{import_id[:8]}  kept   2026-05-04 12:00            7  error ")
         assert line.endswith("it has no queue")
 
     def test_say_how_many_there_are(self, cli: CommandLine) -> None:
