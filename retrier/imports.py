@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, TypeVar
 
 from retrier.domain.copies import as_it_came, why_not_sendable
 from retrier.domain.failed_imports import ImportRefusal, SendOutcome, why_not_send
+from retrier.domain.failed_message import FailedImport, Received
 from retrier.domain.identity import canonical, is_guid
+from retrier.domain.import_reasons import REFUSED
 from retrier.domain.reimport import ReadAgain
 from retrier.domain.text import clean
 from retrier.domain.wire import Outgoing, PropertyCodec
@@ -24,7 +26,7 @@ from retrier.store.engine.database import Database
 from retrier.store.queries.import_chunks import find_end, find_import_chunk
 from retrier.store.queries.imports import find_send
 from retrier.store.verbs.import_sends import StampedImport, record_send, stamp_import
-from retrier.store.verbs.imports import ReadImport, delete_import, keep_refused, read_again
+from retrier.store.verbs.imports import delete_import, keep_refused, read_again
 
 Done = TypeVar("Done")
 
@@ -37,6 +39,14 @@ class WrongQueue:
 
 
 SendAnswer = SendOutcome | ImportRefusal | WrongQueue
+
+
+class ReadImport(Protocol):
+    """Understands a failed import with the settings of today."""
+
+    def __call__(self, kept: FailedImport, destination: str | None = None) -> Received:
+        """Return what it turns out to be, with a destination as if its error queue had that one."""
+        ...
 
 
 class SendLine(Protocol):
@@ -81,6 +91,17 @@ class FailedImports:
     instance: str
     forward_to: str | None = None
 
+    def going_to(self, destination: str | None) -> "FailedImports | WrongQueue":
+        """Return the same, reading each as if its error queue had that destination; None: as it is.
+
+        A destination of the settings would hold for all messages of the queue, and for all to come.
+        """
+        if destination is None:
+            return self
+        reason = self._why_not(destination)
+        read = partial(self.read, destination=destination)
+        return replace(self, read=read) if reason is None else WrongQueue(reason)
+
     def read_again(self, import_id: str, who: str) -> ReadAgain:
         """Read one again. Raises DatabaseUnavailable."""
         if not is_guid(import_id):
@@ -99,8 +120,12 @@ class FailedImports:
         # Nobody has named them: with what is gone by now somebody else was quicker.
         return total.without(ImportRefusal.UNKNOWN)
 
-    def send(self, import_id: str, to: str, who: str, *, again: bool) -> SendAnswer:
+    def send(
+        self, import_id: str, to: str, who: str, *, again: bool, confirmation: bool = False
+    ) -> SendAnswer:
         """Send one to a queue as it came; `again`: although it may have been sent before.
+
+        `confirmation`: although it has no body and only confirms a retry.
 
         It is stamped before it is sent and recorded after, each in a transaction of its own: a
         crash in between leaves it in doubt. Raises BrokerUnavailable when nothing was sent, and
@@ -109,7 +134,7 @@ class FailedImports:
         reason = self._why_not(to)
         if reason is not None:
             return WrongQueue(reason)
-        refusal = self._look(import_id, again=again)
+        refusal = self._look(import_id, again=again, confirmation=confirmation)
         if refusal is not None:
             return refusal
         # Connected before it is stamped: a broker that is away, or takes nothing, leaves no stamp.
@@ -141,7 +166,7 @@ class FailedImports:
             return self._record(partial(read, import_ids))
         except DataRefused as refusal:
             if len(import_ids) == 1:
-                reason = f"the database refuses it: {refusal}"
+                reason = f"{REFUSED}: {refusal}"
                 keep = partial(keep_refused, self.db, import_ids[0], reason, who=who)
                 return self._record(keep)
         total = ReadAgain()
@@ -163,11 +188,13 @@ class FailedImports:
             return "the name of a queue is text without NUL, of 255 bytes at most"
         return why_not_sendable(to, self.own_queues)
 
-    def _look(self, import_id: str, *, again: bool) -> ImportRefusal | None:
+    def _look(self, import_id: str, *, again: bool, confirmation: bool) -> ImportRefusal | None:
         """Look before a connection is opened; the stamp decides."""
         found = find_send(self.db, import_id)
         if found is None:
             return ImportRefusal.UNKNOWN
+        if found.only_confirms and not confirmation:
+            return ImportRefusal.ONLY_CONFIRMS
         return why_not_send(found.send, found.now, again=again)
 
     def _send(self, line: SendLine, stamped: StampedImport) -> SendOutcome:

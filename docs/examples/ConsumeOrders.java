@@ -1,9 +1,13 @@
-// Install: com.rabbitmq:amqp-client and org.slf4j:slf4j-api, with Maven or Gradle
+// Install: com.rabbitmq:amqp-client and org.slf4j:slf4j-api, with Maven or Gradle. To have both files in lib/, put this
+// file beside a pom.xml that names them as dependencies, then: mvn dependency:copy-dependencies -DoutputDirectory=lib
 //
 // A consumer with a dead-letter queue that confirms retries, in Java. It makes its two queues.
 //
 //     java -cp 'lib/*' ConsumeOrders.java amqp://guest:guest@127.0.0.1:5672/%2F fail   sends one order, rejects it
 //     java -cp 'lib/*' ConsumeOrders.java amqp://guest:guest@127.0.0.1:5672/%2F        handles orders until Ctrl-C
+//
+// A third argument names another work queue than `orders`; its dead letters go to that name with `.dead`.
+// Then the second one is `fail` or anything else.
 
 import com.rabbitmq.client.AMQP;
 import com.rabbitmq.client.Channel;

@@ -4,6 +4,9 @@
 //
 //     node consume_orders.mjs amqp://guest:guest@127.0.0.1:5672/%2F fail   sends one order, rejects it
 //     node consume_orders.mjs amqp://guest:guest@127.0.0.1:5672/%2F        handles orders until Ctrl-C
+//
+// A third argument names another work queue than `orders`; its dead letters go to that name with `.dead`.
+// Then the second one is `fail` or anything else.
 
 import { randomUUID } from "node:crypto";
 import amqp from "amqplib";

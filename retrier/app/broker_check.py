@@ -5,6 +5,7 @@ from pathlib import Path
 
 from retrier.app.check_result import CheckResult, check_folder
 from retrier.app.composition import make_mapping, make_transport
+from retrier.app.destination_check import check_destinations
 from retrier.errors import AccessRefused, BrokerUnavailable
 from retrier.ingestion.inspection import Missing, Unusable, Usable, inspect
 from retrier.settings import ErrorQueue, Settings
@@ -30,6 +31,7 @@ def check_broker(settings: Settings) -> list[CheckResult]:
         return [
             CheckResult(name="broker", ok=True, text=text),
             *_check_queues(settings, queues),
+            *check_destinations(settings, queues),
             *_check_log_queue(settings, queues),
             _check_staging(settings, transport),
         ]
@@ -76,13 +78,17 @@ def _check_queue(settings: Settings, queues: Queues, queue: ErrorQueue) -> Check
 
 
 def _describe(queues: Queues, queue: str, usable: Usable) -> Iterator[str]:
-    yield f"ok, {usable.look.ready} messages ready"
+    yield f"ok, {_count_ready(usable.look.ready)}"
     if queues.may_limit_deliveries(queue):
         yield _LIMITED
     if usable.doubt is not None:
         yield usable.doubt
     if usable.unseen:
         yield _UNSEEN
+
+
+def _count_ready(number: int) -> str:
+    return "1 message ready" if number == 1 else f"{number} messages ready"
 
 
 def _check_log_queue(settings: Settings, queues: Queues) -> Iterator[CheckResult]:
@@ -94,7 +100,7 @@ def _check_log_queue(settings: Settings, queues: Queues) -> Iterator[CheckResult
     text = (
         "does not exist: declare it, or no copy can be sent"
         if ready is None
-        else f"ok, {ready} messages ready"
+        else f"ok, {_count_ready(ready)}"
     )
     yield CheckResult(name=f"log queue {queue}", ok=ready is not None, text=text)
 

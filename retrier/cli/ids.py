@@ -37,6 +37,7 @@ def find_one_message(api: ApiClient, text: str) -> str:
     named = ours or api.page("errors", message_id=text).items
     match [str(each["id"]) for each in named]:
         case []:
+            _refuse_import(api, text)
             raise RequestRefused(
                 f"No failed message has the message id {text}, or an id that begins with it."
             )
@@ -65,7 +66,7 @@ def find_archive_id(api: ApiClient, text: str) -> str:
 
 def find_import_id(api: ApiClient, text: str) -> str:
     """Return the id of the failed import. Raises RequestRefused unless there is exactly one."""
-    return _find(text, "failed import", lambda prefix: _beginning(api, prefix, "imports"))
+    return _find(text, "failed import", lambda prefix: _imports_beginning(api, prefix))
 
 
 def find_batch_id(api: ApiClient, text: str) -> str:
@@ -120,6 +121,19 @@ def _name(found: Sequence[str]) -> str:
 
 def _beginning(api: ApiClient, prefix: str, *path: str) -> Sequence[Json]:
     return api.page(*path, id_prefix=prefix).items
+
+
+def _refuse_import(api: ApiClient, text: str) -> None:
+    """Raise RequestRefused if it is the id of a failed import, or its beginning."""
+    if ids_beginning(text) is not None and _beginning(api, canonical(text), "imports"):
+        shown = f"`retrier imports show {text}`"
+        raise RequestRefused(f"{text} is a failed import and no failed message: see {shown}.")
+
+
+def _imports_beginning(api: ApiClient, prefix: str) -> Sequence[Json]:
+    found = _beginning(api, prefix, "imports")
+    # None is left: the answer about one says what became of it, where that is known.
+    return found or [api.find("imports", prefix)]
 
 
 def _groups_beginning(api: ApiClient, prefix: str) -> Sequence[Json]:

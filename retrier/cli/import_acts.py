@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from retrier.cli.api_client import ApiClient, Json
 from retrier.cli.ids import find_import_id
@@ -26,6 +27,7 @@ def act_on_each(
     import_ids: Sequence[str],
     headers: Mapping[bytes, bytes],
     content: object = None,
+    params: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[dict[str, Json], list[Json]]:
     """Do something with each: `how` is a method, and what comes behind the id in the path.
 
@@ -37,7 +39,7 @@ def act_on_each(
     refused: list[Json] = []
     for each in import_ids:
         try:
-            done[each] = api.act(method, ("imports", each, *path), content, headers)
+            done[each] = api.act(method, ("imports", each, *path), content, headers, params)
         except RequestRefused as refusal:
             refused.append({"id": each, "reason": str(refusal)})
     return done, refused

@@ -11,6 +11,9 @@ from retrier.domain.failed_message import Cause, FailureDetails, FailureGroup
 from retrier.domain.identity import FINGERPRINT_DIGITS, md5_guid
 from retrier.domain.text import clean
 
+NO_REASON = "no reason given"
+"""In the title of a group, and in lists, for a failure that has neither exception nor reason."""
+
 CauseOf = Callable[[FailureDetails], Cause]
 """Returns the cause of a failure."""
 
@@ -92,7 +95,7 @@ def _exception_and_frame(details: FailureDetails) -> str:
     if details.exception_type:
         frame = first_frame(details.stack_trace or "", details.exception_message)
         return f"{details.exception_type}: {frame or 'No stacktrace'}"
-    return f"{details.failure_reason or 'no reason given'}: {details.queue}"
+    return f"{details.failure_reason or NO_REASON}: {details.queue}"
 
 
 def _message_type(details: FailureDetails) -> str:

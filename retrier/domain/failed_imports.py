@@ -36,6 +36,10 @@ class ImportRefusal(StrEnum):
         "it may have been sent to a queue already; if it did not arrive there, send it with `again`, "
         "and if it did, delete it"
     )
+    ONLY_CONFIRMS = (
+        "it has no body and only confirms a retry that nobody waits for, so no consumer can handle "
+        "it: delete it, or send it with `confirmation` all the same"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,16 @@ from retrier.domain.failed_message import (
 )
 from retrier.domain.headers import INSTALLATION_ID, RETRY_SUCCESSFUL, STAGING_ID, UNIQUE_MESSAGE_ID
 from retrier.domain.identity import canonical, fingerprint, is_guid
+from retrier.domain.import_reasons import (
+    IDLE,
+    NO_CONTENT,
+    NO_ID,
+    REFUSED,
+    UNFORESEEN,
+    UNKNOWN_COPY,
+    UNKNOWN_MESSAGE,
+    UNREADABLE,
+)
 from retrier.domain.text import clean
 from retrier.domain.times import parse_iso_time, parse_wire_time
 from retrier.domain.wire import Delivery, PropertyCodec, UnreadableProperties
@@ -30,8 +40,6 @@ from retrier.ingestion.arrival import (
     read_arrival,
     understand_failure,
 )
-
-UNFORESEEN = "unforeseen"
 
 
 class Reading:
@@ -76,7 +84,7 @@ def parse(
     try:
         return _understand(read_arrival(delivery, codec, mapping, received_at, cause_of))
     except UnreadableProperties as error:
-        reason = f"its properties cannot be read: {error}"
+        reason = f"{UNREADABLE}: {error}"
     except Exception as error:  # noqa: BLE001 - no message may block the others, whatever it holds
         # Only the type of the error: its text may quote the message.
         reason = f"{UNFORESEEN} {type(error).__name__}"
@@ -85,11 +93,16 @@ def parse(
 
 
 def read_import(
-    kept: FailedImport, codec: PropertyCodec, mappings: Mapping[str, QueueMapping]
+    kept: FailedImport,
+    destination: str | None = None,
+    *,
+    codec: PropertyCodec,
+    mappings: Mapping[str, QueueMapping],
 ) -> Received:
     """Return what a failed import turns out to be today. Never raises.
 
-    One from an error queue that is not listed any more is recognised by its headers.
+    One from an error queue that is not listed any more is recognised by its headers. With a
+    `destination` it is read as if its error queue had that one.
     """
     delivery = Delivery(
         tag=None,
@@ -99,6 +112,8 @@ def read_import(
         redelivered=kept.redelivered,
     )
     mapping = mappings.get(kept.error_queue, QueueMapping(queue=kept.error_queue))
+    if destination is not None:
+        mapping = replace(mapping, destination=destination)
     return parse(delivery, codec, mapping, kept.received_at)
 
 
@@ -107,7 +122,7 @@ def refused_import(delivery: Delivery, received: Received, reason: str, at: date
     mark = fingerprint(delivery.raw, delivery.body)
     if isinstance(received, Failure | FailedImport):
         mark = received.fingerprint
-    return make_import(delivery, mark, f"the database refuses it: {reason}", at)
+    return make_import(delivery, mark, f"{REFUSED}: {reason}", at)
 
 
 def _understand(arrival: Arrival) -> Received:
@@ -126,14 +141,6 @@ def _judge(arrival: Arrival) -> Judged:
             return arrival.as_import(reason)
         case failure:
             return failure
-
-
-NO_ID = f"it confirms a retry, but {UNIQUE_MESSAGE_ID} is no unique id"
-UNKNOWN_MESSAGE = "it confirms a retry of a message that is not known here"
-IDLE = "it confirms a retry, but none of that message is under way; it has a body, so it is kept"
-
-NO_CONTENT = frozenset({b"", b"{}"})
-"""What a client writes as the body of a message that has none (Kombu: an empty JSON object)."""
 
 
 def read_confirmation(arrival: Arrival) -> Confirmation | FailedImport:
@@ -158,9 +165,6 @@ def _as_unconfirming(arrival: Arrival) -> Failure | FailedImport:
             return arrival.as_import(IDLE)
         case failure:
             return failure
-
-
-UNKNOWN_COPY = "it has the stamps of a copy of ours and no body, but its staging id is not known"
 
 
 def may_be_copy(arrival: Arrival) -> bool:

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from retrier.domain.dialects import DIALECTS
 from retrier.domain.failed_message import FailedImport, Failure
 from retrier.domain.headers import RETRY_SUCCESSFUL, STAGING_ID, UNIQUE_MESSAGE_ID
+from retrier.domain.import_reasons import UNFORESEEN
 from retrier.domain.shown import Shown, derive
 from retrier.domain.wire import Delivery, Edit, Properties
 from retrier.ingestion.arrival import QueueMapping
-from retrier.ingestion.parsing import UNFORESEEN, parse
+from retrier.ingestion.parsing import parse
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.support.raw_messages import (

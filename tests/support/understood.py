@@ -1,9 +1,10 @@
 """What a delivery turns out to be, as the kind a test expects."""
 
 from retrier.domain.failed_message import FailedImport, Failure, Received
+from retrier.domain.import_reasons import UNFORESEEN
 from retrier.domain.wire import Delivery
 from retrier.ingestion.arrival import QueueMapping
-from retrier.ingestion.parsing import UNFORESEEN, parse
+from retrier.ingestion.parsing import parse
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.support.raw_messages import RECEIVED_AT
 

@@ -7,8 +7,8 @@ import pytest
 
 from retrier.domain.failed_message import Confirmation, FailedImport, Failure
 from retrier.domain.headers import RETRY_SUCCESSFUL, UNIQUE_MESSAGE_ID
+from retrier.domain.import_reasons import IDLE, UNKNOWN_MESSAGE
 from retrier.domain.wire import Delivery
-from retrier.ingestion.parsing import IDLE, UNKNOWN_MESSAGE
 from tests.support.raw_messages import (
     RECEIVED_AT,
     delivery,

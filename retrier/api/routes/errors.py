@@ -8,14 +8,17 @@ from fastapi import APIRouter, Request, Response
 
 from retrier.api.answers import HEADERS, answer, revalidated
 from retrier.api.filters import OrderQuery, PageQuery, Wanted, page_headers
-from retrier.api.parts import Parts
+from retrier.api.parts import ApiParts, Parts
 from retrier.api.problems import problem
 from retrier.api.views import messages as views
 from retrier.store.queries.details import MessageBody, find_body, find_listed, find_message
+from retrier.store.queries.imports import find_send
 from retrier.store.queries.messages import list_messages
 from retrier.store.queries.queues import list_queues, summarise
 
 router = APIRouter(prefix="/api", tags=["failed messages"])
+
+_IMPORT = "It is that of a failed import: see `retrier imports show ID`, or GET /api/imports/{id}."
 
 
 @router.head("/errors")
@@ -67,7 +70,7 @@ def get_last_attempt(request: Request, failed_message_id: str, parts: Parts) -> 
     """Return one message as lists show it, with its last failure."""
     found = find_listed(parts.db, failed_message_id, parts.codec)
     if found is None:
-        return _unknown(failed_message_id)
+        return _unknown(parts, failed_message_id)
     return answer(request, views.item(found))
 
 
@@ -76,12 +79,15 @@ def get_error(request: Request, failed_message_id: str, parts: Parts) -> Respons
     """Return one message with headers, attempts, groups and claim."""
     found = find_message(parts.db, failed_message_id, parts.codec)
     if found is None:
-        return _unknown(failed_message_id)
+        return _unknown(parts, failed_message_id)
     return answer(request, views.details(found))
 
 
-def _unknown(failed_message_id: str) -> Response:
-    return problem(404, f"No failed message has the id {failed_message_id[:100]}.")
+def _unknown(parts: ApiParts, failed_message_id: str) -> Response:
+    detail = f"No failed message has the id {failed_message_id[:100]}."
+    if find_send(parts.db, failed_message_id) is None:
+        return problem(404, detail)
+    return problem(404, f"{detail} {_IMPORT}")
 
 
 _MEDIA_TYPE = re.compile(r"[\w.+*-]+/[\w.+*-]+(\s*;[\x20-\x7e]*)?", re.ASCII)

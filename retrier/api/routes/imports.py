@@ -6,9 +6,9 @@ from typing import Annotated, assert_never
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel
 
-from retrier.api.answers import HEADERS, accepted, answer, revalidated
+from retrier.api.answers import HEADERS, accepted, answer, revalidated, time
 from retrier.api.filters import IdsQuery, PageQuery, page_headers
-from retrier.api.parts import Parts
+from retrier.api.parts import ApiParts, Parts
 from retrier.api.problems import later, problem
 from retrier.api.request_context import InContext
 from retrier.api.views import imports as views
@@ -21,6 +21,7 @@ from retrier.domain.failed_imports import (
     Sent,
 )
 from retrier.imports import WrongQueue
+from retrier.store.queries.former_imports import find_former_import
 from retrier.store.queries.imports import (
     ImportSelection,
     find_import,
@@ -31,6 +32,10 @@ from retrier.store.queries.imports import (
 router = APIRouter(prefix="/api/imports", tags=["failed imports"])
 
 _QUEUE = Annotated[str, Query(description="the error queue they came from")]
+_DESTINATION = Annotated[
+    str, Query(description="where their retries go, as if their error queue had this destination")
+]
+_GONE = "It is no failed import any more: there is nothing left to do here."
 _BLANK = "The body must contain `to`, the name of a queue."
 _ANOTHER = "Name another queue."
 _MAKE_ROOM = "Make the queue, or make room in it, and send it again; or name another queue."
@@ -41,10 +46,11 @@ _LOOK_FIRST = (
 
 
 class NewSend(BaseModel):
-    """What POST takes; `again` sends one that is in doubt."""
+    """What POST takes; `again` sends one in doubt, `confirmation` one that only confirms."""
 
     to: str = ""
     again: bool = False
+    confirmation: bool = False
 
 
 def _wanted(
@@ -73,7 +79,7 @@ def get_imports(
 def get_import(request: Request, import_id: str, parts: Parts) -> Response:
     """Return one failed import: reason, headers and properties as far as they can be read, bytes."""
     found = find_import(parts.db, import_id, parts.codec)
-    return _unknown(import_id) if found is None else answer(request, views.details(found))
+    return _unknown(parts, import_id) if found is None else answer(request, views.details(found))
 
 
 @router.get("/{import_id}/body")
@@ -81,7 +87,7 @@ def get_import_body(request: Request, import_id: str, parts: Parts) -> Response:
     """Return its body as it came; 204 if it is empty."""
     body = find_import_body(parts.db, import_id)
     if body is None:
-        return _unknown(import_id)
+        return _unknown(parts, import_id)
     if not body:
         return Response(status_code=204, headers=HEADERS)
     # No content type of its own: it is bytes that nobody has understood.
@@ -94,45 +100,55 @@ def get_import_body(request: Request, import_id: str, parts: Parts) -> Response:
 
 
 @router.post("/retry", status_code=202)
-def retry_imports(context: InContext, error_queue: _QUEUE = "") -> Response:
+def retry_imports(
+    context: InContext, error_queue: _QUEUE = "", destination: _DESTINATION = ""
+) -> Response:
     """Read all failed imports again with the settings of today, or those of an error queue."""
-    imports = context.gateway.imports
-    return accepted(
-        views.read_again(imports.read_all_again(error_queue or None, context.requested_by))
-    )
+    imports = context.gateway.imports.going_to(destination.strip() or None)
+    if isinstance(imports, WrongQueue):
+        return _wrong(imports)
+    came_to = imports.read_all_again(error_queue or None, context.requested_by)
+    return accepted(views.read_again(came_to))
 
 
 @router.post("/{import_id}/retry", status_code=202)
-def retry_import(import_id: str, context: InContext) -> Response:
+def retry_import(
+    import_id: str, parts: Parts, context: InContext, destination: _DESTINATION = ""
+) -> Response:
     """Read one failed import again with the settings of today."""
-    came_to = context.gateway.imports.read_again(import_id, context.requested_by)
+    imports = context.gateway.imports.going_to(destination.strip() or None)
+    if isinstance(imports, WrongQueue):
+        return _wrong(imports)
+    came_to = imports.read_again(import_id, context.requested_by)
     for refusal in came_to.refused:
-        return _refused(refusal, import_id)
+        return _refused(parts, refusal, import_id)
     return accepted(views.read_again(came_to))
 
 
 @router.post("/{import_id}/send", status_code=202)
-def send_import(import_id: str, body: NewSend, context: InContext) -> Response:
+def send_import(import_id: str, body: NewSend, parts: Parts, context: InContext) -> Response:
     """Send one failed import to a queue as it came."""
     to = body.to.strip()
     if not to:
         return problem(400, _BLANK)
-    sent = context.gateway.imports.send(import_id, to, context.requested_by, again=body.again)
+    imports, who = context.gateway.imports, context.requested_by
+    options = {"again": body.again, "confirmation": body.confirmation}
+    sent = imports.send(import_id, to, who, **options)
     match sent:
-        case WrongQueue(reason):
-            return problem(400, f"Nothing can be sent there: {reason}.", advice=_ANOTHER)
+        case WrongQueue():
+            return _wrong(sent)
         case ImportRefusal():
-            return _refused(sent, import_id)
+            return _refused(parts, sent, import_id)
         case _:
             return _outcome(sent, to)
 
 
 @router.delete("/{import_id}", status_code=204)
-def delete_import(import_id: str, context: InContext) -> Response:
+def delete_import(import_id: str, parts: Parts, context: InContext) -> Response:
     """Delete one failed import for good."""
     refusal = context.gateway.imports.delete(import_id, context.requested_by)
     if refusal is not None:
-        return _refused(refusal, import_id)
+        return _refused(parts, refusal, import_id)
     return Response(status_code=204, headers=HEADERS)
 
 
@@ -151,11 +167,24 @@ def _outcome(sent: SendOutcome, to: str) -> Response:
             assert_never(never)
 
 
-def _refused(refusal: ImportRefusal, import_id: str) -> Response:
+def _wrong(queue: WrongQueue) -> Response:
+    return problem(400, f"Nothing can be sent there: {queue.reason}.", advice=_ANOTHER)
+
+
+def _refused(parts: ApiParts, refusal: ImportRefusal, import_id: str) -> Response:
     if refusal is ImportRefusal.UNKNOWN:
-        return _unknown(import_id)
+        return _unknown(parts, import_id)
     return problem(409, f"The failed import is left as it is: {refusal}.")
 
 
-def _unknown(import_id: str) -> Response:
-    return problem(404, f"No failed import has the id {import_id[:100]}.")
+def _unknown(parts: ApiParts, import_id: str) -> Response:
+    """Answer 404, with what became of it if that is known: most who ask have just done it."""
+    former = find_former_import(parts.db, import_id)
+    if former is None:
+        return problem(404, f"No failed import has the id {import_id[:100]}.")
+    message_id = former.unique_message_id
+    detail = f"{former.text} By {former.who}, {time(former.at)}."
+    if message_id is None:
+        return problem(404, detail, advice=_GONE)
+    detail = f"{detail} The id of the message is {message_id}."
+    return problem(404, detail, advice=_GONE, failed_message_id=message_id)

@@ -29,13 +29,14 @@ def item(message: ListedMessage) -> Json:
             "message_type": message.message_type,
             "time_sent": time(message.time_sent),
             "is_system_message": False,
-            "exception": _exception(message, message.failure_reason),
+            "exception": _exception(message),
             "message_id": message.message_id,
             "number_of_processing_attempts": message.attempts,
             "status": camel(message.status),
             "resolution": camel(message.resolution) if message.resolution else None,
             "receiving_endpoint": _endpoint(message.endpoint or message.queue),
             "queue_address": message.queue,
+            "destination": message.destination,
             "time_of_failure": time(message.last_failure),
             "first_failure": time(message.first_failure),
             "last_modified": time(message.last_modified),
@@ -55,7 +56,6 @@ def details(found: MessageDetails) -> Json:
         "unique_message_id": unique_id,
         "processing_attempts": [_attempt(each, found) for each in found.attempts],
         "failure_groups": [_group(group) for group in found.groups],
-        "destination": found.destination,
         "error_queue": found.error_queue,
         "dialect": found.dialect,
         "content_type": found.content_type,
@@ -123,9 +123,9 @@ def _headers(headers: Mapping[str, object]) -> dict[str, str]:
     }
 
 
-def _exception(failed: ListedMessage | ShownAttempt, reason: str | None = None) -> Json:
+def _exception(failed: ListedMessage | ShownAttempt) -> Json:
     always = {
-        "message": failed.exception_message or reason or "",
+        "message": failed.exception_message or failed.failure_reason or "",
         "stack_trace": failed.stack_trace or "",
     }
     return present({"exception_type": failed.exception_type}) | always

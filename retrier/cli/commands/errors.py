@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from retrier.cli.advice import advise_on_missing_queue, note_settled
 from retrier.cli.api_client import ApiClient, Listing
 from retrier.cli.command import command, make_app, tools_of
 from retrier.cli.ids import find_message_id, find_one_message, is_short
@@ -138,6 +139,8 @@ def _show_list(printer: Printer, found: Listing, conditions: Mapping[str, str]) 
     if found.items:
         show_messages(printer, found.items)
         printer.note(f"{len(found.items):,} of {counted(found.total, 'message')}")
+        if "status" not in conditions:
+            note_settled(printer, found.items)
     else:
         printer.note("no failed message matches" if conditions else "there is no failed message")
 
@@ -163,6 +166,7 @@ def show(ctx: typer.Context, message_id: MessageId, service: Service) -> None:
         printer.document(found)
     else:
         show_message(printer, found)
+        advise_on_missing_queue(printer, found.get("disposition_reason"), found["id"])
 
 
 @app.command(

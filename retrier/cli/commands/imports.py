@@ -4,9 +4,11 @@ from typing import Annotated
 
 import typer
 
+from retrier.cli.advice import advise_on_imports, advise_on_kept
 from retrier.cli.command import ExitCode, command, make_app, tools_of
 from retrier.cli.ids import find_import_id
-from retrier.cli.import_acts import act_on_each, add_up, find_import_ids, make_sure
+from retrier.cli.import_acts import act_on_each, find_import_ids, make_sure
+from retrier.cli.import_options import Queue, Sending, Which
 from retrier.cli.options import Output, Pages, Service, User, name_user, write_bytes
 from retrier.cli.printer import counted
 from retrier.cli.views.imports import show_import, show_imports, show_read_again, show_refused
@@ -22,9 +24,6 @@ ImportIds = Annotated[
         metavar="ID",
         help="Ids, or their first 8 characters or more; - reads them from standard input.",
     ),
-]
-Queue = Annotated[
-    str | None, typer.Option("--queue", metavar="NAME", help="Those from this error queue.")
 ]
 
 
@@ -62,6 +61,7 @@ def list_imports(
     elif found.items:
         show_imports(printer, found.items)
         printer.note(f"{len(found.items):,} of {counted(found.total, 'failed import')}")
+        advise_on_imports(printer, found.items)
     else:
         printer.note("no failed import: everything could be read")
 
@@ -92,6 +92,7 @@ def show(ctx: typer.Context, import_id: ImportId, service: Service, output: Outp
         printer.document(found)
     else:
         show_import(printer, found)
+        advise_on_imports(printer, [found])
 
 
 @app.command(
@@ -100,43 +101,25 @@ def show(ctx: typer.Context, import_id: ImportId, service: Service, output: Outp
     Examples:
       retrier imports retry 3f2b91c0
       retrier imports retry --queue error
+      retrier imports retry 3f2b91c0 --destination orders
       retrier imports retry --all
     """
 )
 @command
-def retry(
-    ctx: typer.Context,
-    service: Service,
-    ids: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="ID",
-            help="Ids, or their first 8 characters or more; - reads them from standard input.",
-        ),
-    ] = None,
-    queue: Queue = None,
-    *,
-    everything: Annotated[bool, typer.Option("--all", help="Every failed import.")] = False,
-    user: User = "",
-) -> None:
+def retry(ctx: typer.Context, which: Which, service: Service, user: User = "") -> None:
     """Read failed imports again.
 
     With the settings of today. What can be read is a failed message or a confirmation then.
     """
-    if sum((bool(ids), queue is not None, everything)) != 1 or queue == "":
-        raise typer.BadParameter("give ids, or one of --queue and --all.")
-    printer, headers = tools_of(ctx).printer, name_user(user)
+    which.check()
+    printer = tools_of(ctx).printer
     with service.open(ctx) as api:
-        if ids:
-            read = act_on_each(api, ("POST", "retry"), find_import_ids(api, ids), headers)
-            came_to = add_up(*read)
-        else:
-            of_queue = {"error_queue": queue} if queue else {}
-            came_to = api.act("POST", ("imports", "retry"), None, headers, of_queue)
+        came_to = which.ask(api, name_user(user))
     if service.as_json:
         printer.document(came_to)
     else:
         show_read_again(printer, came_to)
+        advise_on_kept(printer, came_to)
     if came_to["kept"] or came_to["skipped"]:
         raise typer.Exit(ExitCode.REFUSED)
 
@@ -153,12 +136,8 @@ def retry(
 def send(
     ctx: typer.Context,
     ids: ImportIds,
-    to: Annotated[str, typer.Option("--to", metavar="QUEUE", help="The queue to send them to.")],
+    sending: Sending,
     service: Service,
-    *,
-    again: Annotated[
-        bool, typer.Option("--again", help="Also those in doubt: they may arrive twice.")
-    ] = False,
     user: User = "",
 ) -> None:
     """Send failed imports to a queue as they came.
@@ -166,10 +145,10 @@ def send(
     Byte for byte. What the broker has taken is no failed import any more; what it did not take stays.
     """
     printer, headers = tools_of(ctx).printer, name_user(user)
-    content = {"to": to, "again": again}
+    to = sending.to
     with service.open(ctx) as api:
         done, refused = act_on_each(
-            api, ("POST", "send"), find_import_ids(api, ids), headers, content
+            api, ("POST", "send"), find_import_ids(api, ids), headers, sending.content()
         )
     if service.as_json:
         printer.document({"sent_to": to, "sent": list(done), "refused": refused})

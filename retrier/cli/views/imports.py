@@ -11,7 +11,7 @@ _COLUMNS = (
     Column(title="id"),
     Column(title="state"),
     Column(title="received (UTC)"),
-    Column(title="bytes", number=True),
+    Column(title="total bytes", number=True),
     Column(title="error queue", flexible=True),
     Column(title="reason", flexible=True),
 )

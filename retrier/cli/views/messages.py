@@ -1,9 +1,11 @@
 """Failed messages and groups as tables and sheets."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from retrier.cli.api_client import Json
 from retrier.cli.printer import Column, Printer, minute, moment, one_line, short_id
+from retrier.domain.classifiers import NO_REASON
+from retrier.domain.headers import UNIQUE_MESSAGE_ID
 
 _LONGEST_HEADER = 300
 """Characters of a header's value that are shown; --json shows the whole value."""
@@ -15,6 +17,8 @@ _COLUMNS = (
     Column(title="attempts", number=True),
     Column(title="queue", flexible=True),
 )
+_DESTINATION = Column(title="destination", flexible=True)
+"""Behind the queue, and only where a retry of what is listed goes elsewhere."""
 _ERROR = Column(title="error", flexible=True)
 _ATTEMPTS = (
     Column(title="failed (UTC)"),
@@ -28,11 +32,25 @@ _GROUPS = (
 )
 
 
-def show_messages(printer: Printer, items: Iterable[Json]) -> None:
+_NAMELESS = (
+    "none; that it fails again is recognised only if its consumer keeps the header "
+    f"{UNIQUE_MESSAGE_ID} of the retry"
+)
+
+
+def show_messages(printer: Printer, items: Sequence[Json]) -> None:
     """Print one line per message."""
-    listed = list(items)
-    named = Column(title=title_of_names(listed), flexible=True, extra=True)
-    printer.table((*_COLUMNS, named, _ERROR), [_row(item) for item in listed])
+    named = Column(title=title_of_names(items), flexible=True, extra=True)
+    columns: Sequence[Column] = (*_COLUMNS, named, _ERROR)
+    rows = [_row(item) for item in items]
+    elsewhere = [_destination(item) for item in items]
+    if any(elsewhere):
+        place = len(_COLUMNS)
+        columns = (*columns[:place], _DESTINATION, *columns[place:])
+        rows = [
+            (*row[:place], queue, *row[place:]) for row, queue in zip(rows, elsewhere, strict=True)
+        ]
+    printer.table(columns, rows)
 
 
 def title_of_names(items: Iterable[Json]) -> str:
@@ -82,6 +100,12 @@ def _row(item: Json) -> tuple[object, ...]:
     )
 
 
+def _destination(item: Json) -> str | None:
+    """Return where its retry goes, if it is not the queue where it failed."""
+    destination = item["destination"]
+    return None if destination == item["queue_address"] else destination
+
+
 def _status(item: Json) -> str:
     """Return the status; a resolved message also says on what evidence."""
     resolution = item.get("resolution")
@@ -89,8 +113,9 @@ def _status(item: Json) -> str:
 
 
 def _error(exception: Json) -> str:
+    """Return type and message; without any of them what the title of its group says."""
     parts = (exception.get("exception_type"), exception["message"])
-    return ": ".join(part for part in parts if part)
+    return ": ".join(part for part in parts if part) or NO_REASON
 
 
 def _attempt(attempt: Json) -> tuple[object, ...]:
@@ -100,20 +125,20 @@ def _attempt(attempt: Json) -> tuple[object, ...]:
 
 
 def _facts(found: Json) -> dict[str, object]:
-    destination = found["destination"]
     return {
         "id": found["id"],
         "status": found["status"],
         "why": found.get("disposition_reason"),
         "resolution": found.get("resolution"),
         "queue": found["queue_address"],
-        "destination": destination if destination != found["queue_address"] else None,
+        "destination": _destination(found),
         "endpoint": found["receiving_endpoint"]["name"],
         "message type": found.get("message_type"),
-        "message id": found.get("message_id"),
+        "message id": found.get("message_id") or _NAMELESS,
         "exception type": found["exception"].get("exception_type"),
+        "error": None if any(found["exception"].values()) else NO_REASON,
         "first failure": moment(found["first_failure"]),
-        "last failure": moment(found["time_of_failure"]),
+        "last failure": _last_failure(found),
         "attempts": found["number_of_processing_attempts"],
         "error queue": found["error_queue"],
         "dialect": found["dialect"],
@@ -121,6 +146,13 @@ def _facts(found: Json) -> dict[str, object]:
         "maybe copy of": found.get("maybe_copy_of"),
         "retry": _claim(found["claim"]) if "claim" in found else None,
     }
+
+
+def _last_failure(found: Json) -> str:
+    shown = moment(found["time_of_failure"])
+    newest = [each for each in found["processing_attempts"] if "headers" in each]
+    known = all("time_of_failure" in each["failure_details"] for each in newest)
+    return shown if known else f"{shown} (when it was received: the failure gives no time)"
 
 
 def _claim(claim: Json) -> str:

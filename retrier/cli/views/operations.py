@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from retrier.cli.advice import advise_on_missing_queue
 from retrier.cli.api_client import Json
 from retrier.cli.printer import Column, Printer, counted, minute, moment, short_id
 
@@ -72,6 +73,7 @@ def show_outcome(printer: Printer, found: Json) -> None:
     show_skipped(printer, found)
     if found["failed"]:
         printer.note("What failed is unresolved again; `retrier errors show ID` says why.")
+        advise_on_missing_queue(printer, found.get("reason"))
     if found["pending"]:
         printer.note(
             "Consumers that send no confirmation leave their messages in `retrier pending list`."

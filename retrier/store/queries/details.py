@@ -42,7 +42,6 @@ class MessageDetails:
     """A failed message with headers, attempts (oldest first), groups and claim."""
 
     message: ListedMessage
-    destination: str
     error_queue: str
     dialect: str
     content_type: str | None
@@ -59,7 +58,6 @@ class MessageDetails:
 
 
 _PLAIN = (
-    causes.c.destination,
     attempts.error_queue,
     attempts.completed_steps,
     messages.body_size,

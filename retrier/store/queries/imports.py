@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Select, func, select
 
 from retrier.domain.failed_imports import ImportState, Send
 from retrier.domain.identity import canonical, is_guid
+from retrier.domain.import_reasons import NO_CONTENT, Kind, kind_of
 from retrier.domain.text import IdRange
 from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.database import reading
@@ -68,10 +69,14 @@ class ImportDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundSend:
-    """The stamp of an import, None if it has none, and the database's time."""
+    """The stamp of an import, None if it has none, and the database's time.
+
+    `only_confirms`: it has no body, and confirms a retry of which nothing is known.
+    """
 
     send: Send | None
     now: datetime
+    only_confirms: bool
 
 
 _LISTED = select(
@@ -86,6 +91,10 @@ _LISTED = select(
     sends.sending_since,
     sends.requested_by,
 ).outerjoin_from(failed_imports, failed_import_sends, sends.import_id == imports.import_id)
+
+
+_FIRST_BYTES = func.substr(imports.body, 1, max(map(len, NO_CONTENT)) + 1).label("first_bytes")
+"""Enough of a body to see that there is none."""
 
 
 @reading
@@ -118,8 +127,12 @@ def find_send(tx: Transaction, import_id: str) -> FoundSend | None:
 
     Raises DatabaseUnavailable.
     """
-    row = _find(tx, import_id, _LISTED)
-    return None if row is None else FoundSend(send=_listed(row).send, now=tx.now)
+    row = _find(tx, import_id, _LISTED.add_columns(_FIRST_BYTES))
+    if row is None:
+        return None
+    nothing = bytes(row.first_bytes or b"") in NO_CONTENT
+    only_confirms = nothing and kind_of(row.reason) is Kind.CONFIRMATION
+    return FoundSend(send=_listed(row).send, now=tx.now, only_confirms=only_confirms)
 
 
 @reading

@@ -55,6 +55,7 @@ class ListedMessage:
     status: FailedMessageStatus
     resolution: Resolution | None
     queue: str
+    destination: str
     endpoint: str | None
     message_type: str | None
     exception_type: str | None
@@ -74,6 +75,7 @@ class ListedMessage:
 _PLAIN = (
     messages.unique_message_id,
     messages.message_id,
+    causes.c.destination,
     causes.c.endpoint,
     causes.c.message_type,
     causes.c.exception_type,

@@ -91,7 +91,6 @@ def _load(
         shown_messages(
             *columns,
             *times,
-            causes.c.destination,
             redirects.to_queue,
             retry_operations.c.destination.label("own"),
         )

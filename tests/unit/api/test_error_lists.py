@@ -37,6 +37,7 @@ def test_an_item_has_what_clients_of_servicecontrol_read(api: Api) -> None:
             "host": "",
         },
         "queue_address": "orders",
+        "destination": "orders",
         "time_of_failure": "2026-05-04T12:00:00.000000Z",
         "first_failure": "2026-05-04T12:00:00.000000Z",
         "last_modified": "2026-05-04T12:00:01.000000Z",

@@ -209,6 +209,44 @@ class TestOneImport:
         assert api.http.get(f"/api/imports/{import_id}{path}").status_code == 404
 
 
+class TestAnImportThatIsNoneAnyMore:
+    def test_says_where_it_was_sent_and_by_whom(self, api: Api) -> None:
+        import_id = keep_one(api)
+        send(api, import_id)
+
+        answer = api.http.get(f"/api/imports/{import_id}")
+
+        assert answer.status_code == 404
+        assert f"{import_id} from {ERROR_QUEUE} was sent to orders, as it came." in detail(answer)
+        assert " By " in detail(answer)
+
+    def test_says_that_it_was_deleted_whatever_is_asked_of_it(self, api: Api) -> None:
+        import_id = keep_one(api)
+        api.http.delete(f"/api/imports/{import_id}")
+
+        answers = [
+            api.http.get(f"/api/imports/{import_id}/body"),
+            api.http.get(f"/api/imports/{import_id[:8]}"),
+            api.http.delete(f"/api/imports/{import_id}"),
+            read_again(api, import_id),
+            send(api, import_id),
+        ]
+
+        assert {each.status_code for each in answers} == {404}
+        assert all("was deleted" in detail(each) for each in answers)
+
+    def test_names_the_failed_message_that_it_is_now(self, api: Api) -> None:
+        import_id = keep_one(api)
+        api.mappings[ERROR_QUEUE] = WITH_DESTINATION
+        read_again(api, import_id)
+
+        answer = api.http.get(f"/api/imports/{import_id}").json()
+
+        (message_id,) = api.ids()
+        assert answer["failed_message_id"] == message_id
+        assert message_id in answer["detail"]
+
+
 class TestAnImportReadAgain:
     def test_becomes_a_failed_message_with_the_mapping_of_today(self, api: Api) -> None:
         import_id = keep_one(api, body=b"order 7")
@@ -245,6 +283,34 @@ class TestAnImportReadAgain:
         assert answer.json()["reimported"] == 0
         assert answer.json()["kept"] == [{"reason": shown["reason"], "count": 1}]
         assert shown["reason"].startswith("none of the headers that say where it failed is there")
+
+    def test_can_be_given_a_destination_of_its_own(self, api: Api) -> None:
+        one, other = keep(api, failed_import(body=b"1"), failed_import(body=b"2"))
+
+        answer = api.http.post(f"/api/imports/{one}/retry", params={"destination": "orders"})
+
+        assert answer.json()["failed_message"] == 1
+        assert [each["queue_address"] for each in api.get("errors")] == ["orders"]
+        assert api.ids("imports") == [other]
+        assert read_again(api, other).json()["reimported"] == 0
+
+    def test_can_be_given_one_together_with_all_of_its_error_queue(self, api: Api) -> None:
+        keep(api, failed_import(body=b"1"), failed_import(body=b"2"))
+
+        answer = api.http.post("/api/imports/retry", params={"destination": "orders"})
+
+        assert answer.json()["failed_message"] == 2
+        assert {each["queue_address"] for each in api.get("errors")} == {"orders"}
+
+    @pytest.mark.parametrize("path", ["imports/retry", f"imports/{NOBODY}/retry"])
+    @pytest.mark.parametrize("queue", [ERROR_QUEUE, STAGING, "q" * 256])
+    def test_is_given_no_destination_that_takes_no_retry(
+        self, api: Api, path: str, queue: str
+    ) -> None:
+        answer = api.http.post(f"/api/{path}", params={"destination": queue})
+
+        assert answer.status_code == 400
+        assert detail(answer).startswith("Nothing can be sent there: ")
 
     def test_is_told_who_read_it(self, api: Api) -> None:
         import_id = keep_one(api)

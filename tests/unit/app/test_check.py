@@ -1,5 +1,6 @@
 """`retrier check` over the nodes of a broker."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,30 @@ def test_a_log_queue_has_to_exist(tmp_path: Path, exists: bool) -> None:  # noqa
 
     assert found[f"log queue {queue}"].ok is exists
     assert ("does not exist" in found[f"log queue {queue}"].text) is not exists
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_destination_that_is_missing_is_a_warning(
+    tmp_path: Path,
+    exists: bool,  # noqa: FBT001 - a case
+) -> None:
+    with opened_embedded_shop(f"embedded:///{tmp_path / 'broker.db'}") as shop:
+        queue = shop.orders if exists else "nowhere"
+        entry = [{"queue": shop.error, "destination": queue}]
+        more = {"RETRIER_INGESTION__ERROR_QUEUES": json.dumps(entry)}
+
+        found = check_files(tmp_path / "retrier.db", tmp_path / "broker.db", **more)
+
+    assert found[f"destination {queue}"].ok
+    assert ("does not exist" in found[f"destination {queue}"].text) is not exists
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 messages"), (1, "1 message")])
+def test_ready_messages_are_counted(tmp_path: Path, number: int, text: str) -> None:
+    with opened_embedded_shop(f"embedded:///{tmp_path / 'broker.db'}") as shop:
+        shop.fail(number)
+        more = {"RETRIER_INGESTION__ERROR_QUEUES": json.dumps([shop.error])}
+
+        found = check_files(tmp_path / "retrier.db", tmp_path / "broker.db", **more)
+
+    assert found[f"error queue {shop.error}"].text.startswith(f"ok, {text} ready")

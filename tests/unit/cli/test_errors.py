@@ -10,6 +10,7 @@ import pytest
 from retrier.cli.commands.errors import Sort, Status
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.store.queries.ordering import Sort as ApiSort
+from retrier.store.verbs.recording import record_received
 from tests.support.command_line import CommandLine
 from tests.support.factories import FAILED_AT, failure
 
@@ -31,6 +32,18 @@ def test_a_list_has_a_header_and_a_line_per_message(cli: CommandLine) -> None:
     assert line.endswith("Shop.PlaceOrder  Shop.OutOfStock: nothing left")
 
 
+def test_a_list_says_where_retries_go_if_one_goes_elsewhere(cli: CommandLine) -> None:
+    cli.api.receive(failure(queue="orders"))
+    before = cli.lines("errors", "list")
+    cli.api.receive(failure(queue="bills", destination="review"))
+
+    header, *lines = cli.lines("errors", "list")
+
+    assert "destination" not in before[0]
+    place = header.index("destination")
+    assert {line[place:].split("  ")[0] for line in lines} == {"", "review"}
+
+
 def test_columns_of_a_plain_list_are_aligned(cli: CommandLine) -> None:
     cli.api.receive(failure(queue="orders"), failure(queue="q"))
 
@@ -45,6 +58,23 @@ def test_how_many_there_are_is_told_beside_the_list(cli: CommandLine) -> None:
     result = cli.run("errors", "list", "--limit", "2")
 
     assert result.stderr == "2 of 3 messages\n"
+
+
+@pytest.mark.parametrize(
+    "status", [FailedMessageStatus.RESOLVED, FailedMessageStatus.ARCHIVED], ids=str
+)
+def test_a_list_says_how_many_of_it_need_nothing_any_more(
+    cli: CommandLine, status: FailedMessageStatus
+) -> None:
+    (settled, _) = cli.api.receive(failure(), failure())
+    before = cli.run("errors", "list").stderr
+    cli.api.set_status(settled, status)
+
+    after = cli.run("errors", "list").stderr
+    narrowed = cli.run("errors", "list", "--status", status.value).stderr
+
+    assert "resolved or archived" not in before + narrowed
+    assert "1 of these is resolved or archived; what is left: `retrier errors list --" in after
 
 
 def test_an_empty_list_prints_nothing_to_standard_output(cli: CommandLine) -> None:
@@ -166,6 +196,47 @@ def test_one_message_is_shown_with_all_that_is_known(cli: CommandLine) -> None:
     assert lines[lines.index("stack trace:") + 1 :][:2] == ["one", "  two"]
     assert lines[lines.index("headers:") + 1].split() == ["Shop.Tenant", "north"]
     assert lines[lines.index("groups:") + 1].split() == ["id", "classifier", "title"]
+
+
+SAYS_NOTHING = {"exception_type": None, "exception_message": None, "stack_trace": None}
+
+
+def test_a_failure_without_a_reason_says_so_as_its_group_does(cli: CommandLine) -> None:
+    (unique_id,) = cli.api.receive(failure(**SAYS_NOTHING))
+
+    lines = cli.lines("errors", "show", unique_id)
+
+    assert cli.lines("errors", "list")[1].endswith("  no reason given")
+    assert "error          no reason given" in lines
+    attempt, *_ = lines[lines.index("attempts:") + 2 :]
+    assert attempt.endswith("  no reason given")
+    assert "no reason given: " in cli.lines("groups")[1]
+
+
+def test_an_attempt_has_the_reason_that_its_failure_gives(cli: CommandLine) -> None:
+    (unique_id,) = cli.api.receive(failure(**SAYS_NOTHING, failure_reason="rejected"))
+
+    lines = cli.lines("errors", "show", unique_id)
+
+    assert lines[lines.index("attempts:") + 2].endswith("  rejected")
+    assert "no reason given" not in "".join(lines)
+
+
+def test_a_failure_without_a_time_says_that_it_shows_when_it_came(cli: CommandLine) -> None:
+    with_time, without = cli.api.receive(failure(), failure(time_of_failure=None))
+
+    told = "(when it was received: the failure gives no time)"
+    assert told in "".join(cli.lines("errors", "show", without))
+    assert told not in "".join(cli.lines("errors", "show", with_time))
+
+
+def test_a_message_without_a_message_id_says_what_follows(cli: CommandLine) -> None:
+    record_received(cli.api.db, [failure(message_id=None)], instance="test")
+    (unique_id,) = cli.api.ids()
+
+    (line,) = [each for each in cli.lines("errors", "show", unique_id) if "message id" in each]
+
+    assert "none; that it fails again is recognised only if its consumer keeps" in line
 
 
 def test_a_retry_under_way_is_told(cli: CommandLine) -> None:

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from retrier.domain.failed_message import FailedImport
+from retrier.domain.import_reasons import UNKNOWN_MESSAGE, UNREADABLE
 from retrier.domain.wire import Refused, Unknown
 from retrier.ingestion.arrival import QueueMapping
 from tests.support.amqp_bytes import header, properties, string
@@ -51,7 +52,7 @@ class TestLists:
         (title, line) = cli.lines("imports", "list")
 
         assert title.split("  ")[0] == "id"
-        assert line.startswith(f"{import_id[:8]}  kept   2026-05-04 12:00      7  error ")
+        assert line.startswith(f"{import_id[:8]}  kept   2026-05-04 12:00            7  error ")
         assert line.endswith("it has no queue")
 
     def test_say_how_many_there_are(self, cli: CommandLine) -> None:
@@ -59,7 +60,48 @@ class TestLists:
 
         result = cli.run("imports", "list", "--limit", "2")
 
-        assert result.stderr == "2 of 3 failed imports\n"
+        assert result.stderr.splitlines()[0] == "2 of 3 failed imports"
+
+    @pytest.mark.parametrize(
+        ("reason", "told"),
+        [
+            ("the header x is missing or empty", ("send", "retry", "delete")),
+            (UNKNOWN_MESSAGE, ("delete",)),
+            (f"{UNREADABLE}: no field type 'Z'", ("send", "delete")),
+        ],
+    )
+    def test_say_what_can_be_done(
+        self, cli: CommandLine, reason: str, told: tuple[str, ...]
+    ) -> None:
+        import_id = keep_one(cli, reason=reason)
+
+        for words in (("list",), ("show", import_id)):
+            remarks = cli.run("imports", *words).stderr
+
+            named = [
+                each
+                for each in ("send", "retry", "delete")
+                if f"`retrier imports {each} " in remarks
+            ]
+            assert tuple(named) == told
+            assert f"delete {import_id[:8]}`" in remarks
+
+    def test_say_it_once_for_several_of_a_kind(self, cli: CommandLine) -> None:
+        keep(cli, *(failed_import(reason=each) for each in ("a", "b", UNREADABLE)))
+
+        remarks = cli.run("imports", "list").stderr.splitlines()
+
+        assert len(remarks) == 3
+        assert "`retrier imports retry ID --destination QUEUE`" in remarks[1]
+
+    def test_say_what_can_be_done_with_one_in_doubt(self, cli: CommandLine) -> None:
+        import_id = keep_one(cli)
+        send_into_doubt(cli, import_id)
+
+        remarks = cli.run("imports", "show", import_id).stderr
+
+        assert f"`retrier imports send {import_id[:8]} --to QUEUE --again`" in remarks
+        assert "--destination" not in remarks
 
     def test_can_be_empty(self, cli: CommandLine) -> None:
         result = cli.run("imports", "list")
@@ -202,6 +244,29 @@ class TestOneImport:
 
         assert [each.exit_code for each in results] == [1, 1, 2]
 
+    def test_that_is_gone_says_what_became_of_it(self, cli: CommandLine) -> None:
+        import_id = keep_one(cli)
+        cli.run("imports", "delete", import_id, "--yes")
+
+        results = [cli.run("imports", "show", each) for each in (import_id, import_id[:8])]
+
+        assert [each.exit_code for each in results] == [1, 1]
+        assert all(f"{import_id} from {ERROR_QUEUE} was deleted" in each.stderr for each in results)
+
+    def test_is_told_to_who_takes_it_for_a_failed_message(self, cli: CommandLine) -> None:
+        import_id = keep_one(cli)
+
+        results = [
+            cli.run("errors", "show", import_id),
+            cli.run("errors", "show", import_id[:8]),
+            cli.run("retry", import_id[:8]),
+        ]
+
+        assert [each.exit_code for each in results] == [1, 1, 1]
+        assert all("failed import" in each.stderr for each in results)
+        told = [each.stderr for each in results]
+        assert all("`retrier imports show" in each for each in told), told
+
 
 def send_into_doubt(cli: CommandLine, import_id: str) -> None:
     """Let the answer of the broker be lost."""
@@ -229,6 +294,7 @@ class TestReadingAgain:
         assert result.exit_code == 1
         assert result.stdout.startswith("0 of 1 failed import understood\n")
         assert "1  none of the headers that say where it failed is there" in result.stdout
+        assert "`retrier imports retry ID --destination QUEUE`" in result.stderr
         assert left(cli) == [import_id]
 
     def test_can_be_for_one_error_queue(self, cli: CommandLine) -> None:
@@ -238,6 +304,16 @@ class TestReadingAgain:
         result = cli.run("imports", "retry", "--queue", ERROR_QUEUE)
 
         assert (result.exit_code, len(left(cli))) == (0, 1)
+
+    @pytest.mark.parametrize("how", ["--all", "--queue", "id"])
+    def test_can_name_where_their_retries_go(self, cli: CommandLine, how: str) -> None:
+        import_id = keep_one(cli)
+        target = {"--all": ["--all"], "--queue": ["--queue", ERROR_QUEUE], "id": [import_id[:8]]}
+
+        result = cli.run("imports", "retry", *target[how], "--destination", "orders")
+
+        assert (result.exit_code, left(cli)) == (0, [])
+        assert [each["queue_address"] for each in cli.api.get("errors")] == ["orders"]
 
     def test_takes_ids_from_standard_input(self, cli: CommandLine) -> None:
         ids = keep(cli, failed_import(body=b"1"), failed_import(body=b"2"))
@@ -258,7 +334,14 @@ class TestReadingAgain:
         assert cli.api.get("eventlogitems")[0]["who"].startswith("grace (")
 
     @pytest.mark.parametrize(
-        "words", [(), ("--all", "--queue", "a"), (NOBODY, "--all"), ("--queue", "")]
+        "words",
+        [
+            (),
+            ("--all", "--queue", "a"),
+            (NOBODY, "--all"),
+            ("--queue", ""),
+            ("--all", "--destination", " "),
+        ],
     )
     def test_wants_one_kind_of_target(self, cli: CommandLine, words: tuple[str, ...]) -> None:
         assert cli.run("imports", "retry", *words).exit_code == 2
@@ -361,6 +444,27 @@ class TestSendingBack:
             "sent": [import_id],
             "refused": [],
         }
+
+    def test_of_a_confirmation_without_a_body_is_refused_unless_it_is_asked_for(
+        self, cli: CommandLine
+    ) -> None:
+        import_id = keep_one(cli, reason=UNKNOWN_MESSAGE, body=b"{}")
+
+        refused = cli.run("imports", "send", import_id, "--to", "orders")
+        kept = left(cli)
+        sent = cli.run("imports", "send", import_id, "--to", "orders", "--confirmation")
+
+        assert (refused.exit_code, kept) == (1, [import_id])
+        assert "delete it" in refused.stdout
+        assert (sent.exit_code, left(cli)) == (0, [])
+
+    @pytest.mark.parametrize(
+        ("reason", "body"), [(UNKNOWN_MESSAGE, b"an order"), (UNREADABLE, b""), (UNREADABLE, b"{}")]
+    )
+    def test_takes_what_may_be_a_message(self, cli: CommandLine, reason: str, body: bytes) -> None:
+        import_id = keep_one(cli, reason=reason, body=body)
+
+        assert cli.run("imports", "send", import_id, "--to", "orders").exit_code == 0
 
     def test_wants_a_queue(self, cli: CommandLine) -> None:
         assert cli.run("imports", "send", NOBODY).exit_code == 2

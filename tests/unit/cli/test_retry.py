@@ -455,6 +455,18 @@ def test_a_retry_to_a_missing_queue_says_so(cli: CommandLine) -> None:
     assert result.exit_code == 1
     assert f"0 of 1 message sent back, 1 failed: queue {QUEUE} does not exist (" in result.stdout
     assert "completed: 0 of 1 sent back, 1 failed" in result.stderr
+    assert f"`retrier redirects set {QUEUE} QUEUE`" in result.stderr
+
+
+def test_a_message_whose_queue_is_missing_says_what_can_be_done(cli: CommandLine) -> None:
+    (message,) = cli.bench.fail()
+    cli.bench.transport.broker.delete(QUEUE)
+    cli.run("retry", message, "--watch")
+
+    remarks = cli.run("errors", "show", message).stderr
+
+    assert f"`retrier retry {message[:8]} --destination QUEUE`" in remarks
+    assert f"`retrier redirects set {QUEUE} QUEUE`" in remarks
 
 
 def test_a_retry_of_a_message_on_its_way_says_at_once_that_it_is_skipped(cli: CommandLine) -> None:
