@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import typer
 
 from retrier.cli.api_client import ApiClient, Json
-from retrier.cli.printer import counted
+from retrier.cli.printer import Printer, counted
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.text import SHORTEST, ids_beginning
 from retrier.errors import RequestRefused
@@ -51,6 +51,18 @@ def find_one_message(api: ApiClient, text: str) -> str:
                 f"{several} have the message id {text}; give the id of the one you mean:\n"
                 f"{_name(found)}"
             )
+
+
+_MOST_LOOKED_UP = 5
+"""Skipped ids of one request that are looked up among the failed imports."""
+
+
+def note_imports_among(printer: Printer, api: ApiClient, accepted: Json) -> None:
+    """Remark which of the first skipped ids are those of failed imports, which no retry can take."""
+    skipped = [str(each["id"]) for each in accepted.get("skipped_messages", ())]
+    for each in [text for text in skipped if is_guid(text)][:_MOST_LOOKED_UP]:
+        if _beginning(api, canonical(each), "imports"):
+            printer.note(f"{each} is a failed import: see `retrier imports show {each}`.")
 
 
 def find_operation_id(api: ApiClient, text: str) -> str:

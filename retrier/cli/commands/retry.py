@@ -8,6 +8,7 @@ import typer
 
 from retrier.cli.api_client import IDEMPOTENCY_KEY, ApiClient, Json
 from retrier.cli.command import ExitCode, command, make_app, tools_of
+from retrier.cli.ids import note_imports_among
 from retrier.cli.options import Service, User, name_user
 from retrier.cli.printer import Printer, counted, short_id
 from retrier.cli.progress import exit_code_of, watch_operation, with_pending
@@ -89,6 +90,8 @@ def retry(
             _preview(tools.printer, api, body, as_json=service.as_json)
             return
         accepted = api.ask(("operations",), body, headers)
+        if not service.as_json:
+            note_imports_among(tools.printer, api, accepted)
         if not options.watch:
             _print_accepted(tools.printer, accepted, as_json=service.as_json)
             raise typer.Exit(_exit_code_of_asking(accepted))

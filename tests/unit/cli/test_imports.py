@@ -260,9 +260,10 @@ class TestOneImport:
             cli.run("errors", "show", import_id),
             cli.run("errors", "show", import_id[:8]),
             cli.run("retry", import_id[:8]),
+            cli.run("retry", import_id),
         ]
 
-        assert [each.exit_code for each in results] == [1, 1, 1]
+        assert [each.exit_code for each in results] == [1, 1, 1, 1]
         assert all("failed import" in each.stderr for each in results)
         told = [each.stderr for each in results]
         assert all("`retrier imports show" in each for each in told), told
