@@ -1,6 +1,7 @@
 """The start waits for database and broker, and tells why."""
 
 from pathlib import Path
+from threading import Timer
 
 from retrier.app.composition import Parts, make_metrics, make_transport, open_database
 from retrier.app.readiness import ReadinessBoard
@@ -10,6 +11,8 @@ from retrier.events.event import Event
 from retrier.events.service import DatabaseUnreachable
 from retrier.settings import load_settings
 from retrier.store.verbs.upgrade import upgrade_schema
+
+DEADLINE = 20.0
 
 
 def test_a_reason_that_changes_is_told_again(tmp_path: Path) -> None:
@@ -43,9 +46,14 @@ def test_a_reason_that_changes_is_told_again(tmp_path: Path) -> None:
         metrics=make_metrics(settings, db, clock),
         clock=clock,
     )
-    assert Startup(parts=parts, board=ReadinessBoard()).prepare()
+    # A start that never tells the second reason would wait for ever.
+    deadline = Timer(DEADLINE, parts.stop.set)
+    deadline.start()
+    prepared = Startup(parts=parts, board=ReadinessBoard()).prepare()
+    deadline.cancel()
 
     # Then both were told
+    assert prepared
     first, second = reasons
     assert "cannot open or make the database file" in first
     assert "run `retrier db upgrade`" in second
