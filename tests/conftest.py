@@ -26,8 +26,8 @@ from tests.support.databases import (
 )
 from tests.support.servers import POSTGRES, RABBITMQ, found, pika_connection
 
-WORKERS = 2
-"""Half of the time tests wait for something: more processes would mostly slow each other down."""
+WORKERS = 3
+"""One more than the cores of a small machine: a good part of the time tests wait for something."""
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - only the default of TMPDIR
 """A file system where no commit of SQLite waits for a disk."""

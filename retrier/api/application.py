@@ -55,6 +55,8 @@ _CONFLICTS = frozenset(
         ("post", "/api/imports/{import_id}/send"),
         ("delete", "/api/imports/{import_id}"),
         ("post", "/api/operations"),
+        ("patch", "/api/operations/{operation_id}"),
+        ("delete", "/api/operations/{operation_id}"),
         ("post", "/api/redirects"),
         ("put", "/api/redirects/{redirect_id}"),
     }

@@ -126,10 +126,14 @@ def test_a_listener_says_when_its_connection_is_lost(postgres: Database) -> None
     assert "no notifications from" in str(listener.ended_by)
 
 
-def test_nothing_is_due_when_nothing_waits_for_a_time(database: Database) -> None:
+def test_nothing_is_due_when_there_is_nothing(database: Database) -> None:
+    assert time_until_due(database) is None
+
+
+def test_what_may_be_cut_now_is_due_at_once(database: Database) -> None:
     create_operation(database, REQUEST)
 
-    assert time_until_due(database) is None
+    assert time_until_due(database) == timedelta(0)
 
 
 def test_what_waits_for_a_time_of_its_own_is_due_then(database: Database) -> None:
@@ -146,7 +150,7 @@ def test_what_was_due_before_is_not_waited_for(database: Database) -> None:
     create_operation(database, REQUEST)
     make_due(database, -timedelta(minutes=1))
 
-    assert time_until_due(database) is None
+    assert time_until_due(database) == timedelta(0)
 
 
 class TestWhatIsSkipped:

@@ -11,6 +11,8 @@ from sqlalchemy import inspect, text
 from sqlalchemy.exc import IntegrityError
 
 from retrier.domain.message_actions import Act
+from retrier.domain.retry_operation import Canary, RetryTerms
+from retrier.domain.selection import Selection
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import (
@@ -38,6 +40,7 @@ from tests.contract.store_retries import SENT, STAGED, bring_to
 from tests.contract.store_rows import everything_but, rows, select_rows
 from tests.contract.store_shape import particulars_of
 from tests.support.acting import apply_action
+from tests.support.archiving import make_archives, request_for
 from tests.support.bench import Bench
 from tests.support.databases import open_upgraded, sqlite_url
 from tests.support.factories import failed_import, failure
@@ -100,6 +103,9 @@ def filled(tmp_path: Path) -> Iterator[Database]:
     bench.ask([*bench.fail(2), sent.key])
     (archived,) = bench.fail(exception_type="Other")
     apply_action(db, Action(act=Act.ARCHIVE, who="ada"), [archived])
+    bench.ask_all(RetryTerms(canary=Canary(size=1)))
+    many = Selection(ids=tuple(bench.fail(2)))
+    make_archives(db, at_once=1).ask(request_for(Act.RESOLVE, many))
     create_redirect(db, "here", "there", own_queues=frozenset(), who="ada")
     record_received(db, [failure()], instance="here", forward_to="log")
     yield db

@@ -13,9 +13,10 @@ from retrier.domain.steering import Cancel, Pause, Resume, SetRate
 from retrier.store.engine.database import Database
 from retrier.store.queries.operations import find_operation
 from retrier.store.schema import ended_retries, failed_messages, retry_operation_canaries
-from retrier.store.verbs.message_actions import Action, apply_action
+from retrier.store.verbs.message_actions import Action
 from retrier.store.verbs.operations import CreatedOperation
 from retrier.store.verbs.redirects import create_redirect
+from tests.support.acting import apply_action
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import FAILED_AT, failure, unique_id
 

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from retrier.cli.api_client import Json
 from retrier.cli.command import command, make_app, tools_of
 from retrier.cli.ids import find_batch_id, find_operation_id
 from retrier.cli.options import Pages, Service, note_imports
@@ -137,8 +138,14 @@ def groups(ctx: typer.Context, service: Service, classifier: Classifier = None) 
         if service.as_json:
             printer.document({"total": found.total, "items": found.items})
             return
-        if found.items:
-            show_groups(printer, found.items)
+        shown = [each for each in found.items if each["count"] or _is_under_way(each)]
+        if shown:
+            show_groups(printer, shown)
         else:
             printer.note("no group has an unresolved message")
         note_imports(printer, api)
+
+
+def _is_under_way(group: Json) -> bool:
+    """Say whether something of a group is not over; what is over stays in the service's list."""
+    return group["operation_status"] not in ("None", "Completed", "ArchiveCompleted")

@@ -144,6 +144,7 @@ def test_an_act_on_many_that_archived_it_is_told(tale: Tale) -> None:
         "selection": {"all": True},
         "cut_off": 1,
         "cursor": 1,
+        "skipped_because": {},
         "originator": "all",
         "requested_by": "ada",
         "state": "completed",
