@@ -13,6 +13,7 @@ from retrier.cli.commands import (
     demo,
     errors,
     events,
+    history,
     imports,
     operations,
     pending,
@@ -33,6 +34,7 @@ for part in (
     retry.app,
     archives.acts,
     events.app,
+    history.app,
     processor.app,
 ):
     # Added without a name, so that its commands are at the top level.
