@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 
-from retrier.domain.decision import Known, Verdict, confirmation_resolves, judge_failure
 from retrier.domain.failed_message import (
     Confirmation,
     FailedImport,
@@ -13,6 +12,7 @@ from retrier.domain.failed_message import (
     Resolution,
 )
 from retrier.domain.identity import with_body
+from retrier.domain.new_failure import Known, Verdict, confirmation_resolves, judge_failure
 from retrier.domain.receipt import Attempt, Before, MessageChange, Receipt, StoredMessage
 from retrier.domain.text import clean
 

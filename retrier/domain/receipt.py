@@ -5,8 +5,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from retrier.domain.decision import Known
 from retrier.domain.failed_message import Confirmation, FailedImport, Failure, Noteworthy
+from retrier.domain.new_failure import Known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from retrier.domain.decision import Known, Verdict, confirmation_resolves, judge_failure
 from retrier.domain.failed_message import FailedMessageStatus, Resolution
+from retrier.domain.new_failure import Known, Verdict, confirmation_resolves, judge_failure
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 EARLIER = NOON - timedelta(minutes=5)

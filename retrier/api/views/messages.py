@@ -67,6 +67,7 @@ def details(found: MessageDetails) -> Json:
         "last_retry_id": found.last_retry_id,
         "maybe_copy_of": found.maybe_copy_of,
         "claim": claim(found.claim) if found.claim else None,
+        "sent_to": found.sent_to,
     }
     return item(found.message) | present(more)
 

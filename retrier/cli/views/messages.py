@@ -145,6 +145,7 @@ def _facts(found: Json) -> dict[str, object]:
         "body": f"{found['body_size']:,} bytes {found.get('content_type') or ''}".strip(),
         "maybe copy of": found.get("maybe_copy_of"),
         "retry": _claim(found["claim"]) if "claim" in found else None,
+        "sent to": found.get("sent_to"),
     }
 
 

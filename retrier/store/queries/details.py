@@ -23,6 +23,7 @@ from retrier.store.queries.messages import (
     shown_messages,
     texts_of,
 )
+from retrier.store.queries.pending import find_sent_to
 from retrier.store.queries.selections import Condition
 from retrier.store.schema import (
     cause_groups,
@@ -39,7 +40,10 @@ attempts = processing_attempts.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageDetails:
-    """A failed message with headers, attempts (oldest first), groups and claim."""
+    """A failed message with headers, attempts (oldest first), groups and claim.
+
+    `sent_to` is the queue to which the retry went that has the claim; None if it was not sent yet.
+    """
 
     message: ListedMessage
     error_queue: str
@@ -55,6 +59,7 @@ class MessageDetails:
     attempts: tuple[ShownAttempt, ...]
     groups: tuple[FailureGroup, ...]
     claim: ShownClaim | None
+    sent_to: str | None
 
 
 _PLAIN = (
@@ -88,6 +93,7 @@ def find_message(
         attempts=newest_attempts(tx, row, codec),
         groups=_groups(tx, row["cause_id"]),
         claim=_claim(tx, row["number"]),
+        sent_to=find_sent_to(tx, row["number"]),
     )
 
 

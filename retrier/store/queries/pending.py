@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import exists, func, select
+from sqlalchemy import Select, exists, func, select
 
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.wire import PropertyCodec
@@ -82,19 +82,10 @@ def _conditions(tx: Transaction, wanted: Waiting) -> list[Condition]:
     return found
 
 
-def _load(
-    tx: Transaction, numbers: Sequence[int], codec: PropertyCodec
-) -> tuple[PendingRetry, ...]:
-    columns = (claims.batch_id, claims.operation_id, claims.retry_id)
-    times = (claims.sending_since, claims.forwarded_at)
-    query = (
-        shown_messages(
-            *columns,
-            *times,
-            redirects.to_queue,
-            retry_operations.c.destination.label("own"),
-        )
-        .join(failed_message_retries, claims.number == messages.number)
+def _with_ways(query: Select[Any]) -> Select[Any]:
+    """Join to a query of messages what decided where their retries went."""
+    return (
+        query.join(failed_message_retries, claims.number == messages.number)
         # A redirect that was made later did not change where this one went.
         .outerjoin(
             message_redirects,
@@ -103,7 +94,30 @@ def _load(
         )
         # Outer: retention may have deleted the operation, and keeps its claims.
         .outerjoin(retry_operations, retry_operations.c.operation_id == claims.operation_id)
-        .where(tx.sql.member(messages.number, numbers))
+    )
+
+
+_SENT_TO = func.coalesce(
+    retry_operations.c.destination, redirects.to_queue, causes.c.destination
+).label("sent_to")
+
+
+def find_sent_to(tx: Transaction, number: int) -> str | None:
+    """Return the queue to which the retry of a message was sent; None if it was not sent yet."""
+    joined = select(_SENT_TO).join_from(
+        failed_messages, causes, causes.c.cause_id == messages.cause_id
+    )
+    found = _with_ways(joined).where(messages.number == number, claims.sending_since.is_not(None))
+    return tx.execute(found).scalar_one_or_none()
+
+
+def _load(
+    tx: Transaction, numbers: Sequence[int], codec: PropertyCodec
+) -> tuple[PendingRetry, ...]:
+    columns = (claims.batch_id, claims.operation_id, claims.retry_id)
+    times = (claims.sending_since, claims.forwarded_at)
+    query = _with_ways(shown_messages(*columns, *times, _SENT_TO)).where(
+        tx.sql.member(messages.number, numbers)
     )
     rows = {row["number"]: dict(row) for row in tx.execute(query).mappings()}
     return tuple(_pending(tx, rows[number], codec) for number in numbers if number in rows)
@@ -114,7 +128,7 @@ def _pending(tx: Transaction, row: Mapping[str, Any], codec: PropertyCodec) -> P
     return PendingRetry(
         message=from_row(row, codec),
         claim=ShownClaim(**{name: row[name] for name in names}),
-        sent_to=row["own"] or row["to_queue"] or row["destination"],
+        sent_to=row["sent_to"],
         # The database's clock may have been set back.
         waits=max(timedelta(0), tx.now - row["forwarded_at"]),
     )

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from retrier.domain.decision import Known, Manual
+from retrier.domain.decision import Manual
 from retrier.domain.failed_message import (
     Confirmation,
     FailedMessageStatus,
@@ -13,6 +13,7 @@ from retrier.domain.failed_message import (
     RetryEnd,
 )
 from retrier.domain.folding import id_with_body, named_ids
+from retrier.domain.new_failure import Known
 from retrier.domain.receipt import Before, MessageChange, Receipt, StoredMessage
 from retrier.store.engine import sql_dialect
 from retrier.store.engine.transaction import StoredRow, Transaction

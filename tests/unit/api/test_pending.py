@@ -81,6 +81,15 @@ class TestTheList:
 
         assert sent_to == {plain: QUEUE, led: "elsewhere"}
 
+    def test_is_told_by_its_message_too(self, api: Api, bench: Bench) -> None:
+        bench.transport.broker.declare("elsewhere")
+        create_redirect(bench.db, QUEUE, "elsewhere", own_queues=frozenset(), who="ada")
+        led = send(bench)
+        (waiting,) = bench.fail()
+
+        assert api.get(f"errors/{led}")["sent_to"] == "elsewhere"
+        assert "sent_to" not in api.get(f"errors/{waiting}")
+
     @pytest.mark.parametrize("age", ["0", "-1", "NaN", "inf", "2d", "1e300"])
     def test_takes_no_age_that_is_none(self, api: Api, age: str) -> None:
         assert api.http.get("/api/pendingretries", params={"older_than": age}).status_code == 400
