@@ -36,7 +36,10 @@ class Refusal(StrEnum):
     UNKNOWN = "no failed message has this id"
     CHANGED = "it changed since the request selected it"
     ON_ITS_WAY = "it is on its way: its retry is being sent and not recorded yet"
-    SENT = "its retry was sent and has neither succeeded nor failed yet: `retrier pending`"
+    SENT = (
+        "its retry was sent and has neither succeeded nor failed yet; it can be resolved: "
+        "`retrier pending resolve`"
+    )
     NOT_PENDING = "it is no pending retry"
     NOT_ARCHIVED = "it is not archived"
     ARCHIVED = "it is archived already"
