@@ -111,13 +111,17 @@ class _Lines:
         if self._first is None:
             self._first = (now, done_of(found))
         state, at = self._shown
-        if state != found["state"] or now - at >= EVERY:
+        # One that is paused is told once: nothing changes until somebody resumes or cancels it.
+        again = now - at >= EVERY and found["state"] != _PAUSED
+        if state != found["state"] or again:
             self._shown = (found["state"], now)
             how_far = _how_far(found, self._rate(found, now), self._watched)
             self._printer.note(f"{found['state']}: {how_far}{_why_it_stands(found)}")
 
     def _rate(self, found: Json, now: float) -> float:
         started, before = self._first or (now, 0)
+        if found["state"] == _PAUSED:
+            return 0.0
         return (done_of(found) - before) / (now - started) if now > started else 0.0
 
 
@@ -132,7 +136,7 @@ def _how_far(found: Json, rate: float, watched: Watched) -> str:
 
 def _why_it_stands(found: Json) -> str:
     """Say why a paused operation stands still: who watches would wait for nothing."""
-    return f"; {found['waits_because']}" if found["state"] == "paused" else ""
+    return f"; {found['waits_because']}" if found["state"] == _PAUSED else ""
 
 
 def _make_bar(console: Console, clock: Clock) -> Progress:
@@ -154,12 +158,19 @@ ABSENCE_TIMEOUT = 30.0
 """Seconds the service may be away: it may be restarting, and the operation then continues."""
 
 _OVER = ("completed", "cancelled")
+_PAUSED = "paused"
+
+
+def _is_canary_failed(found: Json) -> bool:
+    """Say whether an operation paused itself: who watches it would wait for a person for ever."""
+    canary: Json = found.get("canary", {})
+    return bool(found["state"] == _PAUSED and canary.get("state") == "failed")
 
 
 def watch_operation(
     tools: Tools, api: ApiClient, operation_id: str, watched: Watched = RETRIES
 ) -> Json:
-    """Show the progress of an operation until it ends; return its last state.
+    """Show the progress of an operation until it ends or its canary fails; return its last state.
 
     Ctrl-C ends the watching, not the operation. Raises ServiceUnavailable if the service is away
     for longer than ABSENCE_TIMEOUT.
@@ -200,7 +211,7 @@ class _Watch:
             found = self._look()
             if found is not None:
                 shown.tell(found)
-                if found["state"] in _OVER:
+                if found["state"] in _OVER or _is_canary_failed(found):
                     return found
             self._tools.pause(LOOK_EVERY)
 

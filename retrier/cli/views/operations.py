@@ -70,6 +70,11 @@ def show_outcome(printer: Printer, found: Json) -> None:
     reason = f": {found['reason']}" if found.get("reason") else ""
     state = "" if found["state"] == "completed" else f"{found['state']}: "
     printer.line(f"{state}{', '.join(words)}{reason}{_describe_pending(found)}")
+    if found["state"] == "paused":
+        short = short_id(found["id"])
+        printer.note(
+            f"`retrier operations resume {short}` lets it go on, `cancel {short}` ends it."
+        )
     show_skipped(printer, found)
     if found["failed"]:
         printer.note("What failed is unresolved again; `retrier errors show ID` says why.")

@@ -75,6 +75,8 @@ def _find_values(order: Order, operation: RetryOperation) -> Iterator[tuple[str,
                 yield "reason", None
         case Cancel():
             yield "cancel_asked", True
+            if canary is CanaryState.FAILED:
+                yield "reason", None
         case SetRate(rate):
             yield "rate", rate
             if canary is not CanaryState.WAITING:

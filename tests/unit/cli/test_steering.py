@@ -120,3 +120,27 @@ def test_who_watches_a_paused_one_is_told_why_nothing_happens(
     result = cli.run("operations", "show", operation, "--watch")
 
     assert "paused: 0 of 3 sent back; it is paused" in result.stderr
+
+
+def test_who_watches_a_canary_that_comes_back_is_told_and_let_go(cli: CommandLine) -> None:
+    cli.bench.fail(3, queue="gone")
+    cli.on_pause = cli.bench.take_turn
+
+    result = cli.run("retry", "--all", "--canary", "2", "--canary-wait", "1s", "--watch")
+
+    assert result.exit_code == 1
+    assert "2 of 2 came back" in result.stdout
+    assert "`retrier operations resume " in result.stderr
+    assert result.stderr.count("paused: ") == 1
+
+
+def test_what_was_cancelled_is_not_to_be_resumed_any_more(cli: CommandLine) -> None:
+    cli.bench.fail(3, queue="gone")
+    cli.on_pause = cli.bench.take_turn
+    cli.run("retry", "--all", "--canary", "2", "--canary-wait", "1s", "--watch")
+    operation = cli.api.get("operations")[0]["id"]
+
+    cli.run("operations", "cancel", operation)
+    cli.bench.work()
+
+    assert "resume" not in cli.run("operations", "show", operation).stdout
