@@ -24,7 +24,7 @@ _COLUMNS = (
 @app.command(epilog="Example: retrier history")
 @command
 def history(ctx: typer.Context, service: Service) -> None:
-    """List the retries that were over last, and those of which nobody has taken note."""
+    """List the retries that were over last."""
     printer = tools_of(ctx).printer
     with service.open(ctx) as api:
         found = api.find("recoverability", "history")
@@ -48,7 +48,7 @@ Group = Annotated[
 @app.command(epilog="Example: retrier acknowledge 5a1d0b7e")
 @command
 def acknowledge(ctx: typer.Context, group: Group, service: Service, user: User = "") -> None:
-    """Take note that the retry or the archive of a group is over."""
+    """Take note of the end of a retry or archive of a group."""
     with service.open(ctx) as api:
         whole = find_group_id(api, group)
         path = ("recoverability", "unacknowledgedgroups", whole)
