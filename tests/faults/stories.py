@@ -12,12 +12,14 @@ BEGINS = {
     "staging.unusable": "processor",
     "processor.lease_lost": "lease",
     "processor.gave_way": "lease",
+    "archive.paused": "archiving",
     "tick.failed": "tick",
 }
 ENDS = {
     "ingestion.resumed": "ingestion",
     "processor.recovered": "processor",
     "processor.lease_acquired": "lease",
+    "archive.resumed": "archiving",
     "tick.recovered": "tick",
 }
 OF_MESSAGES = {
@@ -25,6 +27,7 @@ OF_MESSAGES = {
     "message.ejected",
     "batch.moved",
     "batch.backing_off",
+    "batch.sent_again",
     "database.sessions_ended",
     "ingestion.delivery_limit",
 }
