@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from sqlalchemy import select
+
 from retrier.archives import Archives, UndoRefusal
 from retrier.domain.archive_operation import ArchiveOperation, ArchiveOperationState
 from retrier.domain.message_actions import Act
@@ -13,12 +15,14 @@ from retrier.processor.archiving import Archiving
 from retrier.store.engine.database import Database
 from retrier.store.queries.archive_operations import list_archive_operations
 from retrier.store.queries.ordering import PageRequest
-from tests.properties.model.account import ARCHIVED, UNRESOLVED, Account, Message
+from retrier.store.schema import failed_messages
+from tests.properties.model.account import ARCHIVED, RESOLVED, UNRESOLVED, Account, Message
 from tests.properties.model.look import Seen
 from tests.support.archiving import make_archiving, request_for
 from tests.support.bench import Bench
 
 SOURCES = {Act.ARCHIVE: UNRESOLVED, Act.RESOLVE: UNRESOLVED, Act.UNARCHIVE: ARCHIVED}
+RESULTS = {Act.ARCHIVE: ARCHIVED, Act.RESOLVE: RESOLVED, Act.UNARCHIVE: UNRESOLVED}
 MOST_CHUNKS = 200
 Ask = Callable[[Archives], object]
 ALL = PageRequest(number=1, size=500)
@@ -63,11 +67,15 @@ class ManyActs:
 
     def follow(self, seen: dict[str, Seen]) -> Iterator[str]:
         """Yield what a chunk may not have done; do the rest of it to the account."""
+        took = self._archived_by()
         for key, message in list(self.account.all()):
             now = seen.get(key)
             if now is None or (now.status, now.claim) == (message.status, message.claim):
                 continue
-            one = next((each for each in self._all() if self._may(each, key, message)), None)
+            # Two operations may wait that want the same message: its row says which one it was.
+            fitting = (each for each in self._all() if RESULTS[each.act] == now.status)
+            named = (each for each in fitting if took.get(key) in (None, each.operation_id))
+            one = next((each for each in named if self._may(each, key, message)), None)
             if one is None or self.account.why_not(one.act, key):
                 yield f"no act on many may turn {key} from {message} into {now}"
             else:
@@ -93,6 +101,11 @@ class ManyActs:
             return not isinstance(ask(Archives(self.db, lambda: None, ignore, 0)), UndoRefusal)
         except DatabaseUnavailable:
             return False
+
+    def _archived_by(self) -> dict[str, str | None]:
+        columns = failed_messages.c
+        query = select(columns.unique_message_id, columns.archive_operation_id)
+        return self.db.read(lambda tx: {row[0]: row[1] for row in tx.execute(query)})
 
     def _all(self) -> tuple[ArchiveOperation, ...]:
         """Return those that were written down: what is done at once is the account's own."""
