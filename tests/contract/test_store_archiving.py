@@ -12,9 +12,10 @@ from retrier.store.queries.archive_operations import find_refused
 from retrier.store.queries.bulk_acts import find_bulk_acts
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import event_log
+from retrier.store.verbs.archive_requests import do_at_once, find_few
 from retrier.store.verbs.archiving import work_off
 from tests.contract.store_retries import BEING_SENT, CLAIMED, SENT, STAGED, bring_to
-from tests.contract.store_rows import message, rows
+from tests.contract.store_rows import again, message, rows
 from tests.support.acting import Action, apply_action
 from tests.support.archiving import (
     CHUNK,
@@ -26,6 +27,7 @@ from tests.support.archiving import (
     work_off_all,
 )
 from tests.support.bench import QUEUE, Bench, Killed
+from tests.support.factories import failure, unique_id
 
 MANY = 5
 """More than are done at once, and no whole number of chunks."""
@@ -290,6 +292,37 @@ class TestAKill:
 
         assert work_off(bench.db, fence, asked, chunk) is None
         assert state_of(bench, asked).done == CHUNK
+
+
+class TestAFailureAfterTheRequest:
+    def test_is_not_archived_though_its_chunk_was_looked_up_before(self, bench: Bench) -> None:
+        # Given a chunk that is looked up, and one of its messages fails anew before it is locked
+        first = failure(queue=QUEUE)
+        bench.receive(first)
+        bench.fail(MANY)
+        asked = ask(bench, queue=QUEUE)
+        chunk = find_archive_chunk(bench.db, asked, CHUNK)
+        bench.receive(again(first, queue=QUEUE))
+
+        outcome = work_off(bench.db, bench.context.lease.fence, asked, chunk)
+
+        assert outcome is not None
+        assert (outcome.done, outcome.skipped) == (CHUNK - 1, 1)
+        assert bench.statuses()[unique_id(first)] == "unresolved"
+
+    def test_is_not_archived_by_a_request_about_few_either(self, bench: Bench) -> None:
+        # Given a request whose messages are looked up, and one fails anew before they are locked
+        first = failure(queue=QUEUE)
+        bench.receive(first)
+        request = request_for(Act.ARCHIVE, Selection(queue=QUEUE))
+        few = find_few(bench.db, request, CHUNK)
+        bench.receive(again(first, queue=QUEUE))
+
+        assert few is not None
+        asked = do_at_once(bench.db, request, few)
+
+        assert (asked.operation.done, asked.operation.skipped) == (0, 1)
+        assert bench.statuses() == {unique_id(first): "unresolved"}
 
 
 class TestARetryOfTheSameMessages:

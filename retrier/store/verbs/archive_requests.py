@@ -25,7 +25,7 @@ from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import ConcurrentChange, Transaction
 from retrier.store.queries.archive_chunks import count_matches, find_first
 from retrier.store.queries.archive_operations import archive_from_row, is_any_open
-from retrier.store.queries.selections import take_cut_off
+from retrier.store.queries.selections import last_number, take_cut_off
 from retrier.store.schema import archive_operations
 from retrier.store.tables import archive_operation_messages as named
 from retrier.store.tables import archive_operations as operations
@@ -48,41 +48,54 @@ def ask_archive(db: Database, request: ArchiveRequest, at_once: int = AT_ONCE) -
     Done or durable when this returns. What is written down is worked off by the holder of the
     lease, chunk by chunk. Raises KeyReused, DatabaseUnavailable.
     """
-    few = _find_few(db, request, at_once)
+    few = find_few(db, request, at_once)
     if few is not None:
         return do_at_once(db, request, few)
     return write_down(db, request, take_cut_off(db))
 
 
-def _find_few(db: Database, request: ArchiveRequest, at_once: int) -> Sequence[str] | None:
-    """Return the ids of all messages that it is about; None if it cannot be done at once."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Few:
+    """All messages that a request is about, and the condition on them; None if they are named.
+
+    The condition is bounded by the failure number at the look: one that fails anew before it is
+    locked is not meant.
+    """
+
+    unique_ids: Sequence[str]
+    selection: Selection | None
+
+
+def find_few(db: Database, request: ArchiveRequest, at_once: int) -> Few | None:
+    """Return what a request is about; None if it cannot be done at once."""
     ids = request.selection.ids
     if ids is not None:
         named_ids = distinct(ids)
-        return named_ids if len(named_ids) <= at_once else None
+        few = Few(unique_ids=named_ids, selection=None)
+        return few if len(named_ids) <= at_once else None
     opposite = OPPOSITE.get(request.act)
     if opposite is not None and is_any_open(db, opposite):
         # It goes behind the other one: what that one has not done yet is to be taken back, too.
         return None
-    found = find_first(db, select_for(request.act, request.selection), at_once + 1)
-    return found if len(found) <= at_once else None
+    bounded = replace(select_for(request.act, request.selection), up_to=last_number(db))
+    found = find_first(db, bounded, at_once + 1)
+    return Few(unique_ids=found, selection=bounded) if len(found) <= at_once else None
 
 
 @writing
-def do_at_once(tx: Transaction, request: ArchiveRequest, ids: Sequence[str]) -> AskedArchive:
+def do_at_once(tx: Transaction, request: ArchiveRequest, few: Few) -> AskedArchive:
     """Do the act to these messages and add its operation, completed. Raises KeyReused."""
     repeated = _find_repeated(tx, request)
     if repeated is not None:
         return repeated
     operation_id = str(uuid4())
-    is_bulk = request.selection.ids is None
     action = Action(
         act=request.act,
         who=request.requested_by,
-        selection=select_for(request.act, request.selection) if is_bulk else None,
+        selection=few.selection,
         operation_id=operation_id,
     )
-    acted = change(tx, action, ids)
+    acted = change(tx, action, few.unique_ids)
     event_log.append(tx, list(tell_refusals(action, acted)))
     cut_off = tx.sql.last_number(tx.conn, Counter.FAILURE_SEQ)
     return _add(tx, request, operation_id, {"cut_off": cut_off, **_done(tx, acted)})

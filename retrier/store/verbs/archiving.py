@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from retrier.domain.archive_operation import ArchiveOperation, count_left
 from retrier.domain.message_actions import Refusal
@@ -65,10 +65,12 @@ def _act(tx: Transaction, operation: ArchiveOperation, chunk: ArchiveChunk) -> A
     if not chunk.unique_ids:
         return ActionResult(done=(), refused={})
     by_name = operation.selection.ids is not None
+    # Bounded once more, under the locks: one that failed anew since the look is not meant.
+    bounded = replace(operation.selection, up_to=operation.cut_off)
     action = Action(
         act=operation.act,
         who=operation.requested_by,
-        selection=None if by_name else operation.selection,
+        selection=None if by_name else bounded,
         operation_id=operation.operation_id,
         in_bulk=True,
     )
