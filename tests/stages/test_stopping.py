@@ -8,7 +8,9 @@ from sqlalchemy import select
 from retrier.domain.retry_operation import RetryTerms
 from retrier.domain.steering import Cancel, Pause, Resume, SteeringRefusal
 from retrier.store.engine.database import Database
+from retrier.store.queries.next_work import is_work_due
 from retrier.store.schema import retry_operation_messages
+from retrier.store.verbs.forwarding import back_off_batch
 from retrier.store.verbs.operations import CreatedOperation
 from tests.support.bench import STAGING, Bench, Killed
 
@@ -241,6 +243,20 @@ class TestACancelledOperation:
 
         assert counts(bench, created) == ("cancelled", 0, COUNT, 0)
         assert (bench.batches(), bench.claims()) == ([], {})
+
+    def test_is_due_for_a_process_that_was_not_woken(self, bench: Bench) -> None:
+        # Given a batch in Staging that backs off, and a request to another process
+        bench.fail(COUNT)
+        created = bench.ask_all()
+        bench.turn()
+        (batch,) = bench.batches()
+        hour = {"wait": timedelta(hours=1), "reason": "it is to wait"}
+        back_off_batch(bench.db, bench.context.lease.fence, batch["batch_id"], **hour)
+        assert not is_work_due(bench.db)
+
+        bench.steer(created, Cancel())
+
+        assert is_work_due(bench.db)
 
     def test_may_be_cancelled_once_more(self, bench: Bench) -> None:
         created = bench.ask_all()

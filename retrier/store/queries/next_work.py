@@ -66,13 +66,16 @@ def is_any_staging(tx: Transaction) -> bool:
     return tx.execute(_ANY_STAGING).first() is not None
 
 
+_UNSTAMPED = exists().where(claims.batch_id == batches.batch_id, claims.sending_since.is_(None))
+"""The condition that a batch has a message that was certainly not sent."""
+
+
 @cache
 def _most_advanced(sql: SqlDialect) -> Select[Any]:
     now, _ = sql.moments
     pointed = batches.batch_id.in_(select(retry_batch_now_forwarding.c.batch_id))
     # One that is to be cancelled need not wait for the broker, if there is something to release.
-    unstamped = exists().where(claims.batch_id == batches.batch_id, claims.sending_since.is_(None))
-    cancelled = and_(retry_operations.c.cancel_asked, unstamped)
+    cancelled = and_(retry_operations.c.cancel_asked, _UNSTAMPED)
     staging = and_(batches.status == RetryBatchStatus.STAGING, or_(is_due(now), cancelled))
     return (
         select(retry_batches, retry_operations.c.cancel_asked)
@@ -147,7 +150,11 @@ def _next(sql: SqlDialect) -> Select[Any]:
 def is_work_due(tx: Transaction) -> bool:
     """Return whether an operation can be cut or a batch moved now. Raises DatabaseUnavailable."""
     now = tx.now
-    batch = exists().where(or_(batches.status != RetryBatchStatus.STAGING, is_due(now)))
+    # One that waits for the broker is to be released at once if its operation is cancelled.
+    cancelled = exists().where(
+        operations.operation_id == batches.operation_id, operations.cancel_asked, _UNSTAMPED
+    )
+    batch = exists().where(or_(batches.status != RetryBatchStatus.STAGING, is_due(now), cancelled))
     operation = exists().where(or_(_TO_BE_CANCELLED, _may_be_cut(now)), _has_no_batch())
     return bool(tx.execute(select(or_(batch, operation))).scalar_one())
 
