@@ -20,12 +20,12 @@ from retrier.api.selections import SelectionBody
 from retrier.domain.plan import LONGEST as LONGEST_PLAN
 from retrier.domain.plan import Plan, read_plan
 from retrier.domain.retry_operation import Canary, RetryTerms
+from retrier.domain.steering import HIGHEST_RATE
 
 MOST_MESSAGES = 10_000_000
 """The largest limit of an operation."""
 
 LONGEST_WHY = 1000
-FASTEST = 1_000_000
 LARGEST_CANARY = 1000
 """Messages that are sent first at most: they are one batch."""
 
@@ -53,7 +53,7 @@ def _plan(text: str) -> str:
 
 
 Line = Annotated[str, AfterValidator(_without_nul)]
-Rate = Annotated[int, Field(ge=1, le=FASTEST)]
+Rate = Annotated[int, Field(ge=1, le=HIGHEST_RATE)]
 
 
 class AskedBody(BaseModel):

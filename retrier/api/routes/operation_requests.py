@@ -38,13 +38,22 @@ def ask(body: AskedBody, parts: Parts, context: InContext) -> Response:
     plan = body.counted
     if plan is not None and plan.selection_hash != hash_selection(request.selection):
         return problem(409, _OTHER, preview=_look(request, parts))
-    return context.ask(replace(request, cut_off=None if plan is None else plan.cut_off))
+    return context.ask(request if plan is None else _within(request, plan))
 
 
 @router.post("/preview", status_code=200)
 def look_ahead(body: AskedBody, parts: Parts, context: InContext) -> Response:
     """Count what a retry would take and what it would leave out, and where it would go."""
     return told(_look(_read(body, parts, context), parts))
+
+
+def _within(request: RetryRequest, plan: Plan) -> RetryRequest:
+    """Bound a request by a plan: what failed since is left out, and no more is taken than it had.
+
+    Of one that counted nothing the cut-off is bound enough: a limit is at least 1.
+    """
+    limit = min(request.terms.limit or plan.total, plan.total) or request.terms.limit
+    return replace(request, cut_off=plan.cut_off, terms=replace(request.terms, limit=limit))
 
 
 def _read(body: AskedBody, parts: ApiParts, context: RequestContext) -> RetryRequest:
@@ -79,7 +88,7 @@ def _look(request: RetryRequest, parts: ApiParts) -> Json:
     cut_off = take_cut_off(parts.db)
     found = preview(parts.db, request, cut_off, parts.codec)
     digest = hash_selection(request.selection)
-    plan = Plan(selection_hash=digest, cut_off=cut_off, total=found.total)
+    plan = Plan(selection_hash=digest, cut_off=found.cut_off, total=found.total)
     destination = request.terms.destination
     seen = parts.look_at(views.destinations(found, destination))
     return views.preview(found, plan.token, destination, seen)

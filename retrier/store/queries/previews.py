@@ -35,7 +35,8 @@ class Preview:
 
     Of these `left` could be claimed now: they are counted in `counts`, and the first of them are
     the `samples`. `skipped` counts by reason what the selection matches and the operation would
-    not send. `reasons` has those of named ids.
+    not send. `reasons` has those of named ids. `cut_off` is the failure number of the last message
+    that is counted, where a limit leaves out later ones.
     """
 
     cut_off: int
@@ -74,7 +75,7 @@ def preview(tx: Transaction, request: RetryRequest, cut_off: int, codec: Propert
         DEAD: dead,
     }
     return Preview(
-        cut_off=cut_off,
+        cut_off=cut_off if limit is None else _find_last(tx, chosen, limit) or cut_off,
         total=found if limit is None else min(found, limit),
         skipped={reason: count for reason, count in skipped.items() if count},
         counts=count_by(tx, chosen),
@@ -100,6 +101,13 @@ def _preview_named(
         samples=load(tx, numbers[:limit][:SAMPLES], codec),
         reasons=reasons,
     )
+
+
+def _find_last(tx: Transaction, chosen: Select[Any], limit: int) -> int | None:
+    """Return the failure number of the last message within the limit; None if it is not reached."""
+    counted = chosen.subquery().c
+    count, last = tx.execute(select(func.count(), func.max(counted.failure_seq))).one()
+    return last if count == limit else None
 
 
 def _is_claimed() -> Condition:

@@ -282,6 +282,27 @@ class TestAPlan:
 
         assert ask(api, {"all": True}, plan=plan, limit=1, rate=5)["total"] == 1
 
+    @pytest.mark.parametrize("more", [{}, {"limit": 3}])
+    def test_takes_no_more_than_a_preview_with_a_limit_has_counted(
+        self, api: Api, more: dict[str, int]
+    ) -> None:
+        api.receive(failure(), failure(), failure())
+        plan = look(api, {"all": True}, limit=2)["plan"]
+
+        assert ask(api, {"all": True}, plan=plan, **more)["total"] == 2
+
+    def test_takes_no_other_message_for_one_that_was_archived_since(self, api: Api) -> None:
+        bench = Bench(api.db)
+        first, second, third = bench.fail(3)
+        plan = look(api, {"all": True}, limit=2)["plan"]
+        api.http.patch(f"/api/errors/{first}/archive")
+
+        ask(api, {"all": True}, plan=plan)
+        bench.work()
+
+        assert bench.sent() == [second]
+        assert bench.statuses()[third] == "unresolved"
+
     def test_of_another_selection_is_refused_with_the_new_preview(self, api: Api) -> None:
         api.receive(failure(queue="orders"), failure(queue="bills"))
         plan = look(api, {"all": True})["plan"]
