@@ -1,18 +1,19 @@
-"""The gateway's part about archive, unarchive and resolve: what a person asks for, and its undo."""
+"""The gateway's part about archive, unarchive, resolve and dead: what a person asks for, and undo."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 
 from retrier.domain.archive_operation import AT_ONCE, ArchiveOperationState, ArchiveRequest
-from retrier.domain.message_actions import Act
+from retrier.domain.message_actions import Act, Refusal
 from retrier.domain.selection import Selection
 from retrier.events.archiving import ArchiveAsked, DoneAtOnce
 from retrier.events.event import Emit
-from retrier.events.service import RequestReceived, RequestRecorded
+from retrier.events.service import DeclaredDead, RequestReceived, RequestRecorded
 from retrier.store.engine.database import Database
 from retrier.store.queries.archive_operations import find_archive_operation
 from retrier.store.verbs.archive_requests import AskedArchive, ask_archive
+from retrier.store.verbs.dead_messages import declare_dead
 
 
 class UndoRefusal(Enum):
@@ -23,19 +24,26 @@ class UndoRefusal(Enum):
 
 
 class Archives:
-    """Takes requests about messages that are to be archived, unarchived or resolved.
+    """Takes requests about messages that are to be archived, unarchived, resolved or given up.
 
     A request about at most `at_once` messages is done in one transaction when it is answered; a
-    larger one is durable then, and `wake` wakes the thread that works it off.
+    larger one is durable then, and `wake` wakes the thread that works it off. `notices` returns the
+    queue that gets a notice of each dead message, or None.
     """
 
     def __init__(
-        self, db: Database, wake: Callable[[], None], emit: Emit, at_once: int = AT_ONCE
+        self,
+        db: Database,
+        wake: Callable[[], None],
+        emit: Emit,
+        at_once: int = AT_ONCE,
+        notices: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._db = db
         self._wake = wake
         self._emit = emit
         self._at_once = at_once
+        self._notices = notices
 
     def ask(self, request: ArchiveRequest) -> AskedArchive:
         """Do it or write it down; the same request under the same key gives the same operation.
@@ -65,6 +73,18 @@ class Archives:
             return UndoRefusal.NO_ARCHIVE
         request = make(Selection(archived_by=found.operation_id))
         return self.ask(replace(request, undo_of=found.operation_id))
+
+    def declare_dead(self, unique_id: str, why: str, who: str) -> Refusal | None:
+        """Declare one message dead; return why it is left as it is, or None.
+
+        Raises DatabaseUnavailable.
+        """
+        self._emit(RequestReceived())
+        refusal = declare_dead(self._db, unique_id, why=why, who=who, notices=self._notices())
+        self._emit(RequestRecorded())
+        if refusal is None:
+            self._emit(DeclaredDead(unique_message_id=unique_id))
+        return refusal
 
     def _tell(self, asked: AskedArchive) -> None:
         found = asked.operation

@@ -2,23 +2,33 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from itertools import chain
 from typing import TypeVar, assert_never
 
 from retrier.archives import Archives
+from retrier.comments import Comments
+from retrier.domain.breaker import BreakerKey, BreakerState
+from retrier.domain.breaker_words import why_closed, why_waiting
 from retrier.domain.copies import why_not_sendable
+from retrier.domain.message_actions import Refusal
 from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.selection import Selection
 from retrier.domain.steering import Cancel, Order, Pause, Resume, SetRate, Steered, SteeringRefusal
+from retrier.domain.streams import NotInStream, Released, Stream, UnknownStream
+from retrier.events.breakers import BreakerSet
 from retrier.events.event import Emit, Event, ignore
 from retrier.events.service import RequestReceived, RequestRecorded, RetryAsked
 from retrier.events.stopping import CancelAsked, OperationPaused, OperationResumed, RateChanged
+from retrier.events.streams import StreamReleased
 from retrier.imports import FailedImports
 from retrier.store.engine.database import Database
 from retrier.store.queries.selections import CHUNK, find_chunk, last_number
-from retrier.store.verbs import acknowledging, redirects
+from retrier.store.verbs import acknowledging, redirects, streams
 from retrier.store.verbs.archive_acknowledgements import acknowledge_archives
+from retrier.store.verbs.breakers import HandedBreaker, set_breaker
+from retrier.store.verbs.dead_messages import revive
 from retrier.store.verbs.message_actions import retry_pending
 from retrier.store.verbs.operations import CreatedOperation, create_operation
 from retrier.store.verbs.steering import steer_operation
@@ -59,6 +69,7 @@ class Gateway:
         self._emit = emit
         self.imports = imports
         self.archives = archives or Archives(db, wake, emit)
+        self.comments = Comments(db, emit)
 
     def retry(self, request: RetryRequest) -> CreatedOperation:
         """Create the operation, durable when this returns, then wake the processor.
@@ -97,6 +108,17 @@ class Gateway:
             total=sum(each.total for each in made),
         )
 
+    def revive(self, request: RetryRequest, unique_id: str) -> CreatedOperation | Refusal:
+        """Create the operation that retries one dead message; or return why it is not retried.
+
+        Raises KeyReused, DatabaseUnavailable.
+        """
+        created = self._record(partial(revive, self._db, request, unique_id))
+        if isinstance(created, Refusal):
+            return created
+        self._wake()
+        return self._emit_asked(created)
+
     def acknowledge_group(self, group_id: str, who: str) -> bool:
         """Note that a person has seen that the retries and archives of a group are over.
 
@@ -106,6 +128,14 @@ class Gateway:
         seen = self._record(partial(acknowledge, self._db))
         archived = self._record(partial(acknowledge_archives, self._db, group_id, who))
         return seen or archived > 0
+
+    def acknowledge_operation(self, operation_id: str, who: str) -> bool:
+        """Note that a person has seen that a retry is over, and earlier ones that asked for the same.
+
+        False if there was nothing to see. Raises DatabaseUnavailable.
+        """
+        acknowledge = partial(acknowledging.acknowledge_operation, operation_id=operation_id)
+        return self._record(partial(acknowledge, self._db, who=who))
 
     def steer(
         self, operation_id: str, orders: Sequence[Order], who: str
@@ -121,6 +151,36 @@ class Gateway:
                 self._emit(_event_of(order, steered.operation_id))
             self._wake()
         return steered
+
+    def release_stream(
+        self, stream: Stream, ids: Sequence[str] | None, who: str
+    ) -> Released | UnknownStream | NotInStream:
+        """Let go of what is held in a stream, all of it or these; then wake the processor.
+
+        Raises DatabaseUnavailable.
+        """
+        done = self._record(partial(streams.release_stream, self._db, stream, ids, who))
+        if isinstance(done, Released) and done.ids:
+            where = {"queue": stream.queue, "stream_id": stream.stream_id}
+            self._emit(StreamReleased(**where, count=len(done.ids)))
+            self._wake()
+        return done
+
+    def set_breaker(
+        self,
+        key: BreakerKey,
+        state: BreakerState,
+        lasts: timedelta | None,
+        who: str,
+        why: str | None,
+    ) -> HandedBreaker:
+        """Open or close a breaker by hand, then wake the processor. Raises DatabaseUnavailable."""
+        act = partial(set_breaker, key=key, state=state, lasts=lasts, who=who, why=why)
+        done = self._record(partial(act, self._db))
+        words = why_waiting(done.breaker, done.at) or why_closed(done.breaker, f"{who} says so")
+        self._emit(BreakerSet(breaker=str(key), words=words))
+        self._wake()
+        return done
 
     def create_redirect(self, from_queue: str, to_queue: str, who: str) -> str | None:
         """Create a redirect; return None, or why it is refused. Raises DatabaseUnavailable."""

@@ -22,11 +22,14 @@ from retrier.events.service import (
     RequestReceived,
     RequestRecorded,
 )
+from retrier.policy.judging import Judge
+from retrier.policy.waiting import WAITING
 from retrier.store.engine.database import Database
 from retrier.store.queries.import_chunks import find_end, find_import_chunk
 from retrier.store.queries.imports import find_send
 from retrier.store.verbs.import_sends import StampedImport, record_send, stamp_import
 from retrier.store.verbs.imports import delete_import, keep_refused, read_again
+from retrier.store.verbs.receiving import Reception
 
 Done = TypeVar("Done")
 
@@ -80,7 +83,8 @@ class FailedImports:
     """Reads failed imports again, sends them to a queue, and deletes them.
 
     `read` understands one with the settings of today; `sender` sends one, over a connection of its
-    own. `instance` is who counts in the ledger, `forward_to` the log queue if there is one. Nothing is sent to `own_queues`.
+    own. `instance` is who counts in the ledger, `forward_to` the log queue if there is one. `judge`
+    decides about what becomes a failure. Nothing is sent to `own_queues`.
     """
 
     db: Database
@@ -90,6 +94,7 @@ class FailedImports:
     sender: Sender
     instance: str
     forward_to: str | None = None
+    judge: Judge = WAITING
 
     def going_to(self, destination: str | None) -> "FailedImports | WrongQueue":
         """Return the same, reading each as if its error queue had that destination; None: as it is.
@@ -154,14 +159,8 @@ class FailedImports:
 
     def _read_again(self, import_ids: Sequence[str], who: str) -> ReadAgain:
         """Read them in one transaction, or one by one if the database refuses one of them."""
-        read = partial(
-            read_again,
-            self.db,
-            read=self.read,
-            instance=self.instance,
-            who=who,
-            forward_to=self.forward_to,
-        )
+        into = Reception(instance=self.instance, forward_to=self.forward_to, judge=self.judge)
+        read = partial(read_again, self.db, read=self.read, into=into, who=who)
         try:
             return self._record(partial(read, import_ids))
         except DataRefused as refusal:

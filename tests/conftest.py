@@ -26,8 +26,8 @@ from tests.support.databases import (
 )
 from tests.support.servers import POSTGRES, RABBITMQ, found, pika_connection
 
-WORKERS = 3
-"""One more than the cores of a small machine: a good part of the time tests wait for something."""
+WORKERS = 4
+"""Twice the cores of a small machine: journeys wait for servers and processes most of their time."""
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - only the default of TMPDIR
 """A file system where no commit of SQLite waits for a disk."""

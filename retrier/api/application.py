@@ -50,6 +50,8 @@ _CONFLICTS = frozenset(
     {
         ("post", "/api/archive_operations/{archive_operation_id}/undo"),
         ("post", "/api/errors/{failed_message_id}/archive"),
+        ("post", "/api/errors/{failed_message_id}/dead"),
+        ("post", "/api/errors/{failed_message_id}/revive"),
         ("patch", "/api/errors/{failed_message_id}/archive"),
         ("post", "/api/imports/{import_id}/retry"),
         ("post", "/api/imports/{import_id}/send"),
@@ -74,6 +76,10 @@ _OWN: Mapping[tuple[str, str, str], Document] = MappingProxyType(
             "content": _BYTES,
         },
         ("/api/imports/{import_id}/body", "get", "204"): {"description": "The body is empty"},
+        ("/api/recoverability/groups/{group_id}/comment", "post", "422"): {
+            "description": "A comment that is empty or too long",
+            "content": _PROBLEM,
+        },
         ("/api/redirects", "post", "201"): {"description": "The redirect is created"},
         ("/api/events", "get", "200"): {
             "description": "Server-sent events: the answer does not end",
@@ -137,7 +143,9 @@ def _refusals(path: str, method: str, operation: Document) -> Iterator[int]:
         yield 404
     if method not in _HARMLESS:
         yield from (403, 413)
-    has_key = method not in _HARMLESS and ("/retry" in path or "archive" in path)
+    has_key = method not in _HARMLESS and (
+        "/retry" in path or "archive" in path or "/revive" in path
+    )
     if "requestBody" in operation or has_key:
         yield 422
     if (method, path) in _CONFLICTS:

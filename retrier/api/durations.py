@@ -24,6 +24,16 @@ def _read(value: object) -> timedelta:
     return timedelta(seconds=min(int(number) * _UNITS[unit], _LONGEST))
 
 
+def show_duration(duration: timedelta) -> str:
+    """Show it in its largest unit that needs no fraction; shorter than that, in milliseconds."""
+    whole = round(duration / timedelta(milliseconds=1))
+    for unit in ("d", "h", "m", "s"):
+        number, rest = divmod(whole, round(_UNITS[unit] * 1000))
+        if number and not rest:
+            return f"{number}{unit}"
+    return f"{whole}ms"
+
+
 Duration = Annotated[
     timedelta,
     BeforeValidator(_read),

@@ -1,6 +1,6 @@
 """The query of a list: its page, its order, its filter; and the times that a request may hold."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, TypedDict
@@ -12,8 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from retrier.api.answers import TOTAL_COUNT
 from retrier.api.problems import OUT_OF_BOUNDS, WrongField
-from retrier.domain.failed_message import Disposition, FailedMessageStatus
-from retrier.domain.selection import Selection
+from retrier.domain.selection import Selection, WantedDisposition, read_statuses
 from retrier.domain.text import SHORTEST, IdRange, ids_beginning
 from retrier.store.queries.ordering import Order, PageRequest, Sort
 
@@ -23,7 +22,7 @@ _RANGE = "A range is two ISO 8601 times: 2026-05-04T00:00:00Z...2026-05-05T00:00
 
 _TURNED = "It lies before `failed_from`, so that nothing would match."
 _NO_COUNT = "It is a whole number."
-_NO_DISPOSITION = f"It is one of: {', '.join(Disposition)}."
+_NO_DISPOSITION = f"It is one of: {', '.join(WantedDisposition)}."
 
 LARGEST_INTEGER = 2**31 - 1
 """What fits the integers of both databases."""
@@ -69,7 +68,6 @@ Moment = Annotated[
 """A time in a body. A text that is no time is answered 422, a time out of bounds 400."""
 
 
-_STATUSES = {status.replace("_", ""): status for status in FailedMessageStatus}
 _BEGINNING = f"id_prefix is the beginning of an id: {SHORTEST} to 36 hexadecimal digits and dashes."
 
 
@@ -86,10 +84,11 @@ class FilterQuery:
     exception_type: str = ""
     message_type: str = ""
     reason: str = ""
+    stream: Annotated[str, Query(description="the id of a stream, of whichever queue")] = ""
     failed_from: Annotated[str, Query(description="ISO 8601: last failed then or later")] = ""
     failed_to: Annotated[str, Query(description="ISO 8601: last failed then or before")] = ""
     attempts_at_least: Annotated[str, Query(description="failed so often or more")] = ""
-    disposition: Annotated[str, Query(description=f"one of: {', '.join(Disposition)}")] = ""
+    disposition: Annotated[str, Query(description=f"one of: {', '.join(WantedDisposition)}")] = ""
     text: Annotated[str, Query(description="in queue, endpoint, types, exception, reason")] = ""
     archived_by: Annotated[str, Query(description="the id of an archive operation")] = ""
     message_id: Annotated[str, Query(description="the id that its sender gave it")] = ""
@@ -118,10 +117,11 @@ def _filter(query: Annotated[FilterQuery, Depends()], ids: IdsQuery) -> Selectio
         endpoint=query.endpoint or None,
         exception_type=query.exception_type or None,
         message_type=query.message_type or None,
-        statuses=_statuses(query.status),
+        statuses=read_statuses(query.status),
         modified=_range(query.modified),
         id_range=ids,
         reason=query.reason or None,
+        stream=query.stream or None,
         **_of_failure(query),
         text=query.text or None,
         archived_by=query.archived_by or None,
@@ -133,7 +133,7 @@ class _OfFailure(TypedDict):
     failed_from: datetime | None
     failed_to: datetime | None
     attempts_at_least: int | None
-    disposition: Disposition | None
+    disposition: WantedDisposition | None
 
 
 def _of_failure(query: FilterQuery) -> _OfFailure:
@@ -158,10 +158,10 @@ def _attempts(text: str) -> int | None:
     return min(int(text[:_DIGITS]), LARGEST_INTEGER)
 
 
-def _disposition(text: str) -> Disposition | None:
-    if text and text not in list(Disposition):
+def _disposition(text: str) -> WantedDisposition | None:
+    if text and text not in list(WantedDisposition):
         raise WrongField("query.disposition", _NO_DISPOSITION)
-    return Disposition(text) if text else None
+    return WantedDisposition(text) if text else None
 
 
 def _order(
@@ -174,20 +174,6 @@ def _order(
 
 Wanted = Annotated[Selection, Depends(_filter)]
 OrderQuery = Annotated[Order, Depends(_order)]
-
-
-def _statuses(text: str) -> frozenset[FailedMessageStatus] | None:
-    """Read a list of statuses, in which a minus excludes one; unknown names are ignored."""
-    names = text.lower().replace(" ", "").replace("_", "").split(",")
-    included = _known(names)
-    excluded = _known(name[1:] for name in names if name.startswith("-"))
-    if not included and not excluded:
-        return None
-    return (included or frozenset(FailedMessageStatus)) - excluded
-
-
-def _known(names: Iterable[str]) -> frozenset[FailedMessageStatus]:
-    return frozenset(_STATUSES[name] for name in names if name in _STATUSES)
 
 
 def _range(text: str) -> Range | None:

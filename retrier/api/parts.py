@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from threading import Lock
 from typing import Annotated, TypeVar
 
 from anyio import CapacityLimiter, to_thread
@@ -13,7 +15,10 @@ from retrier.api.answers import AnswerCache
 from retrier.api.live_feed import LiveFeed
 from retrier.domain.hosts import Hosts
 from retrier.domain.wire import PropertyCodec
+from retrier.errors import ConfigurationError
 from retrier.gateway import Gateway
+from retrier.policy.in_force import InForce
+from retrier.policy.policy_set import PolicySet
 from retrier.store.engine.database import Database
 
 AT_WORK = 8
@@ -82,6 +87,18 @@ def _crowded(detail: str) -> HTTPException:
 
 T = TypeVar("T")
 
+
+def have_none() -> InForce:
+    """Return what is in force where there are no policies."""
+    return InForce(policies=PolicySet(), is_configured=False, loaded_at=_EPOCH)
+
+
+def refuse_policies(_content: object) -> PolicySet:
+    """Read no other policies. Raises ConfigurationError."""
+    raise ConfigurationError(["policies: they cannot be read here"])
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WATCHERS = 40
 """Threads for health and metrics; each is busy for a few seconds at most."""
 
@@ -101,7 +118,10 @@ def see_nothing(_queues: Sequence[str]) -> Sight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiParts:
-    """What the handlers work with.
+    """What the handlers work with; `policies` returns the set in force.
+
+    `read_policies` makes a set of what would be the section of that name, or raises
+    ConfigurationError. One simulation runs at a time (`simulating`).
 
     `db` is for reading, and `codec` decodes the properties of what is read. `health` returns for
     each part of the service whether it works, and a reason. `metrics` takes an Accept header and
@@ -117,11 +137,14 @@ class ApiParts:
     version: str
     feed: LiveFeed
     look_at: Callable[[Sequence[str]], Sight] = see_nothing
+    policies: Callable[[], InForce] = have_none
+    read_policies: Callable[[object], PolicySet] = refuse_policies
     session_id: str = ""
     hosts: Hosts = field(default_factory=Hosts)
     cache: AnswerCache = field(default_factory=AnswerCache)
     reads: Places = field(default_factory=Places)
     acts: Places = field(default_factory=Places)
+    simulating: Lock = field(default_factory=Lock)
     _watchers: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_WATCHERS))
 
     async def watch(self, look: Callable[[], T]) -> T:

@@ -38,7 +38,10 @@ class RequestContext:
 
     def ask(self, request: RetryRequest) -> Response:
         """Ask the gateway; answer 202 with the operation. Raises KeyReused, DatabaseUnavailable."""
-        created = self.gateway.retry(request)
+        return self.accepted(self.gateway.retry(request))
+
+    def accepted(self, created: CreatedOperation) -> Response:
+        """Answer 202 with an operation that was asked for."""
         return accepted(_asked(created), f"/api/operations/{created.operation_id}")
 
     def retry_again(
@@ -80,14 +83,18 @@ SHOWN_SKIPPED = 1000
 
 
 def _asked(created: CreatedOperation) -> Json:
-    """Show an operation that was asked for, and which named messages it would skip as they are."""
+    """Show an operation that was asked for, and which named messages it would skip as they are.
+
+    `dead_left_out` counts the dead messages that it leaves out.
+    """
     shown = islice(created.skipped.items(), SHOWN_SKIPPED)
     skipped = {
         "skipped": len(created.skipped),
         "skipped_messages": [{"id": key, "reason": why} for key, why in shown],
     }
     made = {"operation_id": created.operation_id, "total": created.total}
-    return made | (skipped if created.skipped else {})
+    dead = {"dead_left_out": created.dead_left_out}
+    return made | (skipped if created.skipped else {}) | (dead if created.dead_left_out else {})
 
 
 def pending_retries(

@@ -1,6 +1,6 @@
 """The selection in the body of a request: which messages it is about, as JSON."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -12,19 +12,16 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import PydanticCustomError
 
 from retrier.api.filters import LARGEST_INTEGER, Moment
 from retrier.api.request_context import MOST_IDS, is_id
-from retrier.domain.failed_message import Disposition
-from retrier.domain.selection import Selection
+from retrier.domain.selection import Selection, WantedDisposition
 from retrier.domain.text import COLUMN_BYTES, clean
 
 _NOTHING = 'A selection names its messages; everything is {"all": true}.'
 _ALONE = "`ids` and `all` go with no other part."
 _NULL = "A part that is given has a value; leave it out if it is no condition."
-_LATER = "This part comes later: a version to come can select by it."
 _NO_ID = "Every id is a text that is not empty."
 _UNCLEAN = f"No failed message has such a text: it holds NUL, or more than {COLUMN_BYTES} bytes."
 _ONLY_TRUE = "It is true, or it is left out."
@@ -44,10 +41,6 @@ def _an_id(text: str) -> str:
     return text
 
 
-def _comes_later(_value: object) -> None:
-    raise PydanticCustomError("comes_later", _LATER)
-
-
 def _is_true(value: object) -> object:
     if value is not True:
         raise PydanticCustomError("only_true", _ONLY_TRUE)
@@ -59,7 +52,6 @@ Ids = Annotated[
     list[Annotated[str, AfterValidator(_an_id)]], Field(min_length=1, max_length=MOST_IDS)
 ]
 Count = Annotated[int, Field(ge=1, le=LARGEST_INTEGER)]
-Later = SkipJsonSchema[Annotated[Any, BeforeValidator(_comes_later)]]
 
 
 class SelectionBody(BaseModel):
@@ -81,13 +73,13 @@ class SelectionBody(BaseModel):
     exception_type: Text | None = None
     message_type: Text | None = None
     reason: Text | None = None
+    stream: Text | None = None
     text: Text | None = None
     failed_from: Moment | None = None
     failed_to: Moment | None = None
     attempts_at_least: Count | None = None
     # Not strict: in JSON it is a text.
-    disposition: Annotated[Disposition | None, Field(strict=False)] = None
-    stream: Later = None
+    disposition: Annotated[WantedDisposition | None, Field(strict=False)] = None
 
     @field_validator("*", mode="before")
     @classmethod
@@ -115,5 +107,5 @@ class SelectionBody(BaseModel):
 
     def to_selection(self) -> Selection:
         """Return it; with `all`, a selection without any condition."""
-        parts = self.model_dump(exclude={"everything", "ids", "stream"}, exclude_none=True)
+        parts = self.model_dump(exclude={"everything", "ids"}, exclude_none=True)
         return Selection(ids=None if self.ids is None else tuple(self.ids), **parts)

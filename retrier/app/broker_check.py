@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from retrier.app.check_result import CheckResult, check_folder
-from retrier.app.composition import make_mapping, make_transport
+from retrier.app.composition import make_mapping
 from retrier.app.destination_check import check_destinations
+from retrier.app.parts import make_transport
 from retrier.errors import AccessRefused, BrokerUnavailable
 from retrier.ingestion.inspection import Missing, Unusable, Usable, inspect
 from retrier.settings import ErrorQueue, Settings
@@ -33,6 +34,7 @@ def check_broker(settings: Settings) -> list[CheckResult]:
             *_check_queues(settings, queues),
             *check_destinations(settings, queues),
             *_check_log_queue(settings, queues),
+            *_check_notices(settings, queues),
             _check_staging(settings, transport),
         ]
     except BrokerUnavailable as error:
@@ -65,7 +67,7 @@ def _check_queues(settings: Settings, queues: Queues) -> list[CheckResult]:
 
 def _check_queue(settings: Settings, queues: Queues, queue: ErrorQueue) -> CheckResult:
     name = f"error queue {queue.queue}"
-    match inspect(queues, make_mapping(queue)):
+    match inspect(queues, make_mapping(settings, queue)):
         case Missing() if settings.declares_missing:
             why_not = queues.why_not_declarable(queue.queue)
             text = why_not or "missing: will be declared"
@@ -93,16 +95,25 @@ def _count_ready(number: int) -> str:
 
 def _check_log_queue(settings: Settings, queues: Queues) -> Iterator[CheckResult]:
     """Look whether the log queue exists: Retrier never declares it, and copies wait without it."""
-    queue = settings.ingestion.forward_to
-    if queue is None:
-        return
+    if settings.ingestion.forward_to is not None:
+        yield _check_existing("log queue", settings.ingestion.forward_to, "copy", queues)
+
+
+def _check_notices(settings: Settings, queues: Queues) -> Iterator[CheckResult]:
+    """Look whether the queue for notices of dead messages exists: they wait without it."""
+    policies = settings.policies
+    if policies is not None and policies.notices is not None:
+        yield _check_existing("queue for notices", policies.notices, "notice", queues)
+
+
+def _check_existing(name: str, queue: str, what: str, queues: Queues) -> CheckResult:
     ready = queues.depth(queue)
     text = (
-        "does not exist: declare it, or no copy can be sent"
+        f"does not exist: declare it, or no {what} can be sent"
         if ready is None
         else f"ok, {_count_ready(ready)}"
     )
-    yield CheckResult(name=f"log queue {queue}", ok=ready is not None, text=text)
+    return CheckResult(name=f"{name} {queue}", ok=ready is not None, text=text)
 
 
 def _check_staging(settings: Settings, transport: Transport) -> CheckResult:

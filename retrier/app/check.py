@@ -1,10 +1,12 @@
 """`retrier check` and `retrier db upgrade`: both work while no service is running."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from retrier.app.broker_check import check_broker
 from retrier.app.check_result import CheckResult, check_folder
-from retrier.app.composition import open_database
+from retrier.app.parts import open_database
+from retrier.domain.streams import StreamRule
 from retrier.errors import ConfigurationError, DatabaseRefused, DatabaseUnavailable
 from retrier.settings import Settings
 from retrier.store.engine.database import Database
@@ -12,12 +14,16 @@ from retrier.store.verbs.trial import find_missing_rights
 from retrier.store.verbs.upgrade import SchemaRevision, find_revision, upgrade_schema
 
 _NOT_CREATED = "without it the database would be a new file,"
+_NEVER_ENDS = (
+    "stream: strict waits for the confirmation of each retry. A consumer that confirms none lets "
+    "its streams stand after their first message: set retries.presumed_after for those"
+)
 _UPGRADE_IS_OFF = "and database.upgrade is false: run `retrier db upgrade`"
 
 
 def check(settings: Settings) -> tuple[CheckResult, ...]:
     """Connect to the database and the broker, and try what `run` needs; nothing of it stays."""
-    return (_check_database(settings), *check_broker(settings))
+    return (_check_database(settings), *check_broker(settings), *_check_streams(settings))
 
 
 def upgrade_database(settings: Settings, *, may_create: bool = True) -> str:
@@ -37,6 +43,15 @@ def upgrade_database(settings: Settings, *, may_create: bool = True) -> str:
         return f"the database at {db.place} is at revision {before.wanted} already"
     origin = before.current or "an empty schema"
     return f"the database at {db.place} was brought from {origin} to revision {before.wanted}"
+
+
+def _check_streams(settings: Settings) -> Iterator[CheckResult]:
+    """Warn of strict streams that only a confirmation lets go on: some consumers send none."""
+    rules = () if settings.policies is None else settings.policies.rules
+    strict = [rule.name for rule in rules if rule.stream is StreamRule.STRICT]
+    if strict and settings.retries.presumed_after is None:
+        text = f"warning: {', '.join(strict)}: {_NEVER_ENDS}"
+        yield CheckResult(name="streams", ok=True, text=text)
 
 
 def _check_database(settings: Settings) -> CheckResult:

@@ -1,22 +1,15 @@
-"""Builds the parts from the settings: the only code that knows both."""
+"""Builds what works from the parts: the only code that knows all of it."""
 
-from dataclasses import dataclass, field
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from random import SystemRandom
-from threading import Event
-from uuid import uuid4
 
-from retrier import __version__
 from retrier.api.live_feed import LiveFeed
-from retrier.app.cached_query import CachedQuery, CacheTimes
-from retrier.app.metrics.instruments import Metrics
+from retrier.app.parts import Parts
 from retrier.app.process import describe_holder, is_dead
 from retrier.archives import Archives
-from retrier.clock import Clock
-from retrier.domain.hosts import Hosts, parse_host
+from retrier.domain.breaker import BreakerRules
 from retrier.domain.retention import find_ages
-from retrier.events.event import Emit
 from retrier.gateway import Gateway
 from retrier.imports import FailedImports
 from retrier.ingestion.arrival import QueueMapping
@@ -29,22 +22,13 @@ from retrier.processor.outgoing import OutgoingContext, OutgoingSender
 from retrier.processor.processor import Processor
 from retrier.processor.progress import Progress
 from retrier.processor.retention import Retention
-from retrier.processor.stage_context import RetryParameters, StageContext
+from retrier.processor.stage_context import BreakerWatch, RetryParameters, StageContext
 from retrier.processor.staging_queue import get_probe_ready
-from retrier.settings import Api, ErrorQueue, Settings
-from retrier.store.engine.database import Database, DatabaseClock, DatabaseOptions
-from retrier.store.queries.monitoring import read_figures
+from retrier.settings import ErrorQueue, Settings
+from retrier.store.engine.database import DatabaseClock
 from retrier.store.verbs.recording import record_received
 from retrier.store.verbs.upkeep import probe_write
-from retrier.transport import transports
-from retrier.transport.seam import Transport
 from retrier.transport.sender import Sender
-from retrier.transport.transports import Tls, TransportOptions
-
-_SCRAPE = CacheTimes(
-    wait=timedelta(seconds=2), keep=timedelta(seconds=5), hang=timedelta(seconds=10)
-)
-"""How long a scrape waits for the database: well below the 10 s after which Prometheus gives up."""
 
 ANSWER_LIMIT = timedelta(seconds=5)
 """How long one statement of a list, or of anything else that the API reads, may take."""
@@ -53,72 +37,12 @@ _SQLITE_PAUSE = 0.01
 """Seconds between two received batches on SQLite: it has one writer at a time, and others wait."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """Objects that all parts of the service share."""
-
-    settings: Settings
-    db: Database
-    transport: Transport
-    emit: Emit
-    metrics: Metrics
-    clock: Clock
-    session_id: str = field(default_factory=lambda: str(uuid4()))
-    stop: Event = field(default_factory=Event)
-    wake: Event = field(default_factory=Event)
-    wake_archiving: Event = field(default_factory=Event)
-
-    @property
-    def error_queues(self) -> tuple[str, ...]:
-        """The names of the error queues."""
-        return tuple(each.queue for each in self.settings.ingestion.error_queues)
-
-    @property
-    def counted_as(self) -> str:
-        """The name under which this process counts in the ledger."""
-        return f"{self.settings.instance}@{describe_holder(self.session_id).host}"
-
-
-def open_database(settings: Settings) -> Database:
-    """Return the database the settings name; nothing is connected yet."""
-    options = DatabaseOptions(url=settings.database.url, lease=settings.processor.lease)
-    return Database(options)
-
-
-def make_transport(settings: Settings) -> Transport:
-    """Return the transport the broker's URLs name; nothing is connected yet."""
-    options = TransportOptions(
-        urls=tuple(settings.broker.url),
-        staging_queue_type=settings.broker.staging_queue_type,
-        connection_name=settings.instance,
-        dice=SystemRandom(),
-        tls=Tls(**settings.broker.tls.model_dump()),
-    )
-    return transports.make_transport(options)
-
-
-def make_hosts(api: Api) -> Hosts:
-    """Return the hosts that requests to the API may name."""
-    address = f"[{api.host}]" if ":" in api.host else api.host
-    named = map(parse_host, (address, *api.allowed_hosts))
-    return Hosts(frozenset(host for host in named if host is not None))
-
-
-def make_metrics(settings: Settings, db: Database, clock: Clock) -> Metrics:
-    """Return the metrics of this process; the database is read only when they are scraped."""
-    return Metrics(
-        version=__version__,
-        error_queues=[each.queue for each in settings.ingestion.error_queues],
-        staging_queue=settings.staging_queue,
-        read_figures=CachedQuery(partial(read_figures, db.apart(1)), clock, _SCRAPE).read,
-    )
-
-
 def make_gateway(parts: Parts) -> Gateway:
     """Return the gateway for whatever people ask."""
     own_queues = frozenset({*parts.error_queues, parts.settings.staging_queue})
-    queues = parts.settings.ingestion.error_queues
-    mappings = {each.queue: make_mapping(each) for each in queues}
+    settings = parts.settings
+    queues = settings.ingestion.error_queues
+    mappings = {each.queue: make_mapping(settings, each) for each in queues}
     imports = FailedImports(
         db=parts.db,
         emit=parts.emit,
@@ -127,8 +51,14 @@ def make_gateway(parts: Parts) -> Gateway:
         sender=Sender(parts.transport, parts.clock),
         instance=parts.counted_as,
         forward_to=parts.settings.ingestion.forward_to,
+        judge=parts.judge,
     )
-    archives = Archives(parts.db, parts.wake_archiving.set, parts.emit)
+    archives = Archives(
+        parts.db,
+        parts.wake_archiving.set,
+        parts.emit,
+        notices=lambda: parts.policies.current().notices,
+    )
     wake = parts.wake.set
     return Gateway(parts.db, wake, own_queues, parts.emit, imports=imports, archives=archives)
 
@@ -138,26 +68,28 @@ def make_feed(parts: Parts) -> LiveFeed:
     return LiveFeed(parts.db.apart(1, ANSWER_LIMIT), parts.emit)
 
 
-def make_mapping(queue: ErrorQueue) -> QueueMapping:
+def make_mapping(settings: Settings, queue: ErrorQueue) -> QueueMapping:
     """Return an error queue as ingestion knows it."""
     return QueueMapping(
         queue=queue.queue,
         dialect=queue.dialect,
         destination=queue.destination,
         take_from_work_queue=queue.take_from_work_queue,
+        stream_header=queue.stream_header or settings.ingestion.stream_header,
     )
 
 
 def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:
     """Return the ingestor of one error queue."""
     return Ingestor(
-        mapping=make_mapping(queue),
+        mapping=make_mapping(parts.settings, queue),
         transport=parts.transport,
         record=partial(
             record_received,
             parts.db,
             instance=parts.counted_as,
             forward_to=parts.settings.ingestion.forward_to,
+            judge=parts.judge,
         ),
         probe=partial(probe_write, parts.db),
         # The clock of the database: stored times are compared, and the clocks of hosts differ.
@@ -243,5 +175,13 @@ def make_processor(
         emit=parts.emit,
         stop=parts.stop,
         progress=progress,
+        breakers=BreakerWatch(partial(find_breaker_rules, parts)),
+        judge=parts.judge,
+        per_second=lambda: parts.policies.current().definition.per_second,
     )
     return Processor(context, parts.wake)
+
+
+def find_breaker_rules(parts: Parts) -> BreakerRules:
+    """Return when breakers open, by the policies and the settings in force."""
+    return replace(parts.settings.breaker_rules, rules=parts.policies.current().breakers)

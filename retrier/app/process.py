@@ -6,7 +6,6 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from queue import SimpleQueue
 from types import FrameType
 
 from retrier.app.readiness import ReadinessBoard
@@ -23,6 +22,8 @@ FREEZE_AT = "RETRIER_TEST_FREEZE_AT"
 CLOCK_OFFSET = "RETRIER_TEST_CLOCK_OFFSET"
 """Test switch: seconds by which the clock of this process is ahead; behind if negative."""
 
+_STOPS = frozenset({signal.SIGTERM, signal.SIGINT})
+_ENDED_AT_ONCE = 1
 _SEPARATOR = " "
 _PARTS = 3
 
@@ -120,33 +121,47 @@ def start_part(
     return thread
 
 
-class StopSignals:
-    """The first SIGTERM or SIGINT begins the stop, the second one ends the process at once.
+def end_at_once() -> None:
+    """End this process without any further step."""
+    os._exit(_ENDED_AT_ONCE)
 
-    Python runs a signal handler in the main thread between any two instructions, also while that
-    thread holds the lock of the log or of an Event. A handler that takes the same lock would
-    deadlock. So the handler only puts the signal into a queue, and a thread reads it.
+
+class StopSignals:
+    """The first signal begins the stop, a later one ends the process at once.
+
+    Python runs a handler in the main thread, when that runs Python code again. A signal that comes
+    just before the main thread begins to wait is not seen as long as it waits: 8 of 30 services
+    that were stopped as soon as they were up ran on. A handler that takes a lock which the main
+    thread holds would wait for ever. So the interpreter only writes the number of the signal into
+    a socket, whatever the main thread does, and a thread reads it.
     """
 
-    def __init__(self, begin: Callable[[str], None]) -> None:
-        """Call `begin` with the name of the first signal."""
+    def __init__(
+        self, begin: Callable[[str], object], again: Callable[[], object] = end_at_once
+    ) -> None:
+        """Call `begin` with the name of the first signal, and `again` for each later one."""
         self._begin = begin
-        self._came = False
-        self._received: SimpleQueue[int] = SimpleQueue()
+        self._again = again
+        self._reading, self._writing = socket.socketpair()
+        self._writing.settimeout(0)
 
     def listen(self) -> None:
-        """Handle the signals from now on. Call it in the main thread: Python allows no other."""
-        threading.Thread(target=self.take_up, name="signals", daemon=True).start()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self.on_signal)
+        """Heed the signals from now on. Call it in the main thread: Python allows no other."""
+        threading.Thread(target=self._take_up, name="signals", daemon=True).start()
+        signal.set_wakeup_fd(self._writing.fileno(), warn_on_full_buffer=False)
+        for number in _STOPS:
+            signal.signal(number, _leave_it_to_the_thread)
 
-    def on_signal(self, number: int, _frame: FrameType | None) -> None:
-        """Queue the signal: SimpleQueue.put is reentrant, so a handler may call it."""
-        if self._came:
-            os._exit(1)
-        self._came = True
-        self._received.put(number)
+    def _take_up(self) -> None:
+        begun = False
+        while True:
+            for number in _STOPS.intersection(self._reading.recv(1)):
+                if begun:
+                    self._again()
+                else:
+                    begun = True
+                    self._begin(signal.Signals(number).name)
 
-    def take_up(self) -> None:
-        """Wait for the first signal, and begin the stop."""
-        self._begin(signal.Signals(self._received.get()).name)
+
+def _leave_it_to_the_thread(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing. Without a handler of its own Python would write nothing into the socket."""

@@ -10,6 +10,7 @@ from retrier.ingestion.ingestor import Ingestor
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
 from retrier.processor.progress import Progress
+from retrier.web.parts import QueueState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,8 @@ class Backlogs:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._seen: Mapping[str, Backlog] = {}
+        self.depths: Mapping[str, int | None] = {}
+        """What the last look saw; None: there is no such queue. Empty: nobody could look."""
 
     def find(self, queue: str) -> Backlog | None:
         """Return the backlog of a queue at the last look; None if it was empty."""
@@ -37,6 +40,7 @@ class Backlogs:
 
     def note(self, depths: Mapping[str, int | None]) -> None:
         """Store the depths seen by one look at the queues."""
+        self.depths = depths
         self._seen = {queue: self._follow(queue, ready) for queue, ready in depths.items() if ready}
 
     def _follow(self, queue: str, ready: int) -> Backlog:
@@ -101,9 +105,36 @@ def describe_ingestion(ingestors: Sequence[Ingestor], backlogs: Backlogs) -> tup
     return all(ready for ready, _ in states), "; ".join(words for _, words in states)
 
 
+def look_at_queues(
+    error_queues: Sequence[str],
+    staging_queue: str,
+    ingestors: Sequence[Ingestor],
+    backlogs: Backlogs,
+) -> Sequence[QueueState]:
+    """Return the state of every queue that this installation reads, for the page."""
+    by_name = {each.state.queue: each for each in ingestors}
+    depths = backlogs.depths
+    return [
+        QueueState(
+            name=name,
+            is_staging=name == staging_queue,
+            is_known=name in depths,
+            depth=depths.get(name),
+            is_consumed=name in by_name,
+            trouble=_trouble_of(by_name[name], backlogs) if name in by_name else None,
+        )
+        for name in (*error_queues, staging_queue)
+    ]
+
+
+def _trouble_of(ingestor: Ingestor, backlogs: Backlogs) -> str | None:
+    state = ingestor.state
+    return _find_trouble(ingestor, backlogs) if state.consuming else state.reason
+
+
 def _describe_queue(ingestor: Ingestor, backlogs: Backlogs) -> tuple[bool, str]:
     state = ingestor.state
-    trouble = _find_trouble(ingestor, backlogs) if state.consuming else state.reason
+    trouble = _trouble_of(ingestor, backlogs)
     # A reason that begins with the queue's name would name it twice.
     words = (trouble or "consuming").removeprefix(f"the error queue {state.queue} ")
     return trouble is None, f"{state.queue}: {words}"

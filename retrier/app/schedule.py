@@ -7,8 +7,11 @@ from datetime import UTC, timedelta
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from retrier.app.composition import Parts, make_retention
+from retrier.app.composition import make_retention
+from retrier.app.parts import Parts
+from retrier.app.policy_report import PolicyReport, Process
 from retrier.app.presumption import Presumption, seconds_between_looks
+from retrier.app.process import describe_holder
 from retrier.app.readiness import Backlogs, ReadinessBoard
 from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError
 from retrier.events.event import Emit
@@ -16,7 +19,13 @@ from retrier.events.service import SessionsEnded, TickFailed, TickRecovered
 from retrier.processor.lease import Lease
 from retrier.store.queries.imports import count_imports
 from retrier.store.queries.next_work import is_work_due
-from retrier.store.verbs.upkeep import end_stuck_sessions, sweep_events, sweep_staging_ids
+from retrier.store.verbs.upkeep import (
+    end_stuck_sessions,
+    sweep_breaker_counts,
+    sweep_events,
+    sweep_staging_ids,
+)
+from retrier.web.counts import Counts
 
 _LEASE_LOOK = 1
 _REQUESTS = 1
@@ -25,12 +34,21 @@ _REQUESTS_UNHEARD = 5
 _ADOPTION = 30
 _RETENTION = 5
 _DEPTHS = 10
+_POLICIES = 2
+"""Seconds between two looks at their file: a change is in force after two looks at the most."""
 _STUCK = 1
 _SWEEP = 3600
 _LONG = "long"
 """The threads of jobs that may take minutes: they must not keep the lease from being renewed."""
+_COUNTS = 1
+"""It decides itself by its cost whether it counts: see `Counts`."""
+_COUNTING = "counting"
 _STAGING_IDS_KEPT = timedelta(days=90)
 """A copy that reaches an error queue within this time is recognised as ours (decision 0020)."""
+
+
+_COUNTS_KEPT = timedelta(days=2)
+"""Longer than anything that counts for a breaker."""
 
 
 class GuardedTick:
@@ -59,9 +77,10 @@ class GuardedTick:
 class Ticks:
     """The scheduler and its jobs, kept in memory: everything durable is in the database."""
 
-    def __init__(self, parts: Parts, board: ReadinessBoard) -> None:
+    def __init__(self, parts: Parts, board: ReadinessBoard, counts: Counts | None = None) -> None:
         self._parts = parts
         self._board = board
+        self._counts = counts
         self.backlogs = Backlogs(parts.clock)
         self.imports = 0
         """How many failed imports there were at the last look."""
@@ -69,12 +88,19 @@ class Ticks:
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
             logger=_scheduler_log(),
-            executors={"default": ThreadPoolExecutor(4), _LONG: ThreadPoolExecutor(1)},
+            executors={
+                "default": ThreadPoolExecutor(4),
+                _LONG: ThreadPoolExecutor(1),
+                _COUNTING: ThreadPoolExecutor(1),
+            },
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
 
-    def start(self, lease: Lease | None) -> None:
-        """Start the jobs; those about the lease only if this process has the role of processor."""
+    def start(self, lease: Lease | None, *, judges: bool) -> None:
+        """Start the jobs; those about the lease only if this process has the role of processor.
+
+        A process that `judges` tells by which policies.
+        """
         if lease is not None:
             self._add("lease", _LEASE_LOOK, lambda: self._renew(lease))
             look = _REQUESTS if self._parts.db.is_sqlite else _REQUESTS_UNHEARD
@@ -82,6 +108,9 @@ class Ticks:
             self._add("adoption", _ADOPTION, self._parts.wake.set)
             self._add("retention", _RETENTION, make_retention(self._parts, lease).sweep)
             self._add_presumption(lease)
+        self._add("policies", _POLICIES, self._make_policy_report(judges=judges))
+        if self._counts is not None:
+            self._add("page counts", _COUNTS, self._counts.tick, _COUNTING, at_once=True)
         self._add("stuck sessions", _STUCK, self._end_stuck_sessions)
         self._add("queue depths", _DEPTHS, self.look_at_queues)
         self._add("failed imports", _DEPTHS, self.count_imports)
@@ -104,6 +133,13 @@ class Ticks:
         )
         seconds = seconds_between_looks(sent_for)
         self._add("presumption", seconds, presumption, executor=_LONG)
+
+    def _make_policy_report(self, *, judges: bool) -> PolicyReport:
+        parts = self._parts
+        process = Process(
+            holder=describe_holder(parts.session_id), instance=parts.settings.instance
+        )
+        return PolicyReport(parts.db, parts.policies, parts.clock, process if judges else None)
 
     def stop(self) -> None:
         """Start no more jobs; one that is running is not waited for."""
@@ -163,10 +199,19 @@ class Ticks:
 
     def _sweep_staging_ids(self) -> None:
         sweep_staging_ids(self._parts.db, older_than=_STAGING_IDS_KEPT)
+        sweep_breaker_counts(self._parts.db, older_than=_COUNTS_KEPT)
 
     def _add(
-        self, name: str, seconds: float, tick: Callable[[], object], executor: str = "default"
+        self,
+        name: str,
+        seconds: float,
+        tick: Callable[[], object],
+        executor: str = "default",
+        *,
+        at_once: bool = False,
     ) -> None:
+        """Run a job so often; its first run is after the first interval, or at once."""
+        first = {"next_run_time": self._parts.clock.now()} if at_once else {}
         self._scheduler.add_job(
             GuardedTick(name, tick, self._parts.emit),
             "interval",
@@ -174,6 +219,7 @@ class Ticks:
             id=name,
             name=name,
             executor=executor,
+            **first,
         )
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from errno import EADDRINUSE
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 
-from retrier.app.composition import Parts
+from retrier.app.parts import Parts
 from retrier.errors import ConfigurationError, DatabaseUnavailable, ServiceUnavailable
 from retrier.store.engine.requests import listen_for_requests
 
@@ -22,7 +22,7 @@ _GRACE = 3
 class WebServer:
     """Listens from the start, so that /health/ready can show what is still missing."""
 
-    def __init__(self, api: FastAPI, host: str, port: int) -> None:
+    def __init__(self, api: ASGIApp, host: str, port: int) -> None:
         self._socket = _listen(host, port)
         config = uvicorn.Config(
             api,

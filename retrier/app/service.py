@@ -5,32 +5,33 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
 from retrier import __version__
 from retrier.app.api_server import make_server
 from retrier.app.cached_query import CachedQuery, CacheTimes
 from retrier.app.composition import (
-    Parts,
     make_archiving,
     make_feed,
     make_ingestor,
     make_lease,
-    make_metrics,
     make_processor,
     make_sender,
-    make_transport,
-    open_database,
 )
 from retrier.app.log.writer import LineWriter, adopt_standard_logging
+from retrier.app.page import make_page_state
+from retrier.app.parts import Parts, make_metrics, make_transport, open_database
+from retrier.app.policies import make_policy_source
 from retrier.app.process import StopSignals, make_clock, start_part
 from retrier.app.readiness import (
     ReadinessBoard,
     describe_database,
     describe_ingestion,
     describe_processor,
+    look_at_queues,
 )
 from retrier.app.schedule import Ticks
 from retrier.app.server import Listening
@@ -46,10 +47,12 @@ from retrier.events.service import (
     ServiceStopped,
     ServiceStopping,
 )
+from retrier.ingestion.ingestor import Ingestor
 from retrier.processor.lease import Lease
 from retrier.processor.progress import Progress
 from retrier.settings import Role, Settings
 from retrier.store.verbs.upkeep import probe_read
+from retrier.web.parts import Addition, QueueState
 
 _PROBE = CacheTimes(wait=timedelta(seconds=2), keep=timedelta(seconds=0), hang=timedelta(seconds=0))
 """A database that does not answer within 2 s is not ready; each request asks it again."""
@@ -61,10 +64,17 @@ _OUTGOING_DEADLINE = 3.0
 """Of these, the seconds for the sender of copies: what is not sent waits in the database."""
 
 
-def serve(settings: Settings, roles: frozenset[Role]) -> int:
+def serve(
+    settings: Settings,
+    roles: frozenset[Role],
+    config: Path | None = None,
+    additions: Sequence[Addition] = (),
+) -> int:
     """Run the service until SIGTERM or SIGINT; return the exit code.
 
-    A second signal ends the process at once: unfinished work is derived again from the database.
+    `config` is the file of the settings: its policies are read again when it changes. `additions`
+    are shown beside the page. A second signal ends the process at once: unfinished work is derived
+    again from the database.
     Raises ConfigurationError if the API cannot listen.
     """
     log, level = settings.log, logging.getLevelNamesMapping()[settings.log.level.upper()]
@@ -81,8 +91,9 @@ def serve(settings: Settings, roles: frozenset[Role]) -> int:
         emit=stream.emit,
         metrics=metrics,
         clock=clock,
+        policies=make_policy_source(settings, config, os.environ, clock, stream.emit),
     )
-    service = Service(parts, roles)
+    service = Service(parts, roles, additions)
     StopSignals(service.begin_stop).listen()
     code = service.run()
     if service.hangs():
@@ -95,16 +106,22 @@ def serve(settings: Settings, roles: frozenset[Role]) -> int:
 class Service:
     """One process with its roles."""
 
-    def __init__(self, parts: Parts, roles: frozenset[Role]) -> None:
+    def __init__(
+        self, parts: Parts, roles: frozenset[Role], additions: Sequence[Addition] = ()
+    ) -> None:
         self._parts = parts
         self._roles = roles
         self._board = ReadinessBoard()
         for part in ("database", "broker", *sorted(roles - {Role.API})):
             self._board.put(part, ready=False, reason="starting")
         parts.metrics.watch_readiness(self._board.read)
-        self._ticks = Ticks(parts, self._board)
+        parts.metrics.process.watch_policies(lambda: not parts.policies.in_force.problems)
+        self._ingestors: list[Ingestor] = []
+        self._page = make_page_state(parts, self._look_at_queues, additions)
+        counts = self._page.counts if Role.API in roles else None
+        self._ticks = Ticks(parts, self._board, counts)
         self._feed = make_feed(parts)
-        self._server = make_server(parts, roles, self._board.read, self._feed)
+        self._server = make_server(parts, roles, self._board.read, self._feed, self._page)
         self._threads: list[threading.Thread] = []
         self._sender: threading.Thread | None = None
         self._probe = CachedQuery(partial(probe_read, parts.db.apart(1)), parts.clock, _PROBE)
@@ -155,7 +172,7 @@ class Service:
     def _start_parts(self, startup: Startup) -> None:
         self._board.watch("database", self._look_at_database)
         lease = make_lease(self._parts) if Role.PROCESSOR in self._roles else None
-        self._ticks.start(lease)
+        self._ticks.start(lease, judges=bool(self._roles - {Role.API}))
         if lease is not None:
             self._start_processor(lease, startup.installation_id)
             if startup.has_outgoing:
@@ -177,7 +194,7 @@ class Service:
 
     def _start_ingestion(self) -> None:
         queues = self._parts.settings.ingestion.error_queues
-        ingestors = [make_ingestor(self._parts, queue) for queue in queues]
+        ingestors = self._ingestors = [make_ingestor(self._parts, queue) for queue in queues]
         self._board.watch(
             Role.INGESTION, lambda: describe_ingestion(ingestors, self._ticks.backlogs)
         )
@@ -186,6 +203,11 @@ class Service:
             self._start_thread(
                 f"ingestion {ingestor.mapping.queue}", partial(ingestor.run, self._parts.stop)
             )
+
+    def _look_at_queues(self) -> Sequence[QueueState]:
+        staging = self._parts.settings.staging_queue
+        backlogs = self._ticks.backlogs
+        return look_at_queues(self._parts.error_queues, staging, self._ingestors, backlogs)
 
     def _start_thread(self, name: str, work: Callable[[], None]) -> None:
         self._threads.append(start_part(name, work, self._board, self._parts.emit))
@@ -196,6 +218,7 @@ class Service:
         self._ticks.stop()
         # An answer that never ends by itself would hold up the end of the server.
         self._feed.stop()
+        self._page.live.stop()
         if self._server is not None:
             self._server.begin_to_stop()
         for thread in self._threads:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from retrier.app.composition import Parts
+from retrier.app.parts import Parts
 from retrier.app.readiness import ReadinessBoard
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable
 from retrier.events.ingestion import DeliveryLimitFound
@@ -72,8 +72,10 @@ class Startup:
         else:
             self._check_revision()
         self.installation_id = get_installation_id(db)
-        wanted = self.parts.settings.ingestion.forward_to is not None
-        self.has_outgoing = wanted or is_any_outgoing(db)
+        copies = self.parts.settings.ingestion.forward_to is not None
+        # A file of policies that is read again may name a queue for notices at any time.
+        notices = self.parts.policies.may_change
+        self.has_outgoing = copies or notices or is_any_outgoing(db)
 
     def _check_revision(self) -> None:
         db = self.parts.db

@@ -23,7 +23,13 @@ def make_stream(
     """Return the stream of a service. Only the crash switch may stop the work that emits."""
     # `ignore`: if the log itself fails, nothing is left that could report it.
     log = Harmless(Log(writer.write, clock), ignore)
-    counting = (metrics.ingestion, metrics.retries, metrics.retention, metrics.archives)
+    counting = (
+        metrics.ingestion,
+        metrics.retries,
+        metrics.retention,
+        metrics.archives,
+        metrics.policies,
+    )
     reporting = (*counting, make_traces(environ, codec, log))
     return EventStream(
         make_crash_switch(environ), log, *(Harmless(each, report=log) for each in reporting)

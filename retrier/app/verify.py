@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
-from retrier.app.composition import make_transport
+from retrier.app.parts import make_transport
 from retrier.app.process import is_dead
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable
 from retrier.settings import Settings

@@ -10,18 +10,22 @@ from retrier import __version__
 from retrier.cli.command import make_app
 from retrier.cli.commands import (
     archives,
+    breakers,
+    comments,
+    dead_messages,
     demo,
-    errors,
     events,
     history,
     imports,
     operations,
     pending,
+    policies,
     processor,
     redirects,
     retry,
     service,
     steering,
+    streams,
 )
 
 app = make_app(
@@ -35,17 +39,21 @@ for part in (
     archives.acts,
     events.app,
     history.app,
+    comments.app,
     processor.app,
 ):
     # Added without a name, so that its commands are at the top level.
     app.add_typer(part)
-app.add_typer(errors.app, name="errors")
+app.add_typer(dead_messages.app, name="errors")
 app.add_typer(imports.app, name="imports")
 app.add_typer(pending.app, name="pending")
 app.add_typer(redirects.app, name="redirects")
+app.add_typer(breakers.app, name="breakers")
+app.add_typer(streams.app, name="streams")
 app.add_typer(steering.app, name="operations")
 app.add_typer(operations.batches_app, name="batches")
 app.add_typer(archives.app, name="archive-operations")
+app.add_typer(policies.app, name="policies")
 app.add_typer(service.db, name="db")
 
 

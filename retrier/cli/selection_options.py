@@ -11,7 +11,7 @@ from retrier.cli.api_client import ApiClient, Json, valid_text
 from retrier.cli.ids import find_group_id, find_message_id, find_one_message
 from retrier.cli.options import one_of, with_standard_input
 from retrier.cli.printer import counted
-from retrier.domain.failed_message import Disposition
+from retrier.domain.selection import WantedDisposition
 from retrier.errors import RequestRefused
 
 MOST_IDS = 100_000
@@ -58,6 +58,9 @@ class Parts:
     reason: Annotated[
         str | None, typer.Option("--reason", metavar="WORD", help="Failed for this reason.")
     ] = None
+    stream: Annotated[
+        str | None, typer.Option("--stream", metavar="ID", help="Of the stream with this id.")
+    ] = None
     failed_from: Annotated[
         str | None,
         typer.Option(
@@ -75,12 +78,12 @@ class Parts:
         typer.Option("--attempts-at-least", min=1, metavar="N", help="Failed so often or more."),
     ] = None
     disposition: Annotated[
-        Disposition | None,
+        WantedDisposition | None,
         typer.Option(
             "--disposition",
-            parser=one_of(Disposition),
+            parser=one_of(WantedDisposition),
             metavar="WORD",
-            help=f"What was decided about it: {', '.join(Disposition)}.",
+            help=f"What was decided about it: {', '.join(WantedDisposition)}.",
         ),
     ] = None
     text: Annotated[

@@ -1,21 +1,21 @@
 """Runs the demo: workspace, shop and service, then the scenario or a wait for a person."""
 
-import signal
+import logging
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
 
-from retrier.clock import SystemClock
+from retrier.app.process import StopSignals
 from retrier.demo.client import Client, find_url, is_ready
 from retrier.demo.hints import make_hints
+from retrier.demo.orders import make_orders
 from retrier.demo.scenario import Scenario
-from retrier.demo.shop import Shop, make_orders
+from retrier.demo.shop import Shop
+from retrier.demo.shop_counts import counting
 from retrier.demo.shop_log import ShopLog
 from retrier.demo.workspace import Workspace, temporary_workspace
 from retrier.errors import RetrierError, ServiceUnavailable
-from retrier.transport.embedded import EmbeddedTransport
 
 ORDERS = 300
 _START = 20.0
@@ -34,16 +34,20 @@ def run_demo(*, port: int, once: bool, tell: Tell) -> int:
     around, and returns 0. Raises RetrierError.
     """
     stop = threading.Event()
-    _heed_signals(stop)
+    # A second one changes nothing: the service beside has to be ended well.
+    StopSignals(lambda _name: stop.set(), again=lambda: None).listen()
+    # Of what fails, the demo tells in its own words.
+    logging.getLogger("retrier.worker").setLevel(logging.CRITICAL)
     with temporary_workspace() as workspace:
         workspace.set_up(0 if once else port)
-        tell(f"Retrier's demo: an embedded broker and a database in {workspace.folder}")
         shop = _make_shop(workspace)
-        with workspace.running_service() as process, _working(shop):
+        with workspace.running_service() as process, working(shop, workspace):
             url = _wait_until_ready(workspace, process, stop)
+            tell(f"Open {url}/demo\n" if not once else f"The page is at {url}/\n")
+            tell(f"Retrier's demo: an embedded broker and a database in {workspace.folder}")
             client = Client(url, stop)
             shop.publish(make_orders(ORDERS))
-            tell(f"The service listens on {url}; {ORDERS} orders are on the queue `orders`.\n")
+            tell(f"{ORDERS} orders are on the queue `orders` of a small shop.\n")
             scenario = Scenario(workspace=workspace, shop=shop, client=client, tell=tell)
             try:
                 return _run_once(scenario) if once else _wait_for_person(scenario, url, stop)
@@ -64,24 +68,20 @@ def _wait_for_person(scenario: Scenario, url: str, stop: threading.Event) -> int
 
 
 def _make_shop(workspace: Workspace) -> Shop:
-    clock = SystemClock()
-    shop = Shop(
-        transport=EmbeddedTransport(workspace.broker_url),
-        log=ShopLog(),
-        broken=workspace.find_broken,
-        now=clock.now,
-    )
+    shop = Shop(broker_url=workspace.broker_url, log=ShopLog(), broken=workspace.find_broken)
     shop.open()
     return shop
 
 
 @contextmanager
-def _working(shop: Shop) -> Iterator[None]:
+def working(shop: Shop, workspace: Workspace) -> Iterator[None]:
+    """Let the worker of the shop work, and write down what it counts."""
     done = threading.Event()
     worker = threading.Thread(target=shop.work, args=(done,), name="worker", daemon=True)
     worker.start()
     try:
-        yield
+        with counting(shop.log, workspace.counts):
+            yield
     finally:
         done.set()
         worker.join(5)
@@ -108,11 +108,3 @@ def _explain_end(process: subprocess.Popen[bytes], log: str) -> RetrierError:
     if process.returncode == _OUT_OF_REACH:
         return ServiceUnavailable(reason)
     return RetrierError(f"the service did not start:\n{reason}")
-
-
-def _heed_signals(stop: threading.Event) -> None:
-    def end(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    signal.signal(signal.SIGINT, end)
-    signal.signal(signal.SIGTERM, end)

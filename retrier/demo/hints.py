@@ -6,7 +6,7 @@ from pathlib import Path
 from shlex import quote
 from shutil import which
 
-from retrier.demo.shop import REPAIRS, Cause
+from retrier.demo.orders import REPAIRS, Cause
 
 _COMMANDS = (
     ("groups", "what failed, by cause"),

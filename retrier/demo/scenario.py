@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from retrier.demo.client import Client, Group
-from retrier.demo.shop import REPAIRS, Cause, Shop
+from retrier.demo.orders import REPAIRS, Cause
+from retrier.demo.shop import Shop
 from retrier.demo.shop_log import Book, compare
 from retrier.demo.workspace import Workspace
 

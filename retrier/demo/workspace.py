@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from retrier.demo.shop import Cause
+from retrier.demo.orders import Cause
 
 _STOP = 10
 """Seconds the service has to end."""
@@ -42,6 +42,11 @@ class Workspace:
         """One file per cause that is not repaired."""
         return self.folder / "broken"
 
+    @property
+    def counts(self) -> Path:
+        """The file into which the shop writes its counts, for its page."""
+        return self.folder / "shop.json"
+
     def set_up(self, port: int) -> None:
         """Write the settings, and break everything."""
         self.broken_folder.mkdir()
@@ -63,8 +68,8 @@ class Workspace:
 
     @contextmanager
     def running_service(self) -> Iterator[subprocess.Popen[bytes]]:
-        """Run the service in a process of its own, as a user would."""
-        command = [sys.executable, "-m", "retrier", "run", "--config", str(self.config)]
+        """Run the service in a process of its own, as a user would, with the shop's page beside."""
+        command = [sys.executable, "-m", "retrier.cli.demo_service", str(self.config)]
         # RETRIER_ variables would override the demo's settings, even its database.
         environ = {name: os.environ[name] for name in os.environ if not name.startswith("RETRIER_")}
         with (

@@ -33,7 +33,8 @@ class ArchiveOperationState(StrEnum):
 class ArchiveRequest:
     """A request to archive, unarchive or resolve; one transaction makes it an operation.
 
-    `undo_of` is the operation whose messages it takes back.
+    `undo_of` is the operation whose messages it takes back. `cut_off` is the failure number up to
+    which a preview counted: what failed since was not seen, and is left as it is.
     """
 
     act: Act
@@ -43,6 +44,11 @@ class ArchiveRequest:
     why: str | None = None
     idempotency_key: str | None = None
     undo_of: str | None = None
+    cut_off: int | None = None
+
+    def up_to(self, newest: int) -> int:
+        """Return the failure number at which it ends; `newest` is the last one there is."""
+        return newest if self.cut_off is None else min(self.cut_off, newest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

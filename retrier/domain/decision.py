@@ -1,19 +1,29 @@
-"""Decisions: what happens next to an unresolved message."""
+"""Decisions: what happens next to an unresolved message, and who decided it by which rule."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import assert_never
+
+from retrier.domain.failed_message import Disposition
+from retrier.domain.streams import StreamRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manual:
-    """A person decides what happens. `why` is set if the failure does not explain the state."""
+    """A person decides what happens.
+
+    `why` is set if the failure does not explain the state. `policy` names the rule that gave up,
+    or None.
+    """
 
     why: str | None = None
+    policy: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryAt:
-    """The message is retried automatically at this time. Nothing decides so yet."""
+    """The message is retried automatically at this time, by the rule `policy`."""
 
     at: datetime
     why: str
@@ -22,10 +32,53 @@ class RetryAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dead:
-    """The message is given up: neither automatic nor bulk retries take it. Nothing decides so yet."""
+    """The message is given up: neither automatic nor bulk retries take it.
+
+    `policy` names the rule; None if a person decided.
+    """
 
     why: str
     policy: str | None = None
 
 
 Decision = Manual | RetryAt | Dead
+
+
+def disposition_of(decision: Decision) -> Disposition:
+    """Return the disposition that a decision gives an unresolved message."""
+    match decision:
+        case Manual():
+            return Disposition.MANUAL
+        case RetryAt():
+            return Disposition.SCHEDULED
+        case Dead():
+            return Disposition.DEAD
+        case _ as never:
+            assert_never(never)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What is made of one failure: the reason it is classified under, and the decision.
+
+    `stream` says whether earlier messages of its stream hold it; None if no rule does.
+    """
+
+    reason: str
+    decision: Decision
+    stream: StreamRule | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """Messages of one transaction that one rule decided alike; `policy` is None for no rule.
+
+    `reasons` counts them by the reasons of their failures. `earliest` is when the first of them is
+    retried; None if they are not scheduled.
+    """
+
+    disposition: Disposition
+    policy: str | None
+    count: int
+    reasons: Mapping[str, int]
+    earliest: datetime | None = None

@@ -1,10 +1,8 @@
 """A failed message, the failures seen of it, their causes, and the states it can be in."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from types import MappingProxyType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,56 +50,6 @@ class FailedMessageStatus(StrEnum):
     ARCHIVED = "archived"
 
 
-class Move(StrEnum):
-    """Why the status of a stored message changes; MOVES lists from which to which.
-
-    FAILED      a failure arrived that is newer than the stored one.
-    ISSUED      its copy is in the staging queue, and its batch is about to be forwarded.
-    REVERTED    its retry could not be sent, or a person gave up waiting for the outcome (release).
-    CONFIRMED   a consumer reported that its retry, or the message itself, succeeded.
-    PRESUMED    its retry was sent long ago and did not come back (`retries.presumed_after`).
-    UPGRADED    a consumer reported that a retry presumed to have succeeded did.
-    SETTLED     a person says that it is dealt with.
-    ARCHIVED    a person set it aside.
-    UNARCHIVED  a person made it unresolved again.
-    """
-
-    FAILED = "failed"
-    ISSUED = "issued"
-    REVERTED = "reverted"
-    CONFIRMED = "confirmed"
-    PRESUMED = "presumed"
-    UPGRADED = "upgraded"
-    SETTLED = "settled"
-    ARCHIVED = "archived"
-    UNARCHIVED = "unarchived"
-
-
-_OPEN = frozenset({FailedMessageStatus.UNRESOLVED, FailedMessageStatus.RETRY_ISSUED})
-
-MOVES: Mapping[Move, tuple[frozenset[FailedMessageStatus], FailedMessageStatus]] = MappingProxyType(
-    {
-        Move.FAILED: (frozenset(FailedMessageStatus), FailedMessageStatus.UNRESOLVED),
-        Move.ISSUED: (_OPEN, FailedMessageStatus.RETRY_ISSUED),
-        Move.REVERTED: (_OPEN, FailedMessageStatus.UNRESOLVED),
-        Move.CONFIRMED: (_OPEN, FailedMessageStatus.RESOLVED),
-        Move.PRESUMED: (
-            frozenset({FailedMessageStatus.RETRY_ISSUED}),
-            FailedMessageStatus.RESOLVED,
-        ),
-        Move.UPGRADED: (frozenset({FailedMessageStatus.RESOLVED}), FailedMessageStatus.RESOLVED),
-        Move.SETTLED: (_OPEN, FailedMessageStatus.RESOLVED),
-        Move.ARCHIVED: (_OPEN, FailedMessageStatus.ARCHIVED),
-        Move.UNARCHIVED: (
-            frozenset({FailedMessageStatus.ARCHIVED}),
-            FailedMessageStatus.UNRESOLVED,
-        ),
-    }
-)
-"""For each move the statuses it may start from, and the one it leads to. A message that becomes
-unresolved gets a new failure number, even if it was unresolved before."""
-
-
 class RetryEnd(StrEnum):
     """How a retry that had been sent, or may have been, ended."""
 
@@ -133,7 +81,9 @@ class Resolution(StrEnum):
 class FailureDetails:
     """What the failure headers of one message say, the same for all dialects.
 
-    Times carry their offset; a time that the headers do not give is None.
+    Times carry their offset; a time that the headers do not give is None. `crashes` and `rejected`
+    are a worker's words: how often it crashed over the message, and why it gave the message up.
+    `id_in_body` is the message id where the body has it, and no header.
     """
 
     queue: str
@@ -149,6 +99,9 @@ class FailureDetails:
     attempts_reported: int | None = None
     completed_steps: str | None = None
     stream_id: str | None = None
+    crashes: int = 0
+    rejected: str | None = None
+    id_in_body: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +112,8 @@ class Failure:
     id and endpoint, and None if it has no message id. `fingerprint` is the hash of
     properties (less the broker's counters) and body: equal for a redelivery of the same message.
     `logged_id` is the id in its headers if it may be a copy that was sent to the log queue.
+    With `keeps_texts` the properties do not have exception message and stack trace, so that these
+    are stored.
     """
 
     stamped_id: str | None
@@ -176,6 +131,7 @@ class Failure:
     redelivered: bool
     received_at: datetime
     logged_id: str | None = None
+    keeps_texts: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

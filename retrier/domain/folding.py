@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 
+from retrier.domain.agreement import agrees, is_confirmed_by, message_id_of, resolves
 from retrier.domain.failed_message import (
     Confirmation,
     FailedImport,
@@ -12,9 +13,13 @@ from retrier.domain.failed_message import (
     Resolution,
 )
 from retrier.domain.identity import with_body
-from retrier.domain.new_failure import Known, Verdict, confirmation_resolves, judge_failure
+from retrier.domain.new_failure import (
+    Known,
+    Verdict,
+    count_failure,
+    judge_failure,
+)
 from retrier.domain.receipt import Attempt, Before, MessageChange, Receipt, StoredMessage
-from retrier.domain.text import clean
 
 
 def candidate_ids(failure: Failure) -> tuple[str, ...]:
@@ -77,14 +82,16 @@ class _Folding:
         if copies and not copies.isdisjoint(candidate_ids(failure)):
             self._redelivered += 1
             return
-        unique_id = self._identify(failure)
+        known_id = self._identify(failure)
+        unique_id = known_id or self._new_id()
+        stored = self._stored.get(unique_id)
         attempt = Attempt(
-            unique_message_id=unique_id or self._new_id(),
+            unique_message_id=unique_id,
             failure=failure,
-            maybe_copy_of=min(copies) if copies and unique_id is None else None,
+            maybe_copy_of=min(copies) if copies and known_id is None else None,
+            failures=1 if stored is None else _count(stored, failure),
         )
         self._attempts.append(attempt)
-        stored = self._stored.get(attempt.unique_message_id)
         if stored is None:
             self._add_message(attempt)
         else:
@@ -95,7 +102,7 @@ class _Folding:
         if stored is None:
             self._imports.append(confirmation.if_unknown)
             return
-        if not _resolves(confirmation, stored):
+        if not resolves(confirmation, stored):
             self._add_idle(confirmation, stored)
             return
         self._confirmations += 1
@@ -111,7 +118,7 @@ class _Folding:
 
     def _add_idle(self, confirmation: Confirmation, stored: StoredMessage) -> None:
         """Take a confirmation that changes nothing: store its `if_idle`, or only count it."""
-        came_again = confirmation.redelivered and _is_confirmed_by(confirmation, stored)
+        came_again = confirmation.redelivered and is_confirmed_by(confirmation, stored)
         match confirmation.if_idle:
             case Failure() as failure if not came_again:
                 self.add_failure(failure)
@@ -134,7 +141,7 @@ class _Folding:
 
     def _may_be(self, unique_id: str, failure: Failure) -> bool:
         stored = self._stored.get(unique_id)
-        return stored is None or _agrees(failure, stored)
+        return stored is None or agrees(failure, stored)
 
     def _add_message(self, attempt: Attempt) -> None:
         self._new += 1
@@ -151,27 +158,30 @@ class _Folding:
         )
         self._stored[unique_id] = StoredMessage(
             unique_message_id=unique_id,
-            message_id=_message_id(failure),
+            message_id=message_id_of(failure),
             body_hash=failure.body_hash,
             last_retry_id=None,
             known=_freshly_failed(failure),
+            failure_count=1,
+            counted=_counted(failure),
         )
 
     def _add_attempt(self, stored: StoredMessage, attempt: Attempt) -> None:
         failure = attempt.failure
-        failed_at = failure.details.time_of_failure
         change = _with_attempt(self._change(stored.unique_message_id), attempt)
-        verdict = judge_failure(stored.known, retry_id=failure.retry_id, failed_at=failed_at)
-        match verdict:
-            case Verdict.ATTEMPT_ONLY:
-                latest = _later(stored.known.last_failure, failed_at)
-                self._put(replace(change, last_failure=latest))
-                self._remember(stored, last_failure=latest)
-            case Verdict.BECOMES_UNRESOLVED:
-                self._put(replace(change, details=attempt, confirmation=None, claim_ends=True))
-                self._stored[stored.unique_message_id] = replace(
-                    stored, known=_freshly_failed(failure), body_hash=failure.body_hash
-                )
+        if attempt.failures is None:
+            latest = _later(stored.known.last_failure, failure.details.time_of_failure)
+            self._put(replace(change, last_failure=latest))
+            self._remember(stored, last_failure=latest)
+            return
+        self._put(replace(change, details=attempt, confirmation=None, claim_ends=True))
+        self._stored[stored.unique_message_id] = replace(
+            stored,
+            known=_freshly_failed(failure),
+            body_hash=failure.body_hash,
+            failure_count=attempt.failures,
+            counted=stored.counted | _counted(failure, stored.known.claim),
+        )
 
     def _change(self, unique_id: str) -> MessageChange:
         return self._changes.get(unique_id) or MessageChange(
@@ -188,42 +198,20 @@ class _Folding:
         )
 
 
-def _agrees(failure: Failure, stored: StoredMessage) -> bool:
-    """Say whether a failure with the id of a stored message can be a failure of that message.
-
-    With another body the retry id must match: that of the claim in force, or of the last retry if
-    the failure has a message id, too. A consumer may copy one message's headers to all it sends.
-    """
-    if stored.message_id != _message_id(failure):
-        return False
-    if stored.body_hash == failure.body_hash:
-        return True
-    if failure.retry_id is None:
-        return False
-    known = failure.retry_id == stored.last_retry_id and failure.message_id is not None
-    return known or failure.retry_id == stored.known.claim
+def _count(stored: StoredMessage, failure: Failure) -> int | None:
+    """Return the failure count of the message with this failure; None if it changes nothing."""
+    failed_at, retry_id = failure.details.time_of_failure, failure.retry_id
+    verdict = judge_failure(stored.known, retry_id=retry_id, failed_at=failed_at)
+    if verdict is Verdict.ATTEMPT_ONLY:
+        return None
+    return count_failure(stored.failure_count, counted=retry_id in stored.counted)
 
 
-def _resolves(confirmation: Confirmation, stored: StoredMessage) -> bool:
-    """Say whether it resolves the message; with content only one that waits for an outcome.
-
-    Anybody can write the header: the content would be lost, and a failure hidden (decision 0020).
-    """
-    with_content = confirmation.if_idle is not None
-    if with_content and not stored.known.waits_for_outcome:
-        return False
-    return confirmation_resolves(stored.known, succeeded_at=confirmation.succeeded_at)
-
-
-def _is_confirmed_by(confirmation: Confirmation, stored: StoredMessage) -> bool:
-    """Say whether a confirmation with the same time has resolved the message before."""
-    confirmed = stored.known.resolution is Resolution.CONFIRMED
-    return confirmed and stored.known.confirmed_at == confirmation.succeeded_at
-
-
-def _message_id(failure: Failure) -> str | None:
-    """Return the message id as its column holds it."""
-    return clean(failure.message_id) if failure.message_id else None
+def _counted(failure: Failure, claim: str | None = None) -> frozenset[str]:
+    """Return the retries that a failure counts: its own, and the claim that it ends."""
+    if failure.retry_id is None and claim is None:
+        return frozenset()  # made once by Python: nearly all failures are new
+    return frozenset(each for each in (failure.retry_id, claim) if each is not None)
 
 
 def _with_attempt(change: MessageChange, attempt: Attempt) -> MessageChange:

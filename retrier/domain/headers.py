@@ -28,12 +28,22 @@ COMPLETED_STEPS = "Retrier.CompletedSteps"
 # ServiceControl's header, for a failure may have one of its own, and the copy keeps it.
 LOGGED_ID = "Retrier.UniqueMessageId"
 
+# Stamped on a notice that a message is dead: the same id each time the notice is sent. A message with
+# this header causes no notice: one that fails would else cause notices without end.
+NOTICE_ID = "Retrier.NoticeId"
+
 # Facts about a message that any sender may write; a retry keeps them.
 MESSAGE_TYPE = "Retrier.MessageType"
 ENDPOINT = "Retrier.Endpoint"
 STREAM = "Retrier.Stream"
 
 STAGING_ONLY = frozenset({STAGING_ID, TARGET_ADDRESS, INSTALLATION_ID, NUMBER, SIZE, END_MARKER})
+
+# Written by CAF workers: how often a worker crashed over the message, and why one gave it up. A
+# retry does not carry them: a worker would give it up at once.
+WORKER_CRASHES = "x-caf-worker-retry"
+WORKER_REJECTED = "x-caf-worker-rejected"
+OF_WORKERS = frozenset({WORKER_CRASHES, WORKER_REJECTED})
 
 # Written by RabbitMQ, not by the sender: how often a quorum queue delivered the message.
 BROKER_COUNTERS = frozenset({"x-delivery-count", "x-acquired-count"})

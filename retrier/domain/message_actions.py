@@ -3,7 +3,7 @@
 from enum import Enum, StrEnum
 from typing import assert_never
 
-from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.failed_message import Disposition, FailedMessageStatus
 
 
 class Act(StrEnum):
@@ -44,6 +44,10 @@ class Refusal(StrEnum):
     NOT_ARCHIVED = "it is not archived"
     ARCHIVED = "it is archived already"
     RESOLVED = "it is resolved already"
+    NOT_DEAD = "it is not dead; `retrier retry` sends back what is unresolved"
+    DEAD = "it is dead already"
+    CLAIMED = "a retry has claimed it already"
+    ISSUED = "its retry was issued and is about to be sent"
 
 
 NOTHING_TO_DO = frozenset(
@@ -76,6 +80,31 @@ def why_not(act: Act, status: FailedMessageStatus, claim: ClaimStage) -> Refusal
             return None if claim is ClaimStage.SENT else Refusal.NOT_PENDING
         case _:
             assert_never(act)
+
+
+def why_not_revive(
+    status: FailedMessageStatus, disposition: Disposition, claim: ClaimStage
+) -> Refusal | None:
+    """Return why a message cannot be revived; None if it is dead and no retry has claimed it."""
+    if status is not FailedMessageStatus.UNRESOLVED or disposition is not Disposition.DEAD:
+        return Refusal.NOT_DEAD
+    return None if claim is ClaimStage.NONE else Refusal.CLAIMED
+
+
+def why_not_declare_dead(
+    status: FailedMessageStatus, disposition: Disposition, claim: ClaimStage
+) -> Refusal | None:
+    """Return why a person cannot declare a message dead; None if it is unresolved and not dead.
+
+    A claim under which nothing was sent is no reason: it ends.
+    """
+    if claim is ClaimStage.BEING_SENT:
+        return Refusal.ON_ITS_WAY
+    if status is FailedMessageStatus.RETRY_ISSUED:
+        return Refusal.SENT if claim is ClaimStage.SENT else Refusal.ISSUED
+    if status in _SETTLED:
+        return _SETTLED[status]
+    return Refusal.DEAD if disposition is Disposition.DEAD else None
 
 
 _SETTLED = {

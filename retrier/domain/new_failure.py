@@ -55,6 +55,15 @@ def judge_failure(known: Known, *, retry_id: str | None, failed_at: datetime | N
     return _judge_by_time(known, failed_at)
 
 
+def count_failure(before: int, *, counted: bool) -> int:
+    """Return the failure count of a message that a failure makes unresolved, at least 1.
+
+    `before` was its count; `counted` means that it counts the failure of this very retry already: a
+    retry that a crash doubled fails twice, and its message must not be given up too early.
+    """
+    return max(1, before if counted else before + 1)
+
+
 def confirmation_resolves(known: Known, *, succeeded_at: datetime | None) -> bool:
     """Say whether a confirmation resolves the message.
 

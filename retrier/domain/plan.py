@@ -3,9 +3,10 @@
 import json
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
+from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.selection import Selection, chosen_parts
 
 LONGEST = 200
@@ -47,3 +48,12 @@ def hash_selection(selection: Selection) -> str:
     ids = None if selection.ids is None else sorted(set(selection.ids))
     parts = {"ids": ids, "parts": dict(chosen_parts(selection))}
     return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+
+def within(request: RetryRequest, plan: Plan) -> RetryRequest:
+    """Bound a request by a plan: what failed since is left out, and no more is taken than it had.
+
+    Of one that counted nothing the cut-off is bound enough: a limit is at least 1.
+    """
+    limit = min(request.terms.limit or plan.total, plan.total) or request.terms.limit
+    return replace(request, cut_off=plan.cut_off, terms=replace(request.terms, limit=limit))

@@ -1,13 +1,14 @@
 """What the processor does, or what it waits for: derived from what the database says."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
 from retrier.domain.retry_batch import RetryBatch, RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperation, RetryOperationState
-from retrier.domain.waiting import why_it_waits
+from retrier.domain.schedule import Schedule
+from retrier.domain.waiting import is_resting, why_it_waits
 
 
 class Awaited(StrEnum):
@@ -45,12 +46,13 @@ class Work:
 class Queue:
     """Batches in the order in which they are moved, and operations in the order of their cuts.
 
-    `at` is the database's time.
+    `at` is the database's time, `schedule` what the standing operation waits for; None without it.
     """
 
     batches: Sequence[RetryBatch]
     operations: Sequence[RetryOperation]
     at: datetime
+    schedule: Schedule | None = None
 
 
 def find_work(queue: Queue, *, is_held: bool) -> Work:
@@ -60,15 +62,19 @@ def find_work(queue: Queue, *, is_held: bool) -> Work:
         return Work(waits_for=Awaited.PROCESSOR, why=why)
     for batch in queue.batches:
         return _of_batch(batch, queue.at)
-    ready = (each for each in queue.operations if why_it_waits(each, queue.at) is None)
-    for operation in ready:
+    for operation in queue.operations:
+        if why_it_waits(operation, queue.at, queue.schedule) is not None:
+            continue
         return Work(stage=RetryBatchStatus.MARKING, operation_id=operation.operation_id)
     return _of_waiting(queue)
 
 
-def wait_until(operation: RetryOperation, at: datetime) -> datetime | None:
+def wait_until(
+    operation: RetryOperation, at: datetime, schedule: Schedule | None = None
+) -> datetime | None:
     """Return when an operation may be cut, if it waits for its time."""
-    times = (operation.not_before, operation.next_cut)
+    due = schedule.next_at if schedule is not None and operation.is_standing else None
+    times = (operation.not_before, operation.next_cut, due)
     return max((each for each in times if each is not None and each > at), default=None)
 
 
@@ -93,15 +99,25 @@ def _of_batch(batch: RetryBatch, at: datetime) -> Work:
 def _of_waiting(queue: Queue) -> Work:
     """Say what the first to go on waits for; behind those with a time come the others."""
     last = datetime.max.replace(tzinfo=queue.at.tzinfo)
-    soonest = sorted(queue.operations, key=lambda each: wait_until(each, queue.at) or last)
+
+    def until(operation: RetryOperation) -> datetime | None:
+        return wait_until(operation, queue.at, queue.schedule)
+
+    soonest = sorted(filter(_has_work(queue), queue.operations), key=lambda one: until(one) or last)
     for operation in sorted(soonest, key=lambda each: _RANKS[_kind(each)]):
         return Work(
             operation_id=operation.operation_id,
             waits_for=_kind(operation),
-            why=why_it_waits(operation, queue.at),
-            until=wait_until(operation, queue.at),
+            why=why_it_waits(operation, queue.at, queue.schedule),
+            until=until(operation),
         )
     return Work(waits_for=Awaited.REQUEST, why="no retry is asked for")
+
+
+def _has_work(queue: Queue) -> Callable[[RetryOperation], bool]:
+    """Leave out the standing operation while no message is scheduled: it waits for nothing."""
+    nothing = queue.schedule is None or queue.schedule.next_at is None
+    return lambda each: not (nothing and is_resting(each, queue.at, queue.schedule))
 
 
 def _kind(operation: RetryOperation) -> Awaited:

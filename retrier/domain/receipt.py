@@ -5,6 +5,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from retrier.domain.decision import Decided
 from retrier.domain.failed_message import Confirmation, FailedImport, Failure, Noteworthy
 from retrier.domain.new_failure import Known
 
@@ -14,7 +15,8 @@ class StoredMessage:
     """What the fold and the store need of a failed message that has a row, or gets one in this batch.
 
     `number` is None for a message that is new in this batch; `body_of` is the number of the
-    attempt that holds the body of the newest failure.
+    attempt that holds the body of the newest failure. `counted` has the ids of those retries that
+    `failure_count` counts, as far as the batch has failures of them.
     """
 
     unique_message_id: str
@@ -24,15 +26,22 @@ class StoredMessage:
     body_hash: str
     last_retry_id: str | None
     known: Known
+    failure_count: int = 0
+    is_dead: bool = False
+    counted: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A failure and its message; `maybe_copy_of` names one with equal bytes if it has no id."""
+    """A failure and its message; `maybe_copy_of` names one with equal bytes if it has no id.
+
+    `failures` is the failure count of the message with it; None if it changes nothing.
+    """
 
     unique_message_id: str
     failure: Failure
     maybe_copy_of: str | None = None
+    failures: int | None = None
 
     @property
     def is_logged(self) -> bool:
@@ -91,7 +100,9 @@ class Recorded:
     """The result of storing one received batch.
 
     `counts` is what it added to the ledger, by entry. `confirmed` messages became resolved;
-    `failed_again` came back after a retry. `noteworthy` is what a person should look at.
+    `failed_again` came back after a retry. `noteworthy` is what a person should look at. `reasons`
+    counts the failures by the reasons they were classified under; `decided` is what became of the
+    messages that are unresolved now.
     """
 
     receipt: Receipt
@@ -99,6 +110,8 @@ class Recorded:
     confirmed: int
     failed_again: int
     noteworthy: Sequence[Noteworthy] = ()
+    reasons: Mapping[str, int] = field(default_factory=dict)
+    decided: Sequence[Decided] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,13 +63,18 @@ class RetryBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedMessage:
-    """What staging needs of a claimed message. `size` counts the bytes of properties and body."""
+    """What staging needs of a claimed message. `size` counts the bytes of properties and body.
+
+    `message_type` and `policy` say by which breaker it is counted; None if none is used.
+    """
 
     number: int
     unique_message_id: str
     retry_id: str
     destination: str
     size: int
+    message_type: str | None = None
+    policy: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +114,10 @@ class RevertCause(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ejected:
-    """A message taken out of its batch: unresolved again, with the reason."""
+    """A message taken out of its batch: unresolved again, with the reason.
+
+    `hopeless` means that no retry may ever go to its destination, as long as that is what it is.
+    """
 
     number: int
     unique_message_id: str
@@ -117,6 +125,7 @@ class Ejected:
     cause: RevertCause = RevertCause.EJECTED
     destination: str = ""
     """Where its retry was sent to; empty when it was never sent."""
+    hopeless: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

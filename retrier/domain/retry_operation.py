@@ -21,6 +21,11 @@ class RetryType(StrEnum):
     ALL_FOR_ENDPOINT = "all_for_endpoint"
     BY_QUEUE_ADDRESS = "by_queue_address"
     ALL = "all"
+    BY_POLICY = "by_policy"
+
+
+STANDING_OPERATION = "00000000-0000-0000-0000-000000000001"
+"""The id of the one operation that sends what is due by policy; it is never completed."""
 
 
 class RetryOperationState(StrEnum):
@@ -176,7 +181,11 @@ def hash_request(request: RetryRequest) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryOperation:
-    """One retry operation as stored; it is kept when its batches are deleted."""
+    """One retry operation as stored; it is kept when its batches are deleted.
+
+    `dead_left_out` counts the dead messages that matched when it was asked for, and that were not
+    asked for.
+    """
 
     operation_id: str
     retry_type: RetryType
@@ -199,6 +208,7 @@ class RetryOperation:
     rate: int | None
     cancel_asked: bool
     passed_over: bool
+    look_again_at: datetime | None
     reason: str | None
     not_before: datetime | None
     next_cut: datetime | None
@@ -208,6 +218,12 @@ class RetryOperation:
     acknowledged_at: datetime | None
     modified_at: datetime
     canary: RunningCanary | None = None
+    dead_left_out: int = 0
+
+    @property
+    def is_standing(self) -> bool:
+        """Whether it is the one that sends what is due by policy, and is never completed."""
+        return self.operation_id == STANDING_OPERATION
 
     @property
     def sent(self) -> int:

@@ -1,11 +1,24 @@
 """Selections: conditions that choose the messages of a request or a list, joined by *and*."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
-from retrier.domain.failed_message import Disposition, FailedMessageStatus
+from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.text import IdRange
+
+
+class WantedDisposition(StrEnum):
+    """Which messages by their disposition: those that have this one; or ANY, *dead* ones included.
+
+    ANY is no condition. A bulk retry leaves *dead* messages out unless DEAD or ANY is asked for.
+    """
+
+    MANUAL = "manual"
+    SCHEDULED = "scheduled"
+    DEAD = "dead"
+    ANY = "any"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,8 +30,8 @@ class Selection:
     unresolved after the request have a higher one. `pending` selects only messages whose retry is
     recorded as forwarded and has no outcome yet, with `sent_before` only those recorded by then.
 
-    `reason` is the failure reason. `failed_from` and `failed_to` are times of the last failure,
-    both included. `attempts_at_least` counts failures. `text` is looked for in the ids, types and
+    `reason` is what the failure is classified under, or the headers' own word. `stream`
+    is the id of a stream, of whichever queue. `failed_from` and `failed_to` are times of the last failure, both included. `attempts_at_least` counts failures. `text` is looked for in the ids, types and
     exceptions, in any case. `archived_by` is the archive operation that archived the messages. `message_id` is the
     sender's own id, for lists.
     """
@@ -30,10 +43,11 @@ class Selection:
     exception_type: str | None = None
     message_type: str | None = None
     reason: str | None = None
+    stream: str | None = None
     failed_from: datetime | None = None
     failed_to: datetime | None = None
     attempts_at_least: int | None = None
-    disposition: Disposition | None = None
+    disposition: WantedDisposition | None = None
     text: str | None = None
     archived_by: str | None = None
     message_id: str | None = None
@@ -45,7 +59,7 @@ class Selection:
     sent_before: datetime | None = None
 
 
-NAMES = ("group", "queue", "endpoint", "exception_type", "message_type", "reason", "text")
+NAMES = ("group", "queue", "endpoint", "exception_type", "message_type", "reason", "stream", "text")
 """The parts by which an operation may select that are texts."""
 
 OTHER_PARTS = ("failed_from", "failed_to", "attempts_at_least", "disposition", "archived_by")
@@ -72,3 +86,20 @@ def describe(selection: Selection) -> str:
         return f"message {selection.ids[0]}" if one else f"{len(selection.ids)} messages"
     parts = chosen_parts(selection).items()
     return ", ".join(f"{n.replace('_', ' ')} {value}" for n, value in parts) or "all messages"
+
+
+_STATUSES = {status.replace("_", ""): status for status in FailedMessageStatus}
+
+
+def read_statuses(text: str) -> frozenset[FailedMessageStatus] | None:
+    """Read a list of statuses, in which a minus excludes one; unknown names are ignored."""
+    names = text.lower().replace(" ", "").replace("_", "").split(",")
+    included = _known(names)
+    excluded = _known(name[1:] for name in names if name.startswith("-"))
+    if not included and not excluded:
+        return None
+    return (included or frozenset(FailedMessageStatus)) - excluded
+
+
+def _known(names: Iterable[str]) -> frozenset[FailedMessageStatus]:
+    return frozenset(_STATUSES[name] for name in names if name in _STATUSES)

@@ -42,6 +42,7 @@ class SteeringRefusal(StrEnum):
     UNKNOWN = "no operation has this id"
     COMPLETED = "it is completed: all of it is done"
     CANCELLED = "it was cancelled"
+    STANDING = "it sends what is due by policy, and never ends"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +54,15 @@ class Steered:
 
 
 def refuse(
-    order: Order, state: RetryOperationState, *, cancel_asked: bool
+    order: Order, state: RetryOperationState, *, cancel_asked: bool, standing: bool = False
 ) -> SteeringRefusal | None:
     """Return why an operation in this state cannot take the order; None if it can.
 
-    To cancel once more is no mistake: the first answer may have been lost.
+    To cancel once more is no mistake: the first answer may have been lost. The standing operation
+    cannot be cancelled: nothing would begin it anew.
     """
+    if standing and isinstance(order, Cancel):
+        return SteeringRefusal.STANDING
     if state is RetryOperationState.COMPLETED:
         return SteeringRefusal.COMPLETED
     if isinstance(order, Cancel):

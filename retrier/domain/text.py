@@ -101,7 +101,7 @@ def _bytes(value: bytes) -> str:
 
 
 _LONG = ("exception_message", "stack_trace", "completed_steps")
-_TIMES_AND_COUNTS = ("time_of_failure", "time_sent", "attempts_reported")
+_TIMES_AND_COUNTS = ("time_of_failure", "time_sent", "attempts_reported", "crashes")
 _SHORT = tuple(
     field.name for field in fields(FailureDetails) if field.name not in (*_LONG, *_TIMES_AND_COUNTS)
 )

@@ -9,13 +9,16 @@ from retrier.domain.retry_operation import (
     RetryOperation,
     RetryOperationState,
 )
+from retrier.domain.schedule import Schedule
 from retrier.domain.times import show_time
 
 
-def why_it_waits(operation: RetryOperation, at: datetime) -> str | None:
+def why_it_waits(
+    operation: RetryOperation, at: datetime, schedule: Schedule | None = None
+) -> str | None:
     """Say in a sentence why nothing is cut off an operation at this time; None if nothing stops it.
 
-    `at` is the database's time.
+    `at` is the database's time. The `schedule` is for the standing operation.
     """
     if operation.state not in ALIVE:
         return None
@@ -27,7 +30,24 @@ def why_it_waits(operation: RetryOperation, at: datetime) -> str | None:
         return operation.reason
     if operation.not_before is not None and operation.not_before > at:
         return f"it was asked for not before {show_time(operation.not_before)}"
-    return _wait_for_cut(operation, at)
+    return _wait_for_message(operation, at, schedule) or _wait_for_cut(operation, at)
+
+
+def _wait_for_message(
+    operation: RetryOperation, at: datetime, schedule: Schedule | None
+) -> str | None:
+    """Say when something is due, if it is the standing operation and has nothing to do."""
+    if not is_resting(operation, at, schedule):
+        return None
+    due = None if schedule is None else schedule.next_at
+    return "no message is scheduled" if due is None else f"the next is due at {show_time(due)}"
+
+
+def is_resting(operation: RetryOperation, at: datetime, schedule: Schedule | None) -> bool:
+    """Say whether it is the standing operation, and nothing is due."""
+    waits = operation.is_standing and operation.state is RetryOperationState.WAITING
+    due = None if schedule is None else schedule.next_at
+    return waits and (due is None or due > at)
 
 
 def _wait_for_cut(operation: RetryOperation, at: datetime) -> str | None:
@@ -37,16 +57,19 @@ def _wait_for_cut(operation: RetryOperation, at: datetime) -> str | None:
     canary = operation.canary
     if canary is not None and canary.state is CanaryState.WAITING:
         return f"its first {operation.sent} messages are sent: until {until} they may come back"
+    if operation.rate is None:
+        return "the policies allow only so many a second"
     return f"its rate is {operation.rate} messages a second"
 
 
 def estimate_end(operation: RetryOperation, at: datetime) -> datetime | None:
     """Return when the remaining messages will be sent; None if nobody can say.
 
-    As fast as those done were, and no faster than the rate allows.
+    As fast as those done were, and no faster than the rate allows. The standing one never ends.
     """
     left = operation.remaining
-    if operation.state not in OPEN_STATES or operation.cancel_asked or left == 0:
+    standing = operation.is_standing
+    if operation.state not in OPEN_STATES or operation.cancel_asked or left == 0 or standing:
         return None
     ends = [_by_speed(operation, at), _by_rate(operation, at)]
     return max((end for end in ends if end is not None), default=None)

@@ -80,13 +80,20 @@ class Properties:
     fields: Mapping[str, str | int]
 
     def text(self, header: str) -> str | None:
-        """Return a header as text; None when it is absent or empty."""
-        return header_text(self.headers, header)
+        """Return a header as text; None when it is absent or empty.
+
+        It runs many times for each ingested message, and nearly every value is a text.
+        """
+        value = self.headers.get(header)
+        return (value or None) if type(value) is str else _as_text(value)
 
 
 def header_text(headers: Mapping[str, object], header: str) -> str | None:
     """Return a header as text; None when it is absent or empty."""
-    value = headers.get(header)
+    return _as_text(headers.get(header))
+
+
+def _as_text(value: object) -> str | None:
     return str(value) if value is not None and value != "" else None
 
 
@@ -94,19 +101,24 @@ def _keep_all(_header: str) -> bool:
     return False
 
 
+SETTABLE_TEXTS = frozenset({"content_type", "correlation_id"})
+"""The text fields that an edit may set."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
     """A change of raw properties that leaves everything it does not name byte-identical.
 
-    `set_fields` takes `delivery_mode` and `priority`; field names are AMQP's, in lower case with
-    underscores (`correlation_id`). A header that is set replaces all headers of that name. Codecs
-    cache the answers of `drop_headers`: it must give the same one for a name each time.
+    `set_fields` takes `delivery_mode` and `priority` as numbers, and the fields of SETTABLE_TEXTS;
+    field names are AMQP's, in lower case with underscores. A header that is set replaces all
+    headers of that name. Codecs cache the answers of `drop_headers`: it must give the same one for
+    a name each time.
     """
 
     drop_headers: Callable[[str], bool] = _keep_all
     set_headers: Mapping[str, str] = field(default_factory=dict)
     drop_fields: frozenset[str] = frozenset()
-    set_fields: Mapping[str, int] = field(default_factory=dict)
+    set_fields: Mapping[str, int | str] = field(default_factory=dict)
 
 
 class PropertyCodec(Protocol):

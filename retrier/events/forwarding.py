@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from retrier.domain.decision import Decided
 from retrier.domain.retry_batch import WindowResult
 from retrier.domain.wire import Outcome, Outgoing
 from retrier.events.event import Event
@@ -30,12 +31,16 @@ class ForwardingBegun(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowRecorded(Event):
-    """The outcomes of a window are recorded, and no new window was stamped with them."""
+    """The outcomes of a window are recorded, and no new window was stamped with them.
+
+    `decided` is what becomes of what was reverted.
+    """
 
     name = "forwarding.recorded"
     batch_id: str
     operation_id: str
     result: WindowResult
+    decided: Sequence[Decided] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

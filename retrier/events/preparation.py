@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from retrier.domain.decision import Decided
 from retrier.domain.retry_batch import Ejected
 from retrier.events.event import Event
 
@@ -118,7 +119,10 @@ class StagingBackedOff(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchStaged(Event):
-    """A batch is in Forwarding, the pointer names it, and `ejected` messages have left it."""
+    """A batch is in Forwarding, the pointer names it, and `ejected` messages have left it.
+
+    `decided` is what becomes of those.
+    """
 
     name = "staging.committed"
     batch_id: str
@@ -127,6 +131,7 @@ class BatchStaged(Event):
     size: int
     seconds: float
     ejected: Sequence[Ejected]
+    decided: Sequence[Decided] = ()
 
 
 PreparationEffect = (

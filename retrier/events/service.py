@@ -45,6 +45,14 @@ class RetryAsked(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredDead(Event):
+    """A person declared a message dead."""
+
+    name = "dead.declared"
+    unique_message_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceStarting(Event):
     """The process starts, with these roles."""
 

@@ -5,9 +5,17 @@ from datetime import datetime, timedelta
 
 from retrier.domain import dialects
 from retrier.domain.classifiers import CauseOf
-from retrier.domain.dialects.dialect import Dialect, Unintelligible
+from retrier.domain.dialects.dialect import Dialect, Unintelligible, count
 from retrier.domain.failed_message import FailedImport, Failure, FailureDetails
-from retrier.domain.headers import LOGGED_ID, RETRY_ID, UNIQUE_MESSAGE_ID
+from retrier.domain.headers import (
+    LOGGED_ID,
+    OF_WORKERS,
+    RETRY_ID,
+    STREAM,
+    UNIQUE_MESSAGE_ID,
+    WORKER_CRASHES,
+    WORKER_REJECTED,
+)
 from retrier.domain.identity import body_hash, canonical, fingerprint, is_guid
 from retrier.domain.text import clean, out_of_limits
 from retrier.domain.times import not_ahead_of
@@ -20,13 +28,14 @@ class QueueMapping:
 
     `dialect` is used instead of the one that would be recognised. `destination` is where retries
     go instead of the queue where the message failed. `take_from_work_queue` allows a queue that
-    looks like the queue of a worker.
+    looks like the queue of a worker. `stream_header` has the id of the stream of a message.
     """
 
     queue: str
     dialect: str | None = None
     destination: str | None = None
     take_from_work_queue: bool = False
+    stream_header: str = STREAM
 
 
 CLOCK_SLACK = timedelta(days=1)
@@ -110,12 +119,23 @@ def understand_failure(arrival: Arrival) -> Failure | Unintelligible:
     dialect = _dialect(arrival)
     if isinstance(dialect, Unintelligible):
         return dialect
-    details = dialect.read(arrival.properties, otherwise=arrival.mapping.destination)
+    body = arrival.delivery.body if dialect.reads_body else b""
+    details = dialect.read(arrival.properties, otherwise=arrival.mapping.destination, body=body)
     if isinstance(details, Unintelligible):
         return details
     if arrival.mapping.destination and not dialect.recognises(arrival.properties.headers):
         details = _with_reason(details)
-    return _failure(arrival, dialect, _storable(arrival, details))
+    if not OF_WORKERS.isdisjoint(arrival.properties.headers):
+        details = _with_crashes(arrival.properties, details)
+    return _failure(arrival, dialect, _storable(arrival, _with_stream(arrival, details)))
+
+
+def _with_stream(arrival: Arrival, details: FailureDetails) -> FailureDetails:
+    """Take the stream from the header that the settings name; dialects read only ours."""
+    header = arrival.mapping.stream_header
+    if header == STREAM:
+        return details
+    return replace(details, stream_id=arrival.properties.text(header))
 
 
 NO_HEADERS = "no failure headers"
@@ -130,16 +150,22 @@ def _with_reason(details: FailureDetails) -> FailureDetails:
     return details if known else replace(details, failure_reason=NO_HEADERS)
 
 
+def _with_crashes(properties: Properties, details: FailureDetails) -> FailureDetails:
+    """Add what a worker says of its crashes. A count that is none, or too large, counts as 0."""
+    crashes = count(properties.headers.get(WORKER_CRASHES)) or 0
+    return replace(details, crashes=crashes, rejected=properties.text(WORKER_REJECTED))
+
+
 def _dialect(arrival: Arrival) -> Dialect | Unintelligible:
     forced = arrival.mapping.dialect
-    dialect = dialects.recognise(arrival.properties, forced)
+    dialect = dialects.recognise(arrival.properties, forced, arrival.delivery.queue)
     if dialect is not None:
         return dialect
     if forced is not None:
         return Unintelligible(f"no dialect is called {forced!r}")
     if arrival.mapping.destination is not None:
         return dialects.RETRIER
-    marks = ", ".join(each.mark for each in dialects.DIALECTS)
+    marks = ", ".join(dict.fromkeys(each.mark for each in dialects.DIALECTS))
     return Unintelligible(f"none of the headers that say where it failed is there: {marks}")
 
 
@@ -155,7 +181,7 @@ def _storable(arrival: Arrival, details: FailureDetails) -> FailureDetails:
 
 def _failure(arrival: Arrival, dialect: Dialect, details: FailureDetails) -> Failure:
     delivery, properties = arrival.delivery, arrival.properties
-    message_id = dialect.message_id(properties)
+    message_id = details.id_in_body or dialect.message_id(properties)
     endpoint = details.endpoint or details.queue
     return Failure(
         stamped_id=_stamped_id(arrival),
@@ -173,6 +199,7 @@ def _failure(arrival: Arrival, dialect: Dialect, details: FailureDetails) -> Fai
         redelivered=delivery.redelivered,
         received_at=arrival.received_at,
         logged_id=arrival.properties.text(LOGGED_ID),
+        keeps_texts=dialect.reads_body,
     )
 
 

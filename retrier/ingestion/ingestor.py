@@ -221,9 +221,9 @@ class Ingestor:
         Only the first failure in a row is reported as an event.
         """
         self._close()
+        self.state = self._idle(reason)
         if self._failures == 0:
             self.emit(IngestionPaused(queue=self.mapping.queue, reason=reason, error=error))
-        self.state = self._idle(reason)
         delay = BACK_OFF[min(self._failures, len(BACK_OFF) - 1)]
         self._failures += 1
         return delay

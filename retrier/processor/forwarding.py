@@ -17,13 +17,11 @@ from retrier.errors import BrokerUnavailable, DatabaseUnavailable, StagingQueueU
 from retrier.events.forwarding import (
     CopiesAcked,
     RetrySentAlone,
-    WindowRecorded,
     WindowSent,
-    WindowStamped,
 )
 from retrier.overlap import WhileInFlight, nothing_else
 from retrier.processor.forwarding_run import ForwardingRun
-from retrier.processor.run_bounds import RunEnd, begin_run, tell_doubt
+from retrier.processor.run_bounds import RunEnd, begin_run, tell_doubt, tell_window
 from retrier.processor.stage_context import StageContext
 from retrier.processor.staging_queue import StagingQueue, make_retry, receive, refuse_foreign
 from retrier.processor.window import ReadyRetry, Suspect, settle
@@ -186,17 +184,17 @@ class Forwarding:
         context, numbers = self._context, [retry.number for retry in window]
         db, fence = context.db, context.lease.fence
         new = not run.doubtful  # what goes one by one was told with the window that met it
-        stamped = open_window(
-            db, fence, run.batch, finished=run.finished, numbers=numbers, tell_doubt=new
+        batch, finished, judge = run.batch, run.finished, context.judge
+        opened = open_window(
+            db, fence, batch, judge, finished=finished, numbers=numbers, tell_doubt=new
         )
         if run.finished:
             context.progress.made()
-        batch, result, event = run.batch, run.finished, WindowStamped if window else WindowRecorded
         run = self._keep(run.recorded())
-        context.emit(event(batch_id=batch.batch_id, operation_id=batch.operation_id, result=result))
+        tell_window(context, batch, finished, opened.decided, stamped=bool(window))
         if window:
             context.lease.ensure_fresh()
-        return run, {claim.number: claim.in_doubt for claim in stamped}
+        return run, {claim.number: claim.in_doubt for claim in opened.stamped}
 
     def _record(self, run: ForwardingRun) -> ForwardingRun:
         """Record what is settled, then ack it; nothing happens when nothing is settled.

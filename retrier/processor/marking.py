@@ -3,9 +3,13 @@
 And before any stage: batches of operations that a person has cancelled are released.
 """
 
+from dataclasses import replace
+from datetime import timedelta
 from typing import assert_never
 
 from retrier.domain.retry_batch import RetryBatch
+from retrier.domain.retry_operation import Priority
+from retrier.domain.streams import SHORTEST_LOOK_WAIT, HeldLooks, wait_for_look
 from retrier.events.preparation import (
     BatchAdopted,
     BatchMarked,
@@ -20,18 +24,20 @@ from retrier.events.stopping import (
     CanarySent,
     OperationCancelled,
 )
+from retrier.processor.breakers import Breaking
 from retrier.processor.stage_context import StageContext
-from retrier.store.queries.next_work import find_most_advanced
+from retrier.store.queries.breaker_holds import hold_by_breakers
+from retrier.store.queries.left_out import WhatHolds, hold_nothing
+from retrier.store.queries.next_batch import find_most_advanced
+from retrier.store.queries.next_work import look_ahead
 from retrier.store.verbs.canaries import CanaryJudged
 from retrier.store.verbs.cancelling import release_batch
-from retrier.store.verbs.marking import (
-    MarkedBatch,
-    OpenedBatch,
-    claim_messages,
-    move_to_staging,
-    open_batch,
-)
+from retrier.store.verbs.marked import MarkedBatch, OpenedBatch
+from retrier.store.verbs.marking import Turns, claim_messages, cut_batch, move_to_staging
 from retrier.store.verbs.retry_ends import CancelledOperation, CutEnd
+
+_MOST_MARKS = 1000
+"""Operations of which it is remembered when they were looked at in vain; else they look again."""
 
 
 class Cancelling:
@@ -48,6 +54,7 @@ class Cancelling:
         way to the end. Raises LeaseLost, DatabaseUnavailable.
         """
         while (found := find_most_advanced(self._context.db)) is not None:
+            self._context.breakers.may_hold = found.may_hold
             if not (found.cancel_asked and self._release(found.batch)):
                 return found.batch
         return None
@@ -88,10 +95,18 @@ class Adoption:
 
 
 class Marking:
-    """Cuts at most 1000 messages off the operation whose turn it is."""
+    """Cuts at most 1000 messages off the operation whose turn it is.
+
+    What is due by policy goes before bulk operations, but after each of its batches a bulk has its
+    turn, so neither starves. Whose turn it is stays in memory: only the holder of the lease cuts,
+    and a new holder may begin with either.
+    """
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
+        self._held = HeldLooks(after=SHORTEST_LOOK_WAIT)
+        self._breaking = Breaking(context)
+        self._bulk_first = False
 
     def run_once(self) -> bool:
         """Cut one batch; return whether there was an operation to cut, to end or to judge.
@@ -100,9 +115,21 @@ class Marking:
         """
         context = self._context
         began = context.clock.monotonic()
-        opened = open_batch(context.db, context.lease.fence, context.retries.session_id)
-        if opened is None:
+        outlook = look_ahead(context.db)
+        context.breakers.may_hold = outlook.may_hold
+        turned = context.breakers.is_used and self._breaking.decide()
+        if not (outlook.may_cut or turned):
             return False
+        opened = cut_batch(
+            context.db,
+            context.lease.fence,
+            context.retries.session_id,
+            self._what_holds(),
+            Turns(bulk_first=self._bulk_first, per_second=context.per_second()),
+            self._held,
+        )
+        if opened is None:
+            return turned
         match opened:
             case OpenedBatch():
                 self._tell_marked(self._claim(opened), began)
@@ -117,12 +144,17 @@ class Marking:
         context.progress.made()
         return True
 
+    def _what_holds(self) -> WhatHolds:
+        return hold_by_breakers if self._context.breakers.may_hold else hold_nothing
+
     def _claim(self, opened: OpenedBatch) -> MarkedBatch:
         """Claim and move in two transactions: a crash between them leaves an orphan to adopt."""
         context = self._context
         batch_id, operation_id = opened.batch_id, opened.operation.operation_id
         context.emit(BatchOpened(batch_id=batch_id, operation_id=operation_id))
-        marked = claim_messages(context.db, context.lease.fence, opened)
+        marked = claim_messages(
+            context.db, context.lease.fence, opened, self._what_holds(), self._held
+        )
         size = marked.claimed
         context.emit(MessagesClaimed(batch_id=batch_id, operation_id=operation_id, size=size))
         context.progress.made()
@@ -132,20 +164,40 @@ class Marking:
 
     def _tell_marked(self, marked: MarkedBatch, began: float) -> None:
         context, operation_id = self._context, marked.operation_id
+        self._note_look(marked, began)
         match marked.end:
             case CutEnd.COMPLETED:
                 context.emit(OperationCompleted(operation_id=operation_id))
             case CutEnd.CANARY_SENT:
                 context.emit(CanarySent(operation_id=operation_id))
-            case CutEnd.PASSED_OVER | CutEnd.BEGUN_ANEW | CutEnd.STOPPED:
+            case (
+                CutEnd.PASSED_OVER
+                | CutEnd.UNCHANGED
+                | CutEnd.BEGUN_ANEW
+                | CutEnd.STOPPED
+                | CutEnd.NOTHING_DUE
+            ):
                 return
             case None:
                 self._tell_batch(marked, began)
             case _ as never:
                 assert_never(never)
 
+    def _note_look(self, marked: MarkedBatch, began: float) -> None:
+        """Note when what streams hold is looked at again: soon after a message of theirs went."""
+        if marked.claimed:
+            self._held = replace(self._held, after=SHORTEST_LOOK_WAIT)
+        if marked.end not in (CutEnd.PASSED_OVER, CutEnd.UNCHANGED):
+            return
+        took = timedelta(seconds=self._context.seconds_since(began))
+        marks = {**self._held.marks} if len(self._held.marks) < _MOST_MARKS else {}
+        if marked.mark is not None:
+            marks[marked.operation_id] = marked.mark
+        self._held = HeldLooks(marks=marks, after=wait_for_look(self._held.after, took))
+
     def _tell_batch(self, marked: MarkedBatch, began: float) -> None:
         if marked.claimed:
+            self._give_turn(marked)
             event = BatchMarked(
                 batch_id=marked.batch_id,
                 operation_id=marked.operation_id,
@@ -153,6 +205,14 @@ class Marking:
                 seconds=self._context.seconds_since(began),
             )
             self._context.emit(event)
+
+    def _give_turn(self, marked: MarkedBatch) -> None:
+        """Let a bulk be next after a batch by policy, and what is due after one of a bulk.
+
+        A small request goes before both, and changes nothing about that.
+        """
+        if marked.priority is not Priority.SMALL:
+            self._bulk_first = marked.priority is Priority.POLICY
 
 
 def _judged(judged: CanaryJudged) -> CanaryPassed | CanaryFailed:

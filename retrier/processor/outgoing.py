@@ -1,7 +1,7 @@
-"""Sends the copies of failures to the log queue: a loop with connections of its own.
+"""Sends copies of failures to the log queue, and notices of dead messages: a loop of its own.
 
 At least once: a row is deleted after the broker has confirmed its copy. A process that dies in
-between leaves the row, and the next one sends the copy again.
+between leaves the row, and the next one sends the copy again. It has connections of its own.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ from threading import Event
 
 from retrier.clock import Clock
 from retrier.domain.copies import PROBE_BODY, make_logged
+from retrier.domain.notices import make_notice_body, make_notice_properties
 from retrier.domain.wire import Outgoing, UnreadableProperties
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable, LeaseLost, RetrierError
 from retrier.events.event import Emit
@@ -24,7 +25,12 @@ from retrier.events.outgoing import (
 from retrier.processor.lease import Lease
 from retrier.processor.outgoing_results import HeldQueues, Result, back_off, settle
 from retrier.store.engine.database import Database
-from retrier.store.queries.outgoing import WaitingCopy, find_outgoing, load_contents
+from retrier.store.queries.outgoing import (
+    WaitingCopy,
+    find_outgoing,
+    load_contents,
+    load_exceptions,
+)
 from retrier.store.verbs.outgoing import settle_outgoing
 from retrier.transport.seam import Publisher, Transport
 
@@ -68,13 +74,13 @@ class OutgoingSender:
         self._failures = 0
 
     def describe(self) -> tuple[bool, str]:
-        """Return a word about the copies for /health/ready; called by other threads.
+        """Return a word about copies and notices for /health/ready; called by other threads.
 
-        Always ready: copies that wait hold up neither ingestion nor retries.
+        Always ready: what waits here holds up neither ingestion nor retries.
         """
         held = self._held.describe()
         if held is not None:
-            return True, f"no copy can be sent to {held}"
+            return True, f"nothing can be sent to {held}"
         return True, "sending" if self._context.lease.held else "standing by"
 
     def run(self) -> None:
@@ -142,24 +148,37 @@ class OutgoingSender:
 
     def _make(self, copies: Sequence[WaitingCopy]) -> tuple[list[Outgoing], dict[int, str]]:
         """Return the messages to be sent, and the rows of which none can be made, with reasons."""
-        contents = load_contents(self._context.db, [each.attempt_id for each in copies])
+        copied = [each.attempt_id for each in copies if each.notice is None]
+        told = [each.attempt_id for each in copies if each.notice is not None]
+        db, codec = self._context.db, self._context.transport.codec
+        contents = load_contents(db, copied) if copied else {}
+        exceptions = load_exceptions(db, told, codec) if told else {}
         made: list[Outgoing] = []
         broken: dict[int, str] = {}
         for copy in copies:
             stored = contents.get(copy.attempt_id)
-            if stored is None or copy.unique_message_id is None:
+            if copy.notice is not None:
+                made.append(self._make_notice(copy, exceptions.get(copy.attempt_id)))
+            elif stored is None or copy.unique_message_id is None:
                 broken[copy.outgoing_id] = _DELETED
-                continue
-            try:
-                made.append(self._make_one(copy.queue, copy.unique_message_id, *stored))
-            except UnreadableProperties as error:
-                broken[copy.outgoing_id] = str(error)
+            else:
+                try:
+                    made.append(self._make_one(copy.queue, copy.unique_message_id, *stored))
+                except UnreadableProperties as error:
+                    broken[copy.outgoing_id] = str(error)
         return made, broken
 
     def _make_one(self, queue: str, unique_message_id: str, raw: bytes, body: bytes) -> Outgoing:
         transport = self._context.transport
         logged = make_logged(transport.codec, raw, unique_message_id, own_user=transport.user)
         return Outgoing(queue=queue, raw=logged, body=body)
+
+    def _make_notice(self, row: WaitingCopy, exception_message: str | None) -> Outgoing:
+        """Return a notice. It needs nothing but its row: all else of the message may be deleted."""
+        notice = row.notice or {}
+        raw = make_notice_properties(self._context.transport.codec, notice)
+        body = make_notice_body(notice, exception_message)
+        return Outgoing(queue=row.queue, raw=raw, body=body)
 
     def _connect(self) -> Publisher:
         if self._publisher is None:

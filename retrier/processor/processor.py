@@ -25,16 +25,18 @@ from retrier.events.processor import (
     ProcessorRecovered,
     TurnFailed,
 )
+from retrier.processor.breakers import Breaking
 from retrier.processor.forwarding import Forwarding
 from retrier.processor.marking import Adoption, Cancelling, Marking
 from retrier.processor.progress import kind_of
 from retrier.processor.stage_context import StageContext
 from retrier.processor.staging import Staging
 from retrier.processor.staging_queue import StagingQueue
-from retrier.store.queries.next_work import is_any_staging, time_until_due
+from retrier.store.queries.next_batch import is_any_staging
+from retrier.store.queries.next_work import time_until_due
 
 _STANDBY_LOOK = 1.0
-_HELD_UP_LOOK = 1.0
+_HELD_UP_LOOK = timedelta(seconds=1)
 _BACK_OFF = (0.5, 1.0, 2.0, 5.0, 10.0)
 _UNUSABLE_WAIT = 30.0
 _HEARTBEAT = 2.0
@@ -46,6 +48,7 @@ class Processor:
     def __init__(self, context: StageContext, wake: Event) -> None:
         self._context = context
         self._wake = wake
+        self._breaking = Breaking(context)
         self._staging = Staging(context)
         self._queue = StagingQueue(context)
         self._forwarding = Forwarding(context, self._queue, lambda: self._staging.staged_batch_id)
@@ -57,8 +60,7 @@ class Processor:
         self._troubled_since = 0.0
         self._epoch: int | None = None
         self._reason: str | None = None
-        self._logged: set[type[Exception]] = set()
-        """The kinds of error already logged in the present trouble: each is logged once."""
+        self._logged: set[type[Exception]] = set()  # kinds of error, each once in a trouble
 
     @property
     def reason(self) -> str | None:
@@ -66,15 +68,14 @@ class Processor:
         return self._reason
 
     def run_once(self) -> bool:
-        """Let the most advanced stage that has work do one bounded piece of it.
-
-        Returns whether there was any work. Raises what the stage raises.
-        """
+        """Let the most advanced stage with work do one piece; return if there was any. Raises its errors."""
         batch = self._forwarding.going_on or self._cancelling.find_batch()
         if batch is None or batch.status is not RetryBatchStatus.FORWARDING:
             self._forwarding.leave()
         if batch is None:
             return self._marking.run_once()
+        if self._context.breakers.is_used:
+            self._breaking.decide()
         self._stage_of(batch.status)(batch)
         return True
 
@@ -120,12 +121,10 @@ class Processor:
         """Return the seconds to sleep without work, at most until a batch or operation is due."""
         context = self._context
         context.emit(ProcessorIdle())
-        due = timedelta(seconds=_HELD_UP_LOOK)
-        if self._reason is None:
-            due = time_until_due(context.db) or context.retries.idle_wait
+        due = time_until_due(context.db) if self._reason is None else _HELD_UP_LOOK
         # Called last: until then a query above that hangs is noted as a wait for the database.
         context.progress.idle(partial(is_any_staging, context.db))
-        return min(context.retries.idle_wait, due).total_seconds()
+        return min(it for it in (context.retries.idle_wait, due) if it is not None).total_seconds()
 
     def _wait(self, pause: float) -> None:
         if self._reason is not None:
@@ -171,9 +170,9 @@ class Processor:
             context.emit(LeaseAcquired(epoch=self._epoch))
             return True
         waiting = f"another processor holds the lease: {other.host}, process {other.pid}"
-        if self._reason != waiting:
+        waited_before, self._reason = self._reason, waiting
+        if waited_before != waiting:
             context.emit(LeaseAwaited(host=other.host, pid=other.pid))
-        self._reason = waiting
         self._logged.clear()  # the database answered: a later error of it is logged again
         return False
 

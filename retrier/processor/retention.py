@@ -12,6 +12,7 @@ from retrier.events.retention import ChunkDeleted, RetentionSwept
 from retrier.processor.lease import Lease
 from retrier.store.engine.database import Database
 from retrier.store.queries.retention import find_due
+from retrier.store.verbs.comments import sweep_comments
 from retrier.store.verbs.retention import DeletedChunk, delete_chunk, give_back_pages, log_sweep
 
 _LONGEST = 60.0
@@ -69,6 +70,8 @@ class Retention:
     def _note(self, swept: Swept) -> None:
         if swept.is_empty:
             return
+        if swept.messages:
+            sweep_comments(self.db)
         log_sweep(self.db, self.lease.fence, swept)
         self.emit(
             RetentionSwept(

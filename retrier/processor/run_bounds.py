@@ -1,9 +1,10 @@
 """How the forwarding of a batch begins and ends: done, or with its rest in a new batch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from retrier.domain.retry_batch import RetryBatch
+from retrier.domain.decision import Decided
+from retrier.domain.retry_batch import RetryBatch, WindowResult
 from retrier.domain.wire import Confirmed, Refused
 from retrier.errors import BrokerUnavailable
 from retrier.events.forwarding import (
@@ -14,6 +15,8 @@ from retrier.events.forwarding import (
     ForwardingBegun,
     RestBackedOff,
     RestMoved,
+    WindowRecorded,
+    WindowStamped,
 )
 from retrier.processor.forwarding_run import ForwardingRun
 from retrier.processor.stage_context import StageContext
@@ -64,6 +67,22 @@ def tell_doubt(context: StageContext, run: ForwardingRun) -> None:
         context.emit(
             DoubtMet(batch_id=batch.batch_id, operation_id=batch.operation_id, count=count)
         )
+
+
+def tell_window(
+    context: StageContext,
+    batch: RetryBatch,
+    finished: WindowResult,
+    decided: Sequence[Decided],
+    *,
+    stamped: bool,
+) -> None:
+    """Report that outcomes are recorded, and with `stamped` that a window was stamped with them."""
+    event = WindowStamped if stamped else WindowRecorded
+    batch_id, operation_id = batch.batch_id, batch.operation_id
+    context.emit(
+        event(batch_id=batch_id, operation_id=operation_id, result=finished, decided=decided)
+    )
 
 
 class RunEnd:

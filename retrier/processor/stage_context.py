@@ -1,11 +1,15 @@
 """What every stage is given: parameters, database, broker, lease, clock, and where events go."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import timedelta
 from threading import Event
 
 from retrier.clock import Clock
+from retrier.domain.breaker import BreakerRules
 from retrier.events.event import Emit
+from retrier.policy.judging import Judge
+from retrier.policy.waiting import WAITING
 from retrier.processor.broker import Broker
 from retrier.processor.lease import Lease
 from retrier.processor.progress import Progress
@@ -55,9 +59,37 @@ class RetryParameters:
         return frozenset({*self.error_queues, self.staging_queue})
 
 
+class BreakerWatch:
+    """Whether breakers are to be looked at.
+
+    Without a rule for any, and with all of them closed, the database is asked nothing about them.
+    Whether one is not closed (`may_hold`) is noted from queries that are made anyway.
+    """
+
+    def __init__(self, rules: Callable[[], BreakerRules] = BreakerRules) -> None:
+        """`rules` returns those that are in force."""
+        self.rules = rules
+        self.may_hold = False
+
+    @property
+    def is_used(self) -> bool:
+        """Whether a breaker is configured, or not closed."""
+        rules = self.rules()
+        return self.may_hold or rules.default is not None or bool(rules.rules)
+
+
+def without_bound() -> int | None:
+    """Return no bound: as many automatic retries a second as can be sent."""
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageContext:
-    """Everything a stage needs; built once by the composition root."""
+    """Everything a stage needs; built once by the composition root.
+
+    `per_second` gives how many automatic retries may be sent a second, now: it is a setting that
+    may change while the process runs. None means any number.
+    """
 
     db: Database
     broker: Broker
@@ -67,6 +99,9 @@ class StageContext:
     emit: Emit
     stop: Event
     progress: Progress
+    breakers: BreakerWatch = field(default_factory=BreakerWatch)
+    judge: Judge = WAITING
+    per_second: Callable[[], int | None] = without_bound
 
     def seconds_since(self, began: float) -> float:
         """Return how long ago a moment of the monotonic clock was, to the millisecond."""

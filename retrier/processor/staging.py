@@ -26,8 +26,10 @@ from retrier.events.preparation import (
     StagingIdsRecorded,
     StagingQueuePurged,
 )
+from retrier.processor.breakers import Breaking
 from retrier.processor.stage_context import StageContext
 from retrier.processor.staging_queue import make_copy, make_marker
+from retrier.store.verbs.breakers import NOTHING_COUNTED, Counting
 from retrier.store.verbs.forwarding import back_off_batch, begin_forwarding, load_claimed
 from retrier.store.verbs.upkeep import record_staging_ids
 
@@ -50,6 +52,7 @@ class _Attempt:
 
     staged: list[int] = field(default_factory=list)
     ejected: list[Ejected] = field(default_factory=list)
+    counting: Counting = NOTHING_COUNTED
 
     def eject(self, message: ClaimedMessage, reason: str) -> None:
         number, unique_id = message.number, message.unique_message_id
@@ -61,6 +64,7 @@ class Staging:
 
     def __init__(self, context: StageContext) -> None:
         self._context = context
+        self._breaking = Breaking(context)
         self._failures = 0
         self._next_id: tuple[str, float] | None = None
         """A recorded staging id that is unused, and when it was recorded (monotonic seconds)."""
@@ -102,7 +106,8 @@ class Staging:
         context.emit(StagingQueuePurged(batch_id=batch.batch_id))
         attempt = _Attempt()
         copies: list[_Copy] = []
-        claimed = load_claimed(context.db, batch.batch_id)
+        used = context.breakers.is_used
+        claimed = self._breaking.load(batch) if used else load_claimed(context.db, batch.batch_id)
         context.lease.ensure_fresh()
         staging_id = self._take_id()
         # Not in windows as in Forwarding: copies whose staging id is not committed are never
@@ -113,6 +118,7 @@ class Staging:
         context.emit(
             CopiesPublished(batch_id=batch.batch_id, staging_id=staging_id, size=len(copies))
         )
+        attempt.counting = self._breaking.count(claimed) if used else NOTHING_COUNTED
         self._commit(batch, staging_id, attempt, began)
 
     def _take_id(self) -> str:
@@ -141,7 +147,9 @@ class Staging:
             # The id of probes is recorded again: it must outlive every probe that lies in a queue.
             next_ids=(next_id, context.retries.session_id),
         )
-        count = begin_forwarding(context.db, context.lease.fence, batch, copies)
+        begun = begin_forwarding(
+            context.db, context.lease.fence, batch, copies, context.judge, attempt.counting
+        )
         self._next_id = (next_id, now)
         self.staged_batch_id = batch.batch_id
         context.emit(
@@ -149,9 +157,10 @@ class Staging:
                 batch_id=batch.batch_id,
                 operation_id=batch.operation_id,
                 staging_id=staging_id,
-                size=count,
+                size=begun.count,
                 seconds=context.seconds_since(began),
                 ejected=copies.ejected,
+                decided=begun.decided,
             )
         )
 

@@ -120,7 +120,7 @@ def make_copy(
     """Return the copy for the staging queue; Ejected if no retry may go to the destination."""
     reason = why_not_sendable(message.destination, context.retries.closed_to_retries)
     if reason is not None:
-        return _eject(message, reason)
+        return replace(_eject(message, reason), hopeless=True)
     raw = make_staged(context.broker.transport.codec, message, _stamps(context, staging_id))
     return Outgoing(queue=context.retries.staging_queue, raw=raw, body=b"")
 

@@ -1,7 +1,7 @@
 """The settings: a YAML file and the environment become frozen values, or a list of problems."""
 
 from retrier.settings.addresses import redact
-from retrier.settings.loading import load_settings
+from retrier.settings.loading import load_settings, read_file
 from retrier.settings.model import (
     Api,
     Broker,
@@ -15,7 +15,11 @@ from retrier.settings.model import (
     Role,
     Settings,
 )
+from retrier.settings.policies import PoliciesSection
+from retrier.settings.policy_definition import find_policy_warnings, make_definition
+from retrier.settings.policy_file import check_policies, load_policies, name_settings_queues
 from retrier.settings.remarks import find_remarks, is_database_named
+from retrier.settings.yaml_text import find_section, read_text
 
 __all__ = [
     "Api",
@@ -24,13 +28,22 @@ __all__ = [
     "ErrorQueue",
     "Ingestion",
     "Log",
+    "PoliciesSection",
     "Processor",
     "Retention",
     "Retries",
     "Role",
     "Settings",
+    "check_policies",
+    "find_policy_warnings",
     "find_remarks",
+    "find_section",
     "is_database_named",
+    "load_policies",
     "load_settings",
+    "make_definition",
+    "name_settings_queues",
+    "read_file",
+    "read_text",
     "redact",
 ]

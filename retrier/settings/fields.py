@@ -17,6 +17,8 @@ class Section(BaseModel):
 
 
 AS_RESOLVED = "resolved"
+_LONGEST_NAME = 255
+"""Bytes of a queue name: a short string in AMQP 0-9-1."""
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _BYTES = {"": 1, "B": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
 _DURATION = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)")
@@ -26,7 +28,8 @@ _SIZE = re.compile(r"([0-9]{1,12})(B|KiB|MiB|GiB)?")
 _LONGEST = timedelta(days=36500)
 
 
-def _parse_duration(value: object) -> timedelta:
+def parse_duration(value: object) -> timedelta:
+    """Read a number with a unit. Raises ValueError."""
     if isinstance(value, timedelta):
         return value
     found = _DURATION.fullmatch(value) if isinstance(value, str) else None
@@ -41,16 +44,17 @@ def _parse_duration_or_off(value: object) -> timedelta | None:
     if value is False or value == "off":
         return None
     try:
-        return _parse_duration(value)
+        return parse_duration(value)
     except ValueError as error:
         raise ValueError(f"{error}, or off") from None
 
 
 def _check_duration_or_off(value: timedelta | None) -> timedelta | None:
-    return None if value is None else _check_duration(value)
+    return None if value is None else check_duration(value)
 
 
-def _check_duration(value: timedelta) -> timedelta:
+def check_duration(value: timedelta) -> timedelta:
+    """Return it if it is neither nothing nor too long. Raises ValueError."""
     if not timedelta(0) < value <= _LONGEST:
         raise ValueError("must be longer than 0s and at most 36500d")
     return value
@@ -70,6 +74,18 @@ def _check_size(value: int) -> int:
     if value < 1:
         raise ValueError("must be at least 1 byte")
     return value
+
+
+def check_queue_name(name: str) -> str:
+    """Return the name if a queue can have it. Raises ValueError."""
+    if not 1 <= len(name.encode(errors="replace")) <= _LONGEST_NAME:
+        raise ValueError(f"must be a queue name of 1 to {_LONGEST_NAME} bytes")
+    return name
+
+
+def _read_off(value: object) -> object:
+    # In the environment nothing but an empty text can say that there is no queue.
+    return None if value == "" else value
 
 
 def _refuse_bool(value: object) -> object:
@@ -101,7 +117,7 @@ def between(low: int, high: int) -> AfterValidator:
 
 def at_least(shortest: str) -> AfterValidator:
     """Accept durations of at least `shortest`, and `off`."""
-    limit = _parse_duration(shortest)
+    limit = parse_duration(shortest)
 
     def check(value: timedelta | None) -> timedelta | None:
         if value is not None and value < limit:
@@ -112,7 +128,7 @@ def at_least(shortest: str) -> AfterValidator:
 
 
 Count = Annotated[int, BeforeValidator(_refuse_bool)]
-Duration = Annotated[timedelta, BeforeValidator(_parse_duration), AfterValidator(_check_duration)]
+Duration = Annotated[timedelta, BeforeValidator(parse_duration), AfterValidator(check_duration)]
 DurationOrOff = Annotated[
     timedelta | None,
     BeforeValidator(_parse_duration_or_off),
@@ -122,3 +138,18 @@ DurationOrOff = Annotated[
 KeptAlike = Annotated[timedelta | Literal["resolved"] | None, BeforeValidator(_parse_kept_alike)]
 """The same, or `resolved`: as long as what is resolved in another way."""
 Size = Annotated[int, BeforeValidator(_parse_size), AfterValidator(_check_size)]
+QueueName = Annotated[str, AfterValidator(check_queue_name)]
+OptionalQueue = Annotated[QueueName | None, BeforeValidator(_read_off)]
+
+
+_LONGEST_HEADER = 255
+"""Bytes: AMQP's short string."""
+
+
+def _check_header_name(name: str) -> str:
+    if not 0 < len(name.encode()) <= _LONGEST_HEADER:
+        raise ValueError(f"must be the name of a header: 1 to {_LONGEST_HEADER} bytes")
+    return name
+
+
+HeaderName = Annotated[str, AfterValidator(_check_header_name)]

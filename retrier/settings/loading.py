@@ -1,9 +1,8 @@
 """Reads settings from a file and the environment; reports all problems at once, a line each."""
 
 import json
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -11,14 +10,20 @@ from pydantic_core import ErrorDetails
 
 from retrier.errors import ConfigurationError
 from retrier.settings.addresses import redact
+from retrier.settings.breakers import BreakerSettings
 from retrier.settings.fields import KeyPath
-from retrier.settings.model import ErrorQueue, Place, Settings, find_clashes
+from retrier.settings.model import ErrorQueue, Place, Settings, find_clashes, name_own_queues
+from retrier.settings.policies import list_policy_fields
+from retrier.settings.policy_clashes import find_policy_clashes
 from retrier.settings.tls import BrokerTls
+from retrier.settings.yaml_text import explain_syntax, parse_yaml
 
 _WHOLE_NUMBER = "must be a whole number"
 _MUST = {
     "bool_parsing": "must be true or false",
     "bool_type": "must be true or false",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
     "int_from_float": _WHOLE_NUMBER,
     "int_parsing": _WHOLE_NUMBER,
     "int_parsing_size": _WHOLE_NUMBER,
@@ -63,7 +68,7 @@ def _expect(error: ErrorDetails) -> str:
     match error:
         case {"type": "value_error", "ctx": {"error": reason}}:
             return str(reason)
-        case {"type": "literal_error", "ctx": {"expected": expected}}:
+        case {"type": "literal_error" | "enum", "ctx": {"expected": expected}}:
             return f"must be {expected}".replace("'", "")
         case _:
             return _MUST.get(error["type"], error["msg"])
@@ -95,6 +100,10 @@ def _fields_at(place: Place) -> list[str]:
     match place:
         case ():
             return list(Settings.model_fields)
+        case ("breakers",):
+            return list(BreakerSettings.model_fields)
+        case ("policies", *rest):
+            return list_policy_fields(rest)
         case (str(section),):
             return list(type(getattr(Settings(), section)).model_fields)
         case ("broker", "tls"):
@@ -113,7 +122,9 @@ def load_settings(path: Path | None, environ: Mapping[str, str]) -> Settings:
     for place, name in variables.items():
         override(tree, place, environ[name])
     instance = tree.get("instance", Settings().instance)
-    problems += [word(*clash, variables) for clash in find_clashes(tree, instance)]
+    own_queues = name_own_queues(tree, instance)
+    clashes = [*find_clashes(tree, instance), *find_policy_clashes(tree, own_queues)]
+    problems += [word(*clash, variables) for clash in clashes]
     try:
         settings = Settings.model_validate(tree)
     except ValidationError as error:
@@ -145,7 +156,7 @@ def read_environment(environ: Mapping[str, str], model: type[BaseModel]) -> dict
 
 def override(tree: dict[str, object], path: KeyPath, text: str) -> None:
     """Put one value into the tree; a section that is no mapping stays: validation reports it."""
-    value = _read_list(text) if path in _LISTS else text
+    value = _read_value(path, text)
     *sections, key = path
     for section in sections:
         inner = tree.setdefault(section, {})
@@ -157,6 +168,20 @@ def override(tree: dict[str, object], path: KeyPath, text: str) -> None:
 
 def _path(name: str) -> KeyPath:
     return tuple(name.removeprefix(_PREFIX).lower().split(_DELIMITER))
+
+
+def _read_value(path: KeyPath, text: str) -> object:
+    if path in _LISTS:
+        return _read_list(text)
+    return _read_policies(text) if path == ("policies",) else text
+
+
+def _read_policies(text: str) -> object:
+    """Read a section that is too deep for one variable for each key: JSON, or an empty text."""
+    try:
+        return json.loads(text) if text else None
+    except ValueError:
+        return text
 
 
 def _read_list(text: str) -> object:
@@ -171,41 +196,11 @@ def _read_list(text: str) -> object:
 def read_file(path: Path) -> tuple[dict[str, object], list[str]]:
     """Return the file's tree and its problems; a file that cannot be read is an empty tree."""
     try:
-        tree = _parse(path.read_bytes())
+        tree = parse_yaml(path.read_bytes())
     except OSError as error:
         return {}, [f"{path}: cannot be read: {error.strerror}"]
     except (yaml.YAMLError, ValueError) as error:
-        return {}, [f"{path}: cannot be understood: {_explain_syntax(error)}"]
+        return {}, [f"{path}: cannot be understood: {explain_syntax(error)}"]
     if not isinstance(tree, dict):
         return {}, [f"{path}: must hold sections such as broker and database"]
     return {key: value for key, value in tree.items() if value is not None}, []
-
-
-def _parse(data: bytes) -> object:
-    loader = _Loader(data)
-    try:
-        tree: object = loader.get_single_data()
-    finally:
-        loader.dispose()
-    return {} if tree is None else tree
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads every key as text, and refuses a key given twice: PyYAML would keep the last one."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 - PyYAML's signature
-        seen: set[str] = set()
-        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in seen:
-                problem = f"the key {redact(key.value)} is given twice"
-                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            seen.add(key.value)
-        return {str(key): value for key, value in super().construct_mapping(node, deep).items()}
-
-
-def _explain_syntax(error: Exception) -> str:
-    # Only place and problem: PyYAML's own message quotes the line, which may hold a password.
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        mark = error.problem_mark
-        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
-    return "it holds what cannot be read as text or as a value"

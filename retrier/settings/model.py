@@ -8,27 +8,32 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator
 
+from retrier.domain.breaker import BreakerRules
 from retrier.domain.retention import RetentionTimes
 from retrier.settings.addresses import AllowedHost, BrokerUrls, DatabaseUrl, LoopbackHost
+from retrier.settings.breakers import BreakersSection
 from retrier.settings.fields import (
     Count,
     Duration,
     DurationOrOff,
+    HeaderName,
     KeptAlike,
+    OptionalQueue,
+    QueueName,
     Section,
     Size,
     at_least,
     between,
+    check_queue_name,
 )
+from retrier.settings.policies import PoliciesSection
 from retrier.settings.tls import BrokerTls, find_tls_clashes
 
-Dialect = Literal["nservicebus", "rabbitmq", "retrier"]
+Dialect = Literal["nservicebus", "rabbitmq", "retrier", "celery", "dramatiq"]
 
 _INSTANCE = re.compile(r"[A-Za-z0-9._-]+")
 _ERROR_QUEUE = "error"
 """The error queue if none is named."""
-_LONGEST_NAME = 255
-"""Bytes of a queue name: a short string in AMQP 0-9-1."""
 
 Place = tuple[int | str, ...]
 Clash = tuple[Place, str]
@@ -44,26 +49,11 @@ def _check_instance(instance: str) -> str:
         raise ValueError("must consist of letters, digits, dots, dashes and underscores")
     if staging_queue(instance).startswith("amq."):
         raise ValueError("must not begin with amq: brokers keep such queue names to themselves")
-    _check_queue_name(staging_queue(instance))
+    check_queue_name(staging_queue(instance))
     return instance
 
 
-def _check_queue_name(name: str) -> str:
-    if not 1 <= len(name.encode(errors="replace")) <= _LONGEST_NAME:
-        raise ValueError(f"must be a queue name of 1 to {_LONGEST_NAME} bytes")
-    return name
-
-
 InstanceName = Annotated[str, AfterValidator(_check_instance)]
-QueueName = Annotated[str, AfterValidator(_check_queue_name)]
-
-
-def _read_off(value: object) -> object:
-    # In the environment nothing but an empty text can say that there is no queue.
-    return None if value == "" else value
-
-
-OptionalQueue = Annotated[QueueName | None, BeforeValidator(_read_off)]
 
 
 class ErrorQueue(Section):
@@ -73,6 +63,8 @@ class ErrorQueue(Section):
     dialect: Dialect | None = None
     destination: QueueName | None = None
     take_from_work_queue: bool = False
+    stream_header: HeaderName | None = None
+    """The header with the stream id; None: that of `ingestion.stream_header`."""
 
 
 def _read_error_queue(value: object) -> object:
@@ -103,6 +95,12 @@ def find_clashes(tree: Mapping[str, object], instance: object) -> Iterator[Clash
             yield ("ingestion", "forward_to"), f"{log} is a queue that Retrier itself empties"
         case _:
             pass
+
+
+def name_own_queues(tree: Mapping[str, object], instance: object) -> frozenset[str]:
+    """Return the queues that Retrier itself empties; reads values that are not checked yet."""
+    names = [each.get("queue") for each in _list_queues(tree)]
+    return frozenset({*map(str, names), staging_queue(str(instance))})
 
 
 def _list_queues(tree: Mapping[str, object]) -> list[Mapping[str, object]]:
@@ -155,6 +153,8 @@ class Ingestion(Section):
     declare_missing: bool = False
     forward_to: OptionalQueue = None
     """The log queue, which gets a copy of each failure; None: nothing is copied."""
+    stream_header: HeaderName = "Retrier.Stream"
+    """The header with the id of the stream that a message belongs to."""
 
 
 class Retries(Section):
@@ -222,11 +222,20 @@ class Settings(Section):
     api: Api = Api()
     retention: Retention = Retention()
     log: Log = Log()
+    breakers: BreakersSection = None
+    """The breaker of all that no policy has one for; None: it has none."""
+    policies: PoliciesSection | None = None
+    """None: there is no such section, and every failed message waits for a person."""
 
     @property
     def staging_queue(self) -> str:
         """Name the staging queue of this instance."""
         return staging_queue(self.instance)
+
+    @property
+    def breaker_rules(self) -> BreakerRules:
+        """When breakers open."""
+        return BreakerRules(default=None if self.breakers is None else self.breakers.terms)
 
     @property
     def declares_missing(self) -> bool:

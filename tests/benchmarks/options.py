@@ -18,6 +18,9 @@ FIGURES = {
     "j": "one process beside a process per role, while all of them have work",
     "k": "lists of a million messages, and the size of the database",
     "l": "what retention deletes, and ingestion beside it",
+    "m": "what is sent to other destinations while a breaker is open",
+    "n": "strict streams whose messages are confirmed at once",
+    "o": "many messages that come due at once, and what a bulk and single retries keep",
 }
 BODIES = {"2KiB": 2048, "20KiB": 20 * 1024, "500KiB": 500 * 1024}
 MOST_OF_BODY = {"2KiB": 10**9, "20KiB": 20_000, "500KiB": 1000}
@@ -92,10 +95,14 @@ def make_parser() -> argparse.ArgumentParser:
     add("--figures", type=_some(FIGURES), default=tuple(FIGURES), help="a,b,c,...; all by default")
     add("--queues", type=_some(KINDS), default=KINDS, help="classic,quorum")
     add("--bodies", type=_some(BODIES), default=tuple(BODIES), help="2KiB,20KiB,500KiB")
-    add("--messages", type=int, help="for a, c, d, e, j, l and the bulk of f; 100000")
+    add(
+        "--messages",
+        type=int,
+        help="for a, c, d, e, j, l, o, the bulk of f, at most for m and n; 100000",
+    )
     add("--many", type=int, help="for b, g, i and k; 1000000")
     add("--slow", type=int, help="for the one-by-one scripts at most; 10000")
-    add("--singles", type=int, help="retries for f; 100")
+    add("--singles", type=int, help="retries for f and o; 100")
     add("--idle-seconds", type=float, help="for h; 60")
     add("--runs", type=int, default=1, help="repeat everything; medians are shown")
     add("--quick", action="store_true", help="far smaller numbers: to try the command")

@@ -91,8 +91,11 @@ class Site:
 
 
 @contextmanager
-def opened_site(place: Place, kind: str) -> Iterator[Site]:
-    """Give a site with an upgraded database; nothing runs yet. All of it is removed afterwards."""
+def opened_site(place: Place, kind: str, **sections: object) -> Iterator[Site]:
+    """Give a site with an upgraded database; nothing runs yet. All of it is removed afterwards.
+
+    `sections` are further sections of the settings.
+    """
     with (
         temporary_postgres(place.postgres_url) as url,
         opened_queues(place.amqp_url, kind) as queues,
@@ -108,6 +111,7 @@ def opened_site(place: Place, kind: str) -> Iterator[Site]:
             "database": {"url": url},
             "ingestion": {"error_queues": [error]},
             "api": {"port": 0},
+            **sections,
         }
         host = Host(Path(folder), settings)
         try:

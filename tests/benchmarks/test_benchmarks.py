@@ -14,6 +14,8 @@ from retrier.ingestion.parsing import parse
 from retrier.store.queries.verification import verify_store
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.benchmarks.__main__ import main
+from tests.benchmarks.confirming import Handled
+from tests.benchmarks.figures.streams import check_order
 from tests.benchmarks.filling import Filling, fill
 from tests.benchmarks.messages import make_messages
 from tests.benchmarks.report import write_markdown
@@ -46,6 +48,39 @@ def test_a_small_run_sets_every_stage_beside_its_rivals(
     rows = json.loads(result.read_text())["summary"]
     assert {each["figure"] for each in rows if each["ratio"]} == {"c", "d", "e"}
     assert {each["reached"] for each in rows if each["target"]} <= {True, False}
+
+
+@pytest.mark.kills
+@pytest.mark.rabbitmq
+@pytest.mark.postgres
+def test_a_small_run_holds_a_destination_and_moves_streams(
+    amqp_url: str, postgres_url: str, tmp_path: Path
+) -> None:
+    """Measure with 100 messages: nothing passes the open breaker, and each stream is in order."""
+    result = tmp_path / "result.json"
+    servers = ["--amqp-url", amqp_url, "--postgres-url", postgres_url]
+
+    main(["--figures", "m,n", *SMALL.split(), "--messages", "100", *servers, "--json", str(result)])
+
+    rows = json.loads(result.read_text())["summary"]
+    assert [each["figure"] for each in rows] == ["m", "n", "n"]
+    assert all(each["value"] > 0 for each in rows)
+
+
+@pytest.mark.parametrize("came", [["b1", "a2", "a1"], ["a1", "a2"], ["a1", "a2", "b1", "b1"]])
+def test_a_stream_out_of_order_is_no_figure(came: list[str]) -> None:
+    """Let a message overtake the one before it, one be lost, and one come twice."""
+    handled = [Handled(0.1, each) for each in came]
+
+    with pytest.raises(RuntimeError, match="order"):
+        check_order({"a1": "a", "a2": "a", "b1": "b"}, handled)
+
+
+def test_streams_may_overtake_each_other() -> None:
+    """Let the second stream be handled between the messages of the first."""
+    handled = [Handled(0.1, each) for each in ("b1", "a1", "b2", "a2")]
+
+    check_order({"a1": "a", "a2": "a", "b1": "b", "b2": "b"}, handled)
 
 
 @pytest.mark.postgres

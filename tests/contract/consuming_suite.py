@@ -37,7 +37,7 @@ class ConsumingSuite(TransportFixtures):
         received = consumer.receive(10, timeout=SILENCE)
 
         assert received == []
-        assert SILENCE <= monotonic() - start < SILENCE + 2
+        assert SILENCE <= monotonic() - start < SILENCE + 15
 
     def test_does_not_wait_for_more_once_there_is_one(
         self, publisher: Publisher, consume: Consume, queue: str
@@ -242,7 +242,7 @@ class ConsumingSuite(TransportFixtures):
         consumer.receive(1, 0)
         publisher.publish([self.message(queue, b"later")], nothing)
 
-        wait_until(lambda: bodies(consumer.receive(1, 0)) == [b"later"], 5)
+        wait_until(lambda: bodies(consumer.receive(1, 0)) == [b"later"], 30)
 
     def test_takes_no_messages_while_it_rests_and_goes_on_afterwards(
         self, publisher: Publisher, consume: Consume, queue: str

@@ -1,5 +1,7 @@
 """Acts on more messages than are done at once: written down, and worked off chunk by chunk."""
 
+from dataclasses import replace
+
 import pytest
 
 from retrier.domain.archive_operation import ArchiveOperationState
@@ -10,6 +12,7 @@ from retrier.store.engine.database import Database
 from retrier.store.queries.archive_chunks import find_archive_chunk
 from retrier.store.queries.archive_operations import find_refused
 from retrier.store.queries.bulk_acts import find_bulk_acts
+from retrier.store.queries.selections import take_cut_off
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import event_log
 from retrier.store.verbs.archive_requests import do_at_once, find_few
@@ -71,6 +74,37 @@ class TestARequestAboutFew:
 
         assert asked.skipped_because == {Refusal.SENT: 1, Refusal.UNKNOWN: 1}
         assert (asked.total, asked.skipped) == (2, 2)
+
+
+class TestARequestThatWasCounted:
+    """It names the failure number up to which a preview counted."""
+
+    @pytest.mark.parametrize("many", [1, MANY])
+    def test_leaves_what_failed_since(self, bench: Bench, many: int) -> None:
+        counted = bench.fail(many)
+        request = replace(
+            request_for(Act.RESOLVE, Selection(queue=QUEUE)), cut_off=take_cut_off(bench.db)
+        )
+        later = bench.fail(many)
+
+        make_archives(bench.db).ask(request)
+        work_off_all(bench)
+
+        resolved, left = dict.fromkeys(counted, "resolved"), dict.fromkeys(later, "unresolved")
+        assert bench.statuses() == resolved | left
+        assert broken_rules(bench) == []
+
+    def test_leaves_what_failed_again_since(self, bench: Bench) -> None:
+        first = failure(queue=QUEUE)
+        bench.receive(first)
+        request = replace(
+            request_for(Act.RESOLVE, Selection(queue=QUEUE)), cut_off=take_cut_off(bench.db)
+        )
+        bench.receive(again(first, queue=QUEUE))
+
+        make_archives(bench.db).ask(request)
+
+        assert bench.statuses() == {unique_id(first): "unresolved"}
 
 
 class TestARequestAboutMany:

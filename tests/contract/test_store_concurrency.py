@@ -11,7 +11,7 @@ from sqlalchemy import Table, insert, text
 from retrier.domain.failed_message import Failure
 from retrier.domain.retry_batch import WindowResult
 from retrier.store.engine.database import Database
-from retrier.store.queries.next_work import find_most_advanced
+from retrier.store.queries.next_batch import find_most_advanced
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import (
     cause_groups,
@@ -144,8 +144,8 @@ def stage(bench: Bench, count: int) -> tuple[list[int], Callable[[], list[int]]]
     def stamp() -> list[int]:
         nothing = WindowResult()
         assert found is not None
-        stamped = open_window(bench.db, fence, found.batch, finished=nothing, numbers=numbers[::-1])
-        return [each.number for each in stamped]
+        opened = open_window(bench.db, fence, found.batch, finished=nothing, numbers=numbers[::-1])
+        return [each.number for each in opened.stamped]
 
     return numbers, stamp
 

@@ -3,7 +3,6 @@
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import event
 
 from retrier.domain.failed_message import OwnCopy, Stamped
 from retrier.store.schema import event_log, failed_imports
@@ -12,6 +11,7 @@ from retrier.store.verbs.upkeep import get_installation_id, record_staging_ids
 from tests.contract.store_rows import ledger_entries, messages, record, rows
 from tests.support.bench import Bench
 from tests.support.factories import ERROR_QUEUE, failed_import, failure, unique_id
+from tests.support.statements import statements
 
 ANOTHER = "00000000-0000-4000-8000-000000000000"
 
@@ -90,13 +90,7 @@ def test_what_each_turned_out_to_be_is_handed_back(database, known):
 
 
 def test_nothing_is_asked_where_nothing_is_stamped(database):
-    asked = []
-
-    def listen(_conn, _cursor, statement, *_others):
-        asked.append(statement)
-
-    event.listen(database.engine, "before_cursor_execute", listen)
-    record(database, failure(), failed_import())
-    event.remove(database.engine, "before_cursor_execute", listen)
+    with statements(database) as asked:
+        record(database, failure(), failed_import())
 
     assert [each for each in asked if "staging_ids" in each or "installation" in each] == []

@@ -10,6 +10,7 @@ from retrier.store.queries.verification import verify_store
 from retrier.store.schema import failed_imports, failed_messages, outgoing
 from retrier.store.verbs.import_sends import stamp_import
 from retrier.store.verbs.imports import read_again
+from retrier.store.verbs.receiving import Reception
 from retrier.store.verbs.recording import record_received
 from tests.contract.store_rows import rows
 from tests.support.bench import Bench
@@ -79,9 +80,8 @@ def test_an_import_that_is_read_again_as_a_failure_goes_to_the_log_queue(bench: 
         bench.db,
         [kept],
         lambda _import: understood,
-        instance="test",
+        into=Reception(instance="test", forward_to=LOG),
         who="ada",
-        forward_to=LOG,
     )
 
     assert [each.unique_message_id for each in find_outgoing(bench.db, 10)] == [

@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from retrier.domain.message_actions import Act
 from retrier.domain.retry_batch import Ejected, WindowResult
-from retrier.store.queries.next_work import find_most_advanced
+from retrier.store.queries.next_batch import find_most_advanced
 from retrier.store.verbs.message_actions import Action
 from retrier.store.verbs.windows import open_window
 from tests.contract.store_retries import STAGED, bring_to

@@ -15,10 +15,10 @@ from retrier.store.schema import ended_retries
 from retrier.store.verbs.message_actions import Action
 from retrier.store.verbs.presumption import presume
 from tests.contract.store_retries import BEING_SENT, CLAIMED, SENT, STAGED, Retry, bring_to
-from tests.contract.store_rows import claims, rows
+from tests.contract.store_rows import again, claims, rows
 from tests.support.acting import apply_action
 from tests.support.bench import QUEUE, Bench
-from tests.support.factories import FAILED_AT
+from tests.support.factories import FAILED_AT, confirmation
 from tests.support.script import to_queue
 
 LATER = FAILED_AT + timedelta(minutes=5)
@@ -95,6 +95,22 @@ class TestARetryThatWasSent:
         retry.confirm(succeeded_at=LATER + timedelta(minutes=1))
 
         assert [row["outcome"] for row in kept(bench)] == ["failed"]
+
+    def test_failed_if_one_batch_holds_a_failure_that_names_no_retry_and_its_confirmation(
+        self, bench: Bench
+    ) -> None:
+        # Given both in one batch, which leave it resolved
+        retry = bring_to(bench, SENT)
+        failed = again(retry.first, queue=QUEUE)
+        bench.receive(failed, confirmation(retry.key, succeeded_at=LATER))
+        assert [row["outcome"] for row in kept(bench)] == ["failed"]
+
+        # When the second copy of the retry fails
+        retry.fail(retry_id=retry.retry_id, time_of_failure=LATER + timedelta(minutes=1))
+
+        # Then the retry is not counted again, as if they had come in two batches
+        assert retry.message["status"] == "unresolved"
+        assert retry.message["failure_count"] == 1
 
     def test_is_kept_beside_those_before_it(self, bench: Bench) -> None:
         retry = bring_to(bench, SENT)

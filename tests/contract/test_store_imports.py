@@ -24,6 +24,7 @@ from retrier.store.queries import import_chunks as queries
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import event_log, failed_imports, ledger, processing_attempts
 from retrier.store.verbs import imports as verbs
+from retrier.store.verbs.receiving import Reception
 from retrier.store.verbs.recording import record_received
 from retrier.store.verbs.upkeep import get_installation_id
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
@@ -171,7 +172,7 @@ class TestAnImportReadAgain:
 
         def die(tx: Any) -> None:
             verbs.read_again.__wrapped__(  # type: ignore[attr-defined]
-                tx, [import_id], imports.read, instance="here", who="ada"
+                tx, [import_id], imports.read, into=Reception(instance="here"), who="ada"
             )
             raise KeyboardInterrupt
 
@@ -237,7 +238,9 @@ class TestAnImportThatIsStoredAlready:
     ) -> None:
         ids = take_in(database, *(arrival(message_id="9") for _ in range(number)))
 
-        together = verbs.read_again(database, ids, imports.read, instance="here", who="ada")
+        together = verbs.read_again(
+            database, ids, imports.read, into=Reception(instance="here"), who="ada"
+        )
 
         assert together.became == Counter(
             {Became.FAILED_MESSAGE: 1, Became.STORED_BEFORE: number - 1}
@@ -254,7 +257,9 @@ class TestImportsWithoutAMessageId:
         first, second, third = take_in(database, arrival(), arrival(), arrival())
 
         imports.read_again(first, "ada")
-        verbs.read_again(database, [second, third], imports.read, instance="here", who="ada")
+        verbs.read_again(
+            database, [second, third], imports.read, into=Reception(instance="here"), who="ada"
+        )
 
         stored = messages(database).values()
         assert [each["maybe_copy_of"] for each in stored] == [None] * 3

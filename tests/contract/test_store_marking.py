@@ -18,6 +18,7 @@ from retrier.store.schema import (
     retry_batches,
     retry_operation_messages,
 )
+from retrier.store.verbs.dead_messages import declare_dead
 from retrier.store.verbs.forwarding import load_claimed
 from retrier.store.verbs.message_actions import Action
 from retrier.store.verbs.operations import CreatedOperation
@@ -53,6 +54,9 @@ MEANWHILE: dict[str, Meanwhile] = {
     ),
     "failed again": lambda bench, first: bench.receive(
         again(first, queue=QUEUE, time_of_failure=LATER)
+    ),
+    "declared dead": lambda bench, first: declare_dead(
+        bench.db, unique_id(first), why="hopeless", who="ada"
     ),
 }
 

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import select
 
-from retrier.domain.decision import Manual
-from retrier.domain.failed_message import MOVES, FailedMessageStatus, Move
+from retrier.domain.decision import Dead, Manual
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.moves import MOVES, Move
 from retrier.domain.receipt import MessageChange
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
@@ -35,6 +36,9 @@ MADE: dict[Move, Callable[[Transaction, int, str], object]] = {
     Move.ARCHIVED: lambda tx, number, _key: failed_messages.archive(tx, [number]),
     Move.UNARCHIVED: lambda tx, number, _key: failed_messages.become_unresolved(
         tx, Move.UNARCHIVED, {number: Manual()}
+    ),
+    Move.GIVEN_UP: lambda tx, number, _key: failed_messages.become_unresolved(
+        tx, Move.GIVEN_UP, {number: Dead(why="by hand")}
     ),
 }
 """What makes a move that needs nothing but the message."""

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import inspect, text
+from sqlalchemy import insert, inspect, text
 from sqlalchemy.exc import IntegrityError
 
+from retrier.domain.breaker import BreakerKey, BreakerState, Per
+from retrier.domain.identity import md5_guid
 from retrier.domain.message_actions import Act
 from retrier.domain.retry_operation import Canary, RetryTerms
 from retrier.domain.selection import Selection
@@ -17,6 +19,8 @@ from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import (
     VIEWS,
+    breaker_counts,
+    breakers,
     cause_groups,
     causes,
     failed_imports,
@@ -26,8 +30,11 @@ from retrier.store.schema import (
     retry_operation_messages,
     retry_operations,
 )
+from retrier.store.verbs.breakers import set_breaker
+from retrier.store.verbs.comments import write_comment
 from retrier.store.verbs.import_sends import stamp_import
 from retrier.store.verbs.message_actions import Action
+from retrier.store.verbs.policy_sets import ToldSet, tell_set
 from retrier.store.verbs.recording import record_received
 from retrier.store.verbs.redirects import create_redirect
 from retrier.store.verbs.upgrade import (
@@ -41,9 +48,9 @@ from tests.contract.store_rows import everything_but, rows, select_rows
 from tests.contract.store_shape import particulars_of
 from tests.support.acting import apply_action
 from tests.support.archiving import make_archives, request_for
-from tests.support.bench import Bench
+from tests.support.bench import QUEUE, Bench
 from tests.support.databases import open_upgraded, sqlite_url
-from tests.support.factories import failed_import, failure
+from tests.support.factories import FAILED_AT, failed_import, failure
 from tests.support.revisions import migrations_up_to, newest_revision
 
 Changes = Callable[[str], Path]
@@ -89,6 +96,35 @@ OTHER_CHECKS = {
 LEAVE_STRAYS = 'op.execute("DELETE FROM causes")'
 
 
+TOLD = ToldSet(
+    session_id="5e551011-0000-4000-8000-000000000001",
+    instance="here",
+    host="here",
+    pid=7,
+    set_hash="0" * 64,
+    file_time=None,
+    loaded_at=FAILED_AT,
+)
+
+
+def add_breaker(db: Database) -> None:
+    """Open a breaker that has counted something."""
+    key = BreakerKey(per=Per.DESTINATION, name="orders")
+    set_breaker(db, key, BreakerState.OPEN, lasts=None, who="ada", why=None)
+    (breaker,) = rows(db, breakers)
+    with db.engine.begin() as conn:
+        counted = dict.fromkeys(("sent", "returned", "came_back", "confirmed"), 1)
+        conn.execute(
+            insert(breaker_counts).values(
+                breaker_id=breaker["breaker_id"],
+                since=FAILED_AT,
+                counted_by=TOLD.session_id,
+                outcomes="",
+                **counted,
+            )
+        )
+
+
 @pytest.fixture
 def filled(tmp_path: Path) -> Iterator[Database]:
     """Give an SQLite database in the middle of its work, with rows in nearly every table."""
@@ -108,6 +144,9 @@ def filled(tmp_path: Path) -> Iterator[Database]:
     make_archives(db, at_once=1).ask(request_for(Act.RESOLVE, many))
     create_redirect(db, "here", "there", own_queues=frozenset(), who="ada")
     record_received(db, [failure()], instance="here", forward_to="log")
+    tell_set(db, TOLD)
+    write_comment(db, md5_guid(f"Endpoint Address{QUEUE}"), "known", "ada")
+    add_breaker(db)
     yield db
     db.dispose()
 

@@ -232,10 +232,17 @@ def test_failures_and_acts_beside_it_end_in_no_deadlock_and_lose_nothing(bench: 
     before = count_deadlocks(bench.db)
 
     def delete_at_once() -> int:
+        counts: list[int] = []
+
+        def delete_some() -> bool:
+            counts.extend(delete(bench, timedelta(microseconds=1)).count for _ in range(200))
+            return any(counts)
+
         try:
-            return sum(delete(bench, timedelta(microseconds=1)).count for _ in range(200))
+            wait_until(delete_some, DEADLINE, "one of them was deleted")
         finally:
             ended.set()
+        return sum(counts)
 
     def fail_again() -> None:
         while not ended.is_set():

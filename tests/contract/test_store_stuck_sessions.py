@@ -87,8 +87,13 @@ def test_one_that_stopped_between_two_statements_is_ended_although_it_began_the_
 ) -> None:
     with stopped_in(postgres, LOCK, then=b"close") as pid:
         state = text("SELECT state FROM pg_stat_activity WHERE pid = :pid")
-        shown = postgres.read(lambda tx: tx.execute(state, {"pid": pid}).scalar_one())
-        assert shown == "idle in transaction"
+
+        def is_between_two() -> bool:
+            shown = postgres.read(lambda tx: tx.execute(state, {"pid": pid}).scalar_one())
+            return bool(shown == "idle in transaction")
+
+        # It may still be at the statement, and wait for a disk.
+        wait_until(is_between_two, DEADLINE)
 
         wait_until(lambda: end_stuck_sessions(postgres, older_than=NO_TIME), DEADLINE)
 

@@ -13,16 +13,17 @@ from retrier.domain.failed_message import FailureDetails
 from retrier.domain.identity import md5_guid
 from retrier.domain.message_actions import Act
 from retrier.store.engine.database import Database
-from retrier.store.schema import cause_groups, causes, failure_groups
+from retrier.store.schema import cause_groups, causes, failed_messages, failure_groups
 from retrier.store.verbs.upgrade import upgrade_schema
 from tests.contract.store_retries import BEING_SENT, SENT, bring_to
-from tests.contract.store_rows import rows
+from tests.contract.store_rows import record, rows
 from tests.contract.store_shape import all_rows, shape_of
 from tests.support.bench import Bench
-from tests.support.factories import FAILED_AT
+from tests.support.factories import FAILED_AT, failure
 from tests.support.old import settle
 from tests.support.revisions import downgrade, migrations_up_to, widened
 
+BEFORE_STREAMS = "1010"
 ORDERS = md5_guid("Endpoint Addressorders")
 
 
@@ -99,18 +100,22 @@ class TestRevision1006:
 class TestRevision1007:
     """Columns and tables for operations: a filled database keeps every row."""
 
-    def test_adds_columns_and_empty_tables_and_changes_nothing_else(self, new: Database) -> None:
+    def test_adds_columns_and_empty_tables_and_changes_nothing_else(
+        self, new: Database, tmp_path: Path
+    ) -> None:
         fill(new)
         downgrade(new, "1006")
         before = all_rows(new)
 
-        upgrade_schema(new)
+        upgrade_schema(new, migrations_up_to(tmp_path, "1007"))
 
         after = all_rows(new)
         empty = {"archive_operations", "archive_operation_messages", "retry_operation_canaries"}
         assert after.keys() - before.keys() == empty
         assert all(after[name] == [] for name in empty)
-        assert after["retry_operations"] == widened(before["retry_operations"])
+        assert after["retry_operations"] == widened(
+            before["retry_operations"], by=[None, False, None]
+        )
         assert {name for name in before if after[name] != before[name]} == {
             "alembic_version",
             "retry_operations",
@@ -124,6 +129,84 @@ class TestRevision1007:
         assert [(each["column_names"], bool(each["unique"])) for each in indexes] == [
             (["epoch"], True)
         ]
+
+
+class TestRevision1008:
+    """What policies decide: a filled database keeps every row, and none becomes due."""
+
+    def test_adds_empty_columns_and_an_empty_table(self, new: Database, tmp_path: Path) -> None:
+        fill(new)
+        downgrade(new, "1007")
+        before = all_rows(new)
+
+        upgrade_schema(new, migrations_up_to(tmp_path, "1008"))
+
+        after = all_rows(new)
+        assert after.pop("policy_sets") == []
+        changed = {name for name in before if after[name] != before[name]}
+        assert changed == {"alembic_version", "processing_attempts", "retry_operations"}
+        assert after["retry_operations"] == widened(before["retry_operations"], by=[0])
+        assert after["processing_attempts"] == widened(before["processing_attempts"], by=[None] * 3)
+
+
+class TestRevision1010:
+    """Breakers: a filled database keeps every row, and no retry is counted by one."""
+
+    def test_adds_an_empty_column_and_empty_tables(self, new: Database, tmp_path: Path) -> None:
+        fill(new)
+        downgrade(new, "1008")
+        before = all_rows(new)
+
+        upgrade_schema(new, migrations_up_to(tmp_path, "1010"))
+
+        after = all_rows(new)
+        assert (after.pop("breakers"), after.pop("breaker_counts")) == ([], [])
+        changed = {name for name in before if after[name] != before[name]}
+        assert changed == {"alembic_version", "failed_message_retries"}
+        claims = widened(before["failed_message_retries"], by=[None])
+        assert after["failed_message_retries"] == claims
+
+
+class TestRevision1011:
+    """Streams: a filled database keeps every row, and a stream that is there gets its queue."""
+
+    def test_changes_nothing_without_streams(self, new: Database) -> None:
+        fill(new)
+        downgrade(new, BEFORE_STREAMS)
+        before = all_rows(new)
+
+        upgrade_schema(new)
+
+        after = all_rows(new)
+        changed = {name for name in before if after[name] != before[name]}
+        assert changed == {"alembic_version", "failed_messages", "retry_operations"}
+        for name in changed - {"alembic_version"}:
+            assert after[name] == widened(before[name], by=[None])
+
+    def test_gives_messages_of_a_stream_the_queue_where_they_failed(self, new: Database) -> None:
+        upgrade_schema(new)
+        record(new, failure(queue="orders", stream_id="42"), failure(queue="orders"))
+        downgrade(new, BEFORE_STREAMS)
+
+        upgrade_schema(new)
+
+        found = [(row["stream_queue"], row["stream_id"]) for row in rows(new, failed_messages)]
+        assert found == [("orders", "42"), (None, None)]
+
+
+class TestRevision1012:
+    """Comments: a filled database keeps every row, and nothing is commented on."""
+
+    def test_adds_an_empty_table(self, new: Database) -> None:
+        fill(new)
+        downgrade(new, "1011")
+        before = all_rows(new)
+
+        upgrade_schema(new)
+
+        after = all_rows(new)
+        assert after.pop("group_comments") == []
+        assert {name for name in before if after[name] != before[name]} == {"alembic_version"}
 
 
 def fill(db: Database) -> None:

@@ -25,8 +25,12 @@ from retrier.events.preparation import (
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.archive_rules import ARCHIVE_RULES
+from retrier.store.queries.dead_rules import DEAD_RULES
+from retrier.store.queries.policy_rules import POLICY_RULES
+from retrier.store.queries.standing_rules import STANDING_RULES
 from retrier.store.queries.verification import VerifiedRule, verify_store
 from retrier.store.schema import (
+    breaker_counts,
     ended_retries,
     failed_imports,
     failed_message_retries,
@@ -135,6 +139,17 @@ def first_message(bench: Bench) -> Any:
     return failed_messages.c.unique_message_id == min(bench.statuses())
 
 
+def first_claim(bench: Bench) -> Any:
+    return failed_message_retries.c.number == bench.message(min(bench.statuses()))["number"]
+
+
+def counted(bench: Bench) -> dict[str, Any]:
+    """Return what was counted for a breaker that there is not."""
+    numbers = dict.fromkeys(("sent", "returned", "came_back", "confirmed"), 0)
+    row = {"breaker_id": 7, "since": bench.clock.now(), "counted_by": NOBODY, "outcomes": ""}
+    return {**row, **numbers}
+
+
 def ended(bench: Bench) -> dict[str, Any]:
     """Return what is kept of a retry that ended, made of a claim in force."""
     claim, *_ = bench.claims().values()
@@ -219,6 +234,14 @@ BENT: dict[str, tuple[str, Callable[[Bench], Any]]] = {
         BatchMarked.name,
         lambda _bench: update(retry_operations).values(passed_over=True),
     ),
+    "a message of a stream names its queue": (
+        BatchMarked.name,
+        lambda bench: update(failed_messages).where(first_message(bench)).values(stream_id="s"),
+    ),
+    "only an operation that is passed over looks again": (
+        BatchMarked.name,
+        lambda bench: update(retry_operations).values(look_again_at=bench.clock.now()),
+    ),
     "every delivery taken off an error queue is in the ledger under one kind": (
         BatchMarked.name,
         lambda _bench: update(ledger).where(ledger.c.entry == "taken_off").values(count=4),
@@ -242,6 +265,14 @@ BENT: dict[str, tuple[str, Callable[[Bench], Any]]] = {
     "a retry that has ended has no claim": (
         WindowSent.name,
         lambda bench: insert(ended_retries).values(ended(bench)),
+    ),
+    "a claim that a breaker counts names one that is there": (
+        BatchMarked.name,
+        lambda bench: update(failed_message_retries).where(first_claim(bench)).values(breaker_id=7),
+    ),
+    "what was counted names a breaker that is there": (
+        BatchMarked.name,
+        lambda bench: insert(breaker_counts).values(counted(bench)),
     ),
     "a message presumed to have succeeded was sent": (
         BatchMarked.name,
@@ -423,6 +454,9 @@ def test_every_rule_can_be_broken(database: Database) -> None:
         "what is being sent of failed imports is kept until it is recorded",
         "every outgoing row names an attempt that is there",
         *ARCHIVE_RULES,  # in test_store_archive_keeping.py
+        *STANDING_RULES,  # in test_store_due.py
+        *DEAD_RULES,  # in test_store_dead_messages.py
+        *POLICY_RULES,  # in test_store_policy_rules.py
     }
 
     assert {each.rule for each in verify_store(database).rules} == bent

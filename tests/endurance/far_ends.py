@@ -26,6 +26,25 @@ PREFETCH = 200
 Allowance = Callable[[], int]
 
 
+def consume(
+    url: str,
+    queue: str,
+    stop: threading.Event,
+    handle: Callable[[BlockingChannel, Sent], None],
+) -> None:
+    """Handle and acknowledge what comes, until told to stop."""
+    connection = pika_connection(url)
+    channel = connection.channel()
+    channel.basic_qos(prefetch_count=PREFETCH)
+    for method, properties, body in channel.consume(queue, inactivity_timeout=0.1):
+        if method is not None:
+            handle(channel, Sent(properties, body))
+            channel.basic_ack(method.delivery_tag)
+        if stop.is_set():
+            break
+    connection.close()
+
+
 def make_failure(queue: str, dice: random.Random) -> Sent:
     """Make a message that failed on a queue for one of a few reasons."""
     message_id = str(uuid4())
@@ -94,16 +113,7 @@ class Consumer:
 
     def run(self, stop: threading.Event) -> None:
         """Consume until told to stop."""
-        connection = pika_connection(self.url)
-        channel = connection.channel()
-        channel.basic_qos(prefetch_count=PREFETCH)
-        for method, properties, body in channel.consume(self.shop.orders, inactivity_timeout=0.1):
-            if method is not None:
-                self._handle(channel, Sent(properties, body))
-                channel.basic_ack(method.delivery_tag)
-            if stop.is_set():
-                break
-        connection.close()
+        consume(self.url, self.shop.orders, stop, self._handle)
 
     def _handle(self, channel: BlockingChannel, sent: Sent) -> None:
         retry_id, message_id = sent.headers[RETRY_ID], sent.properties.message_id

@@ -5,30 +5,21 @@
 
 import argparse
 import random
-import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import cycle
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import monotonic
-from typing import Any
-from uuid import uuid4
 
 import httpx
-import psycopg
 
 from tests.endurance.account import Account, Kill, attribute, find_lost, find_wrong_attempts
 from tests.endurance.far_ends import MOST_FAILURES, Consumer, Producer
+from tests.endurance.grounds import Grounds, at_work, opened_grounds
 from tests.endurance.report import report, tell
-from tests.support.databases import open_upgraded, temporary_postgres
-from tests.support.forked_service import ForkingHost
-from tests.support.servers import POSTGRES, RABBITMQ, found, pika_connection, psycopg_url
-from tests.support.service import Host, Service
-from tests.support.shop import Shop
+from tests.support.servers import POSTGRES, RABBITMQ, found
+from tests.support.service import Service
 from tests.support.waiting import let_pass, wait_until
 
 DIES_STARTING = 0.1
@@ -96,27 +87,24 @@ class Run:
     """One endurance run on its way."""
 
     plan: Plan
-    host: Host
-    shop: Shop
-    database: str
+    grounds: Grounds
     producer: Producer
     consumer: Consumer
-    dice: random.Random
     kills: list[Kill] = field(default_factory=list)
 
     def kill_once(self) -> None:
         """Start a process, ask it for retries all the time, and kill it at some moment."""
-        service = self.host.start()
+        service = self.grounds.host.start()
         began = monotonic()
         self._let_live(service)
         service.kill()
-        doubt = frozenset(row[0] for row in self._query(IN_DOUBT))
+        doubt = frozenset(row[0] for row in self.grounds.query(IN_DOUBT))
         self.kills.append(
             Kill(
                 number=len(self.kills) + 1,
                 after=monotonic() - began,
                 in_doubt=doubt,
-                stored=self._count(STORED),
+                stored=self.grounds.count(STORED),
             )
         )
 
@@ -127,12 +115,14 @@ class Run:
 
     def finish(self) -> None:
         """Let one process do all that is left, then stop it as an operator would."""
-        service = self.host.start()
+        service = self.grounds.host.start()
         service.wait_ready(STUCK)
         figures, since = self._figures(), monotonic()
         with service.http as http:
+            # Lives may be too short for it: every life begins with a retry of all.
+            self._ask_pending(http)
             while not (self._is_done() and monotonic() - since > SETTLED):
-                if self._count(UNRESOLVED) and not self._count(ALIVE):
+                if self.grounds.count(UNRESOLVED) and not self.grounds.count(ALIVE):
                     http.post("/api/errors/retry/all")
                 let_pass(LOOK_EVERY)
                 if self._figures() != figures:
@@ -144,7 +134,7 @@ class Run:
 
     def count_up(self, seconds: float) -> Account:
         """Compare what came with what was put there."""
-        rows = self._query(ROWS)
+        rows = self.grounds.query(ROWS)
         copies = self.consumer.copies
         return Account(
             messages=self.plan.messages,
@@ -154,13 +144,13 @@ class Run:
             lost=self._find_lost([row[0] for row in rows]),
             unexplained=attribute(copies, self.kills),
             wrong_attempts=find_wrong_attempts(rows, self.consumer.failed_again),
-            verified=self._verify(),
-            again=self._count(AGAIN),
+            verified=self.grounds.verify(),
+            again=self.grounds.count(AGAIN),
             seconds=seconds,
         )
 
     def _find_lost(self, stored: Sequence[str]) -> set[str]:
-        given_out = [row[0] for row in self._query(GIVEN_OUT)]
+        given_out = [row[0] for row in self.grounds.query(GIVEN_OUT)]
         return find_lost(self.producer.failed, stored, given_out, self.consumer.message_of)
 
     def _let_live(self, service: Service) -> None:
@@ -168,13 +158,13 @@ class Run:
 
         Counted in what it does and not in seconds: the kills fall into the work on any machine.
         """
-        if self.dice.random() < DIES_STARTING:
-            let_pass(self.dice.uniform(0, LONGEST_START))
+        if self.grounds.dice.random() < DIES_STARTING:
+            let_pass(self.grounds.dice.uniform(0, LONGEST_START))
             return
         wait_until(lambda: "api.listening" in service.names(), STUCK, "it listens")
-        wanted = self.came + self.dice.randint(0, 2 * self._share())
+        wanted = self.came + self.grounds.dice.randint(0, 2 * self._share())
         self._ask_until(service, lambda: self.came >= wanted)
-        let_pass(self.dice.uniform(0, LONGEST_REST))
+        let_pass(self.grounds.dice.uniform(0, LONGEST_REST))
 
     def _share(self) -> int:
         """Return how many retries there are for each kill, about."""
@@ -186,7 +176,7 @@ class Run:
         with service.http as http:
             while monotonic() < end and not is_over():
                 # It may not have reached the database yet: asked again soon.
-                if self._count(ALIVE) < MOST_ALIVE:
+                if self.grounds.count(ALIVE) < MOST_ALIVE:
                     with suppress(httpx.HTTPError):
                         next(asks)(http)
                 with suppress(AssertionError):
@@ -197,52 +187,25 @@ class Run:
 
     def _ask_pending(self, http: httpx.Client) -> None:
         """Ask for some of them again: sent and not confirmed, on their way, or in doubt."""
-        http.post("/api/pendingretries/retry", json=[row[0] for row in self._query(PENDING)])
+        http.post("/api/pendingretries/retry", json=[row[0] for row in self.grounds.query(PENDING)])
 
     def _ask_pending_of_queue(self, http: httpx.Client) -> None:
         """Ask for what was sent just now again."""
-        ((first, last),) = self._query(LATELY)
+        ((first, last),) = self.grounds.query(LATELY)
         lately = {"from": first.isoformat(), "to": last.isoformat()}
         http.post(
-            "/api/pendingretries/queues/retry", json={"queueaddress": self.shop.orders, **lately}
+            "/api/pendingretries/queues/retry",
+            json={"queueaddress": self.grounds.shop.orders, **lately},
         )
 
     def _figures(self) -> tuple[int, int]:
-        return self.came, self._count(ATTEMPTS)
+        return self.came, self.grounds.count(ATTEMPTS)
 
     def _is_done(self) -> bool:
-        if any(_depths(self.producer.url, [self.shop.error, self.shop.orders])):
+        if self.grounds.depth():
             return False
-        stored = self._count(STORED) == self.plan.messages
-        return stored and not (self._count(UNRESOLVED) or self._count(ALIVE))
-
-    def _verify(self) -> int:
-        command = [sys.executable, "-m", "retrier", "verify", "--config", str(self.host.config)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ourselves
-        if done.returncode:
-            tell(done.stdout, done.stderr)
-        return done.returncode
-
-    def _query(self, sql: str) -> list[tuple[Any, ...]]:
-        with psycopg.connect(psycopg_url(self.database)) as conn:
-            return conn.execute(sql).fetchall()
-
-    def _count(self, sql: str) -> int:
-        return int(self._query(sql)[0][0])
-
-
-def _depths(url: str, queues: Sequence[str]) -> list[int]:
-    # A connection that is used once in minutes would be closed for want of heartbeats.
-    with closing(pika_connection(url)) as connection:
-        channel = connection.channel()
-        return [channel.queue_declare(each, passive=True).method.message_count for each in queues]
-
-
-def _delete(url: str, queues: Sequence[str]) -> None:
-    with closing(pika_connection(url)) as connection:
-        channel = connection.channel()
-        for queue in queues:
-            channel.queue_delete(queue)
+        stored = self.grounds.count(STORED) == self.plan.messages
+        return stored and not (self.grounds.count(UNRESOLVED) or self.grounds.count(ALIVE))
 
 
 def _ask_all(http: httpx.Client) -> None:
@@ -257,61 +220,20 @@ def _ask_groups(http: httpx.Client) -> None:
 def endure(plan: Plan, amqp_url: str, postgres_url: str) -> Account:
     """Carry out the plan to its end and count."""
     began = monotonic()
-    with _prepared(plan, amqp_url, postgres_url) as run, _at_work(run.producer, run.consumer):
-        for number in range(1, plan.kills + 1):
-            run.kill_once()
-            if number % TELL_EVERY == 0:
-                tell(f"{number} of {plan.kills} kills, {monotonic() - began:.0f} s")
-        run.finish()
-        return run.count_up(monotonic() - began)
+    settings = {"retries": {"forwarding_window": plan.window}}
+    servers = (amqp_url, postgres_url)
+    with opened_grounds("kills", servers, plan.seed, settings, plan.broker) as grounds:
+        run = _make_run(plan, grounds)
+        with at_work(run.producer, run.consumer):
+            for number in range(1, plan.kills + 1):
+                run.kill_once()
+                if number % TELL_EVERY == 0:
+                    tell(f"{number} of {plan.kills} kills, {monotonic() - began:.0f} s")
+            run.finish()
+            return run.count_up(monotonic() - began)
 
 
-@contextmanager
-def _at_work(*far_ends: Producer | Consumer) -> Iterator[None]:
-    stop = threading.Event()
-    threads = [threading.Thread(target=each.run, args=[stop], daemon=True) for each in far_ends]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join(10)
-
-
-@contextmanager
-def _prepared(plan: Plan, amqp_url: str, postgres_url: str) -> Iterator[Run]:
-    name = f"test.kills.{uuid4().hex[:12]}"
-    with closing(pika_connection(amqp_url)) as connection:
-        shop = Shop(connection.channel(), lambda queue: f"{name}.{queue}", plan.broker)
-    try:
-        with temporary_postgres(postgres_url) as database, TemporaryDirectory() as folder:
-            # Before the first process is killed, so that there is something to count.
-            open_upgraded(database).dispose()
-            host = ForkingHost(Path(folder), _settings(plan, name, amqp_url, database, shop))
-            try:
-                yield _make_run(plan, host, shop, database, amqp_url)
-            finally:
-                for service in host.services:
-                    service.kill()
-    finally:
-        _delete(amqp_url, [shop.error, shop.orders, shop.payments, f"{name}.staging"])
-
-
-def _settings(plan: Plan, name: str, amqp_url: str, database: str, shop: Shop) -> dict[str, Any]:
-    return {
-        "instance": name,
-        "broker": {"url": amqp_url, "staging_queue_type": plan.broker},
-        "database": {"url": database},
-        "ingestion": {"error_queues": [shop.error]},
-        "retries": {"forwarding_window": plan.window},
-        "api": {"port": 0},
-    }
-
-
-def _make_run(plan: Plan, host: Host, shop: Shop, database: str, amqp_url: str) -> Run:
-    dice = random.Random(plan.seed)  # noqa: S311 - so that a run can be repeated
+def _make_run(plan: Plan, grounds: Grounds) -> Run:
     kills: list[Kill] = []
 
     def allowance() -> int:
@@ -319,18 +241,9 @@ def _make_run(plan: Plan, host: Host, shop: Shop, database: str, amqp_url: str) 
 
     return Run(
         plan=plan,
-        host=host,
-        shop=shop,
-        database=database,
-        producer=Producer(
-            url=amqp_url,
-            shop=shop,
-            count=plan.messages,
-            allowance=allowance,
-            dice=random.Random(dice.random()),  # noqa: S311 - no secret
-        ),
-        consumer=Consumer(url=amqp_url, shop=shop, dice=random.Random(dice.random())),  # noqa: S311 - no secret
-        dice=dice,
+        grounds=grounds,
+        producer=grounds.producer(plan.messages, allowance),
+        consumer=grounds.consumer(),
         kills=kills,
     )
 

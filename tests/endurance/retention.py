@@ -4,30 +4,21 @@
 """
 
 import argparse
-import random
-import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any
-from uuid import uuid4
 
 import httpx
-import psycopg
 
 from tests.endurance.far_ends import Consumer, Producer
+from tests.endurance.grounds import Grounds, at_work, opened_grounds
 from tests.endurance.report import tell
-from tests.support.databases import open_upgraded, temporary_postgres
-from tests.support.forked_service import ForkingHost
-from tests.support.servers import POSTGRES, RABBITMQ, found, pika_connection, psycopg_url
+from tests.support.servers import POSTGRES, RABBITMQ, found
 from tests.support.service import Service
-from tests.support.shop import Shop
 from tests.support.waiting import let_pass, wait_until
 
 HOURS = 24
@@ -53,7 +44,6 @@ IDS = """
 KNOWN = "SELECT message_id FROM failed_messages"
 # Operations are kept for an hour at least, which is longer than this day: they are made older.
 AGE = "UPDATE retry_operations SET completed_at = completed_at - interval '1 hour'"
-LEADER = "SELECT pid FROM processor_lease"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,26 +76,21 @@ class Day:
     """The day on its way, and what was found in the end."""
 
     plan: Plan
-    host: ForkingHost
-    shop: Shop
-    conn: psycopg.Connection[Any]
+    grounds: Grounds
     producer: Producer
     consumer: Consumer
-    dice: random.Random
     hours: list[Hour] = field(default_factory=list)
     set_aside: set[str] = field(default_factory=set)
-    kills: int = 0
-    problems: list[str] = field(default_factory=list)
 
     def pass_by(self) -> None:
         """Let the day pass, with requests all the time, a look each hour, and kills in between."""
         begin = monotonic()
-        alive = [self.host.start() for _ in range(INSTANCES)]
+        alive = [self.grounds.host.start() for _ in range(INSTANCES)]
         while (passed := monotonic() - begin) < self.plan.seconds:
             if int(passed / self.plan.hour) > (self.hours[-1].number if self.hours else 0):
                 self._look(int(passed / self.plan.hour), alive)
-            if passed * (self.plan.kills + 1) >= self.plan.seconds * (self.kills + 1):
-                self._kill(alive)
+            if passed * (self.plan.kills + 1) >= self.plan.seconds * (self.grounds.kills + 1):
+                self.grounds.kill_one(alive)
             self._ask(alive)
             let_pass(BEAT)
         self._look(HOURS, alive)
@@ -113,18 +98,18 @@ class Day:
     def finish(self) -> None:
         """Let all work be done, and count."""
         wait_until(self._is_quiet, DEADLINE, "all work is done")
-        for service in self.host.services:
-            if service.process.poll() is None and service.stop() != 0:
-                self.problems.append("a process did not stop in good order")
-        known = {row[0] for row in self.conn.execute(KNOWN)}
+        self.grounds.stop_all()
+        known = {row[0] for row in self.grounds.query(KNOWN)}
         came = set(self.consumer.message_of.values())
         lost = self.producer.failed - known - came - self.set_aside
-        self._expect("messages are lost", len(lost))
-        counted = self._count(COUNTED.format("new")) - self._count(COUNTED.format("deleted"))
-        self._expect("messages are not in the ledger", counted - self._count(STORED))
-        self._expect("is the exit code of retrier verify", self._verify())
+        self.grounds.expect("messages are lost", len(lost))
+        counted = self.grounds.count(COUNTED.format("new")) - self.grounds.count(
+            COUNTED.format("deleted")
+        )
+        self.grounds.expect("messages are not in the ledger", counted - self.grounds.count(STORED))
+        self.grounds.expect("is the exit code of retrier verify", self.grounds.verify())
         if self.hours[-1].deleted == 0:
-            self.problems.append("nothing was deleted")
+            self.grounds.problems.append("nothing was deleted")
         self._compare_sizes()
 
     def _compare_sizes(self) -> None:
@@ -135,27 +120,27 @@ class Day:
         middle = max(each.megabytes for each in self.hours if third < each.number <= 2 * third)
         last = max(each.megabytes for each in self.hours if each.number > 2 * third)
         if last > middle * GROWTH:
-            self.problems.append(f"the database grew from {middle:.1f} to {last:.1f} MB")
+            self.grounds.problems.append(f"the database grew from {middle:.1f} to {last:.1f} MB")
 
     def _ask(self, alive: Sequence[Service]) -> None:
         """Retry everything, and set some aside, each at times."""
         with (
             suppress(httpx.HTTPError, AssertionError, IndexError),
-            self.dice.choice(alive).http as http,
+            self.grounds.dice.choice(alive).http as http,
         ):
-            if self._count(UNDER_WAY) == 0:
+            if self.grounds.count(UNDER_WAY) == 0:
                 http.post("/api/errors/retry/all")
-            ids = self.conn.execute(IDS).fetchall()
-            if ids and self.dice.random() < SET_ASIDE:
+            ids = self.grounds.query(IDS)
+            if ids and self.grounds.dice.random() < SET_ASIDE:
                 self.set_aside |= {row[1] for row in ids}
                 http.post("/api/errors/archive", json=[row[0] for row in ids])
 
     def _give_up_waiting(self, alive: Sequence[Service]) -> None:
         """Resolve by hand what was sent an hour ago and was not confirmed."""
-        now = self.conn.execute("SELECT clock_timestamp()").fetchall()[0][0]
+        now = self.grounds.query("SELECT clock_timestamp()")[0][0]
         with (
             suppress(httpx.HTTPError, AssertionError, IndexError),
-            self.dice.choice(alive).http as http,
+            self.grounds.dice.choice(alive).http as http,
         ):
             last = now - timedelta(seconds=self.plan.hour)
             body = {"from": (now - timedelta(days=1)).isoformat(), "to": last.isoformat()}
@@ -164,125 +149,44 @@ class Day:
     def _look(self, number: int, alive: Sequence[Service]) -> None:
         self._give_up_waiting(alive)
         # The server's autovacuum looks once a minute, which is many hours of this day.
-        self.conn.execute("VACUUM")
-        self.conn.execute(AGE)
-        deleted = self._count(COUNTED.format("deleted"))
-        size = self._count(SIZE) / 1e6
-        hour = Hour(number=number, stored=self._count(STORED), deleted=deleted, megabytes=size)
+        self.grounds.conn.execute("VACUUM")
+        self.grounds.conn.execute(AGE)
+        deleted = self.grounds.count(COUNTED.format("deleted"))
+        size = self.grounds.count(SIZE) / 1e6
+        hour = Hour(
+            number=number, stored=self.grounds.count(STORED), deleted=deleted, megabytes=size
+        )
         self.hours.append(hour)
         tell(f"{number:4} h | {hour.stored:7} stored | {deleted:8} deleted | {size:7.1f} MB")
 
-    def _kill(self, alive: list[Service]) -> None:
-        """Kill the processor, or another one in one case of three, and start another instead."""
-        leader = [row[0] for row in self.conn.execute(LEADER)]
-        chosen = [each for each in alive if each.pid in leader] or alive
-        service = self.dice.choice(alive if self.dice.random() < 1 / 3 else chosen)
-        service.kill()
-        self.kills += 1
-        alive[alive.index(service)] = self.host.start()
-
     def _is_quiet(self) -> bool:
-        stored = len(self.producer.failed) <= self._count(COUNTED.format("new"))
-        waiting = _count_waiting(self.producer.url, [self.shop.error, self.shop.orders])
-        return stored and waiting == 0 and self._count(UNDER_WAY) == 0
-
-    def _verify(self) -> int:
-        command = [sys.executable, "-m", "retrier", "verify", "--config", str(self.host.config)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ourselves
-        if done.returncode:
-            tell(done.stdout, done.stderr)
-        return done.returncode
-
-    def _expect(self, words: str, number: int) -> None:
-        if number:
-            self.problems.append(f"{number} {words}")
-
-    def _count(self, sql: str) -> int:
-        return int(self.conn.execute(sql).fetchall()[0][0])
+        stored = len(self.producer.failed) <= self.grounds.count(COUNTED.format("new"))
+        return stored and self.grounds.depth() == 0 and self.grounds.count(UNDER_WAY) == 0
 
 
 def endure(plan: Plan, amqp_url: str, postgres_url: str) -> Day:
     """Let the day pass, and count."""
-    with _prepared(plan, amqp_url, postgres_url) as day:
-        with _at_work(day.consumer):
-            with _at_work(day.producer):
+    servers = (amqp_url, postgres_url)
+    with opened_grounds("retention", servers, plan.seed, _settings(plan)) as grounds:
+        begin = monotonic()
+        day = Day(
+            plan=plan,
+            grounds=grounds,
+            producer=grounds.producer(NO_END, lambda: int((monotonic() - begin) * plan.rate)),
+            consumer=grounds.consumer(),
+        )
+        with at_work(day.consumer):
+            with at_work(day.producer):
                 day.pass_by()
             day.finish()
         return day
 
 
-@contextmanager
-def _at_work(far_end: Producer | Consumer) -> Iterator[None]:
-    stop = threading.Event()
-    thread = threading.Thread(target=far_end.run, args=[stop], daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join(10)
-
-
-@contextmanager
-def _prepared(plan: Plan, amqp_url: str, postgres_url: str) -> Iterator[Day]:
-    name, begin = f"test.retention.{uuid4().hex[:12]}", monotonic()
-    dice = random.Random(plan.seed)  # noqa: S311 - so that a run can be repeated
-    with ExitStack() as stack:
-        with closing(pika_connection(amqp_url)) as connection:
-            shop = Shop(connection.channel(), lambda queue: f"{name}.{queue}", "quorum")
-        for queue in (shop.error, shop.orders, shop.payments, f"{name}.staging"):
-            stack.callback(_delete, amqp_url, queue)
-        database = stack.enter_context(temporary_postgres(postgres_url))
-        folder = stack.enter_context(TemporaryDirectory())
-        open_upgraded(database).dispose()
-        host = ForkingHost(Path(folder), _settings(plan, name, amqp_url, database, shop))
-        stack.callback(_kill_all, host)
-        conn = stack.enter_context(psycopg.connect(psycopg_url(database), autocommit=True))
-        yield Day(
-            plan=plan,
-            host=host,
-            shop=shop,
-            conn=conn,
-            producer=Producer(
-                url=amqp_url,
-                shop=shop,
-                count=NO_END,
-                allowance=lambda: int((monotonic() - begin) * plan.rate),
-                dice=random.Random(dice.random()),  # noqa: S311 - no secret
-            ),
-            consumer=Consumer(url=amqp_url, shop=shop, dice=random.Random(dice.random())),  # noqa: S311 - no secret
-            dice=dice,
-        )
-
-
-def _count_waiting(url: str, queues: Sequence[str]) -> int:
-    # A connection that is used once in minutes would be closed for want of heartbeats.
-    with closing(pika_connection(url)) as connection:
-        channel = connection.channel()
-        found = [channel.queue_declare(each, passive=True) for each in queues]
-        return sum(each.method.message_count for each in found)
-
-
-def _kill_all(host: ForkingHost) -> None:
-    for service in host.services:
-        service.kill()
-
-
-def _delete(url: str, queue: str) -> None:
-    with closing(pika_connection(url)) as connection:
-        connection.channel().queue_delete(queue)
-
-
-def _settings(plan: Plan, name: str, amqp_url: str, database: str, shop: Shop) -> dict[str, Any]:
+def _settings(plan: Plan) -> dict[str, Any]:
     kept = f"{int(plan.hour * KEPT * 1000)}ms"
     return {
-        "instance": name,
-        "broker": {"url": amqp_url},
-        "database": {"url": database},
-        "ingestion": {"error_queues": [shop.error]},
         "retention": {"resolved": kept, "archived": kept, "operations": "1h"},
         "processor": {"lease": "5s"},
-        "api": {"port": 0},
     }
 
 
@@ -298,10 +202,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     doubles = day.consumer.came - len(day.consumer.copies)
     tell(
         f"{len(day.producer.failed)} failed, {len(day.consumer.copies)} retries came, "
-        f"{doubles} of them twice, {day.kills} kills",
-        *(day.problems or ["nothing is off"]),
+        f"{doubles} of them twice, {day.grounds.kills} kills",
+        *(day.grounds.problems or ["nothing is off"]),
     )
-    return 1 if day.problems else 0
+    return 1 if day.grounds.problems else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The short form of `python -m tests.endurance.instances`: every kind of blow once."""
+"""The short form of `python -m tests.endurance.instances`: every blow once, with `-m kills`."""
 
 from pathlib import Path
 
@@ -9,7 +9,12 @@ from tests.endurance.instances.namespaces import why_impossible
 from tests.endurance.instances.proof import Plan, prove
 from tests.endurance.instances.report import describe, make_table
 
-pytestmark = [pytest.mark.journey, pytest.mark.rabbitmq, pytest.mark.postgres]
+pytestmark = [
+    pytest.mark.journey,
+    pytest.mark.rabbitmq,
+    pytest.mark.postgres,
+    pytest.mark.kills,
+]
 
 
 def test_instances_that_die_freeze_and_are_cut_off_lose_and_double_nothing(

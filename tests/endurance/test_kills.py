@@ -6,7 +6,7 @@ from tests.endurance.account import Kill, attribute, find_lost
 from tests.endurance.kills import Plan, endure
 from tests.endurance.report import report, tell
 
-SHORT = Plan(messages=600, kills=6, seed=4)
+SHORT = Plan(messages=400, kills=4, seed=4)
 
 
 @pytest.mark.journey
@@ -15,7 +15,7 @@ SHORT = Plan(messages=600, kills=6, seed=4)
 def test_random_kills_lose_nothing_and_double_only_what_was_in_doubt(
     amqp_url: str, postgres_url: str
 ) -> None:
-    """Kill a process six times; some pending retries must have been asked for again."""
+    """Kill a process four times; some pending retries must have been asked for again."""
     account = endure(SHORT, amqp_url, postgres_url)
 
     tell(*report(account))

@@ -4,7 +4,12 @@ import pytest
 
 from tests.endurance.retention import Plan, endure
 
-pytestmark = [pytest.mark.journey, pytest.mark.rabbitmq, pytest.mark.postgres]
+pytestmark = [
+    pytest.mark.journey,
+    pytest.mark.rabbitmq,
+    pytest.mark.postgres,
+    pytest.mark.kills,
+]
 
 KILLS = 2
 
@@ -17,4 +22,4 @@ def test_a_day_with_kills_and_two_instances_leaves_a_ledger_that_adds_up(
 
     day = endure(plan, amqp_url, postgres_url)
 
-    assert (day.kills, day.problems) == (KILLS, [])
+    assert (day.grounds.kills, day.grounds.problems) == (KILLS, [])

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event
 
-from retrier.app.composition import Parts, make_ingestor
+from retrier.app.composition import make_ingestor
+from retrier.app.parts import Parts
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.settings import Settings, load_settings

@@ -13,6 +13,7 @@ BEGINS = {
     "processor.lease_lost": "lease",
     "processor.gave_way": "lease",
     "archive.paused": "archiving",
+    "policies.wrong": "policies",
     "tick.failed": "tick",
 }
 ENDS = {
@@ -20,16 +21,19 @@ ENDS = {
     "processor.recovered": "processor",
     "processor.lease_acquired": "lease",
     "archive.resumed": "archiving",
+    "policies.right": "policies",
     "tick.recovered": "tick",
 }
 OF_MESSAGES = {
     "message.reverted",
     "message.ejected",
+    "policies.dead",
     "batch.moved",
     "batch.backing_off",
     "batch.sent_again",
     "database.sessions_ended",
     "ingestion.delivery_limit",
+    "breaker.opened",
 }
 """Warnings that tell of the work, of another process or of a queue, and not of an outage."""
 MOST_TROUBLES = 2

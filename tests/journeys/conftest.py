@@ -22,6 +22,15 @@ from tests.support.service import Host, hosted
 from tests.support.shop import opened_shop
 
 RABBITMQ_AND_POSTGRES = [pytest.mark.rabbitmq, pytest.mark.postgres]
+CLASSIC_WITH_KILLS = pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("classic", marks=[*RABBITMQ_AND_POSTGRES, pytest.mark.kills]),
+        pytest.param("quorum", marks=RABBITMQ_AND_POSTGRES),
+        "embedded",
+    ],
+)
+"""For long journeys: classic queues only with `-m kills`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +72,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def site(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
     """Give a site on RabbitMQ and PostgreSQL, or on the embedded default; nothing runs yet."""
-    make = _embedded_site(tmp_path) if kind == "embedded" else _server_site(kind, request, tmp_path)
+    make = embedded_site(tmp_path) if kind == "embedded" else _server_site(kind, request, tmp_path)
     with make as site:
         yield site
 
@@ -91,7 +100,8 @@ def _server_site(kind: str, request: pytest.FixtureRequest, folder: Path) -> Ite
 
 
 @contextmanager
-def _embedded_site(folder: Path) -> Iterator[Site]:
+def embedded_site(folder: Path) -> Iterator[Site]:
+    """Open a site on the embedded default; nothing runs yet."""
     broker = f"embedded:///{folder}/broker.db"
     url = sqlite_url(folder)
     with opened_embedded_shop(broker) as shop:

@@ -33,7 +33,7 @@ def test_a_destination_that_is_gone_reverts_only_its_messages(site: Site) -> Non
         # Then these are unresolved again with the broker's words, and the others are sent
         sent = site.shop.take(site.shop.orders, 3)
         assert {each.properties.message_id for each in sent} == set(kept)
-        wait_until(lambda: completed(site), 10)
+        wait_until(lambda: completed(site), 30)
         listed = http.get("/api/errors", params={"status": "unresolved"}).json()
         assert {each["message_id"] for each in listed} == set(lost)
         assert all(

@@ -51,7 +51,7 @@ def test_nothing_is_taken_off_it_and_the_other_error_queues_go_on(site: Site, st
     # Then what failed elsewhere is stored, and the stream is named with the reason
     stored = "SELECT count(*) FROM failed_messages"
     wait_until(lambda: site.count(stored) == READABLE, 30, "the other error queue is ingested")
-    wait_until(lambda: service.find("ingestion.paused"), 10, "the stream is refused")
+    wait_until(lambda: service.find("ingestion.paused"), 30, "the stream is refused")
     with service.http as http:
         ready = http.get("/health/ready")
     assert ready.status_code == 503

@@ -43,9 +43,9 @@ def test_retries_and_takeover_are_as_ever(site: Site, offset: int) -> None:
     # Given a leader and a standby whose clocks are ten minutes apart
     site.host.configure("processor", lease=f"{LEASE}s")
     leader = site.host.start_ready(within=on_host("first"), clock_offset=offset)
-    wait_until(lambda: "processor.lease_acquired" in leader.names(), 10)
+    wait_until(lambda: "processor.lease_acquired" in leader.names(), 30)
     standby = site.host.start_ready(within=on_host("second"), clock_offset=-offset)
-    wait_until(lambda: "processor.waiting_for_lease" in standby.names(), 10)
+    wait_until(lambda: "processor.waiting_for_lease" in standby.names(), 30)
     site.shop.fail(10)
     wait_until(lambda: site.count(STORED) == 10, 30, "all are stored")
 

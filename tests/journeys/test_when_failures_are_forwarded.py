@@ -8,7 +8,7 @@ from time import monotonic
 
 import pytest
 
-from retrier.app.composition import make_transport
+from retrier.app.parts import make_transport
 from retrier.domain.headers import LOGGED_ID
 from retrier.domain.wire import Delivery, Edit, PropertyCodec
 from retrier.settings import load_settings
@@ -131,7 +131,7 @@ def test_what_the_broker_brings_again_after_a_kill_is_not_sent_again(site: Site,
 def test_only_the_processor_sends_and_the_next_one_goes_on(site: Site, log: Log) -> None:
     first = site.host.start_ready()
     second = site.host.start_ready()
-    wait_until(lambda: "processor.waiting_for_lease" in second.names(), 10)
+    wait_until(lambda: "processor.waiting_for_lease" in second.names(), 30)
     site.shop.fail(COUNT)
     log.wait_sent(COUNT)
     assert set(log.ids(COUNT).values()) == {1}
@@ -151,6 +151,7 @@ def test_a_queue_that_is_missing_holds_up_nothing_and_gets_all_when_it_is_there(
     service = site.host.start_ready()
     site.shop.fail(COUNT)
     wait_until(lambda: service.find("outgoing.queue_failed"), 30, "the log names the queue")
+    wait_until(lambda: site.count(STORED) == COUNT, 30, "all are stored")
     with service.http as http:
         http.post("/api/errors/retry/all")
     site.shop.take(site.shop.orders, COUNT)
@@ -160,7 +161,7 @@ def test_a_queue_that_is_missing_holds_up_nothing_and_gets_all_when_it_is_there(
 
     log.wait_sent(COUNT)
     assert set(log.ids(COUNT).values()) == {1}
-    wait_until(lambda: service.find("outgoing.queue_recovered"), 10)
+    wait_until(lambda: service.find("outgoing.queue_recovered"), 30)
     assert len(service.find("outgoing.queue_failed")) == 1
 
 

@@ -138,7 +138,7 @@ def test_a_process_without_the_api_tells_health_and_metrics_only(site: Site) -> 
 def test_a_standby_is_ready_and_leads_not(site: Site) -> None:
     site.host.start_ready()
     standby = site.host.start_ready()
-    wait_until(lambda: "processor.waiting_for_lease" in standby.names(), 10)
+    wait_until(lambda: "processor.waiting_for_lease" in standby.names(), 30)
 
     with standby.http as http:
         answer = http.get("/health/ready")

@@ -32,7 +32,7 @@ def test_the_defaults_need_no_server(tmp_path: Path, environ: dict[str, str]) ->
         # When a Kombu program puts a failed message there, then it is taken off and sent back
         with opened_embedded_shop(f"embedded:///{places['broker']}") as shop, service.http as http:
             shop.fail(1)
-            wait_until(lambda: http.get("/api/errors").headers["Total-Count"] == "1", 10)
+            wait_until(lambda: http.get("/api/errors").headers["Total-Count"] == "1", 30)
             http.post("/api/errors/retry/all")
             assert len(shop.take(shop.orders, 1, 10)) == 1
     finally:

@@ -53,7 +53,7 @@ def test_a_queue_in_exclusive_use_is_named_until_it_is_free(site: Site, amqp_url
     assert service.names().count("ingestion.paused") == 1
 
 
-@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@pytest.mark.parametrize("kind", [pytest.param("classic", marks=pytest.mark.kills), "quorum"])
 def test_a_queue_whose_only_active_consumer_is_another_is_named(site: Site, amqp_url: str) -> None:
     shop = site.shop
     shop.delete(shop.error)

@@ -70,12 +70,12 @@ def test_a_copy_of_ours_that_dies_its_way_to_an_error_queue_is_dropped(site: Sit
     # When a policy of the broker lets copies of it die
     for copy in site.shop.look(site.staging_queue, 2):
         site.shop.let_die(copy)
-    wait_until(lambda: site.shop.depth(site.shop.error) == 2, 10)
+    wait_until(lambda: site.shop.depth(site.shop.error) == 2, 30)
 
     # Then they are known for what they are, and the retry goes its way
     site.host.start_ready()
     assert len(site.shop.take(site.shop.orders, 2)) == 2
     counted = "SELECT count FROM ledger WHERE entry = 'own_copies'"
-    wait_until(lambda: site.query(counted) == [(2,)], 10)
+    wait_until(lambda: site.query(counted) == [(2,)], 30)
     assert site.count("SELECT COUNT(*) FROM failed_messages") == 2
     assert site.count("SELECT COUNT(*) FROM failed_imports") == 0

@@ -16,7 +16,8 @@ from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.journey, pytest.mark.rabbitmq, pytest.mark.postgres]
 
-LEASE = 3
+LEASE = 8
+"""Seconds. Much shorter, and a leader that the machine lets wait would lose it before it freezes."""
 WINDOW = 50
 COUNT = 150
 LOOKS = 3
@@ -32,7 +33,12 @@ WRITTEN = """
 SELECT retry_id, batch_id, sending_since, forwarded_at FROM failed_message_retries ORDER BY retry_id
 """
 
-POINTS = ["staging.sent:2", "forwarding.stamped:2", "forwarding.published:2", "forwarding.acked:1"]
+POINTS = [
+    pytest.param("forwarding.stamped:2", marks=pytest.mark.kills),
+    "forwarding.published:2",
+    pytest.param("staging.sent:2", marks=pytest.mark.kills),
+    pytest.param("forwarding.acked:1", marks=pytest.mark.kills),
+]
 
 
 @pytest.fixture
@@ -60,9 +66,9 @@ class Pair:
 def start_pair(site: Site, freeze_at: str | None = None) -> Pair:
     """Start a leader that freezes itself in its work, and a standby."""
     leader = site.host.start_ready(within=on_host("first"), freeze_at=freeze_at)
-    wait_until(lambda: "processor.lease_acquired" in leader.names(), 10)
+    wait_until(lambda: "processor.lease_acquired" in leader.names(), 30)
     standby = site.host.start_ready(within=on_host("second"))
-    wait_until(lambda: "processor.waiting_for_lease" in standby.names(), 10)
+    wait_until(lambda: "processor.waiting_for_lease" in standby.names(), 30)
     return Pair(leader, standby)
 
 
@@ -97,8 +103,8 @@ def test_a_frozen_leader_is_replaced_and_does_nothing_when_it_wakes(site: Site, 
     # When the frozen one wakes
     written = site.query(WRITTEN)
     pair.leader.wake()
-    wait_until(lambda: "processor.lease_lost" in pair.leader.names(), 10, "it notices")
-    wait_until(lambda: "processor.waiting_for_lease" in pair.leader.names(), 10, "it stands by")
+    wait_until(lambda: "processor.lease_lost" in pair.leader.names(), 30, "it notices")
+    wait_until(lambda: "processor.waiting_for_lease" in pair.leader.names(), 30, "it stands by")
 
     # Then it has written nothing, and sent nothing but what was in doubt
     assert site.query(WRITTEN) == written
@@ -109,13 +115,14 @@ def test_a_frozen_leader_is_replaced_and_does_nothing_when_it_wakes(site: Site, 
     assert len(doubled(sent)) <= WINDOW
 
 
+@pytest.mark.kills
 def test_a_leader_that_was_frozen_takes_over_again(site: Site) -> None:
     pair = start_pair(site, freeze_at="forwarding.published:2")
     retry_all(site, pair.standby)
     wait_until(pair.leader.is_frozen, 30, "it freezes")
     wait_until(lambda: site.count(COMPLETED) == 1, TAKEN_OVER, "the other one completes it")
     pair.leader.wake()
-    wait_until(lambda: "processor.lease_lost" in pair.leader.names(), 10, "it notices")
+    wait_until(lambda: "processor.lease_lost" in pair.leader.names(), 30, "it notices")
 
     pair.standby.kill()
 

@@ -8,7 +8,7 @@ from threading import Event, Thread
 
 from kombu import Connection, Consumer, Producer, Queue
 
-from retrier.app.composition import make_transport
+from retrier.app.parts import make_transport
 from retrier.events.forwarding import (
     CompletionTried,
     CopiesAcked,
@@ -72,7 +72,7 @@ def _working(work: Callable[[Event, Event], None]) -> Iterator[None]:
     thread = Thread(target=work, args=(ready, stop), daemon=True)
     thread.start()
     try:
-        assert ready.wait(5)
+        assert ready.wait(60)
         yield
     finally:
         # Also where the process missed its point: a robber declares the queue for ever.
@@ -94,7 +94,9 @@ def _rob(place: Place, ready: Event, stop: Event) -> None:
         with Connection(place.broker_url) as connection:
             # On the embedded broker only who has got a message is the active consumer.
             Producer(connection.default_channel).publish(b"bait", routing_key=place.staging_queue)
-            _consume(connection, place.staging_queue, ready, stop, no_ack=True)
+            # It may be deleted again before we consume: then the next turn declares it.
+            with suppress(*connection.channel_errors):
+                _consume(connection, place.staging_queue, ready, stop, no_ack=True)
     queues.close()
 
 

@@ -3,6 +3,7 @@
 from tests.faults.test_when_a_queue_takes_no_more import KILLED_AT
 from tests.kills.scenes import SCENES
 from tests.kills.test_while_asking import REQUESTS
+from tests.kills.test_while_breaking import BREAKING
 from tests.kills.test_while_copying import COPYING
 from tests.kills.test_while_ingesting import ALONE, ONCE, OPENED
 from tests.kills.test_while_presuming import PRESUMING
@@ -16,7 +17,7 @@ def test_a_process_is_killed_at_every_crash_point() -> None:
     asking = [request.point for request in REQUESTS]
 
     others = {*OPENED, *ONCE, *ALONE, *RETENTION_POINTS, *PRESUMING, *COPYING, *ARCHIVE_POINTS}
-    assert {*retrying, *asking, *SENDING, *STOPPING, *others, KILLED_AT} == {*ALL_POINTS}
+    assert {*retrying, *asking, *SENDING, *STOPPING, *BREAKING, *others, KILLED_AT} == {*ALL_POINTS}
 
 
 def test_the_documentation_says_of_each_what_it_can_send_twice(admitted: dict[str, str]) -> None:

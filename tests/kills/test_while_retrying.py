@@ -26,17 +26,28 @@ from tests.support.waiting import wait_until
 MOST = {"none": 0, "one message": 1, "one window": WINDOW}
 DEADLINE = 60
 LARGEST_FRAME = 131_072
+Ask = Callable[[httpx.Client, Place, Scene], None]
+"""Has the messages sent: over HTTP, or past the service."""
+
 NOTHING = {True: b"{}", False: b"\x00\x00"}
 """No properties at all, on the embedded broker and on RabbitMQ."""
 
 
-def die_at(place: Place, scene: Scene) -> set[str]:
+def ask(http: httpx.Client, place: Place, scene: Scene) -> None:
+    assert place.database is not None
+    if scene.in_steps and place.database.sql.marks_at_once:
+        http.post("/api/errors/retry", json=place.ids())
+    else:
+        http.post("/api/errors/retry/all")
+
+
+def die_at(place: Place, scene: Scene, ask: Ask = ask) -> set[str]:
     """Let processes die as the scene has it; return what the last one left in doubt."""
     if scene.without_broker:
-        die_without_broker(place, scene)
+        die_without_broker(place, scene, ask)
     else:
         asked = place.host.start(crash_at=scene.first or scene.crash_at)
-        ask_for_all(place, asked, scene)
+        ask_for_all(place, asked, scene, ask)
         assert asked.wait_dead(DEADLINE) == -signal.SIGKILL
     if scene.first is not None:
         with scene.trouble(place):
@@ -52,17 +63,21 @@ def die_again(place: Place, scene: Scene) -> None:
     assert doomed.wait_dead(DEADLINE) == -signal.SIGKILL
 
 
-def die_without_broker(place: Place, scene: Scene) -> None:
+def die_without_broker(place: Place, scene: Scene, ask: Ask) -> None:
     with Outage(place) as outage:
         place.host.environ.update(outage.environ)
         doomed = place.host.start(crash_at=scene.crash_at)
         place.host.environ.clear()
-        ask_for_all(place, doomed, scene, before=outage.begin)
+        ask_for_all(place, doomed, scene, ask, before=outage.begin)
         assert doomed.wait_dead(DEADLINE) == -signal.SIGKILL
 
 
 def ask_for_all(
-    place: Place, service: Service, scene: Scene, before: Callable[[], None] = lambda: None
+    place: Place,
+    service: Service,
+    scene: Scene,
+    ask: Ask,
+    before: Callable[[], None] = lambda: None,
 ) -> None:
     with service.http as http:
         wait_until(lambda: place.count(STORED) == COUNT, DEADLINE, "all are stored")
@@ -71,14 +86,6 @@ def ask_for_all(
         before()
         with suppress(httpx.TransportError):  # it may die before it has answered
             ask(http, place, scene)
-
-
-def ask(http: httpx.Client, place: Place, scene: Scene) -> None:
-    assert place.database is not None
-    if scene.in_steps and place.database.sql.marks_at_once:
-        http.post("/api/errors/retry", json=place.ids())
-    else:
-        http.post("/api/errors/retry/all")
 
 
 def store_unsendable(place: Place) -> None:

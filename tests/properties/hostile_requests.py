@@ -78,6 +78,7 @@ _PARAMETERS = [
     "exception_type",
     "message_type",
     "reason",
+    "stream",
     "failed_from",
     "failed_to",
     "attempts_at_least",

@@ -10,8 +10,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.properties.model.databases import databases
 from tests.properties.model.machine import model_on
 
+EXAMPLES = {"sqlite": 12, "postgres": 6}
 SHORT = settings(
-    max_examples=20,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),
@@ -21,4 +21,6 @@ SHORT = settings(
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
 def test_the_engine_does_what_the_account_says_whatever_happens(kind: str) -> None:
     with databases(kind) as opened:
-        run_state_machine_as_test(model_on(opened), settings=SHORT)
+        run_state_machine_as_test(
+            model_on(opened), settings=settings(SHORT, max_examples=EXAMPLES[kind])
+        )

@@ -1,6 +1,7 @@
 """What the code offers is written down: each page against the names it must hold."""
 
 import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -47,6 +48,17 @@ def test_the_example_is_all_defaults() -> None:
 
 def test_the_example_holds_every_key_and_no_other() -> None:
     assert keys_of(yaml.safe_load(EXAMPLE.read_text())) == set(SETTING_KEYS)
+
+
+def test_the_policies_of_the_example_hold_once_they_are_no_comment(tmp_path: Path) -> None:
+    text = EXAMPLE.read_text().partition("\npolicies:\n")[2]
+    path = tmp_path / "retrier.yaml"
+    path.write_text("policies:\n" + text.replace("#  ", "  "))
+
+    found = load_settings(path, {}).policies
+
+    assert found is not None
+    assert [rule.name for rule in found.rules] == ["payments", "rest"]
 
 
 def test_the_documentation_knows_every_key_and_no_other() -> None:

@@ -5,12 +5,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import update
 
 from retrier.store.engine.database import Database
-from retrier.store.schema import failed_messages
 from tests.support.api import Api
 from tests.support.bench import QUEUE, Bench
+from tests.support.disposing import make_dead
 from tests.support.factories import FAILED_AT
 
 OTHER, REPLAY = "bills", "replay"
@@ -91,6 +90,38 @@ def test_what_is_claimed_does_not_use_up_the_limit(api: Api, bench: Bench) -> No
     assert bench.sent() == [first, *rest]
 
 
+@pytest.mark.parametrize(("disposition", "sends"), [(None, 90), ("any", 100), ("dead", 10)])
+def test_a_group_sends_its_dead_messages_only_if_they_are_asked_for(
+    api: Api, bench: Bench, disposition: str | None, sends: int
+) -> None:
+    # Given a group with 10 dead and 90 manual messages
+    make_dead(bench.db, *bench.fail(100)[:10])
+    (group,) = api.get("recoverability/groups")
+    wanted = {"group": group["id"]} | ({"disposition": disposition} if disposition else {})
+
+    # When it is asked for
+    created = post(api, "operations", {"selection": wanted})
+    bench.work()
+
+    # Then it sends those, and says how many it has left out, at once and later
+    assert len(bench.sent()) == created["total"] == sends
+    left = 0 if disposition else 10
+    assert created.get("dead_left_out", 0) == left
+    assert api.get(f"operations/{created['operation_id']}")["dead_left_out"] == left
+
+
+def test_what_dies_after_the_request_is_not_sent(api: Api, bench: Bench) -> None:
+    dead, manual = bench.fail(2)
+    created = post(api, "operations", {"selection": {"all": True}})
+    give_up(bench, dead)
+
+    bench.work()
+
+    assert bench.sent() == [manual]
+    operation = api.get(f"operations/{created['operation_id']}")
+    assert (operation["state"], operation["skipped"]) == ("completed", 1)
+
+
 def test_what_is_dead_is_neither_counted_nor_sent(api: Api, bench: Bench) -> None:
     dead, manual = bench.fail(2)
     give_up(bench, dead)
@@ -121,6 +152,4 @@ def test_what_is_asked_for_by_its_disposition_is_counted_and_sent(
 
 def give_up(bench: Bench, unique_id: str) -> None:
     """Let a policy have given up a message."""
-    row = failed_messages.c.unique_message_id == unique_id
-    with bench.db.engine.begin() as conn:
-        conn.execute(update(failed_messages).where(row).values(disposition="dead"))
+    make_dead(bench.db, unique_id)

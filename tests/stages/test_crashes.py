@@ -30,6 +30,7 @@ from retrier.store.verbs.operations import CreatedOperation
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
 from tests.support.effects import BATCH_POINTS
 from tests.support.promises import count_doubled, count_lost, count_up, find_leftovers
+from tests.support.scheduling import STANDING, schedule
 from tests.support.script import to_queue
 
 WINDOW = 2
@@ -129,7 +130,7 @@ class Story:
 
     bench: Bench
     ids: Sequence[str]
-    by_name: bool
+    asked_for: str
     asked: Sequence[CreatedOperation]
     crash: Crash
 
@@ -139,7 +140,7 @@ def time(request: pytest.FixtureRequest) -> int:
     return int(request.param)
 
 
-@pytest.fixture(params=["of_all", "by_name"])
+@pytest.fixture(params=["of_all", "by_name", "by_policy"])
 def asked_for(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -149,18 +150,21 @@ def story(database: Database, request: pytest.FixtureRequest, time: int, asked_f
     bench = Bench(database, window=WINDOW)
     north = bench.fail(MESSAGES, endpoint="north")
     south = bench.fail(MESSAGES, endpoint="south")
-    by_name = asked_for == "by_name"
-    if by_name:
-        asked = [bench.ask(north), bench.ask(south)]
-    else:
-        asked = [bench.ask_all(endpoint="north"), bench.ask_all(endpoint="south")]
+    match asked_for:
+        case "by_name":
+            asked = [bench.ask(north), bench.ask(south)]
+        case "by_policy":
+            schedule(bench.db, north)
+            asked = [STANDING, bench.ask_all(endpoint="south")]
+        case _:
+            asked = [bench.ask_all(endpoint="north"), bench.ask_all(endpoint="south")]
     crash = Crash(bench=bench, point=request.param, time=time)
     crash.live_through()
-    return Story(bench=bench, ids=[*north, *south], by_name=by_name, asked=asked, crash=crash)
+    return Story(bench=bench, ids=[*north, *south], asked_for=asked_for, asked=asked, crash=crash)
 
 
 def can_happen(story: Story) -> bool:
-    at_once = story.bench.db.sql.marks_at_once and not story.by_name
+    at_once = story.bench.db.sql.marks_at_once and story.asked_for != "by_name"
     return not at_once or story.crash.point not in STEPWISE
 
 
@@ -174,5 +178,9 @@ def test_nothing_is_lost_and_only_what_was_in_doubt_is_doubled(story: Story) -> 
     assert len(doubled) <= WINDOW
     assert not doubled or crash.point in SENDING
     assert find_leftovers(bench) == []
-    assert count_up(bench, story.asked) == [("completed", MESSAGES, MESSAGES)] * 2
+    over = "waiting" if story.asked_for == "by_policy" else "completed"
+    assert count_up(bench, story.asked) == [
+        (over, MESSAGES, MESSAGES),
+        ("completed", MESSAGES, MESSAGES),
+    ]
     assert not bench.turn()

@@ -3,10 +3,11 @@
 import pytest
 
 from retrier.store.engine.database import Database
-from retrier.store.queries.cuts import LeftOut
+from retrier.store.queries.left_out import LeftOut, WhatHolds
 from retrier.store.queries.operations import find_operation
 from retrier.store.schema import failed_messages
-from retrier.store.verbs.marking import OpenedBatch, claim_messages, move_to_staging, open_batch
+from retrier.store.verbs.marked import OpenedBatch
+from retrier.store.verbs.marking import claim_messages, move_to_staging, open_batch
 from retrier.store.verbs.operations import CreatedOperation
 from retrier.store.verbs.retry_ends import look_again
 from tests.support.bench import Bench
@@ -19,11 +20,12 @@ def bench(database: Database) -> Bench:
     return Bench(database)
 
 
-def held(*ids: str) -> LeftOut:
-    return LeftOut(condition=failed_messages.c.unique_message_id.in_(ids), reason=WHY)
+def held(*ids: str) -> WhatHolds:
+    condition = failed_messages.c.unique_message_id.in_(ids)
+    return lambda _tx, _operation: LeftOut(condition=condition, reason=WHY)
 
 
-def cut(bench: Bench, left_out: LeftOut | None) -> bool:
+def cut(bench: Bench, left_out: WhatHolds) -> bool:
     """Take one turn of Marking with such a condition, and send what it has cut."""
     lease, session = bench.context.lease, bench.context.retries.session_id
     opened = open_batch(bench.db, lease.fence, session, left_out)
@@ -36,7 +38,7 @@ def cut(bench: Bench, left_out: LeftOut | None) -> bool:
     return opened is not None
 
 
-def cut_all(bench: Bench, left_out: LeftOut | None) -> None:
+def cut_all(bench: Bench, left_out: WhatHolds) -> None:
     while cut(bench, left_out):
         pass
 

@@ -140,7 +140,7 @@ class TestAQueueThatIsMissing:
         ready, words = outbox.sender.describe()
 
         assert ready
-        assert words.startswith(f"no copy can be sent to {LOG}: ")
+        assert words.startswith(f"nothing can be sent to {LOG}: ")
         outbox.transport.broker.declare(LOG)
         outbox.clock.advance(60)
         outbox.work()

@@ -237,20 +237,25 @@ def test_a_processor_with_nothing_to_do_writes_nothing(database: Database) -> No
 def test_a_wake_up_does_not_cut_a_back_off_short(bench: Bench) -> None:
     bench.fail(1)
     bench.ask_all()
-    bench.at("staging.committed", bench.transport.go_down)
+    tries: list[float] = []
+
+    def go_down() -> None:
+        # Timed where they are made: this thread may be late, and would measure too little.
+        bench.transport.before_call = lambda _name: tries.append(time.monotonic())
+        bench.transport.go_down()
+
+    bench.at("staging.committed", go_down)
     thread = run_in_thread(bench)
-    wait_until(lambda: bench.processor.reason, 5)
-    start, tries = time.monotonic(), len(bench.transport.calls)
 
     def tried_again() -> bool:
         bench.wake.set()
-        return len(bench.transport.calls) > tries
+        return len(tries) > 1
 
     wait_until(tried_again, 10)
-    waited = time.monotonic() - start
     end(bench, thread)
 
-    assert waited > 0.4
+    first, second, *_ = tries
+    assert second - first > 0.4
 
 
 def test_a_wake_up_ends_an_idle_wait(bench: Bench) -> None:
@@ -259,10 +264,21 @@ def test_a_wake_up_ends_an_idle_wait(bench: Bench) -> None:
 
     bench.ask_all()
     bench.wake.set()
-    wait_until(lambda: bench.sent() == ids, 5)
+    wait_until(lambda: bench.sent() == ids, 30)
     end(bench, thread)
 
     assert not thread.is_alive()
+
+
+def test_why_a_processor_waits_can_be_seen_as_soon_as_it_is_told(bench: Bench) -> None:
+    seen: list[str | None] = []
+    bench.lose_lease()
+    bench.context.lease.lose()
+    bench.at("processor.waiting_for_lease", lambda: seen.append(bench.processor.reason))
+
+    bench.take_turn()
+
+    assert ["another processor holds the lease" in str(each) for each in seen] == [True]
 
 
 def test_a_second_processor_waits_and_says_so_once(bench: Bench) -> None:
@@ -431,10 +447,10 @@ def test_an_idle_processor_does_not_oversleep_what_waits_for_its_time(bench: Ben
     bench.fail(1)
     bench.ask_all()
     with bench.db.engine.begin() as conn:
-        soon = bench.db.sql.now(conn) + timedelta(seconds=3)
+        soon = bench.db.sql.now(conn) + timedelta(seconds=20)
         conn.execute(update(retry_operations).values(not_before=soon))
 
-    assert 2 < bench.take_turn() <= 3
+    assert 10 < bench.take_turn() <= 20
 
 
 def test_a_batch_that_waits_for_the_broker_is_looked_at_soon(bench: Bench) -> None:

@@ -71,7 +71,7 @@ def take_turns_until_it_backs_off(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["read", "open_batch", "claim_messages", "open_window", "begin_forwarding"]
+    "verb", ["read", "cut_batch", "claim_messages", "open_window", "begin_forwarding"]
 )
 def test_a_database_that_does_not_answer_is_named(
     bench: Bench, flaky: FlakyDatabase, verb: str

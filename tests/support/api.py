@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from sqlalchemy import select, update
@@ -11,6 +12,7 @@ from retrier.api.answers import AnswerCache
 from retrier.api.application import ApiParts, create_api
 from retrier.api.live_feed import LiveFeed
 from retrier.api.parts import Sight, see_nothing
+from retrier.app.policies import read_policies
 from retrier.domain.failed_message import FailedMessageStatus, Failure, Received, Resolution
 from retrier.domain.hosts import Hosts
 from retrier.events.event import Event
@@ -78,6 +80,7 @@ class Api:
             metrics=lambda _accept: self.metrics,
             version="1.2.3",
             feed=LiveFeed(db),
+            read_policies=partial(read_policies, own_queues=frozenset({ERROR_QUEUE, STAGING})),
             session_id=HOLDER.session_id,
             hosts=hosts or Hosts(),
             # By its clock every answer is found in no time: a busy machine would have it remembered.

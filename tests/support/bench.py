@@ -18,16 +18,19 @@ from uuid import uuid4
 from sqlalchemy import select, update
 
 from retrier.domain import headers
+from retrier.domain.breaker import BreakerRules
 from retrier.domain.retry_operation import OPEN_STATES, RetryRequest, RetryTerms, RetryType
 from retrier.domain.selection import Selection
 from retrier.domain.steering import Order, Steered, SteeringRefusal
 from retrier.errors import RetrierError
 from retrier.events.event import Emit, Event, ignore
+from retrier.policy.judging import Judge
+from retrier.policy.waiting import WAITING
 from retrier.processor.broker import Broker
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
 from retrier.processor.progress import Progress
-from retrier.processor.stage_context import RetryParameters, StageContext
+from retrier.processor.stage_context import BreakerWatch, RetryParameters, StageContext
 from retrier.processor.staging_queue import get_probe_ready
 from retrier.store.engine.database import Database
 from retrier.store.schema import (
@@ -71,10 +74,12 @@ class Bench:
         *,
         transport: ScriptedTransport | None = None,
         subscriber: Emit = ignore,
+        judge: Judge = WAITING,
         **retries: Any,
     ) -> None:
         self.db = db
         self.subscriber = subscriber
+        self.judge = judge
         self.clock = FrozenClock()
         self.told = Told(self.clock)
         self.transport = transport or ScriptedTransport()
@@ -82,7 +87,10 @@ class Bench:
         for queue in (ERROR_QUEUE, QUEUE):
             self.transport.broker.declare(queue)
         self.crash_at: Callable[[str], None] = lambda _point: None
+        self.per_second: int | None = None
+        """How many automatic retries the policies allow a second."""
         self._retries = retries
+        self.breaker_rules = BreakerRules()
         self.start()
 
     def start(self) -> None:
@@ -108,6 +116,9 @@ class Bench:
             emit=self.emit,
             stop=threading.Event(),
             progress=Progress(self.clock),
+            breakers=BreakerWatch(lambda: self.breaker_rules),
+            judge=self.judge,
+            per_second=lambda: self.per_second,
         )
         self.wake = threading.Event()
         self.processor = Processor(self.context, self.wake)
@@ -157,12 +168,12 @@ class Bench:
     def fail(self, count: int = 1, **changes: Any) -> list[str]:
         """Store failed messages; return their unique message ids in order of failure."""
         failures = [failure(**{"queue": QUEUE, **changes}) for _ in range(count)]
-        record_received(self.db, failures, instance="test")
+        record_received(self.db, failures, instance="test", judge=self.judge)
         return [unique_id(each) for each in failures]
 
     def receive(self, *received: Any) -> None:
         """Let ingestion record something."""
-        record_received(self.db, received, instance="test")
+        record_received(self.db, received, instance="test", judge=self.judge)
 
     def confirm(self, unique_message_id: str, **changes: Any) -> None:
         """Let a consumer confirm a retry."""

@@ -3,6 +3,7 @@
 from typing import get_args
 
 from retrier.events.archiving import ArchiveEffect
+from retrier.events.breakers import BreakerEffect
 from retrier.events.forwarding import ForwardingEffect
 from retrier.events.ingestion import IngestionEffect
 from retrier.events.outgoing import OutgoingPublished
@@ -21,6 +22,7 @@ BATCH_POINTS: list[str] = [
 ]
 OUTGOING_POINTS: list[str] = [OutgoingPublished.name]
 STOPPING_POINTS: list[str] = [event.name for event in get_args(StoppingEffect)]
+BREAKER_POINTS: list[str] = [event.name for event in get_args(BreakerEffect)]
 UPKEEP_POINTS: list[str] = [ChunkPresumed.name]
 RETENTION_POINTS: list[str] = [event.name for event in get_args(RetentionEffect)]
 ARCHIVE_POINTS: list[str] = [event.name for event in get_args(ArchiveEffect)]
@@ -31,6 +33,7 @@ ALL_POINTS = [
     *LEASE_POINTS,
     *BATCH_POINTS,
     *STOPPING_POINTS,
+    *BREAKER_POINTS,
     *RETENTION_POINTS,
     *UPKEEP_POINTS,
     *OUTGOING_POINTS,

@@ -13,7 +13,13 @@ from tests.support.service import STOP_DEADLINE, Host, Service
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
-    ["pytest", "retrier.cli", "retrier.app.service", "tests.support.forked_service"]
+    [
+        "pytest",
+        "retrier.cli",
+        "retrier.app.service",
+        "tests.support.forked_service",
+        "tests.support.warm_start",
+    ]
 )
 
 

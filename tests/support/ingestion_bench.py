@@ -4,12 +4,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from retrier.domain.failed_message import (
-    FailedImport,
-    OwnCopy,
-    Received,
-    Stamped,
-)
+from retrier.domain.failed_message import FailedImport, OwnCopy, Received, Stamped
 from retrier.domain.receipt import Receipt, Recorded
 from retrier.events.event import Emit, Event, ignore
 from retrier.ingestion.arrival import QueueMapping

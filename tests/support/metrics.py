@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from retrier.app.metrics.instruments import Metrics
+from retrier.domain.breaker import BreakerState
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperationState
@@ -29,6 +30,9 @@ STANDING = ServiceFigures(
     epoch=7,
     outgoing=6,
     oldest_outgoing=timedelta(minutes=3),
+    breakers={BreakerState.CLOSED: 2, BreakerState.OPEN: 1},
+    open_breakers={"orders": timedelta(minutes=4)},
+    left_out=8,
 )
 READINESS = {
     "database": (True, "reached"),

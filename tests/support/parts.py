@@ -1,6 +1,6 @@
 """The parts of a service inside the test's own process."""
 
-from retrier.app.composition import Parts, make_metrics, make_transport, open_database
+from retrier.app.parts import Parts, make_metrics, make_transport, open_database
 from retrier.clock import SystemClock
 from retrier.events.event import Emit, ignore
 from retrier.settings import Settings

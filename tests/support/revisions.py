@@ -33,9 +33,10 @@ def migrations_up_to(folder: Path, revision: str) -> Path:
     return made
 
 
-def widened(operations: list[str]) -> list[str]:
-    """Return rows of `retry_operations`, as texts, with the columns that revision 1007 adds."""
-    return [f"{row.removesuffix(')')}, None, False, None)" for row in operations]
+def widened(rows: list[str], *, by: list[object]) -> list[str]:
+    """Return rows, as texts, with the values of the columns that a revision adds at the end."""
+    added = ", ".join(repr(value) for value in by)
+    return [f"{row.removesuffix(')')}, {added})" for row in rows]
 
 
 def downgrade(db: Database, revision: str = "base") -> None:

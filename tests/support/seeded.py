@@ -50,6 +50,8 @@ def seed(api: Api) -> Known:
         "batch_id": [each["id"] for each in api.get("batches")],
         "import_id": imports,
         "redirect_id": [each["message_redirect_id"] for each in api.get("redirects")],
+        "key": [QUEUE, "a/b", "message_type:Shop.PlaceOrder"],
+        "stream_id": ["order 42", "a/b"],
         "first": times,
         "last": times,
     }

@@ -17,7 +17,7 @@ import yaml
 from tests.support.waiting import wait_until
 
 START_DEADLINE = 30.0
-STOP_DEADLINE = 10.0
+STOP_DEADLINE = 60.0
 
 
 class Service:

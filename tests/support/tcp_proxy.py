@@ -17,6 +17,8 @@ LOOPBACK = "127.0.0.1"
 PORTS = {"amqp": 5672, "postgresql": 5432}
 """Where a server is if its URL does not say; by the scheme, less the driver."""
 LOOK_AT_COMMANDS_EVERY = 0.01
+DEADLINE = 30
+"""Seconds within which its thread does what it is told, on the slowest machine."""
 RESET = struct.pack("ii", 1, 0)
 """No lingering: closing says with a reset that it knows nothing of the connection."""
 
@@ -125,7 +127,7 @@ class TcpProxy:
 
     def __exit__(self, *_: object) -> None:
         self._command(lambda: setattr(self, "_stopped", True))
-        self._thread.join(5)
+        self._thread.join(DEADLINE)
         self._listener.close()
 
     def _command(self, command: Callable[[], object]) -> None:
@@ -136,7 +138,7 @@ class TcpProxy:
             done.set()
 
         self._commands.put(act)
-        assert done.wait(5), "the proxy does not answer"
+        assert done.wait(DEADLINE), "the proxy does not answer"
 
     def _send_to_all(self, content: bytes) -> None:
         for client in self._clients:

@@ -1,6 +1,22 @@
 """Settings files with one thing wrong, and the line that says so."""
 
 WRONG_FILES = {
+    "breakers: {threshold: 0}": "breakers.threshold: must be between 1 and 100, is 0",
+    "breakers: {threshold: 101%}": "breakers.threshold: must be between 1 and 100, is 101%",
+    "breakers: {threshold: half}": "breakers.threshold: must be a whole number, is half",
+    "breakers: {window: often}": (
+        "breakers.window: must be a number of outcomes like 20, or a duration like 2m, is often"
+    ),
+    "breakers: {window: 2d}": "breakers.window: must be between 1s and 1d, is 2d",
+    "breakers: {window: 0}": "breakers.window: must be between 1 and 1000 outcomes, is 0",
+    "breakers: {window: 5}": (
+        "breakers: min must not be larger than window: the breaker would never open, is a mapping"
+    ),
+    "breakers: {per: queue}": "breakers.per: must be destination or message_type, is queue",
+    "breakers: {cooldown: 1ms}": "breakers.cooldown: must be at least 1s, is 1ms",
+    "breakers: {for: 1s}": (
+        "breakers.for: is not a setting; known here: per, window, threshold, min, cooldown"
+    ),
     "instance: my retrier": (
         "instance: must consist of letters, digits, dots, dashes and underscores, is my retrier"
     ),
@@ -57,7 +73,7 @@ WRONG_FILES = {
         "ingestion.error_queues[0]: retrier.staging is the staging queue of this instance"
     ),
     "ingestion: {error_queues: [{queue: a, dialect: masstransit}]}": (
-        "ingestion.error_queues[0].dialect: must be nservicebus, rabbitmq or retrier, is masstransit"
+        "ingestion.error_queues[0].dialect: must be nservicebus, rabbitmq, retrier, celery or dramatiq, is masstransit"
     ),
     "ingestion: {error_queues: [{queue: a, destination: error}, error]}": (
         "ingestion.error_queues[0].destination: error is a queue that Retrier itself empties"
@@ -108,5 +124,50 @@ WRONG_FILES = {
     "retries: {window: 1}": (
         "retries.window: is not a setting; known here: "
         "forwarding_window, forwarding_window_bytes, drain_timeout, idle_wait, presumed_after"
+    ),
+    "policies: {per_second: 0}": "policies.per_second: must be between 1 and 1000000, is 0",
+    "policies: {default: retry}": "policies.default: must be wait or dead, is retry",
+    "policies: {notices: error}": (
+        "policies.notices: error is a queue that Retrier itself empties"
+    ),
+    "policies: {rule: []}": (
+        "policies.rule: is not a setting; known here: default, per_second, notices, classify, "
+        "rules, poison"
+    ),
+    "policies: {poison: {crashes: 0}}": (
+        "policies.poison.crashes: must be between 1 and 1000, is 0"
+    ),
+    "policies: {classify: [{reason: GW_5XX}]}": (
+        "policies.classify[0]: must have at least one of queue, exception, failure_reason, message"
+    ),
+    "policies: {classify: [{message: '(', reason: GW_5XX}]}": (
+        "policies.classify[0].message: is no regular expression (missing ), unterminated "
+        "subpattern at position 0), is ("
+    ),
+    "policies: {classify: [{message: '(a+)+b', reason: GW_5XX}]}": (
+        "policies.classify[0].message: may search for longer than 100 ms in a hostile text: "
+        "repeat less within and behind other repetitions, for example with {0,50} in place of *, "
+        "and leave out .* at its beginning, is (a+)+b"
+    ),
+    "policies: {rules: [{name: a, match: {}, attempts: 1001, preset: outbox}]}": (
+        "policies.rules[0].attempts: must be between 0 and 1000, is 1001"
+    ),
+    "policies: {rules: [{name: a, match: {}, preset: outbox}, {name: a, match: {}, preset: outbox}]}": (
+        "policies.rules[1].name: a is the name of an earlier rule"
+    ),
+    "policies: {rules: [{name: a, match: {queue: error}, preset: outbox}]}": (
+        "policies.rules[0].match.queue: matches only what Retrier itself empties: error"
+    ),
+    "policies: {rules: [{name: a, match: {}, preset: outbox, backoff: {kind: exponential, first: 1s, factor: 0.5}}]}": (
+        "policies.rules[0].backoff.factor: must be between 1 and 1000, is 0.5"
+    ),
+    "policies: {rules: [{name: a, match: {}, preset: outbox, backoff: {kind: list, delays: []}}]}": (
+        "policies.rules[0].backoff.delays: must hold at least one delay, is a list"
+    ),
+    "policies: {rules: [{name: a, match: {}, preset: outbox, backoff: {kind: linear, first: 1s}}]}": (
+        "policies.rules[0].backoff.step: must be given with the kind linear"
+    ),
+    "policies: {rules: [{name: a, match: {}, preset: outbox, jitter: some}]}": (
+        "policies.rules[0].jitter: must be none, full, equal or {additive: DURATION}, is some"
     ),
 }

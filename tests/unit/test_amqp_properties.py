@@ -20,6 +20,7 @@ from tests.support.amqp_bytes import (
     table,
     time,
 )
+from tests.support.raw_messages import raw_properties
 
 CODEC: PropertyCodec = AmqpPropertyCodec()
 
@@ -280,3 +281,14 @@ def test_does_not_run_out_of_stack_on_arrays_in_arrays():
 
     with pytest.raises(UnreadableProperties, match="nested"):
         CODEC.read(properties(headers=[header("deep", value)]))
+
+
+@pytest.mark.parametrize("before", [{}, {"content_type": "text/plain"}])
+def test_a_content_type_is_set_and_nothing_else_changes(before: dict[str, str]) -> None:
+    raw = raw_properties({"Shop.Tenant": "north"}, priority=1, **before)
+
+    edited = CODEC.edit(raw, Edit(set_fields={"content_type": "application/json"}))
+
+    assert edited == raw_properties(
+        {"Shop.Tenant": "north"}, content_type="application/json", priority=1
+    )

@@ -65,9 +65,11 @@ def test_names_are_unique():
         "x-last-death-queue",
         "x-last-death-reason",
         "x-last-death-exchange",
+        "x-caf-worker-retry",
+        "x-caf-worker-rejected",
     ],
 )
-def test_what_the_broker_itself_wrote_is_stripped_in_every_dialect(dialect, header):
+def test_what_broker_and_workers_wrote_is_stripped_in_every_dialect(dialect, header):
     assert strips(dialect, header)
 
 

@@ -246,3 +246,11 @@ def test_many_values_are_not_deep_values() -> None:
     raw = envelope(headers={"many": [1, {}] * 100})
 
     assert CODEC.edit(raw, Edit()) == raw
+
+
+def test_a_content_type_is_set() -> None:
+    edited = CODEC.edit(EVERYTHING, Edit(set_fields={"content_type": "application/json"}))
+
+    before, after = CODEC.read(EVERYTHING), CODEC.read(edited)
+    assert dict(after.fields) == {**before.fields, "content_type": "application/json"}
+    assert dict(after.headers) == dict(before.headers)

@@ -56,6 +56,15 @@ class TestIngesting:
             "ingestion.started",
         ]
 
+    def test_why_it_pauses_can_be_seen_as_soon_as_it_is_told(self):
+        seen = []
+        bench = IngestionBench(lambda event: seen.append((event.name, bench.ingestor.state.reason)))
+        bench.store.probe_faults.append(DatabaseUnavailable("it is away"))
+
+        bench.turns(1)
+
+        assert ("ingestion.paused", "it is away") in seen
+
     def test_an_empty_queue_records_nothing(self, bench):
         ingested = bench.ingestor.ingest_once()
 

@@ -219,3 +219,27 @@ class TestMappedQueues:
         mapping = QueueMapping(queue="error", dialect="esperanto")
 
         assert failed_import(delivery(), mapping).reason == "no dialect is called 'esperanto'"
+
+
+class TestTheStream:
+    def test_is_that_of_our_header(self):
+        arrived = delivery(retrier_headers() | {"Retrier.Stream": "7"})
+
+        assert failure(arrived).details.stream_id == "7"
+
+    @pytest.mark.parametrize(
+        "headers", [nservicebus_headers(), retrier_headers(), rabbitmq_headers()]
+    )
+    def test_is_that_of_the_header_that_the_settings_name(self, headers):
+        arrived = delivery(headers | {"Shop.OrderId": 42, "Retrier.Stream": "7"})
+
+        found = failure(arrived, QueueMapping(queue="error", stream_header="Shop.OrderId"))
+
+        assert found.details.stream_id == "42"
+
+    def test_is_none_without_that_header(self):
+        arrived = delivery(retrier_headers() | {"Retrier.Stream": "7"})
+
+        found = failure(arrived, QueueMapping(queue="error", stream_header="Shop.OrderId"))
+
+        assert found.details.stream_id is None

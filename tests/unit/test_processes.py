@@ -47,7 +47,7 @@ def test_a_killed_process_is_gone_also_before_its_parent_has_waited(
 ) -> None:
     child.kill()
 
-    wait_until(lambda: is_gone(other, ME), 5)
+    wait_until(lambda: is_gone(other, ME), 30)
     assert child.returncode is None
 
 

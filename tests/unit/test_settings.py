@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from retrier.domain.breaker import BreakerRules, BreakerTerms, Per
 from retrier.errors import ConfigurationError
+from retrier.policy.policy_set import PolicySet
 from retrier.settings import ErrorQueue, Settings, load_settings, redact
+from retrier.settings.policy_definition import make_definition
 from tests.support.setting_keys import SETTING_KEYS, variable_of
 from tests.support.wrong_settings import WRONG_FILES
 
@@ -17,6 +20,7 @@ Write = Callable[[str], Path]
 
 NONSENSE = {
     "ingestion.forward_to": "q" * 256,
+    "ingestion.stream_header": "h" * 256,
     "instance": "a b",
     "database.upgrade": "maybe",
     "ingestion.error_queues": "[a",
@@ -554,3 +558,55 @@ def test_a_log_queue_is_taken_as_it_is_named(settings_file: Write) -> None:
     path = settings_file("ingestion: {forward_to: error.log}")
 
     assert load_settings(path, {}).ingestion.forward_to == "error.log"
+
+
+class TestBreakers:
+    def test_are_off_until_somebody_writes_of_them(self) -> None:
+        assert load_settings(None, {}).breaker_rules == BreakerRules()
+
+    @pytest.mark.parametrize("text", ["on", "{}"])
+    def test_may_be_switched_on(self, settings_file: Write, text: str) -> None:
+        rules = load_settings(settings_file(f"breakers: {text}"), {}).breaker_rules
+
+        assert rules == BreakerRules(default=BreakerTerms())
+
+    def test_have_keys_of_their_own(self, settings_file: Write) -> None:
+        keys = "{per: message_type, window: 20, threshold: 60%, min: 5, cooldown: 10s}"
+
+        rules = load_settings(settings_file(f"breakers: {keys}"), {}).breaker_rules
+
+        assert rules.default == BreakerTerms(
+            per=Per.MESSAGE_TYPE,
+            window=20,
+            threshold=60,
+            least=5,
+            cooldown=timedelta(seconds=10),
+        )
+
+    def test_are_set_by_the_environment_too(self) -> None:
+        found = load_settings(None, {"RETRIER_BREAKERS__WINDOW": "20"}).breaker_rules
+
+        assert found.default == BreakerTerms(window=20)
+
+    def test_of_a_rule_are_those_of_its_messages(self, settings_file: Write) -> None:
+        text = (
+            "policies: {rules: [{name: pay, match: {}, preset: outbox, "
+            "breaker: {window: 20, min: 4}}, {name: rest, match: {}, preset: outbox}]}"
+        )
+
+        section = load_settings(settings_file(text), {}).policies
+
+        assert section is not None
+        policies = PolicySet(make_definition(section))
+        assert policies.breakers == {"pay": BreakerTerms(window=20, least=4)}
+
+    def test_of_a_rule_are_checked_with_their_place(self, settings_file: Write) -> None:
+        rule = "{name: pay, match: {}, preset: outbox, breaker: {threshold: 0, windo: 1m}}"
+
+        assert problems_of(settings_file(f"policies: {{rules: [{rule}]}}")) == (
+            "policies.rules[0].breaker.threshold: must be between 1 and 100, is 0",
+            (
+                "policies.rules[0].breaker.windo: is not a setting; known here: "
+                "per, window, threshold, min, cooldown"
+            ),
+        )

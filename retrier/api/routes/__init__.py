@@ -3,6 +3,9 @@
 from retrier.api.routes import (
     archive,
     archive_operations,
+    breakers,
+    comments,
+    dead_messages,
     errors,
     events,
     groups,
@@ -11,10 +14,12 @@ from retrier.api.routes import (
     message_history,
     operation_requests,
     operations,
+    policies,
     redirects,
     retries,
     service,
     steering,
+    streams,
 )
 
 WATCHING = (service.watching,)
@@ -25,6 +30,7 @@ FOLLOWING = (events.following,)
 
 WORKING = (
     errors.router,
+    dead_messages.router,
     message_history.router,
     retries.router,
     archive.router,
@@ -32,12 +38,16 @@ WORKING = (
     retries.pending,
     imports.router,
     redirects.router,
+    breakers.router,
     groups.router,
+    comments.router,
     history.router,
     operation_requests.router,
     operations.router,
     events.router,
     steering.router,
+    policies.router,
+    streams.router,
     service.router,
 )
 """Routes that use the database. Each request needs a place (`take_place`)."""

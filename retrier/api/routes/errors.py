@@ -6,11 +6,12 @@ from functools import partial
 
 from fastapi import APIRouter, Request, Response
 
-from retrier.api.answers import HEADERS, answer, revalidated
+from retrier.api.answers import HEADERS, answer, present, revalidated
 from retrier.api.filters import OrderQuery, PageQuery, Wanted, page_headers
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.problems import problem
 from retrier.api.views import messages as views
+from retrier.store.queries.breaker_waits import why_message_waits
 from retrier.store.queries.details import MessageBody, find_body, find_listed, find_message
 from retrier.store.queries.imports import find_send
 from retrier.store.queries.messages import list_messages
@@ -45,12 +46,13 @@ def get_errors_of_endpoint(
 
 @router.get("/errors/summary")
 def get_summary(request: Request, parts: Parts) -> Response:
-    """Count unresolved messages by endpoint and message type; `Hosts` is always empty."""
+    """Count unresolved messages by endpoint, type and disposition; `Hosts` is always empty."""
     summary = parts.cache.get("summary", partial(summarise, parts.db))
     counts = {
         "Endpoints": summary.endpoints,
         "Hosts": {},
         "Message types": summary.message_types,
+        "Dispositions": summary.dispositions,
     }
     return answer(request, counts)
 
@@ -80,7 +82,8 @@ def get_error(request: Request, failed_message_id: str, parts: Parts) -> Respons
     found = find_message(parts.db, failed_message_id, parts.codec)
     if found is None:
         return _unknown(parts, failed_message_id)
-    return answer(request, views.details(found))
+    waits = present({"waits_because": why_message_waits(parts.db, failed_message_id)})
+    return answer(request, views.details(found) | waits)
 
 
 def _unknown(parts: ApiParts, failed_message_id: str) -> Response:

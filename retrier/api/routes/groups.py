@@ -7,15 +7,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from retrier.api.answers import TOTAL_COUNT, answer
+from retrier.api.answers import TOTAL_COUNT, Json, answer, present
 from retrier.api.filters import IdsQuery, OrderQuery, PageQuery, Wanted, page_headers
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.problems import problem
 from retrier.api.views import messages as message_views
+from retrier.api.views.comments import comments_of
 from retrier.api.views.messages import group, group_operation
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.text import IdRange
+from retrier.store.queries.breaker_waits import why_groups_wait
 from retrier.store.queries.group_archives import add_archives
 from retrier.store.queries.groups import (
     GroupCount,
@@ -54,12 +56,12 @@ def get_groups(
     """
     if ids is not None:
         found = _find(parts, classifier, ids)
-        return answer(request, [group_operation(each) for each in found])
+        return answer(request, _show(parts, found))
     title = None if classifierfilter in _NO_FILTER else classifierfilter
     counted = _count(parts, classifier, title)
     retried = add_retries(parts.db, counted, classifier, title)
     groups = add_archives(parts.db, retried, classifier, title)
-    return answer(request, [group_operation(each) for each in groups])
+    return answer(request, _show(parts, groups))
 
 
 @router.get("/groups/id/{group_id}")
@@ -69,7 +71,8 @@ def get_group(request: Request, group_id: str, parts: Parts, wanted: Wanted) -> 
     found = find_group(parts.db, group_id, replace(counted, group=group_id))
     if found is None:
         return problem(404, f"No group has the id {group_id[:100]}.")
-    return answer(request, group(found))
+    comment = comments_of(parts.db, [found]).get(found.group.group_id, {})
+    return answer(request, group(found) | comment)
 
 
 @router.head("/groups/{group_id}/errors")
@@ -87,6 +90,18 @@ def get_errors_of_group(
     found = list_messages(parts.db, of_group, order, page, parts.codec)
     items = [message_views.item(message) for message in found.items]
     return answer(request, items, page_headers(request, page, found.total))
+
+
+def _show(parts: ApiParts, found: Sequence[GroupCount]) -> list[Json]:
+    waits = why_groups_wait(parts.db, [each.group.group_id for each in found])
+    # Never cached with the counts: what a person writes shows at once.
+    comments = comments_of(parts.db, found)
+    return [
+        group_operation(each)
+        | present({"waits_because": waits.get(each.group.group_id)})
+        | comments.get(each.group.group_id, {})
+        for each in found
+    ]
 
 
 def _find(parts: ApiParts, classifier: str, ids: IdRange) -> Sequence[GroupCount]:

@@ -13,7 +13,7 @@ from retrier.api.problems import WrongField, problem
 from retrier.api.request_context import InContext, RequestContext
 from retrier.api.terms import YEAR, AskedBody
 from retrier.api.views import previews as views
-from retrier.domain.plan import Plan, hash_selection
+from retrier.domain.plan import Plan, hash_selection, within
 from retrier.domain.retry_operation import RetryRequest, type_of
 from retrier.domain.selection import Selection, describe
 from retrier.store.queries.groups import find_title
@@ -38,22 +38,13 @@ def ask(body: AskedBody, parts: Parts, context: InContext) -> Response:
     plan = body.counted
     if plan is not None and plan.selection_hash != hash_selection(request.selection):
         return problem(409, _OTHER, preview=_look(request, parts))
-    return context.ask(request if plan is None else _within(request, plan))
+    return context.ask(request if plan is None else within(request, plan))
 
 
 @router.post("/preview", status_code=200)
 def look_ahead(body: AskedBody, parts: Parts, context: InContext) -> Response:
     """Count what a retry would take and what it would leave out, and where it would go."""
     return told(_look(_read(body, parts, context), parts))
-
-
-def _within(request: RetryRequest, plan: Plan) -> RetryRequest:
-    """Bound a request by a plan: what failed since is left out, and no more is taken than it had.
-
-    Of one that counted nothing the cut-off is bound enough: a limit is at least 1.
-    """
-    limit = min(request.terms.limit or plan.total, plan.total) or request.terms.limit
-    return replace(request, cut_off=plan.cut_off, terms=replace(request.terms, limit=limit))
 
 
 def _read(body: AskedBody, parts: ApiParts, context: RequestContext) -> RetryRequest:

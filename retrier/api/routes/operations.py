@@ -17,10 +17,10 @@ router = APIRouter(prefix="/api", tags=["operations"])
 
 @router.get("/operations")
 def get_operations(request: Request, parts: Parts, page: PageQuery, ids: IdsQuery) -> Response:
-    """List all operations, newest first."""
+    """List all operations, newest first; the one that sends what is due by policy stands before."""
     found = list_operations(parts.db, page, ids)
-    items = [operation(each) for each in found.items]
-    return answer(request, items, page_headers(request, page, found.total))
+    items = [operation(each, found.schedule) for each in found.page.items]
+    return answer(request, items, page_headers(request, page, found.page.total))
 
 
 @router.get("/operations/{operation_id}")

@@ -70,6 +70,7 @@ _URLS = {
     "processor_url": "processor",
     "imports_url": "imports",
     "redirects_url": "redirects",
+    "policies_url": "policies",
     "ledger_url": "ledger",
 }
 

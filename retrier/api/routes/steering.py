@@ -25,6 +25,7 @@ from retrier.store.queries.operations import find_operation
 router = APIRouter(prefix="/api/operations", tags=["operations"])
 
 _OVER = "Look at it with GET: what was sent is counted there. To retry the rest, ask for a new one."
+_PAUSE = 'To stop automatic retries, pause it: PATCH {"paused": true}. It stays paused.'
 
 
 class Change(BaseModel):
@@ -80,4 +81,5 @@ def _shown(parts: ApiParts, operation_id: str) -> Json:
 def _refused(refusal: SteeringRefusal, operation_id: str) -> Response:
     if refusal is SteeringRefusal.UNKNOWN:
         return problem(404, f"No operation has the id {operation_id[:100]}.")
-    return problem(409, f"The operation is left as it is: {refusal}.", advice=_OVER)
+    advice = _PAUSE if refusal is SteeringRefusal.STANDING else _OVER
+    return problem(409, f"The operation is left as it is: {refusal}.", advice=advice)

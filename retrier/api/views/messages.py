@@ -45,6 +45,9 @@ def item(message: ListedMessage) -> Json:
             "disposition": camel(message.disposition),
             "disposition_reason": message.disposition_reason,
             "retry_at": time(message.retry_at),
+            "reason": message.reason,
+            "policy": message.policy,
+            "failure_count": message.failure_count,
         }
     )
 
@@ -156,6 +159,9 @@ def group(counted: GroupCount) -> Json:
             "title": counted.group.title,
             "type": counted.group.classifier,
             "count": counted.count,
+            "manual": counted.count - counted.scheduled - counted.dead,
+            "scheduled": counted.scheduled,
+            "dead": counted.dead,
             "first": time(counted.first),
             "last": time(counted.last),
         }

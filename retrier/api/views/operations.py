@@ -5,6 +5,7 @@ from dataclasses import asdict
 from retrier.api.answers import Json, camel, present, time
 from retrier.api.views.messages import claim
 from retrier.domain.retry_operation import RetryOperation
+from retrier.domain.schedule import Schedule
 from retrier.domain.selection import chosen_parts
 from retrier.domain.waiting import estimate_end, why_it_waits
 from retrier.gateway import AskedAgain
@@ -12,8 +13,12 @@ from retrier.store.queries.batches import BatchCount, BatchDetails
 from retrier.store.queries.operations import OperationDetails
 
 
-def operation(shown: RetryOperation) -> Json:
-    """Show an operation: what was asked for, by whom, and how far it is."""
+def operation(shown: RetryOperation, schedule: Schedule | None = None) -> Json:
+    """Show an operation: what was asked for, by whom, and how far it is.
+
+    Of the standing one also how much is scheduled, and when the next is due.
+    """
+    planned = schedule if shown.is_standing else None
     return present(
         {
             "id": shown.operation_id,
@@ -33,7 +38,10 @@ def operation(shown: RetryOperation) -> Json:
             "skipped": shown.skipped,
             "failed": shown.failed,
             "left_out": shown.left_out,
+            "dead_left_out": shown.dead_left_out,
             "remaining": shown.remaining,
+            "scheduled": None if planned is None else planned.scheduled,
+            "next_due": None if planned is None else time(planned.next_at),
             "batches": shown.batches,
             "not_before": time(shown.not_before),
             "created_at": time(shown.created_at),
@@ -52,12 +60,12 @@ def details(found: OperationDetails) -> Json:
     shown = found.operation
     more = {
         "batch_id": found.batch_id,
-        "waits_because": why_it_waits(shown, found.at) or found.batch_reason,
+        "waits_because": why_it_waits(shown, found.at, found.schedule) or found.batch_reason,
         "canary": _canary(shown, found.came_back),
         "estimated_end": time(estimate_end(shown, found.at)),
         "skipped_messages": [{"id": key, "reason": why} for key, why in found.skipped.items()],
     }
-    return operation(shown) | present(more)
+    return operation(shown, found.schedule) | present(more)
 
 
 def _canary(shown: RetryOperation, came_back: int | None) -> Json | None:

@@ -7,7 +7,7 @@ from retrier.api.answers import Json, present
 from retrier.api.parts import Sight
 from retrier.api.views.messages import item
 from retrier.store.queries.preview_counts import AGES, OLDEST, By, Line
-from retrier.store.queries.previews import Preview
+from retrier.store.queries.previews import DEAD, Preview
 
 SHOWN_SKIPPED = 1000
 """So many skipped ids at most are shown; `skipped` counts them all."""
@@ -24,6 +24,7 @@ def preview(found: Preview, plan: str, destination: str | None, seen: Sight) -> 
             "total": found.total,
             "would_retry": found.left,
             "skipped": [{"reason": why, "count": n} for why, n in found.skipped.items()],
+            "dead_left_out": found.skipped.get(DEAD),
             "skipped_messages": [{"id": key, "reason": why} for key, why in reasons] or None,
             "groups": _lines(found.lines(By.GROUP), found.left),
             "queues": _lines(found.lines(By.QUEUE), found.left),

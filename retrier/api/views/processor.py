@@ -34,7 +34,8 @@ def _waiting(operation: RetryOperation, found: ProcessorState) -> Json:
     """Show an operation that is not over, with why it is not cut."""
     at, key = found.queue.at, operation.operation_id
     batch = next((each for each in found.queue.batches if each.operation_id == key), None)
-    why, until = why_it_waits(operation, at), wait_until(operation, at)
+    schedule = found.queue.schedule
+    why, until = why_it_waits(operation, at, schedule), wait_until(operation, at, schedule)
     if batch is not None:
         why, until = why or batch.reason, until or batch.not_before
     return present(

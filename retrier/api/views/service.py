@@ -31,6 +31,8 @@ _SEVERITIES = {
     "retry_returned": "error",
     "failed_import": "error",
     "retry_skipped": "warning",
+    "breaker_opened": "warning",
+    "batch_held_back": "warning",
     "own_copy_came_back": "warning",
     "copy_of_another_came": "warning",
     "import_kept": "warning",

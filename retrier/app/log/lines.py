@@ -99,9 +99,23 @@ LINES: Mapping[str, Wording] = {
     "message.ejected": _warning(
         "Taken out of batch {batch_id}: {count}, for example {unique_message_id}: {reason}"
     ),
+    "policies.scheduled": _info(
+        "Policy {policy} retries messages by itself that failed: {count}; by reason: {reasons}"
+    ),
+    "policies.dead": _warning(
+        "Policy {policy} has given up messages: {count}; by reason: {reasons}"
+    ),
     "retries.presumed": _info(
         "Presumed to have succeeded, because their retries were sent long ago and did not come "
         "back: {count}"
+    ),
+    "breaker.opened": _warning("A breaker has opened: {words}"),
+    "breaker.half_opened": _info("A breaker lets one message go: {words}"),
+    "breaker.closed": _info("A breaker has closed: {words}"),
+    "breaker.hand_ended": _info("The time of a breaker set by hand is over: {words}"),
+    "breaker.set": _info("A breaker was set by hand: {words}"),
+    "staging.held_back": _info(
+        "Taken out of batch {batch_id} because a breaker has opened, messages: {size}"
     ),
     "operation.completed": _info("Operation {operation_id} is complete"),
     "operation.paused": _info("Operation {operation_id} is paused: nothing more is cut off it"),
@@ -127,19 +141,29 @@ LINES: Mapping[str, Wording] = {
         "Archiving, unarchiving and resolving many messages paused: {reason}"
     ),
     "archive.resumed": _info("Archiving, unarchiving and resolving many messages resumed"),
-    "outgoing.paused": _warning("Sending copies to the log queue paused: {reason}"),
-    "outgoing.resumed": _info("Sending copies to the log queue resumed"),
-    "outgoing.queue_failed": _warning(
-        "{queue} takes no copies of failures: {reason}; they are kept and sent later"
+    "policies.taken": _info("The policies of {file} are in force: set {set_hash}, rules: {rules}"),
+    "policies.wrong": _warning(
+        "The policies of {file} are wrong, and those before them stay in force: {reason}"
     ),
-    "outgoing.queue_recovered": _info("{queue} takes copies of failures again"),
+    "policies.right": _info("The policies of {file} are right again, and in force: set {set_hash}"),
+    "outgoing.paused": _warning("Sending copies of failures and notices paused: {reason}"),
+    "outgoing.resumed": _info("Sending copies of failures and notices resumed"),
+    "outgoing.queue_failed": _warning(
+        "{queue} takes no copies or notices: {reason}; they are kept and sent later"
+    ),
+    "outgoing.queue_recovered": _info("{queue} takes copies or notices again"),
     "outgoing.put_off": _warning(
-        "Copies of failures that {queue} did not take: {count}; they are tried again every "
+        "Copies or notices that {queue} did not take: {count}; they are tried again every "
         "minute: {reason}"
     ),
+    "dead.declared": _info("{unique_message_id} is declared dead"),
     "retention.swept": _info(
         "Deleted for their age: messages {messages}, operations {operations}, failed imports "
         "{imports}"
+    ),
+    "stream.released": _info(
+        "Released {count} messages of stream {stream_id} of {queue}: they no longer wait for "
+        "earlier ones"
     ),
     "staging.renewed": _warning("Deleting the staging queue and declaring it again: {reason}"),
     "staging.unusable": _error("The staging queue cannot be used: {reason}"),

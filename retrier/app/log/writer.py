@@ -1,17 +1,18 @@
 """Writes the lines of events and libraries; lines about reverts once a minute per destination."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
-from threading import Lock
+from dataclasses import dataclass, replace
 from typing import TextIO
 
 import structlog
 from structlog.typing import FilteringBoundLogger
 
+from retrier.app.log.decisions import Decisions
 from retrier.app.log.form import Form, finish
 from retrier.app.log.lines import LINES, Line, make_line, put_into_words
+from retrier.app.log.pace import Paced
 from retrier.app.log.words import describe
 from retrier.clock import Clock
 from retrier.domain.retry_batch import Ejected
@@ -20,73 +21,36 @@ from retrier.events.forwarding import WindowRecorded
 from retrier.events.processor import LeaseReleased
 from retrier.events.service import ServiceStopped
 
-_EVERY = 60.0
-"""Seconds between two lines about one destination."""
+
+@dataclass(frozen=True, slots=True)
+class _Reverted:
+    """How many messages of a destination were reverted, and the first of them as an example."""
+
+    window: WindowRecorded
+    item: Ejected
+    count: int = 1
+
+    def __add__(self, other: "_Reverted") -> "_Reverted":
+        return replace(self, count=self.count + other.count)
 
 
-@dataclass(slots=True)
-class _Notice:
-    """What to log about one destination: the number of reverts, and one of them as an example."""
-
-    logged_at: float | None = None
-    count: int = 0
-    sample: tuple[WindowRecorded, Ejected] | None = None
-
-
-class Reverts:
-    """Logs reverted messages per destination: the first at once, then their number once a minute.
-
-    Repeated retries to a full queue must not fill the log; the reason of each message is in the
-    database. A destination is forgotten after a minute without a revert.
-    """
-
-    def __init__(self, write: Callable[[Line], None], clock: Clock) -> None:
-        self._write = write
-        self._clock = clock
-        self._lock = Lock()
-        self._notices: dict[str, _Notice] = {}
+class Reverts(Paced[str, _Reverted]):
+    """Logs reverted messages per destination: the reason of each message is in the database."""
 
     def add(self, window: WindowRecorded) -> None:
         """Count the messages of one window that are recorded as reverted."""
-        with self._lock:
-            for item in window.result.reverted:
-                notice = self._notices.setdefault(item.destination, _Notice())
-                notice.count += 1
-                notice.sample = notice.sample or (window, item)
+        self._count((item.destination, _Reverted(window, item)) for item in window.result.reverted)
 
-    def tell_due(self) -> None:
-        """Log the destinations that were not logged for a minute."""
-        now = self._clock.monotonic()
-        self._log_those(lambda logged_at: logged_at is None or now - logged_at >= _EVERY)
-
-    def tell_all(self) -> None:
-        """Log all counts, due or not: this process will count no more."""
-        self._log_those(lambda _logged_at: True)
-
-    def _log_those(self, wanted: Callable[[float | None], bool]) -> None:
-        # Locked: any thread that emits an event may be here.
-        with self._lock:
-            due = [name for name, each in self._notices.items() if wanted(each.logged_at)]
-            lines = [line for name in due for line in self._end(name)]
-        for line in lines:
-            self._write(line)
-
-    def _end(self, destination: str) -> Iterator[Line]:
-        """Yield the line of a destination and restart its count; forget it if nothing is new."""
-        notice = self._notices.pop(destination)
-        if notice.sample is None:
-            return
-        window, item = notice.sample
-        yield make_line(
+    def _describe(self, key: str, counted: _Reverted) -> Line:
+        return make_line(
             "message.reverted",
-            destination=destination,
-            count=notice.count,
-            unique_message_id=item.unique_message_id,
-            batch_id=window.batch_id,
-            operation_id=window.operation_id,
-            reason=item.reason,
+            destination=key,
+            count=counted.count,
+            unique_message_id=counted.item.unique_message_id,
+            batch_id=counted.window.batch_id,
+            operation_id=counted.window.operation_id,
+            reason=counted.item.reason,
         )
-        self._notices[destination] = _Notice(logged_at=self._clock.monotonic())
 
 
 class LineWriter:
@@ -114,19 +78,23 @@ class Log:
     def __init__(self, write: Callable[[Line], None], clock: Clock) -> None:
         self._write = write
         self._reverts = Reverts(write, clock)
+        self._decisions = Decisions(write, clock)
 
     def __call__(self, event: Event) -> None:
         """Write the lines of one event."""
         for line in describe(event):
             self._write(line)
+        self._decisions.add(event)
         match event:
             case WindowRecorded():
                 self._reverts.add(event)
             case LeaseReleased() | ServiceStopped():
                 self._reverts.tell_all()
+                self._decisions.tell_all()
             case _:
                 pass
         self._reverts.tell_due()
+        self._decisions.tell_due()
 
 
 def adopt_standard_logging(

@@ -8,10 +8,13 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from retrier.app.readiness import Readiness
+from retrier.domain.breaker import BreakerState
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperationState
+from retrier.domain.streams import HeadState
 from retrier.errors import DatabaseUnavailable
+from retrier.store.queries.held_streams import HeldFigures
 from retrier.store.queries.monitoring import ServiceFigures
 
 S = TypeVar("S", bound=str)
@@ -74,14 +77,22 @@ def _describe(figures: ServiceFigures) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily(
         "retrier_outgoing_messages",
-        "Copies of failures that wait to be sent to the log queue.",
+        "Copies of failures, and notices of dead messages, that wait to be sent.",
         value=figures.outgoing,
     )
     waited = figures.oldest_outgoing
     yield GaugeMetricFamily(
         "retrier_oldest_outgoing_age_seconds",
-        "How long the oldest of these copies has waited; 0 if there is none.",
+        "How long the oldest of these has waited; 0 if there is none.",
         value=waited.total_seconds() if waited else 0,
+    )
+    yield from _describe_breakers(figures)
+    yield from _describe_streams(figures.held)
+    yield from _describe_decided(figures)
+    yield GaugeMetricFamily(
+        "retrier_policy_sets",
+        "By how many different sets of policies the processes judge; 0 without policies.",
+        value=figures.policy_sets,
     )
     yield GaugeMetricFamily(
         "retrier_lease_epoch",
@@ -89,6 +100,63 @@ def _describe(figures: ServiceFigures) -> Iterator[Metric]:
         value=figures.epoch,
     )
     yield _differences(figures)
+
+
+def _describe_breakers(figures: ServiceFigures) -> Iterator[Metric]:
+    yield _by_state("retrier_breakers", "Breakers", BreakerState, figures.breakers)
+    family = GaugeMetricFamily(
+        "retrier_breaker_open_seconds",
+        "For how long messages have waited for a breaker that is not closed.",
+        labels=["breaker"],
+    )
+    for key, age in figures.open_breakers.items():
+        family.add_metric([key], age.total_seconds())
+    yield family
+    yield GaugeMetricFamily(
+        "retrier_left_out_messages",
+        "Messages that operations leave out, because something holds them.",
+        value=figures.left_out,
+    )
+
+
+def _describe_streams(held: HeldFigures) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "retrier_held_messages",
+        "Messages that an earlier message of their stream holds.",
+        value=held.messages,
+    )
+    yield _by_state(
+        "retrier_held_streams",
+        "Streams with such messages, by what their first message waits for",
+        HeadState,
+        held.streams,
+        label="head",
+    )
+    oldest = held.oldest_head
+    yield GaugeMetricFamily(
+        "retrier_oldest_head_age_seconds",
+        "For how long the first message of such a stream has not changed; 0 if there is none.",
+        value=oldest.total_seconds() if oldest else 0,
+    )
+
+
+def _describe_decided(figures: ServiceFigures) -> Iterator[Metric]:
+    yield GaugeMetricFamily(
+        "retrier_dead_messages",
+        "Unresolved messages that were given up.",
+        value=figures.dead,
+    )
+    yield GaugeMetricFamily(
+        "retrier_scheduled_messages",
+        "Unresolved messages that a policy will retry.",
+        value=figures.scheduled,
+    )
+    due = figures.oldest_due
+    yield GaugeMetricFamily(
+        "retrier_oldest_due_age_seconds",
+        "How long ago a retry by policy was due that no batch has claimed yet; 0 if there is none.",
+        value=due.total_seconds() if due else 0,
+    )
 
 
 def _differences(figures: ServiceFigures) -> Metric:
@@ -102,9 +170,12 @@ def _differences(figures: ServiceFigures) -> Metric:
     return family
 
 
-def _by_state(name: str, words: str, states: Iterable[S], counts: Mapping[S, int]) -> Metric:
+def _by_state(
+    name: str, words: str, states: Iterable[S], counts: Mapping[S, int], label: str = "state"
+) -> Metric:
     """Return a value for every state, also 0: an alert on a series that vanishes never fires."""
-    family = GaugeMetricFamily(name, f"{words}, by state.", labels=["state"])
+    by = ", by state." if label == "state" else "."
+    family = GaugeMetricFamily(name, f"{words}{by}", labels=[label])
     for state in states:
         family.add_metric([state], counts.get(state, 0))
     return family

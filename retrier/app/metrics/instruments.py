@@ -9,6 +9,7 @@ from prometheus_client.exposition import choose_encoder
 from retrier.app.metrics.archiving import ArchiveCounters
 from retrier.app.metrics.collectors import FiguresCollector, ReadinessCollector
 from retrier.app.metrics.counters import IngestionCounters, RetentionCounter, RetryCounters
+from retrier.app.metrics.policies import PolicyCounters
 from retrier.app.readiness import Readiness
 from retrier.ingestion.ingestor import Ingestor
 from retrier.processor.lease import Lease
@@ -28,6 +29,12 @@ class ProcessGauges:
         self._leader = Gauge(
             "retrier_leader", "1 if this process is the processor, else 0.", registry=registry
         )
+        self._policies = Gauge(
+            "retrier_policies_valid",
+            "1 if the policies in force are those of the settings, 0 if the file is wrong.",
+            registry=registry,
+        )
+        self._policies.set(1)
         self._consuming = Gauge(
             "retrier_ingestion_consuming",
             "1 if this process takes messages off the error queue, else 0.",
@@ -41,6 +48,10 @@ class ProcessGauges:
     def watch_lease(self, lease: Lease) -> None:
         """Show from now on whether this process holds the lease."""
         self._leader.set_function(lambda: float(lease.held))
+
+    def watch_policies(self, are_valid: Callable[[], bool]) -> None:
+        """Show from now on whether the policies in force are those of the settings."""
+        self._policies.set_function(lambda: float(are_valid()))
 
     def watch_ingestion(self, ingestors: Sequence[Ingestor]) -> None:
         """Show from now on for each error queue whether this process consumes it."""
@@ -116,6 +127,7 @@ class Metrics:
         self.retries = RetryCounters(self.registry)
         self.retention = RetentionCounter(self.registry)
         self.archives = ArchiveCounters(self.registry)
+        self.policies = PolicyCounters(self.registry)
         self.queues = QueueGauges(self.registry, staging_queue)
         self.registry.register(FiguresCollector(read_figures))
 

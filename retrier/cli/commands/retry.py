@@ -14,7 +14,7 @@ from retrier.cli.printer import Printer, counted, short_id
 from retrier.cli.progress import exit_code_of, watch_operation, with_pending
 from retrier.cli.selection_options import SelectionOptions, describe
 from retrier.cli.term_options import TermOptions
-from retrier.cli.views.operations import show_outcome, show_skipped
+from retrier.cli.views.operations import note_dead, show_outcome, show_skipped
 from retrier.cli.views.previews import show_preview
 
 app = make_app("Send failed messages back to where they failed.")
@@ -93,7 +93,7 @@ def retry(
         if not service.as_json:
             note_imports_among(tools.printer, api, accepted)
         if not options.watch:
-            _print_accepted(tools.printer, accepted, as_json=service.as_json)
+            _print_accepted(tools.printer, accepted, body["selection"], as_json=service.as_json)
             raise typer.Exit(_exit_code_of_asking(accepted))
         found = with_pending(api, watch_operation(tools, api, accepted["operation_id"]))
     _print_outcome(tools.printer, found, as_json=service.as_json)
@@ -107,19 +107,22 @@ def _preview(printer: Printer, api: ApiClient, body: Json, *, as_json: bool) -> 
         printer.document({"dry_run": True, "what": what, **found})
     else:
         show_preview(printer, what, found)
+        note_dead(printer, found, body["selection"])
 
 
-def _print_accepted(printer: Printer, accepted: Json, *, as_json: bool) -> None:
+def _print_accepted(printer: Printer, accepted: Json, selection: Json, *, as_json: bool) -> None:
     if as_json:
         printer.document(accepted)
         return
     if not accepted["total"]:
         printer.line("There is nothing to retry: no unresolved message matches.")
+        note_dead(printer, accepted, selection)
         return
     operation = short_id(accepted["operation_id"])
     left = _count_left(accepted)
     printer.line(f"asked for a retry of {counted(left, 'message')}: operation {operation}")
     show_skipped(printer, accepted)
+    note_dead(printer, accepted, selection)
     if left:
         printer.note(f"Follow it with: retrier operations show {operation} --watch")
     else:

@@ -54,7 +54,7 @@ def run(config: Config = None, role: Roles = None, port: Port = None) -> None:
         )
     from retrier.app import serve  # noqa: PLC0415 - slow to load: wrong settings are reported first
 
-    raise typer.Exit(serve(settings, frozenset(role or Role)))
+    raise typer.Exit(serve(settings, frozenset(role or Role), config))
 
 
 @app.command(epilog="Example: retrier check --config retrier.yaml")

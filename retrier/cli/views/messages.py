@@ -107,9 +107,13 @@ def _destination(item: Json) -> str | None:
 
 
 def _status(item: Json) -> str:
-    """Return the status; a resolved message also says on what evidence."""
-    resolution = item.get("resolution")
-    return f"{item['status']} ({resolution})" if resolution else str(item["status"])
+    """Return the status; a resolved message also says on what evidence, and a dead one that it is."""
+    disposition = item["disposition"]
+    more = item.get("resolution") or (disposition if disposition != _MANUAL else None)
+    return f"{item['status']} ({more})" if more else str(item["status"])
+
+
+_MANUAL = "manual"
 
 
 def _error(exception: Json) -> str:
@@ -128,7 +132,8 @@ def _facts(found: Json) -> dict[str, object]:
     return {
         "id": found["id"],
         "status": found["status"],
-        "why": found.get("disposition_reason"),
+        **_decision(found),
+        "waits because": found.get("waits_because"),
         "resolution": found.get("resolution"),
         "queue": found["queue_address"],
         "destination": _destination(found),
@@ -140,6 +145,7 @@ def _facts(found: Json) -> dict[str, object]:
         "first failure": moment(found["first_failure"]),
         "last failure": _last_failure(found),
         "attempts": found["number_of_processing_attempts"],
+        "failure count": found["failure_count"],
         "error queue": found["error_queue"],
         "dialect": found["dialect"],
         "body": f"{found['body_size']:,} bytes {found.get('content_type') or ''}".strip(),
@@ -147,6 +153,20 @@ def _facts(found: Json) -> dict[str, object]:
         "retry": _claim(found["claim"]) if "claim" in found else None,
         "sent to": found.get("sent_to"),
     }
+
+
+def _decision(found: Json) -> dict[str, object]:
+    """Say what was decided about it, by which rule, and what its failure is classified under."""
+    why = found.get("disposition_reason")
+    words = f": {why}" if why else ""
+    decided: dict[str, object] = {"why": why}
+    if found["disposition"] == "scheduled":
+        at = moment(found["retry_at"])
+        decided = {"decision": f"will be tried again at {at}{words}"}
+    elif found["disposition"] == "dead":
+        # Nothing but its death has changed it since: any other change would end it.
+        decided = {"decision": f"dead since {moment(found['last_modified'])}{words}"}
+    return {**decided, "policy": found.get("policy"), "reason": found.get("reason")}
 
 
 def _last_failure(found: Json) -> str:
@@ -180,15 +200,41 @@ _GROUP_COLUMNS = (
     Column(title="title", flexible=True),
 )
 
+_COMMENT_COLUMNS = (
+    Column(title="id"),
+    Column(title="written (UTC)"),
+    Column(title="by"),
+    Column(title="comment", flexible=True),
+)
 
-def show_groups(printer: Printer, items: Iterable[Json]) -> None:
-    """Print one line per group."""
-    printer.table(_GROUP_COLUMNS, [_group_row(item) for item in items])
+
+_WAITS = Column(title="waits because", flexible=True)
 
 
-def _group_row(item: Json) -> tuple[object, ...]:
+def show_groups(printer: Printer, items: Sequence[Json]) -> None:
+    """Print one line per group; what is scheduled or dead, or waits, only where a group has any."""
+    apart = [name for name in ("scheduled", "dead") if any(item[name] for item in items)]
+    more = [Column(title=name, number=True) for name in apart]
+    columns = [*_GROUP_COLUMNS[:2], *more, *_GROUP_COLUMNS[2:]]
+    rows = [_group_row(item, apart) for item in items]
+    waits = [item.get("waits_because") for item in items]
+    if any(waits):
+        columns = [*columns, _WAITS]
+        rows = [(*row, why) for row, why in zip(rows, waits, strict=True)]
+    printer.table(columns, rows)
+    if commented := [item for item in items if "comment" in item]:
+        printer.heading("comments")
+        printer.table(_COMMENT_COLUMNS, [_comment_row(item) for item in commented])
+
+
+def _comment_row(item: Json) -> tuple[object, ...]:
+    return short_id(item["id"]), minute(item["commented_at"]), item["commented_by"], item["comment"]
+
+
+def _group_row(item: Json, apart: Iterable[str]) -> tuple[object, ...]:
     last = minute(item["last"]) if "last" in item else ""
-    return short_id(item["id"]), f"{item['count']:,}", last, _retry(item), item["title"]
+    counts = (f"{item[name]:,}" for name in ("count", *apart))
+    return short_id(item["id"]), *counts, last, _retry(item), item["title"]
 
 
 def _retry(item: Json) -> str:

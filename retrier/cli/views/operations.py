@@ -1,6 +1,7 @@
 """Retry operations and batches as tables and sheets."""
 
 from collections.abc import Iterable
+from shlex import quote
 
 from retrier.cli.advice import advise_on_missing_queue
 from retrier.cli.api_client import Json
@@ -53,7 +54,9 @@ def show_operation(printer: Printer, found: Json) -> None:
             "forwarded": found["forwarded"],
             "skipped": found["skipped"],
             "failed": found["failed"],
+            "dead, left out": found.get("dead_left_out") or None,
             "remaining": found["remaining"],
+            **_schedule(found),
             "pending": found["pending"],
             "batches": found["batches"],
             "batch": found.get("batch_id"),
@@ -76,6 +79,7 @@ def show_outcome(printer: Printer, found: Json) -> None:
             f"`retrier operations resume {short}` lets it go on, `cancel {short}` ends it."
         )
     show_skipped(printer, found)
+    note_dead(printer, found, found["selection"])
     if found["failed"]:
         printer.note("What failed is unresolved again; `retrier errors show ID` says why.")
         advise_on_missing_queue(printer, found.get("reason"))
@@ -125,6 +129,20 @@ def show_skipped(printer: Printer, found: Json) -> None:
         printer.table(_SKIPPED, [(each["id"], each["reason"]) for each in skipped])
 
 
+def note_dead(printer: Printer, answer: Json, selection: Json) -> None:
+    """Remark how many dead messages a retry leaves out, and how to send them, too."""
+    count = int(answer.get("dead_left_out", 0))
+    if count:
+        them = f"{counted(count, 'message')} {'is' if count == 1 else 'are'} dead and left out"
+        printer.note(f"{them}; all of them: `{_retry_with_dead(selection)}`")
+
+
+def _retry_with_dead(selection: Json) -> str:
+    parts = {name: value for name, value in selection.items() if name not in ("all", "ids")}
+    options = (f"--{name.replace('_', '-')} {quote(str(each))}" for name, each in parts.items())
+    return " ".join(["retrier retry", *options, "--disposition any"])
+
+
 def show_refused(printer: Printer, done: Json) -> None:
     """Print how many messages an act left as they were, and why."""
     skipped = done["skipped"]
@@ -135,7 +153,8 @@ def show_refused(printer: Printer, done: Json) -> None:
 
 def _operation(item: Json) -> tuple[object, ...]:
     counts = (f"{item[name]:,}" for name in ("total", "forwarded", "skipped", "failed"))
-    asked = (item["requested_by"], item["originator"])
+    planned = f": {item['scheduled']:,} scheduled" if "scheduled" in item else ""
+    asked = (item["requested_by"], f"{item['originator']}{planned}")
     return (short_id(item["id"]), item["state"], minute(item["created_at"]), *counts, *asked)
 
 
@@ -147,6 +166,14 @@ def _times(found: Json) -> dict[str, str]:
         "completed": "completed_at",
     }
     return {shown: moment(found[name]) for shown, name in names.items() if name in found}
+
+
+def _schedule(found: Json) -> dict[str, object]:
+    """Return what the operation is to send that sends what is due by policy."""
+    if "scheduled" not in found:
+        return {}
+    due = moment(found["next_due"]) if "next_due" in found else "nothing"
+    return {"scheduled": f"{found['scheduled']:,}", "next due": due}
 
 
 def _terms(found: Json) -> dict[str, object]:
@@ -172,7 +199,8 @@ def describe_standing(found: Json) -> str:
     """Say in one sentence how far an operation is, and why it waits."""
     state = "being cancelled" if _is_ending(found) else found["state"]
     words = [f"{found['forwarded']:,} of {counted(found['total'], 'message')} sent back"]
-    words += [f"{found[name]:,} {name}" for name in ("skipped", "failed") if found[name]]
+    names = ("skipped", "failed", "scheduled")
+    words += [f"{found[name]:,} {name}" for name in names if found.get(name)]
     if found.get("rate") is not None:
         words.append(f"{found['rate']:,} a second at most")
     return f"{state}; {', '.join(words)}"

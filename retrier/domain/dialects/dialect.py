@@ -30,14 +30,22 @@ class Dialect(Protocol):
         """The header by which it is recognised: it says where the message failed."""
         ...
 
+    @property
+    def reads_body(self) -> bool:
+        """Whether part of what it tells is in the body: that is read once, when it is stored."""
+        ...
+
     def recognises(self, headers: Mapping[str, object]) -> bool:
         """Say whether the headers are written in this dialect."""
         ...
 
     def read(
-        self, properties: Properties, *, otherwise: str | None = None
+        self, properties: Properties, *, otherwise: str | None = None, body: bytes = b""
     ) -> FailureDetails | Unintelligible:
-        """Read the headers; `otherwise` is the queue it failed on, used if they name none."""
+        """Read the headers; `otherwise` is the queue it failed on, used if they name none.
+
+        `body` is for a dialect that `reads_body`, and empty where only the headers are at hand.
+        """
         ...
 
     def message_id(self, properties: Properties) -> str | None:

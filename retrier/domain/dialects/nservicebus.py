@@ -33,13 +33,18 @@ class NServiceBusDialect:
 
     name = "nservicebus"
     mark = FAILED_QUEUE
+    reads_body = False
 
     def recognises(self, headers: Mapping[str, object]) -> bool:
         """Say whether the headers name the failed queue."""
         return self.mark in headers
 
     def read(
-        self, properties: Properties, *, otherwise: str | None = None
+        self,
+        properties: Properties,
+        *,
+        otherwise: str | None = None,
+        body: bytes = b"",  # noqa: ARG002 - the headers say all of it
     ) -> FailureDetails | Unintelligible:
         """Read the headers; without `otherwise`, message id and failed queue must be there."""
         queue = _queue_of(properties.text(FAILED_QUEUE)) or otherwise

@@ -26,13 +26,18 @@ class RabbitMqDialect:
 
     name = "rabbitmq"
     mark = DEATHS
+    reads_body = False
 
     def recognises(self, headers: Mapping[str, object]) -> bool:
         """Say whether the broker dead-lettered the message."""
         return self.mark in headers
 
     def read(
-        self, properties: Properties, *, otherwise: str | None = None
+        self,
+        properties: Properties,
+        *,
+        otherwise: str | None = None,
+        body: bytes = b"",  # noqa: ARG002 - the headers say all of it
     ) -> FailureDetails | Unintelligible:
         """Read the death that says where the message failed."""
         death = _failure_among(properties.headers.get(DEATHS))

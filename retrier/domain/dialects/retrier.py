@@ -27,13 +27,18 @@ class RetrierDialect:
 
     name = "retrier"
     mark = FAILED_QUEUE
+    reads_body = False
 
     def recognises(self, headers: Mapping[str, object]) -> bool:
         """Say whether the headers name the failed queue."""
         return self.mark in headers
 
     def read(
-        self, properties: Properties, *, otherwise: str | None = None
+        self,
+        properties: Properties,
+        *,
+        otherwise: str | None = None,
+        body: bytes = b"",  # noqa: ARG002 - the headers say all of it
     ) -> FailureDetails | Unintelligible:
         """Read the headers; without `otherwise`, the failed queue must be there."""
         queue = properties.text(FAILED_QUEUE) or otherwise

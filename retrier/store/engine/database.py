@@ -9,6 +9,7 @@ from functools import partial, wraps
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
+from uuid import uuid4
 
 from sqlalchemy import Engine, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
@@ -43,6 +44,13 @@ class DatabaseOptions:
     connections: int = 10
 
 
+class _Counter(threading.local):
+    """The name under which this thread counts: a new one for each thread of each process."""
+
+    def __init__(self) -> None:
+        self.name = str(uuid4())
+
+
 class Database:
     """An engine and its SQL dialect; runs verbs, each inside a transaction."""
 
@@ -64,6 +72,7 @@ class Database:
         """The file, or all hosts and the database name; without user and password."""
         self._translator = Translator(place=self.place, answer_limit=options.answer_limit)
         self._pause = threading.Event()
+        self._counter = _Counter()
 
     def transact(self, verb: Callable[[Transaction], T]) -> T:
         """Run the verb in one transaction that writes.
@@ -133,7 +142,7 @@ class Database:
     @contextmanager
     def _begin(self, options: Mapping[str, Any]) -> Iterator[Transaction]:
         with self.engine.connect().execution_options(**options) as conn, conn.begin():
-            yield Transaction(conn, self.sql)
+            yield Transaction(conn, self.sql, self._counter.name)
 
     def _run(
         self,

@@ -1,7 +1,7 @@
 """New rows: inserted with a check for rows of other processes, by COPY on PostgreSQL; new ids."""
 
-from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from os import urandom
 from typing import Any
 
@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from retrier.errors import DataRefused
 from retrier.store.engine.refusals import DUPLICATE, state_of
 from retrier.store.engine.transaction import ConcurrentChange, Rows, Transaction
-from retrier.store.schema.types import Digest, UtcTime
+from retrier.store.schema.types import Digest, UtcTime, as_bytes, in_utc
 
 
 def add_new(tx: Transaction, table: Table, rows: Rows) -> None:
@@ -33,6 +33,10 @@ def add_new(tx: Transaction, table: Table, rows: Rows) -> None:
 
 
 _DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]  # SQLAlchemy's own
+
+
+_CONVERTERS: Mapping[type, Callable[[Any], object]] = {UtcTime: in_utc, Digest: as_bytes}
+"""What a driver's value is made with, by the type of the column: called for every value."""
 
 
 def copy_in(conn: Connection, table: Table, rows: Rows) -> None:
@@ -63,9 +67,9 @@ def _stream(driver: Any, statement: str, table: Table, rows: Rows) -> None:
 def _converted(columns: Sequence[Column[Any]], rows: Rows) -> Iterator[list[Any]]:
     """Convert as column types do: in UTC, no time gets a year that the driver cannot read back."""
     own = [
-        (at, partial(each.type.process_bind_param, dialect=_DIALECT))
+        (at, _CONVERTERS[type(each.type)])
         for at, each in enumerate(columns)
-        if isinstance(each.type, UtcTime | Digest)
+        if type(each.type) in _CONVERTERS
     ]
     for row in rows:
         values = list(row.values())

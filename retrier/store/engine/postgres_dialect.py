@@ -31,7 +31,7 @@ from sqlalchemy.sql import ColumnElement
 from retrier.overlap import WhileInFlight, nothing_else
 from retrier.store.engine.arrays import array_like
 from retrier.store.engine.new_rows import copy_in
-from retrier.store.engine.sql_dialect import EVENTS, REQUESTS, Counter, SqlDialect
+from retrier.store.engine.sql_dialect import EVENTS, REQUESTS, Counter, Moment, SqlDialect
 from retrier.store.engine.timeouts import TimedConnection
 
 _UUID = psycopg.adapters.types["uuid"].oid
@@ -68,8 +68,9 @@ def read_ids_as_text(connection: psycopg.Connection[Any]) -> None:
 
 
 _CLOCK = func.clock_timestamp(type_=DateTime(timezone=True))
-# The key of the cut-off lock: two numbers that nothing else in the database uses.
+# The keys of locks: two numbers that nothing else in the database uses; 2 is that of upgrades.
 _CUT_OFF_LOCK = "7263, 1"
+_MAKE_STANDING = text("SELECT pg_try_advisory_xact_lock(7263, 3)")
 _TAKE = {
     counter: text(f"SELECT nextval('{counter}') FROM generate_series(1, :count)")  # noqa: S608 - a name of ours
     for counter in Counter
@@ -109,9 +110,14 @@ class PostgresDialect(SqlDialect):
         """Return how much later `moments[1]` is."""
         return {"later": later}
 
+    def minute_of(self, moment: Moment) -> Moment:
+        """Truncate the time."""
+        return func.date_trunc("minute", moment, type_=moment.type)
+
     def take_numbers(self, conn: Connection, counter: Counter, count: int) -> list[int]:
         """Take numbers from the sequence."""
-        return sorted(conn.execute(_TAKE[counter], {"count": count}).scalars())
+        # All at once: the driver fetches row by row in Python what is only iterated.
+        return sorted(conn.execute(_TAKE[counter], {"count": count}).scalars().all())
 
     def last_number(self, conn: Connection, counter: Counter) -> int:
         """Read the sequence; 0 before its first use."""
@@ -124,6 +130,10 @@ class PostgresDialect(SqlDialect):
     def take_cut_off(self, conn: Connection) -> None:
         """Take the exclusive lock; it ends with the transaction."""
         conn.execute(text(f"SELECT pg_advisory_xact_lock({_CUT_OFF_LOCK})"))
+
+    def makes_standing(self, conn: Connection) -> bool:
+        """Take a lock that ends with the transaction, if nobody has it."""
+        return bool(conn.execute(_MAKE_STANDING).scalar_one())
 
     def force_index_order(self, conn: Connection) -> None:
         """Forbid scans that return rows in the order in which they lie in the table.
@@ -170,6 +180,11 @@ class PostgresDialect(SqlDialect):
     def announce_request(self, conn: Connection) -> None:
         """Notify; the server delivers it at the commit, and drops it at a rollback."""
         conn.execute(select(func.pg_notify(REQUESTS, "")))
+
+    @contextmanager
+    def only_reading(self, conn: Connection) -> Iterator[None]:  # noqa: ARG002 - SQLite's needs it
+        """Do nothing: a transaction that reads is READ ONLY here."""
+        yield
 
     def announcing(self, insert: Insert) -> Insert:
         """Notify with the rows themselves: a statement of its own would be one more round trip."""

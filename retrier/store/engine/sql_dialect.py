@@ -1,8 +1,8 @@
 """Where PostgreSQL and SQLite differ: locks, numbers, time, upserts, array parameters."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -12,6 +12,8 @@ from sqlalchemy import (
     Connection,
     Insert,
     Table,
+    func,
+    type_coerce,
 )
 from sqlalchemy.sql import ColumnElement
 
@@ -68,6 +70,13 @@ class SqlDialect(ABC):
     def tell(self, conn: Connection, later: timedelta) -> Mapping[str, object]:
         """Return the parameters with which `moments` are now, and `later` after now."""
 
+    def minute_of(self, moment: Moment) -> Moment:
+        """Return the minute in which a stored time lies, as a time.
+
+        On SQLite times are texts: what is behind the minute is cut off.
+        """
+        return type_coerce(func.substr(moment, 1, 16).op("||")(":00.000000"), moment.type)
+
     @abstractmethod
     def take_numbers(self, conn: Connection, counter: Counter, count: int) -> list[int]:
         """Take `count` new numbers, ascending; no number is ever given out twice."""
@@ -86,6 +95,14 @@ class SqlDialect(ABC):
     @abstractmethod
     def take_cut_off(self, conn: Connection) -> None:
         """Wait until all failure numbers taken are committed; nobody can take one meanwhile."""
+
+    def makes_standing(self, conn: Connection) -> bool:  # noqa: ARG002 - PostgreSQL uses it
+        """Say whether this transaction may add the standing operation; waits for nobody.
+
+        Of several at once one may. Two that insert the same key would wait for each other's end,
+        with rows locked that the other one wants. SQLite has one writer at a time.
+        """
+        return True
 
     @abstractmethod
     def force_index_order(self, conn: Connection) -> None:
@@ -116,6 +133,19 @@ class SqlDialect(ABC):
     @abstractmethod
     def announce_request(self, conn: Connection) -> None:
         """Wake the processor, in whichever process, when this transaction is committed."""
+
+    @contextmanager
+    def only_reading(self, conn: Connection) -> Iterator[None]:
+        """Refuse every write of this connection while the context is open.
+
+        SQLite has no transactions that only read: the connection itself is told.
+        """
+        conn.exec_driver_sql("PRAGMA query_only = ON")
+        try:
+            yield
+        finally:
+            if not conn.invalidated:  # else it is closed, and nobody uses it again
+                conn.exec_driver_sql("PRAGMA query_only = OFF")
 
     def announcing(self, insert: Insert) -> Insert:
         """Make this insert of events wake who follows the event log, when it is committed.

@@ -69,16 +69,21 @@ class TimedConnection(psycopg.Connection[Any]):
                 raise _NoAnswer(f"no answer within {seconds:g} s")
 
     def _use_time(self, wanted: int) -> None:
-        while self.while_in_flight is not nothing_else and not _is_ready(self.pgconn, wanted):
+        if self.while_in_flight is nothing_else:
+            return
+        look = _watch(self.pgconn, wanted)
+        while not look.poll(0):
             if not self.while_in_flight():
                 self.while_in_flight = nothing_else
+                return
 
 
 class _NoAnswer(psycopg.OperationalError):
     """The server did not answer in time; the statement may or may not have been executed."""
 
 
-def _is_ready(pgconn: PGconn, wanted: int) -> bool:
+def _watch(pgconn: PGconn, wanted: int) -> poll:
+    """Return what says whether the socket is ready; made once, for it is asked very often."""
     look = poll()
     look.register(pgconn.socket, POLLIN * bool(wanted & WAIT_R) | POLLOUT * bool(wanted & WAIT_W))
-    return bool(look.poll(0))
+    return look

@@ -15,6 +15,9 @@ StoredRow = Row[*tuple[Any, ...]]
 """A row that was read; its columns are those of the statement."""
 
 
+NOBODY = "00000000-0000-0000-0000-000000000000"
+
+
 class ConcurrentChange(Exception):
     """Another transaction came in between; Database.transact runs the verb again."""
 
@@ -23,14 +26,16 @@ class Transaction:
     """One transaction. `now` is the database's time, read once, at its first use.
 
     `fence` is the epoch under which this transaction has renewed the processor's lease; None if
-    it is not a transaction of the processor.
+    it is not a transaction of the processor. `counted_by` names the thread: what each counts stands
+    in rows of its own.
     """
 
-    __slots__ = ("_now", "conn", "fence", "sql")
+    __slots__ = ("_now", "conn", "counted_by", "fence", "sql")
 
-    def __init__(self, conn: Connection, sql: SqlDialect) -> None:
+    def __init__(self, conn: Connection, sql: SqlDialect, counted_by: str = NOBODY) -> None:
         self.conn = conn
         self.sql = sql
+        self.counted_by = counted_by
         self.fence: int | None = None
         self._now: datetime | None = None
 

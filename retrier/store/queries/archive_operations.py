@@ -83,6 +83,21 @@ def find_refused(tx: Transaction, operation_id: str) -> Mapping[str, str]:
 
 
 @reading
+def list_open_archives(tx: Transaction, most: int) -> tuple[ArchiveOperation, ...]:
+    """Return archive operations that are not completed, the oldest first.
+
+    Raises DatabaseUnavailable.
+    """
+    query = (
+        select(archive_operations)
+        .where(columns.state.in_(OPEN))
+        .order_by(columns.created_at, columns.operation_id)
+        .limit(most)
+    )
+    return tuple(archive_from_row(dict(row)) for row in tx.execute(query).mappings())
+
+
+@reading
 def find_next_archive(tx: Transaction) -> ArchiveOperation | None:
     """Return the oldest archive operation that is not completed. Raises DatabaseUnavailable."""
     query = (

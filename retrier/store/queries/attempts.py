@@ -43,6 +43,9 @@ class ShownAttempt:
     disposition: Disposition | None
     disposition_reason: str | None
     policy: str | None
+    reason: str | None
+    failure_count: int | None
+    retry_at: datetime | None
     is_current: bool
 
 
@@ -56,6 +59,9 @@ _PLAIN = (
     attempts.dialect,
     attempts.disposition_reason,
     attempts.policy,
+    attempts.reason,
+    attempts.failure_count,
+    attempts.retry_at,
     causes.c.endpoint,
     causes.c.message_type,
     causes.c.exception_type,

@@ -1,5 +1,6 @@
 """Cuts: the next messages of an operation's frozen selection, behind its floor."""
 
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -9,9 +10,11 @@ from sqlalchemy import ColumnElement, Select, bindparam, exists, func, select
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import BATCH_BYTES, BATCH_SIZE, room_for
-from retrier.domain.retry_operation import RetryOperation
+from retrier.domain.retry_operation import RetryOperation, RetryType
 from retrier.domain.selection import Selection
 from retrier.store.engine.transaction import StoredRow, Transaction
+from retrier.store.queries.due import NEXT_DUE, is_any_held
+from retrier.store.queries.left_out import LeftOut
 from retrier.store.queries.selections import conditions, may_be_retried
 from retrier.store.schema import (
     failed_message_retries,
@@ -71,28 +74,40 @@ class Cut:
         return not self.eligible and not self.skipped
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
-    """Which messages a cut must leave out for now, and why: something else holds them.
+def free_messages(operation: RetryOperation) -> Iterator[ColumnElement[bool]]:
+    """Yield the conditions on messages that a cut of this operation may take.
 
-    An operation is not completed while it has left out some; `look_again` lets it find them.
+    With the parameters `floor` and `cut_off`.
     """
+    return _free(operation.selection)
 
-    condition: ColumnElement[bool]
-    reason: str
+
+def next_free(
+    tx: Transaction, operation: RetryOperation
+) -> tuple[Select[Any], Mapping[str, object]]:
+    """Return the query for the next messages of this operation, and its parameters.
+
+    For one that does not name them by id. The parameter `most` is left open.
+    """
+    if operation.retry_type is RetryType.BY_POLICY:
+        return NEXT_DUE, {"now": tx.now}
+    known = {"floor": operation.floor, "cut_off": operation.cut_off}
+    return _next_selected(operation.selection), known
 
 
 def look(tx: Transaction, operation: RetryOperation, left_out: LeftOut | None = None) -> Cut:
     """Find the next messages of the selection: at most 1000, with 64 MiB of bodies.
 
-    Fewer if the operation's limit, rate or canary allows no more. Messages named by id are never
-    left out: a person meant these.
+    Fewer if the operation's limit, rate or canary allows no more. Messages named by id are not left
+    out but skipped, and only by what says why (`skip`): else a person meant these.
     """
     most = room_for(operation)
     if most == 0:
         return Cut(eligible={}, floor=operation.floor)
+    if operation.retry_type is RetryType.BY_POLICY:
+        return _look_at_due(tx, operation, most, left_out)
     if operation.selection.ids is not None:
-        return _look_at_named(tx, operation, most)
+        return _look_at_named(tx, operation, most, left_out)
     known = {"floor": operation.floor, "cut_off": operation.cut_off, "most": most}
     query = _next_selected(operation.selection)
     if left_out is not None:
@@ -100,17 +115,33 @@ def look(tx: Transaction, operation: RetryOperation, left_out: LeftOut | None = 
     rows = _within_bytes(tx.execute(query, known).all())
     floor = rows[-1].failure_seq if rows else operation.floor
     cut = Cut(eligible={row.number: row.failure_seq for row in rows}, floor=floor)
-    return cut if left_out is None else _count_left_out(tx, operation, cut, left_out)
+    return cut if left_out is None else _count_left_out(tx, operation, cut)
 
 
-def _count_left_out(tx: Transaction, operation: RetryOperation, cut: Cut, left_out: LeftOut) -> Cut:
-    """Count what the cut passed over; an empty cut has passed over all up to the cut-off."""
-    floor = cut.floor if cut.eligible else operation.cut_off
-    query = (
-        select(func.count())
-        .select_from(failed_messages)
-        .where(*_free(operation.selection), left_out.condition)
+def _look_at_due(
+    tx: Transaction, operation: RetryOperation, most: int, left_out: LeftOut | None
+) -> Cut:
+    """Find what is due, longest first. There is no floor: a claim that is dropped is due again."""
+    query = NEXT_DUE if left_out is None else NEXT_DUE.where(~left_out.condition)
+    rows = _within_bytes(tx.execute(query, {"now": tx.now, "most": most}).all())
+    held = not rows and left_out is not None and is_any_held(tx, left_out.condition)
+    return Cut(
+        eligible={row.number: row.failure_seq for row in rows},
+        floor=operation.floor,
+        left_out=int(held),
     )
+
+
+def _count_left_out(tx: Transaction, operation: RetryOperation, cut: Cut) -> Cut:
+    """Count what the cut passed over; an empty cut has passed over all up to the cut-off.
+
+    Everything free that it did not take, and not what is held: what held a message at the look may
+    have let go of it since, and without a count its operation would be completed without it.
+    """
+    floor = cut.floor if cut.eligible else operation.cut_off
+    query = select(func.count()).select_from(failed_messages).where(*_free(operation.selection))
+    if cut.eligible:
+        query = query.where(~tx.sql.member(messages.number, sorted(cut.eligible)))
     known = {"floor": operation.floor, "cut_off": floor}
     return replace(cut, floor=floor, left_out=int(tx.execute(query, known).scalar_one()))
 
@@ -147,15 +178,29 @@ def _free(selection: Selection) -> Iterator[ColumnElement[bool]]:
     yield from conditions(selection)
 
 
-def _look_at_named(tx: Transaction, operation: RetryOperation, most: int) -> Cut:
+def _look_at_named(
+    tx: Transaction, operation: RetryOperation, most: int, left_out: LeftOut | None
+) -> Cut:
     known = {"operation": operation.operation_id, "floor": operation.floor}
     rows = _within_bytes(tx.execute(_CUT_NAMED, known).all())
-    judged = _up_to([(row, why_not(row, operation.cut_off)) for row in rows], most)
+    held = _skipped(tx, rows, left_out)
+    reasons = [why_not(row, operation.cut_off) or held.get(row.number) for row in rows]
+    judged = _up_to(list(zip(rows, reasons, strict=True)), most)
     return Cut(
         eligible={row.number: row.failure_seq for row, why in judged if why is None},
         skipped={row.unique_message_id: why for row, why in judged if why is not None},
         floor=judged[-1][0].place if judged else operation.floor,
     )
+
+
+def _skipped(
+    tx: Transaction, rows: Sequence[StoredRow], left_out: LeftOut | None
+) -> Mapping[int, str]:
+    if left_out is None:
+        return {}
+    numbers = [row.number for row in rows if row.number is not None]
+    parts = left_out.parts or (left_out,)
+    return ChainMap(*(dict(part.skip(tx, numbers)) for part in parts if part.skip is not None))
 
 
 Judged = Sequence[tuple[StoredRow, str | None]]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import LargeBinary, Select, func, select
 
 from retrier.domain.failed_message import FailureGroup
 from retrier.domain.identity import canonical, is_guid
@@ -15,6 +15,7 @@ from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import IN_BINARY
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.attempts import ShownAttempt, newest_attempts
+from retrier.store.queries.completed_steps import find_steps
 from retrier.store.queries.messages import (
     ListedMessage,
     ShownClaim,
@@ -64,7 +65,6 @@ class MessageDetails:
 
 _PLAIN = (
     attempts.error_queue,
-    attempts.completed_steps,
     messages.body_size,
     messages.stream_id,
     messages.resolved_at,
@@ -86,6 +86,7 @@ def find_message(
     texts = texts_of(row, codec)
     return MessageDetails(
         **{column.name: row[column.name] for column in _PLAIN},
+        completed_steps=find_steps(tx, [row["number"]]).get(row["number"]),
         dialect=row["dialect"],
         message=from_row(row, codec),
         content_type=texts.content_type,
@@ -178,3 +179,22 @@ def _meanings(key: str) -> Iterator[Condition]:
     if is_guid(key):
         yield messages.unique_message_id == canonical(key)
     yield messages.message_id == key
+
+
+@reading
+def find_beginning(tx: Transaction, unique_message_id: str, most: int) -> bytes:
+    """Return the first bytes of the body of a message; none if there is no such message.
+
+    The rest of a large body is not read. Raises DatabaseUnavailable.
+    """
+    if not is_guid(unique_message_id):
+        return b""
+    whole = func.coalesce(attempts.body, holders.c.body)
+    query = (
+        select(func.substr(whole, 1, most, type_=LargeBinary))
+        .join_from(failed_messages, processing_attempts, attempts.attempt_id == messages.attempt_id)
+        .outerjoin(holders, holders.c.attempt_id == attempts.same_body_as)
+        .where(messages.unique_message_id == canonical(unique_message_id))
+        .execution_options(**{IN_BINARY: True})
+    )
+    return bytes(tx.execute(query).scalar_one_or_none() or b"")

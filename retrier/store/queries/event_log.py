@@ -81,6 +81,24 @@ def list_events(
 
 
 @reading
+def list_newest_events(
+    tx: Transaction, most: int, wanted: EventFilter = EVERY_EVENT, *, before: int | None = None
+) -> tuple[LoggedEvent, ...]:
+    """Return at most so many events, newest first; with `before` only those with a lower id.
+
+    Nothing is counted: the log may have millions of lines. Raises DatabaseUnavailable.
+    """
+    begins = [] if before is None else [events.event_id < before]
+    query = (
+        select(event_log)
+        .where(*begins, *wanted.conditions())
+        .order_by(events.event_id.desc())
+        .limit(most)
+    )
+    return tuple(LoggedEvent(**row) for row in tx.execute(query).mappings())
+
+
+@reading
 def list_events_after(
     tx: Transaction,
     after: int,

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import func, select
 
 from retrier.domain.archive_operation import ArchiveOperation
-from retrier.domain.failed_message import FailedMessageStatus, FailureGroup
+from retrier.domain.failed_message import Disposition, FailedMessageStatus, FailureGroup
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryOperation, RetryType
 from retrier.domain.selection import Selection
@@ -35,9 +35,13 @@ groups = failure_groups.c
 _UNRESOLVED = frozenset({FailedMessageStatus.UNRESOLVED})
 _NUMBERS = (
     func.count().label("count"),
+    func.count().filter(messages.disposition == Disposition.SCHEDULED).label("scheduled"),
+    func.count().filter(messages.disposition == Disposition.DEAD).label("dead"),
     func.min(messages.first_failure).label("first"),
     func.max(messages.last_failure).label("last"),
 )
+
+_COUNTS = ("count", "scheduled", "dead")
 
 _BY_CAUSE = (
     select(messages.cause_id, *_NUMBERS)
@@ -52,6 +56,7 @@ _BY_CAUSE = (
 class GroupCount:
     """A group, the count and first and last failure of its messages, and its retry.
 
+    Of the `count` messages so many are `scheduled` and so many `dead`.
     That is the unfinished one, or else the last one that is over. `archive` is what archives it, or has done so lately.
     """
 
@@ -59,6 +64,8 @@ class GroupCount:
     count: int
     first: datetime | None
     last: datetime | None
+    scheduled: int = 0
+    dead: int = 0
     operation: RetryOperation | None = None
     archive: ArchiveOperation | None = None
 
@@ -75,6 +82,8 @@ def count_groups(
         select(
             members.group_id,
             func.sum(_BY_CAUSE.c["count"]).label("count"),
+            func.sum(_BY_CAUSE.c.scheduled).label("scheduled"),
+            func.sum(_BY_CAUSE.c.dead).label("dead"),
             func.min(_BY_CAUSE.c.first).label("first"),
             func.max(_BY_CAUSE.c.last).label("last"),
         )
@@ -89,7 +98,7 @@ def count_groups(
         .c
     )
     query = (
-        select(failure_groups, counts["count"], counts.first, counts.last)
+        select(failure_groups, *(counts[name] for name in _COUNTS), counts.first, counts.last)
         .join(counts.group_id.table, counts.group_id == groups.group_id)
         .order_by(counts.last.desc(), groups.group_id)
     )
@@ -139,7 +148,7 @@ def find_uncounted(
     others = select(failure_groups).where(
         tx.sql.member(groups.group_id, group_ids), *_of_classifier(classifier, title)
     )
-    uncounted = {"count": 0, "first": None, "last": None}
+    uncounted = {**dict.fromkeys(_COUNTS, 0), "first": None, "last": None}
     return [_group_count({**row, **uncounted}) for row in tx.execute(others).mappings()]
 
 
@@ -190,4 +199,11 @@ def _alive_operations(tx: Transaction) -> dict[str, RetryOperation]:
 
 def _group_count(row: Mapping[str, Any]) -> GroupCount:
     group = FailureGroup(group_id=row["group_id"], classifier=row["classifier"], title=row["title"])
-    return GroupCount(group=group, count=int(row["count"]), first=row["first"], last=row["last"])
+    return GroupCount(
+        group=group,
+        count=int(row["count"]),
+        scheduled=int(row["scheduled"]),
+        dead=int(row["dead"]),
+        first=row["first"],
+        last=row["last"],
+    )

@@ -59,6 +59,27 @@ def find_unacknowledged(tx: Transaction, group_id: str) -> list[str]:
     return [each.operation_id for each in unseen if group_of(each) == wanted]
 
 
+def find_unacknowledged_like(tx: Transaction, operation_id: str) -> list[str]:
+    """Return the ids of finished retries that asked for the same, and that nobody has acknowledged."""
+    if not is_guid(operation_id):
+        return []
+    row = (
+        tx.execute(select(retry_operations).where(columns.operation_id == canonical(operation_id)))
+        .mappings()
+        .one_or_none()
+    )
+    if row is None:
+        return []
+    asked = operation_from_row(dict(row))
+    if asked.selection.ids is not None:
+        # The ids have rows of their own, so that two lists of ids cannot be told apart here.
+        ended = asked.completed_at is not None and asked.acknowledged_at is None
+        return [asked.operation_id] if ended else []
+    alike = (columns.retry_type == asked.retry_type, columns.acknowledged_at.is_(None))
+    unseen = _finished(tx, None, *alike)
+    return [each.operation_id for each in unseen if each.selection == asked.selection]
+
+
 def group_of(operation: RetryOperation) -> str | None:
     """Return the id of the group that was retried; None if it was something else."""
     group = operation.selection.group

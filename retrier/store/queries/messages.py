@@ -69,6 +69,9 @@ class ListedMessage:
     disposition: Disposition
     disposition_reason: str | None
     retry_at: datetime | None
+    reason: str | None
+    policy: str | None
+    failure_count: int
     last_modified: datetime
 
 
@@ -86,6 +89,9 @@ _PLAIN = (
     messages.attempts,
     messages.disposition_reason,
     messages.retry_at,
+    messages.reason,
+    messages.policy,
+    messages.failure_count,
     messages.last_modified,
 )
 """Columns that are shown as they are."""

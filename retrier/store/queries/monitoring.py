@@ -1,18 +1,26 @@
 """The ledger, and figures about the service, for people and metrics."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, exists, func, select
 
+from retrier.domain.breaker import BreakerState
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperationState
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
-from retrier.store.queries.operations import is_alive
+from retrier.store.queries.breakers import count_open
+from retrier.store.queries.held_streams import NOTHING_HELD, HeldFigures, count_held
+from retrier.store.queries.operations import is_alive, is_resting
+from retrier.store.queries.policy_sets import count_sets
+from retrier.store.queries.selections import are_dead, are_scheduled
 from retrier.store.schema import (
+    breakers,
     failed_imports,
     failed_message_retries,
     failed_messages,
@@ -75,16 +83,32 @@ read_ledger = reading(find_ledger)
 """`find_ledger` in a transaction of its own. Raises DatabaseUnavailable."""
 
 
+@reading
+def count_taken_off(tx: Transaction) -> Mapping[str, int]:
+    """Count by instance what was taken off the error queues. Raises DatabaseUnavailable."""
+    query = (
+        select(ledger.c.instance, ledger.c["count"])
+        .where(ledger.c.entry == "taken_off")
+        .order_by(ledger.c.instance)
+    )
+    return {instance: int(count) for instance, count in tx.execute(query)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceFigures:
     """Counts by state; states without items are left out.
 
-    `operations` counts the unfinished ones. `oldest_unresolved` is the age of the oldest "last
-    failure" among unresolved messages; None when nothing is unresolved. `pending` counts the
-    retries that were sent and have no outcome; `oldest_pending` is how long ago the first of them
-    was sent. `epoch` is 0 before the first processor.
+    `operations` counts the unfinished ones, without the standing one while nothing is due.
+    `oldest_unresolved` is the age of the oldest "last failure" among unresolved messages; None when
+    nothing is unresolved. `pending` counts the retries that were sent and have no outcome;
+    `oldest_pending` is how long ago the first of them was sent. `epoch` is 0 before the first
+    processor.
     `outgoing` counts the copies that wait to be sent; `oldest_outgoing` is how long the oldest of
-    them has waited.
+    them has waited. `scheduled` and `dead` count unresolved messages; `oldest_due` is how long
+    ago the first of those that no batch has claimed was due; None if none is due.
+    `policy_sets` is by how many different sets of policies the processes judge. `open_breakers` has
+    for how long each breaker has not been closed; `left_out` is how many messages operations leave
+    out, `held` what streams hold, whoever asks for it.
     """
 
     ledger: Ledger
@@ -97,12 +121,20 @@ class ServiceFigures:
     epoch: int
     outgoing: int
     oldest_outgoing: timedelta | None
+    breakers: Mapping[BreakerState, int]
+    open_breakers: Mapping[str, timedelta]
+    left_out: int
+    scheduled: int = 0
+    dead: int = 0
+    oldest_due: timedelta | None = None
+    policy_sets: int = 0
+    held: HeldFigures = NOTHING_HELD
 
 
 @reading
 def read_figures(tx: Transaction) -> ServiceFigures:
     """Return the figures of the service. Raises DatabaseUnavailable."""
-    operations = select(retry_operations.c.state, func.count()).where(is_alive())
+    operations = select(retry_operations.c.state, func.count()).where(is_alive(), ~is_resting())
     batches = select(retry_batches.c.status, func.count())
     epoch = tx.execute(select(processor_lease.c.epoch)).scalar_one_or_none()
     imports = select(func.count()).select_from(failed_imports)
@@ -110,6 +142,10 @@ def read_figures(tx: Transaction) -> ServiceFigures:
     pending, oldest = tx.execute(select(func.count(sent), func.min(sent))).one()
     unsent = select(func.count(), func.min(outgoing.c.created_at)).select_from(outgoing)
     waiting, oldest_copy = tx.execute(unsent).one()
+    open_breakers = count_open(tx)
+    closed = tx.execute(select(func.count()).select_from(breakers)).scalar_one()
+    left_out = select(func.coalesce(func.sum(retry_operations.c.left_out), 0)).where(is_alive())
+    scheduled, due = tx.execute(_scheduled(tx)).one()
     return ServiceFigures(
         ledger=find_ledger(tx),
         operations={
@@ -127,7 +163,27 @@ def read_figures(tx: Transaction) -> ServiceFigures:
         epoch=epoch or 0,
         outgoing=waiting,
         oldest_outgoing=_age(tx, oldest_copy),
+        breakers=Counter(state for state, _ in open_breakers.values())
+        + Counter({BreakerState.CLOSED: closed - len(open_breakers)}),
+        open_breakers={key: age for key, (_, age) in open_breakers.items()},
+        left_out=int(tx.execute(left_out).scalar_one()),
+        scheduled=scheduled,
+        dead=tx.execute(_DEAD).scalar_one(),
+        oldest_due=_age(tx, due),
+        policy_sets=count_sets(tx),
+        held=count_held(tx),
     )
+
+
+_DEAD = select(func.count()).select_from(failed_messages).where(are_dead())
+
+
+def _scheduled(tx: Transaction) -> Select[int, Any]:
+    """Count what is scheduled, and find what was due first; by the index that has only those."""
+    messages = failed_messages.c
+    free = ~exists().where(failed_message_retries.c.number == messages.number)
+    due = func.min(messages.retry_at).filter(messages.retry_at <= tx.now, free)
+    return select(func.count(), due).where(are_scheduled())
 
 
 def _oldest_unresolved(tx: Transaction) -> datetime | None:

@@ -1,6 +1,6 @@
 """Retry operations as people see them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,6 +10,7 @@ from sqlalchemy import Select, func, select
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import (
     ALIVE,
+    STANDING_OPERATION,
     CanaryState,
     Priority,
     RetryOperation,
@@ -17,10 +18,12 @@ from retrier.domain.retry_operation import (
     RetryType,
     RunningCanary,
 )
+from retrier.domain.schedule import Schedule
 from retrier.domain.text import IdRange
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.canaries import count_back
+from retrier.store.queries.due import find_schedule
 from retrier.store.queries.ordering import Page, PageRequest
 from retrier.store.queries.selections import Condition, from_json
 from retrier.store.schema import (
@@ -50,10 +53,12 @@ _PLAIN = (
     columns.failed,
     columns.batches,
     columns.left_out,
+    columns.dead_left_out,
     columns.destination,
     columns.rate,
     columns.cancel_asked,
     columns.passed_over,
+    columns.look_again_at,
     columns.reason,
     columns.not_before,
     columns.next_cut,
@@ -71,7 +76,7 @@ class OperationDetails:
     """An operation, its batch if it has one now, and why named ids were skipped.
 
     `batch_reason` is why its batch waits. `at` is the database's time of this query, for estimates. `came_back` counts the messages of its
-    canary that came back; None if it has none.
+    canary that came back; None if it has none. `schedule` is that of the standing operation.
     """
 
     operation: RetryOperation
@@ -80,15 +85,24 @@ class OperationDetails:
     batch_reason: str | None
     skipped: Mapping[str, str]
     came_back: int | None = None
+    schedule: Schedule | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedOperations:
+    """One page of operations, and the schedule if the standing operation is among them."""
+
+    page: Page[RetryOperation]
+    schedule: Schedule | None
 
 
 @reading
 def list_operations(
     tx: Transaction, page: PageRequest, ids: IdRange | None = None
-) -> Page[RetryOperation]:
+) -> ListedOperations:
     """Return one page of all operations, newest first, or of those in a range of ids.
 
-    Raises DatabaseUnavailable.
+    The standing operation comes before all others. Raises DatabaseUnavailable.
     """
     wanted = [columns.operation_id.between(ids.first, ids.last)] if ids else []
     count = select(func.count()).select_from(retry_operations).where(*wanted)
@@ -96,12 +110,22 @@ def list_operations(
     query = (
         with_canaries()
         .where(*wanted)
-        .order_by(columns.created_at.desc(), columns.operation_id)
+        .order_by(
+            columns.operation_id != STANDING_OPERATION,
+            columns.created_at.desc(),
+            columns.operation_id,
+        )
         .limit(page.size)
         .offset(page.offset)
     )
-    rows = tx.execute(query).mappings()
-    return Page(items=tuple(operation_from_row(dict(row)) for row in rows), total=total)
+    items = tuple(operation_from_row(dict(row)) for row in tx.execute(query).mappings())
+    return ListedOperations(
+        page=Page(items=items, total=total), schedule=_find_schedule_of(tx, items)
+    )
+
+
+def _find_schedule_of(tx: Transaction, shown: Sequence[RetryOperation]) -> Schedule | None:
+    return find_schedule(tx) if any(each.is_standing for each in shown) else None
 
 
 @reading
@@ -125,12 +149,19 @@ def find_operation(tx: Transaction, operation_id: str) -> OperationDetails | Non
         batch_reason=None if batch is None else batch.reason,
         skipped=read_skipped(tx, key),
         came_back=count_back(tx, operation),
+        schedule=_find_schedule_of(tx, [operation]),
     )
 
 
 def is_alive() -> Condition:
     """Return the condition that an operation is neither completed nor cancelled."""
     return columns.state.in_(sorted(ALIVE))
+
+
+def is_resting() -> Condition:
+    """Return the condition that it is the standing operation, and is not cut: nothing is due."""
+    standing = columns.operation_id == STANDING_OPERATION
+    return standing & (columns.state == RetryOperationState.WAITING)
 
 
 def with_canaries() -> Select[Any]:

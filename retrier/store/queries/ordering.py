@@ -51,6 +51,9 @@ DEEP = 10_000
 WIDE = 20_000
 """From so many matches on, a page is read along an index: most rows there match."""
 
+_MANY_OF_CAUSES = 10
+"""So many times more must match if all are of some causes: these may be far down in the list."""
+
 _MOST_TYPES = 5
 """Message types that are tried for one page; then all messages are scanned."""
 
@@ -78,9 +81,7 @@ class Order:
     descending: bool = True
 
 
-Keys = Sequence[Column[Any]]
-
-_KEYS: MappingProxyType[Sort, Keys] = MappingProxyType(
+_KEYS: MappingProxyType[Sort, Sequence[Column[Any]]] = MappingProxyType(
     {
         Sort.ID: (messages.unique_message_id,),
         Sort.MESSAGE_ID: (messages.message_id,),
@@ -91,6 +92,7 @@ _KEYS: MappingProxyType[Sort, Keys] = MappingProxyType(
         Sort.TIME_OF_FAILURE: (messages.last_failure,),
     }
 )
+_ALL_UNRESOLVED = Selection(statuses=frozenset({FailedMessageStatus.UNRESOLVED}))
 _INDEXED = frozenset(Sort) - {Sort.MESSAGE_TYPE}
 
 
@@ -107,12 +109,12 @@ def find_numbers(
     if wanted == Selection(statuses=wanted.statuses):
         total = _count(tx, conditions(wanted))
         return _find_many(tx, wanted, order, page, total, deep)
-    if not _may_be_wide(wanted):
-        return _find_narrowed(tx, wanted, order, page)
-    total = _count(tx, conditions_looked_up(tx, wanted))
-    if total < wide:
-        return _find_narrowed(tx, wanted, order, page)
-    return _find_many(tx, wanted, order, page, total, deep)
+    of_causes = _is_of_causes(wanted)
+    if of_causes or _may_be_wide(wanted):
+        total = _count(tx, conditions_looked_up(tx, wanted))
+        if total == 0 or total >= wide * (_MANY_OF_CAUSES if of_causes else 1):
+            return _find_many(tx, wanted, order, page, total, deep)
+    return _find_narrowed(tx, wanted, order, page)
 
 
 def _find_many(
@@ -138,6 +140,12 @@ def _may_be_wide(wanted: Selection) -> bool:
     """Say whether it has a condition that most of the messages may meet."""
     of_time = replace(wanted, failed_from=None, failed_to=None)
     return wanted != replace(of_time, attempts_at_least=None, disposition=None, text=None)
+
+
+def _is_of_causes(wanted: Selection) -> bool:
+    """Say whether it is about unresolved messages of some causes: an index counts those."""
+    others = replace(wanted, group=None, queue=None, endpoint=None)
+    return replace(others, message_type=None, exception_type=None) == _ALL_UNRESOLVED
 
 
 def _find_narrowed(

@@ -1,14 +1,17 @@
-"""The copies that wait to be sent to the log queue, and what they consist of."""
+"""The copies and notices that wait to be sent, and what they consist of."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import func, or_, select
 
+from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import IN_BINARY
 from retrier.store.engine.transaction import Transaction
-from retrier.store.schema import failed_messages, outgoing, processing_attempts
+from retrier.store.queries.messages import SOURCES, texts_of
+from retrier.store.schema import causes, failed_messages, outgoing, processing_attempts
 
 attempts = processing_attempts.c
 messages = failed_messages.c
@@ -17,10 +20,10 @@ waiting = outgoing.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingCopy:
-    """A copy to be sent. `size` counts the bytes of its properties and body.
+    """A copy to be sent, or a notice. `size` counts the bytes of the failure's properties and body.
 
     `unique_message_id` is None if somebody deleted the message. `put_off` says that the copy was
-    refused before.
+    refused before. `notice` is what the notice of a dead message says; None for a copy.
     """
 
     outgoing_id: int
@@ -29,6 +32,7 @@ class WaitingCopy:
     unique_message_id: str | None
     size: int
     put_off: bool
+    notice: Mapping[str, object] | None = None
 
 
 @reading
@@ -57,6 +61,7 @@ def find_outgoing(
             messages.unique_message_id,
             func.coalesce(size, 0).label("size"),
             rows.reason.is_not(None).label("put_off"),
+            rows.notice,
         )
         .select_from(rows.outgoing_id.table)
         .outerjoin(failed_messages, messages.number == rows.number)
@@ -85,6 +90,55 @@ def load_contents(tx: Transaction, attempt_ids: Sequence[int]) -> Mapping[int, t
 
 
 @reading
+def load_exceptions(
+    tx: Transaction, attempt_ids: Sequence[int], codec: PropertyCodec
+) -> Mapping[int, str | None]:
+    """Return the message of the exception of each of these attempts; deleted ones are left out.
+
+    Raises DatabaseUnavailable.
+    """
+    query = (
+        select(attempts.attempt_id, *SOURCES)
+        .join_from(processing_attempts, causes, causes.c.cause_id == attempts.cause_id)
+        .where(tx.sql.member(attempts.attempt_id, attempt_ids))
+    )
+    rows = tx.execute(query).mappings()
+    return {row["attempt_id"]: texts_of(dict(row), codec).exception_message for row in rows}
+
+
+@reading
 def is_any_outgoing(tx: Transaction) -> bool:
     """Say whether any copy waits to be sent. Raises DatabaseUnavailable."""
     return tx.execute(select(waiting.outgoing_id).limit(1)).first() is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutgoingCounts:
+    """How many copies and notices wait to be sent to a queue, since when, and why not sooner."""
+
+    queue: str
+    is_notice: bool
+    count: int
+    oldest: datetime
+    reason: str | None
+
+
+@reading
+def count_outgoing(tx: Transaction) -> tuple[OutgoingCounts, ...]:
+    """Count what waits to be sent, by queue. Raises DatabaseUnavailable."""
+    is_notice = waiting.notice.is_not(None).label("is_notice")
+    query = (
+        select(
+            waiting.queue,
+            is_notice,
+            func.count().label("count"),
+            func.min(waiting.created_at).label("oldest"),
+            func.max(waiting.reason).label("reason"),
+        )
+        .group_by(waiting.queue, is_notice)
+        .order_by(waiting.queue, is_notice)
+    )
+    rows = tx.execute(query).mappings()
+    return tuple(
+        OutgoingCounts(**row | {"is_notice": bool(row["is_notice"])}) for row in map(dict, rows)
+    )

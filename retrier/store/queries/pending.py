@@ -8,12 +8,13 @@ from typing import Any
 from sqlalchemy import Select, exists, func, select
 
 from retrier.domain.identity import canonical, is_guid
+from retrier.domain.selection import Selection
 from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.messages import ListedMessage, ShownClaim, from_row, shown_messages
-from retrier.store.queries.ordering import Page, PageRequest
-from retrier.store.queries.selections import Condition, sent
+from retrier.store.queries.ordering import WIDE, Page, PageRequest
+from retrier.store.queries.selections import Condition, conditions, sent
 from retrier.store.schema import (
     causes,
     failed_message_retries,
@@ -21,6 +22,7 @@ from retrier.store.schema import (
     message_redirects,
     retry_operations,
 )
+from retrier.store.schema.messages import ISSUED
 
 claims = failed_message_retries.c
 messages = failed_messages.c
@@ -54,32 +56,61 @@ class PendingRetry:
 
 @reading
 def list_pending(
-    tx: Transaction, wanted: Waiting, page: PageRequest, codec: PropertyCodec
+    tx: Transaction,
+    wanted: Waiting,
+    page: PageRequest,
+    codec: PropertyCodec,
+    *,
+    wide: int = WIDE,
 ) -> Page[PendingRetry]:
     """Return one page of the pending retries, the longest wait first. Raises DatabaseUnavailable."""
     found = _conditions(tx, wanted)
-    count = select(func.count()).select_from(failed_message_retries).where(*found)
-    numbers = (
-        select(claims.number)
-        .where(*found)
-        .order_by(claims.forwarded_at, claims.number)
-        .limit(page.size)
-        .offset(page.offset)
-    )
-    items = _load(tx, tx.execute(numbers).scalars().all(), codec)
-    return Page(items=items, total=tx.execute(count).scalar_one())
+    total = _count(tx, wanted, found)
+    numbers = _numbers(wanted.queue, found, wide=total >= wide)
+    order = numbers.order_by(claims.forwarded_at, claims.number)
+    shown = tx.execute(order.limit(page.size).offset(page.offset)).scalars().all()
+    return Page(items=_load(tx, shown, codec), total=total)
 
 
 def _conditions(tx: Transaction, wanted: Waiting) -> list[Condition]:
+    """Return the conditions of the claim itself."""
     longer = wanted.for_longer_than
     found = list(sent(None if longer is None else tx.now - longer))
     if wanted.operation_id is not None:
         known = is_guid(wanted.operation_id)
         found.append(claims.operation_id == (canonical(wanted.operation_id) if known else None))
-    if wanted.queue is not None:
-        same = messages.number == claims.number, messages.cause_id == causes.c.cause_id
-        found.append(exists().where(*same, causes.c.queue == wanted.queue))
     return found
+
+
+def _numbers(queue: str | None, found: Sequence[Condition], *, wide: bool) -> Select[Any]:
+    """Return the query of the messages whose claims match; if many do, their time leads to them."""
+    query = select(claims.number).where(*found)
+    if queue is None:
+        return query
+    if wide:
+        same = messages.number == claims.number, messages.cause_id == causes.c.cause_id
+        return query.where(exists().where(*same, causes.c.queue == queue))
+    return query.join(failed_messages, messages.number == claims.number).where(*_issued(queue))
+
+
+def _issued(queue: str) -> tuple[Condition, ...]:
+    """Return the conditions that a message failed on a queue, and that its retry was issued.
+
+    What was sent and has no outcome is in this state: claims are taken away with it.
+    """
+    of_queue = select(causes.c.cause_id).where(causes.c.queue == queue)
+    return ISSUED, messages.cause_id.in_(of_queue)
+
+
+def _count(tx: Transaction, wanted: Waiting, found: Sequence[Condition]) -> int:
+    if wanted.queue is None or wanted != Waiting(queue=wanted.queue):
+        numbers = _numbers(wanted.queue, found, wide=False).subquery()
+        return int(tx.execute(select(func.count()).select_from(numbers)).scalar_one())
+    # All of a queue may be very many: an index has their number, and few of them are not sent yet.
+    issued = select(func.count()).select_from(failed_messages).where(*_issued(wanted.queue))
+    unsent = _numbers(wanted.queue, [claims.forwarded_at.is_(None)], wide=False).subquery()
+    more = tx.execute(select(func.count()).select_from(unsent)).scalar_one()
+    return max(0, int(tx.execute(issued).scalar_one()) - int(more))
 
 
 def _with_ways(query: Select[Any]) -> Select[Any]:
@@ -132,3 +163,32 @@ def _pending(tx: Transaction, row: Mapping[str, Any], codec: PropertyCodec) -> P
         # The database's clock may have been set back.
         waits=max(timedelta(0), tx.now - row["forwarded_at"]),
     )
+
+
+@reading
+def count_next_destinations(
+    tx: Transaction, selection: Selection, most: int
+) -> tuple[tuple[str, int], ...]:
+    """Return to which queues pending retries would go if they were sent again, the fullest first.
+
+    Of a selection only what is pending is counted. Raises DatabaseUnavailable.
+    """
+    queue = func.coalesce(redirects.to_queue, causes.c.destination).label("queue")
+    count = func.count().label("count")
+    named = [] if selection.ids is None else [_is_one_of(tx, selection.ids)]
+    query = (
+        select(queue, count)
+        .join_from(failed_message_retries, failed_messages, messages.number == claims.number)
+        .join(causes, causes.c.cause_id == messages.cause_id)
+        .outerjoin(message_redirects, redirects.from_queue == causes.c.destination)
+        .where(claims.forwarded_at.is_not(None), *named, *conditions(selection))
+        .group_by(queue)
+        .order_by(count.desc(), queue)
+        .limit(most)
+    )
+    return tuple((row.queue, row[1]) for row in tx.execute(query))
+
+
+def _is_one_of(tx: Transaction, ids: Sequence[str]) -> Condition:
+    known = [canonical(each) for each in ids if is_guid(each)]
+    return tx.sql.member(messages.unique_message_id, known)

@@ -11,7 +11,8 @@ from retrier.domain.retry_operation import OPEN_STATES, RetryOperation
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.batches import batch_from_row
-from retrier.store.queries.next_work import is_due
+from retrier.store.queries.due import find_schedule
+from retrier.store.queries.next_batch import is_due
 from retrier.store.queries.operations import is_alive, operation_from_row, with_canaries
 from retrier.store.schema import (
     processor_lease,
@@ -50,7 +51,13 @@ class ProcessorState:
 @reading
 def find_processor(tx: Transaction) -> ProcessorState:
     """Return the lease and the work as they are now. Raises DatabaseUnavailable."""
-    queue = Queue(batches=_find_batches(tx), operations=_find_operations(tx), at=tx.now)
+    operations = _find_operations(tx)
+    queue = Queue(
+        batches=_find_batches(tx),
+        operations=operations,
+        at=tx.now,
+        schedule=find_schedule(tx) if any(each.is_standing for each in operations) else None,
+    )
     return ProcessorState(processor=_find_holder(tx), queue=queue)
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
-from sqlalchemy import Column, FromClause, Select, false, func, select, true, union_all
+from sqlalchemy import Column, FromClause, Label, Select, func, literal, select, union_all
 
-from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.ordering import Page, PageRequest
@@ -25,16 +26,20 @@ class QueueCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Unresolved messages counted by endpoint and by message type."""
+    """Unresolved messages counted by endpoint, by message type and by disposition."""
 
     endpoints: Mapping[str, int]
     message_types: Mapping[str, int]
+    dispositions: Mapping[Disposition, int]
 
 
 _BY_CAUSE = select(messages.cause_id, func.count().label("number")).group_by(messages.cause_id)
 
 
-_UNRESOLVED_BY_CAUSE = _BY_CAUSE.where(messages.status == FailedMessageStatus.UNRESOLVED)
+_UNRESOLVED_BY_CAUSE = _BY_CAUSE.add_columns(
+    func.count().filter(messages.disposition == Disposition.SCHEDULED).label("scheduled"),
+    func.count().filter(messages.disposition == Disposition.DEAD).label("dead"),
+).where(messages.status == FailedMessageStatus.UNRESOLVED)
 
 
 @reading
@@ -51,17 +56,47 @@ def list_queues(tx: Transaction, page: PageRequest) -> Page[QueueCount]:
 @reading
 def summarise(tx: Transaction) -> Summary:
     """Count all unresolved messages. Raises DatabaseUnavailable."""
-    # Both sum the same counts by cause: the table of messages is read only once.
+    # All sum the same counts by cause: the table of messages is read only once.
     unresolved = _UNRESOLVED_BY_CAUSE.cte("unresolved")
-    both = union_all(
-        _count_by(causes.c.endpoint, unresolved).add_columns(true().label("is_endpoint")),
-        _count_by(causes.c.message_type, unresolved).add_columns(false()),
+    parts = union_all(
+        _count_by(causes.c.endpoint, unresolved).add_columns(_part(_Part.ENDPOINT)),
+        _count_by(causes.c.message_type, unresolved).add_columns(_part(_Part.MESSAGE_TYPE)),
+        *(_sum_up(unresolved, name) for name in ("number", *_APART)),
     )
-    rows = tx.execute(both.order_by("value")).all()
+    found: dict[_Part, dict[str, int]] = {part: {} for part in _Part}
+    for row in tx.execute(parts.order_by("value")):
+        found[_Part(row.part)][row.value] = int(row.number)
+    of_disposition = found[_Part.DISPOSITION]
+    apart = {each: of_disposition[each] for each in _APART}
     return Summary(
-        endpoints={row.value: int(row.number) for row in rows if row.is_endpoint},
-        message_types={row.value: int(row.number) for row in rows if not row.is_endpoint},
+        endpoints=found[_Part.ENDPOINT],
+        message_types=found[_Part.MESSAGE_TYPE],
+        dispositions={
+            Disposition.MANUAL: of_disposition["number"] - sum(apart.values()),
+            **apart,
+        },
     )
+
+
+class _Part(IntEnum):
+    """What a line of the summary counts."""
+
+    ENDPOINT = 1
+    MESSAGE_TYPE = 2
+    DISPOSITION = 3
+
+
+_APART = (Disposition.SCHEDULED, Disposition.DEAD)
+"""Counted by cause beside all of them (`number`)."""
+
+
+def _part(part: _Part) -> Label[int]:
+    return literal(int(part)).label("part")
+
+
+def _sum_up(by_cause: FromClause, name: str) -> Select[Any]:
+    counted = func.coalesce(func.sum(by_cause.c[name]), 0)
+    return select(literal(name).label("value"), counted.label("number"), _part(_Part.DISPOSITION))
 
 
 def _count_by(column: Column[Any], by_cause: FromClause) -> Select[Any]:

@@ -4,14 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Select, exists, false, select
+from sqlalchemy import ColumnElement, Select, exists, false, literal_column, select
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.identity import canonical, is_guid
-from retrier.domain.selection import Selection, chosen_parts
+from retrier.domain.selection import Selection, WantedDisposition, chosen_parts
 from retrier.store.engine.database import reading, writing
 from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import Transaction
+from retrier.store.queries.reasons import causes_of_word, has_reason
 from retrier.store.queries.text_search import causes_with, holds, is_named
 from retrier.store.schema import cause_groups, causes, failed_message_retries, failed_messages
 
@@ -39,7 +40,8 @@ def conditions_looked_up(tx: Transaction, selection: Selection) -> list[Conditio
     reads few by their index, and many by a scan. With a subquery it cannot know.
     """
     by_text = [] if selection.text is None else [_with_text_looked_up(tx, selection.text)]
-    others = replace(selection, text=None)
+    by_text += [] if selection.reason is None else [_with_reason_looked_up(tx, selection.reason)]
+    others = replace(selection, text=None, reason=None)
     wanted = _causes_of(others)
     found = None if wanted is None else _look_up(tx, wanted)
     if found is None:
@@ -62,6 +64,11 @@ def _with_text_looked_up(tx: Transaction, wanted: str) -> Condition:
     )
 
 
+def _with_reason_looked_up(tx: Transaction, wanted: str) -> Condition:
+    found = _look_up(tx, causes_of_word(wanted))
+    return has_reason(wanted) if found is None else has_reason(wanted, among=found, sql=tx.sql)
+
+
 def may_be_retried(selection: Selection) -> list[Condition]:
     """Return the conditions, beside its own, of what an operation with this selection may take.
 
@@ -69,9 +76,19 @@ def may_be_retried(selection: Selection) -> list[Condition]:
     selection asks for them. Count, preview and cut ask in these words, so that they agree. Not for
     named ids: a person who names a message means it.
     """
-    asked = selection.disposition is Disposition.DEAD
+    asked = selection.disposition in (WantedDisposition.DEAD, WantedDisposition.ANY)
     of_person = () if asked else (messages.disposition != Disposition.DEAD,)
     return [messages.status == FailedMessageStatus.UNRESOLVED, *of_person]
+
+
+def are_dead() -> Condition:
+    """Return the condition that messages are dead, in the words of the index that has only those."""
+    return messages.disposition == literal_column(f"'{Disposition.DEAD}'")
+
+
+def are_scheduled() -> Condition:
+    """Return the condition that messages are scheduled, in the words of their index."""
+    return messages.disposition == literal_column(f"'{Disposition.SCHEDULED}'")
 
 
 def to_json(selection: Selection) -> dict[str, object]:
@@ -93,11 +110,12 @@ def from_json(parts: Mapping[str, object]) -> Selection:
         exception_type=_text(parts.get("exception_type")),
         message_type=_text(parts.get("message_type")),
         reason=_text(parts.get("reason")),
+        stream=_text(parts.get("stream")),
         text=_text(parts.get("text")),
         archived_by=_text(parts.get("archived_by")),
         failed_from=_time(parts.get("failed_from")),
         failed_to=_time(parts.get("failed_to")),
-        disposition=None if disposition is None else Disposition(str(disposition)),
+        disposition=None if disposition is None else WantedDisposition(str(disposition)),
         attempts_at_least=None if least is None else int(str(least)),
     )
 
@@ -116,13 +134,17 @@ def _of_row(selection: Selection) -> Iterator[Condition]:
     if selection.up_to is not None:
         yield messages.failure_seq <= selection.up_to
     yield from _of_failure(selection)
+    if selection.reason is not None:
+        yield has_reason(selection.reason)
     if selection.modified is not None:
         yield messages.last_modified.between(*selection.modified)
     if selection.id_range is not None:
         first, last = selection.id_range.first, selection.id_range.last
         yield messages.unique_message_id.between(first, last)
     if selection.pending:
-        yield exists().where(claims.number == messages.number, *sent(selection.sent_before))
+        # Of the messages alone: the query around may read the claims, too.
+        pending = exists().where(claims.number == messages.number, *sent(selection.sent_before))
+        yield pending.correlate(failed_messages)
 
 
 def _of_failure(selection: Selection) -> Iterator[Condition]:
@@ -132,15 +154,15 @@ def _of_failure(selection: Selection) -> Iterator[Condition]:
         yield messages.last_failure <= selection.failed_to
     if selection.attempts_at_least is not None:
         yield messages.attempts >= selection.attempts_at_least
-    if selection.disposition is not None:
+    if selection.disposition not in (None, WantedDisposition.ANY):
         yield messages.disposition == selection.disposition
     if selection.archived_by is not None:
         # No operation has another kind of id, and PostgreSQL refuses to compare that with a `uuid`.
         known = is_guid(selection.archived_by)
         by = messages.archive_operation_id == canonical(selection.archived_by)
         yield by if known else false()
-    if selection.message_id is not None:
-        yield messages.message_id == selection.message_id
+    exact = ((messages.message_id, selection.message_id), (messages.stream_id, selection.stream))
+    yield from (column == value for column, value in exact if value is not None)
     if selection.text is not None:
         yield holds(selection.text)
 
@@ -164,7 +186,6 @@ def _causes_of(selection: Selection) -> Select[tuple[int]] | None:
         (causes.c.endpoint, selection.endpoint),
         (causes.c.exception_type, selection.exception_type),
         (causes.c.message_type, selection.message_type),
-        (causes.c.failure_reason, selection.reason),
     )
     alike = [column == value for column, value in parts if value is not None]
     if selection.group is None:

@@ -10,7 +10,12 @@ from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import CanaryState, RetryOperationState
 from retrier.store.queries.archive_rules import ARCHIVE_RULES
+from retrier.store.queries.breaker_rules import BREAKER_RULES
 from retrier.store.queries.content_rules import CONTENT_RULES
+from retrier.store.queries.dead_rules import DEAD_RULES
+from retrier.store.queries.policy_rules import POLICY_RULES
+from retrier.store.queries.standing_rules import STANDING_RULES
+from retrier.store.queries.stream_rules import STREAM_RULES
 from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
@@ -218,8 +223,13 @@ RULES: Mapping[str, Select[Any]] = MappingProxyType(
         "before its canary is judged, an operation sends nothing else": _sent_before_the_verdict(),
         "an operation is passed over only if it left messages out": _passed_over_for_nothing(),
         "only an operation that is over is acknowledged": _acknowledged_too_early(),
+        **STANDING_RULES,
         **ARCHIVE_RULES,
+        **BREAKER_RULES,
+        **POLICY_RULES,
         **CONTENT_RULES,
+        **STREAM_RULES,
+        **DEAD_RULES,
     }
 )
 """Each query returns the ids of the rows that break the rule."""

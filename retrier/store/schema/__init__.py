@@ -1,8 +1,12 @@
 """The tables. Their names, columns and states are public: operators query them."""
 
 from retrier.store.schema.archives import archive_operation_messages, archive_operations
+from retrier.store.schema.attempts import processing_attempts
+from retrier.store.schema.breakers import breaker_counts, breakers
 from retrier.store.schema.messages import (
+    SCHEDULED,
     SETTLED,
+    STRICT,
     attempt_number,
     cause_groups,
     causes,
@@ -10,8 +14,8 @@ from retrier.store.schema.messages import (
     failed_messages,
     failure_groups,
     failure_seq,
+    group_comments,
     message_number,
-    processing_attempts,
 )
 from retrier.store.schema.retries import (
     ended_retries,
@@ -31,17 +35,22 @@ from retrier.store.schema.service import (
     installation,
     ledger,
     outgoing,
+    policy_sets,
     processor_lease,
 )
 from retrier.store.schema.types import metadata
 from retrier.store.schema.views import VIEWS
 
 __all__ = [
+    "SCHEDULED",
     "SETTLED",
+    "STRICT",
     "VIEWS",
     "archive_operation_messages",
     "archive_operations",
     "attempt_number",
+    "breaker_counts",
+    "breakers",
     "cause_groups",
     "causes",
     "counters",
@@ -53,12 +62,14 @@ __all__ = [
     "failed_messages",
     "failure_groups",
     "failure_seq",
+    "group_comments",
     "installation",
     "ledger",
     "message_number",
     "message_redirects",
     "metadata",
     "outgoing",
+    "policy_sets",
     "processing_attempts",
     "processor_lease",
     "retry_batch_now_forwarding",

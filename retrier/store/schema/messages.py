@@ -1,4 +1,4 @@
-"""Tables about failed messages: the messages, their failures (attempts), and the causes."""
+"""Tables about failed messages: the messages, and the causes of their failures."""
 
 from sqlalchemy import (
     Boolean,
@@ -8,7 +8,6 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
-    LargeBinary,
     Sequence,
     String,
     Table,
@@ -19,6 +18,7 @@ from sqlalchemy import (
 )
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
+from retrier.domain.streams import StreamRule
 from retrier.store.schema.types import Digest, Id, Number, UtcTime, metadata, one_of
 
 RESOLUTIONS = ("confirmed", "presumed", "by_hand", "edited")
@@ -77,6 +77,15 @@ cause_groups = Table(
 )
 Index("ix_cause_groups_group", cause_groups.c.group_id)
 
+group_comments = Table(
+    "group_comments",
+    metadata,
+    Column("group_id", ForeignKey("failure_groups.group_id"), primary_key=True),
+    Column("comment", Text, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("written_at", UtcTime, nullable=False),
+)
+
 # Columns of a fixed size come first: PostgreSQL finds them without walking the row, and a list
 # that is sorted by one of them may read a million rows.
 failed_messages = Table(
@@ -113,10 +122,12 @@ failed_messages = Table(
     Column("maybe_copy_of", Id),
     Column("edit_of", Id),
     Column("archive_operation_id", Id),
+    # Added by revision 1011: SQLite adds a column at the end.
+    Column("stream_queue", Text),
     one_of("status", FailedMessageStatus),
     one_of("disposition", Disposition),
     one_of("resolution", RESOLUTIONS),
-    one_of("stream_rule", ("strict", "release")),
+    one_of("stream_rule", StreamRule),
     CheckConstraint(
         "(status = 'resolved') = (resolution IS NOT NULL)", name="resolved_says_on_what_evidence"
     ),
@@ -177,39 +188,57 @@ Index(
     postgresql_where=_archived_by_one,
     sqlite_where=_archived_by_one,
 )
+# With a parameter instead of the literal neither database would see that the index has all of them.
+SCHEDULED: ColumnElement[bool] = failed_messages.c.disposition == literal_column("'scheduled'")
+"""The condition that a policy has set a time for a retry; only of an unresolved message (check)."""
+# What is due by policy, in the order in which it is sent: only those rows are in the index.
+Index(
+    "ix_failed_messages_due",
+    failed_messages.c.retry_at,
+    failed_messages.c.failure_seq,
+    postgresql_where=SCHEDULED,
+    sqlite_where=SCHEDULED,
+)
+_dead = text("disposition = 'dead'")
+# What bulk retries leave out: counted by cause without a look at what is not dead.
+Index(
+    "ix_failed_messages_dead",
+    failed_messages.c.cause_id,
+    failed_messages.c.failure_seq,
+    postgresql_where=_dead,
+    sqlite_where=_dead,
+)
+_open_in_stream = text("stream_id IS NOT NULL AND status IN ('unresolved', 'retry_issued')")
+# The open messages of a stream, in its order: for each strict message a cut looks for one before.
+Index(
+    "ix_failed_messages_stream",
+    failed_messages.c.stream_queue,
+    failed_messages.c.stream_id,
+    failed_messages.c.number,
+    postgresql_where=_open_in_stream,
+    sqlite_where=_open_in_stream,
+)
+STRICT: ColumnElement[bool] = literal_column(
+    "stream_rule = 'strict' AND status = 'unresolved' AND NOT released", Boolean
+)
+"""The condition that an earlier message of its stream may hold a message, in words of its index."""
+# Whether there is any message that an earlier one of its stream may hold: empty without a strict
+# rule, so that a cut learns at once that it need not ask.
+Index(
+    "ix_failed_messages_strict",
+    failed_messages.c.number,
+    postgresql_where=STRICT,
+    sqlite_where=STRICT,
+)
+ISSUED: ColumnElement[bool] = literal_column("status = 'retry_issued'", Boolean)
+"""The condition that the retry of a message was issued, in the words of its index."""
+# The pending retries of one queue: without it each message that is being retried would be read.
+Index(
+    "ix_failed_messages_issued",
+    failed_messages.c.cause_id,
+    failed_messages.c.number,
+    postgresql_where=ISSUED,
+    sqlite_where=ISSUED,
+)
 # One message by the id that its sender gave it.
 Index("ix_failed_messages_message_id", failed_messages.c.message_id)
-
-processing_attempts = Table(
-    "processing_attempts",
-    metadata,
-    Column("attempt_id", Number, primary_key=True, autoincrement=False),
-    # No foreign keys: the transaction that adds an attempt has just locked or added its message,
-    # and the message's own foreign key holds the cause. Looking both up again took a fifth of
-    # PostgreSQL's time for a failure (decision 0026). `retrier verify` looks for strays.
-    Column("number", Number, nullable=False),
-    Column("cause_id", Number, nullable=False),
-    Column("received_at", UtcTime, nullable=False),
-    Column("fingerprint", Digest, nullable=False),
-    Column("body_hash", Digest, nullable=False),
-    Column("redelivered", Boolean, nullable=False),
-    Column("dialect", String(32), nullable=False),
-    Column("error_queue", Text, nullable=False),
-    Column("time_of_failure", UtcTime),
-    Column("retry_id", Text),
-    Column("disposition", String(16)),
-    Column("disposition_reason", Text),
-    Column("policy", Text),
-    Column("completed_steps", Text),
-    Column("exception_message", Text),
-    Column("stack_trace", Text),
-    # No foreign key: deleting an attempt would search all others for references to it.
-    Column("same_body_as", Number),
-    Column("raw_properties", LargeBinary, nullable=False),
-    # Last: SQLite puts the end of a row that exceeds its page into other pages.
-    Column("body", LargeBinary),
-    one_of("disposition", Disposition),
-    CheckConstraint("(body IS NULL) = (same_body_as IS NOT NULL)", name="one_body"),
-)
-Index("ix_processing_attempts_message", processing_attempts.c.number)
-Index("ix_processing_attempts_redelivery", processing_attempts.c.fingerprint)

@@ -19,8 +19,8 @@ from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import CanaryState, RetryOperationState, RetryType
 from retrier.store.schema.types import Digest, Id, Json, Number, UtcTime, metadata, one_of
 
-RETRY_TYPES = (*RetryType, "by_policy", "edit")
-"""Nothing uses the last two yet: SQLite cannot add values to a constraint later (decision 0026)."""
+RETRY_TYPES = (*RetryType, "edit")
+"""Nothing uses the last one yet: SQLite cannot add values to a constraint later (decision 0026)."""
 
 OUTCOMES = (*RetryEnd, "edited")
 """Nothing writes the last one yet; see RETRY_TYPES."""
@@ -38,11 +38,12 @@ retry_operations = Table(
     Column("why", Text),
     Column("priority", Integer, nullable=False),
     Column("state", String(16), nullable=False),
-    Column("total", Integer, nullable=False),
-    Column("forwarded", Integer, nullable=False),
-    Column("skipped", Integer, nullable=False),
-    Column("failed", Integer, nullable=False),
-    Column("batches", Integer, nullable=False),
+    # 64 bits: the standing operation is never completed, and counts for years.
+    Column("total", Number, nullable=False),
+    Column("forwarded", Number, nullable=False),
+    Column("skipped", Number, nullable=False),
+    Column("failed", Number, nullable=False),
+    Column("batches", Number, nullable=False),
     Column("left_out", Integer, nullable=False, server_default=text("0")),
     Column("message_limit", Integer),
     Column("destination", Text),
@@ -61,6 +62,10 @@ retry_operations = Table(
     Column("next_cut", UtcTime),
     Column("passed_over", Boolean, nullable=False, server_default=false()),
     Column("request_hash", Digest),
+    # Added by revision 1008.
+    Column("dead_left_out", Integer, nullable=False, server_default=text("0")),
+    # Added by revision 1011.
+    Column("look_again_at", UtcTime),
     one_of("retry_type", RETRY_TYPES),
     one_of("state", RetryOperationState),
     CheckConstraint(
@@ -172,6 +177,8 @@ failed_message_retries = Table(
     Column("operation_id", Id, nullable=False),
     Column("sending_since", UtcTime),
     Column("forwarded_at", UtcTime),
+    # Added by revision 1010. The breaker that counts what becomes of the retry; NULL if none does.
+    Column("breaker_id", Number),
     CheckConstraint(
         "forwarded_at IS NULL OR sending_since IS NOT NULL", name="stamped_before_recorded"
     ),

@@ -80,6 +80,8 @@ outgoing = Table(
     Column("created_at", UtcTime, nullable=False),
     Column("not_before", UtcTime),
     Column("reason", Text),
+    # Added by revision 1008. A notice that a message is dead: what it says. NULL: a copy.
+    Column("notice", Json),
     CheckConstraint("(not_before IS NULL) = (reason IS NULL)", name="put_off_says_why"),
 )
 # Whether anything of a message is still to be sent: who deletes messages asks for it.
@@ -109,6 +111,24 @@ ledger = Table(
     Column("entry", String(32), primary_key=True),
     Column("count", Number, nullable=False),
 )
+
+policy_sets = Table(
+    "policy_sets",
+    metadata,
+    Column("session_id", Id, primary_key=True),
+    Column("instance", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("set_hash", String(64), nullable=False),
+    Column("file_time", UtcTime),
+    Column("loaded_at", UtcTime, nullable=False),
+    Column("problems", Json, nullable=False),
+    Column("seen_at", UtcTime, nullable=False),
+)
+"""Which set of policies each process judges by, told by the process itself again and again.
+
+`problems` are those of a newer file that was not taken over; the set before it stays in force.
+"""
 
 installation = Table(
     "installation",

@@ -31,6 +31,16 @@ ID_LENGTH = 36
 """Characters of an id in its text form."""
 
 
+def in_utc(value: datetime | None) -> datetime | None:
+    """Return a moment with the offset of UTC."""
+    return value if value is None or value.tzinfo is UTC else value.astimezone(UTC)
+
+
+def as_bytes(digits: str | None) -> bytes | None:
+    """Return the bytes of hexadecimal digits."""
+    return None if digits is None else bytes.fromhex(digits)
+
+
 class UtcTime(TypeDecorator[datetime]):
     """A moment in UTC: `timestamptz` on PostgreSQL, text without offset on SQLite."""
 
@@ -39,10 +49,8 @@ class UtcTime(TypeDecorator[datetime]):
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         """Turn any offset into UTC; SQLite stores no offset."""
-        if value is None:
-            return None
-        utc = value.astimezone(UTC)
-        return utc.replace(tzinfo=None) if dialect.name == "sqlite" else utc
+        utc = in_utc(value)
+        return utc.replace(tzinfo=None) if utc and dialect.name == "sqlite" else utc
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - SQLAlchemy's signature
         """Give the moment its offset back."""
@@ -83,7 +91,7 @@ class Digest(TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> bytes | None:  # noqa: ARG002 - SQLAlchemy's signature
         """Return the bytes."""
-        return None if value is None else bytes.fromhex(value)
+        return as_bytes(value)
 
     def process_result_value(self, value: bytes | None, dialect: Dialect) -> str | None:  # noqa: ARG002 - SQLAlchemy's signature
         """Return the digits."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from retrier.domain.classifiers import CLASSIFIERS
+from retrier.policy.reasons import NUMBERS
 
 _FAILED_MESSAGES = f"""
 SELECT m.number, m.unique_message_id, m.message_id, m.status, m.failure_seq,
@@ -31,10 +32,49 @@ LEFT JOIN failed_messages m ON m.number = r.number
 """
 
 
+_RETRY_BACKLOG = """
+SELECT COUNT(*) AS scheduled_count, MIN(retry_at) AS next_retry, MAX(retry_at) AS latest_retry
+FROM failed_messages
+WHERE disposition = 'scheduled'
+"""
+
+_CODES = " ".join(f"WHEN '{reason}' THEN {number}" for reason, number in NUMBERS.items())
+
+_FAILURE_REASONS = f"""
+SELECT reason, CASE reason {_CODES} END AS code, COUNT(*) AS count
+FROM failed_messages
+WHERE status = 'unresolved'
+GROUP BY reason
+"""  # noqa: S608 - constants of ours
+
+_ATTEMPTS = """
+SELECT attempts, COUNT(*) AS message_count
+FROM failed_messages
+WHERE status = 'unresolved'
+GROUP BY attempts
+"""
+
+_OFTEN = 10
+"""Failures after which a message that is retried still may be poison."""
+
+_POISON_CANDIDATES = f"""
+SELECT m.unique_message_id AS message_id, c.destination, c.message_type AS event_type, m.attempts,
+       COALESCE(c.exception_message, c.exception_type, c.failure_reason) AS error,
+       m.retry_at AS scheduled_for, m.first_failure AS created_at
+FROM failed_messages m
+JOIN causes c ON c.cause_id = m.cause_id
+WHERE m.status = 'unresolved' AND m.disposition <> 'dead' AND m.attempts >= {_OFTEN}
+"""  # noqa: S608 - a constant of ours
+
+
 VIEWS: Mapping[str, str] = MappingProxyType(
     {
         "v_failed_messages": _FAILED_MESSAGES,
         "v_failed_message_retries": _FAILED_MESSAGE_RETRIES,
+        "v_retry_backlog": _RETRY_BACKLOG,
+        "v_failure_reasons": _FAILURE_REASONS,
+        "v_attempts": _ATTEMPTS,
+        "v_poison_candidates": _POISON_CANDIDATES,
     }
 )
 """The query of each view, by the name of the view."""

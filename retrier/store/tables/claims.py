@@ -137,11 +137,12 @@ def move_rest(tx: Transaction, batch_id: str, rest_id: str) -> None:
 
 def record_and_stamp(
     tx: Transaction, batch: RetryBatch, recorded: Sequence[int], stamped: Sequence[int]
-) -> dict[int, bool]:
+) -> dict[int, StoredRow]:
     """Record claims of a batch as forwarded and stamp others, all in one statement.
 
-    Returns the number of each claim it changed, and whether that was stamped before: its message
-    may have been sent already. Others are gone, recorded, of a message not *retry issued*, or
+    Returns what it changed, by number. `in_doubt` says of a claim that it was stamped before: its
+    message may have been sent already. `sending_since` is told of those that a breaker counts.
+    Others are gone, recorded, of a message not *retry issued*, or
     unstamped while their operation is to be cancelled.
     """
     known = {
@@ -152,7 +153,13 @@ def record_and_stamp(
         "now": tx.now,
     }
     tx.sql.force_index_order(tx.conn)
-    return {row[0]: row[1] for row in tx.execute(_record_and_stamp(tx.sql), known).all()}
+    return {row[0]: row for row in tx.execute(_record_and_stamp(tx.sql), known).all()}
+
+
+def count_under(tx: Transaction, batch_id: str, breaker_id: int, numbers: Sequence[int]) -> None:
+    """Let a breaker count what becomes of these claims of a batch."""
+    mine = (claims.batch_id == batch_id, tx.sql.member(claims.number, numbers))
+    tx.execute(update(failed_message_retries).where(*mine).values(breaker_id=breaker_id))
 
 
 def _delete(tx: Transaction, *conditions: Any) -> Sequence[StoredRow]:
@@ -199,5 +206,10 @@ def _record_and_stamp(sql: SqlDialect) -> ReturningUpdate[Any]:
             forwarded_at=case((recorded, now)),
         )
         # Not `<`: if the clock was set back, the stamp of an earlier try is later than `now`.
-        .returning(claims.number, claims.sending_since != now)
+        .returning(
+            claims.number,
+            (claims.sending_since != now).label("in_doubt"),
+            claims.breaker_id,
+            case((claims.breaker_id.is_not(None), claims.sending_since)).label("sending_since"),
+        )
     )

@@ -1,6 +1,6 @@
 """Ended retries (`ended_retries`): what is kept of claims that had been stamped."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy import delete, insert, literal, select
 
@@ -27,6 +27,24 @@ def keep(tx: Transaction, claims: Sequence[StoredRow], outcome: RetryEnd) -> Non
     ]
     if rows:
         tx.sql.add_rows(tx.conn, ended_retries, rows)
+
+
+def find_counted(tx: Transaction, retries: Mapping[int, Collection[str]]) -> dict[int, set[str]]:
+    """Return those of these retry ids, by message, that its failure count counts already.
+
+    Those are the retries that failed, and those that were taken back: a retry that a crash doubled
+    may have both outcomes, or one of them twice.
+    """
+    columns = ended_retries.c
+    query = select(columns.number, columns.retry_id).where(
+        tx.sql.member(columns.number, sorted(retries)),
+        columns.outcome.in_([RetryEnd.FAILED, RetryEnd.REVERTED]),
+    )
+    counted: dict[int, set[str]] = {}
+    for number, retry_id in tx.execute(query):
+        if retry_id in retries[number]:
+            counted.setdefault(number, set()).add(retry_id)
+    return counted
 
 
 def delete_of(tx: Transaction, numbers: Sequence[int]) -> None:

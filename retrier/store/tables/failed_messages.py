@@ -8,21 +8,24 @@ from sqlalchemy import Update, bindparam, case, delete, func, or_, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from retrier.domain.decision import Decision
-from retrier.domain.failed_message import (
-    MOVES,
-    Disposition,
-    FailedMessageStatus,
-    Move,
-    Resolution,
-)
+from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
+from retrier.domain.moves import MOVES, Move
 from retrier.domain.receipt import MessageChange
+from retrier.domain.retry_operation import STANDING_OPERATION
 from retrier.store.engine.new_rows import add_new
 from retrier.store.engine.sql_dialect import Counter, SqlDialect
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import failed_message_retries, failed_messages
 from retrier.store.schema.types import UtcTime
 from retrier.store.tables.message_locks import legal, sendable
-from retrier.store.tables.processing_attempts import Newest, decided_columns, shown_columns
+from retrier.store.tables.processing_attempts import (
+    NO_POLICY,
+    Columns,
+    Newest,
+    decided_columns,
+    shown_columns,
+)
+from retrier.store.tables.stream_places import shown_values
 
 messages = failed_messages.c
 claims = failed_message_retries.c
@@ -35,10 +38,15 @@ _COUNTED = {
     "first_failure": case((messages.first_failure > _FIRST, _FIRST), else_=messages.first_failure),
 }
 """What every attempt changes in the row of its message; see `_counted` for the parameters."""
+_COUNT_ISSUED = case((claims.operation_id == STANDING_OPERATION, messages.failure_count), else_=0)
+"""A retry that a person asked for begins the count of failures anew."""
 _PRESUMED = messages.resolution == Resolution.PRESUMED
 """Resolved, but nobody has said so: its retry was sent long ago and did not come back."""
-_NO_DISPOSITION = {"disposition": Disposition.MANUAL, "disposition_reason": None, "retry_at": None}
-"""Only an unresolved message has a decision (check constraint)."""
+_NO_DISPOSITION = {
+    "disposition": Disposition.MANUAL,
+    **dict.fromkeys(("disposition_reason", "policy", "retry_at")),
+}
+"""Only an unresolved message has a decision (check constraint): whatever ends that ends a schedule."""
 
 
 def add(tx: Transaction, numbers: Sequence[int], new: Sequence[Newest]) -> None:
@@ -54,7 +62,6 @@ def add(tx: Transaction, numbers: Sequence[int], new: Sequence[Newest]) -> None:
             "failure_seq": seq,
             "unique_message_id": each.change.unique_message_id,
             "attempts": each.change.attempts_added,
-            "failure_count": 1,
             "first_failure": each.change.first_failure,
             "status": FailedMessageStatus.UNRESOLVED,
             **shown_columns(each),
@@ -64,33 +71,28 @@ def add(tx: Transaction, numbers: Sequence[int], new: Sequence[Newest]) -> None:
     add_new(tx, failed_messages, sorted(rows, key=lambda row: str(row["unique_message_id"])))
 
 
-def become_unresolved(
-    tx: Transaction,
-    move: Move,
-    decisions: Mapping[int, Decision],
-    newest: Mapping[int, Newest] | None = None,
-) -> None:
+def become_unresolved(tx: Transaction, move: Move, decisions: Mapping[int, Decision]) -> None:
     """Make messages unresolved, each under a new failure number and with a decision.
 
-    The new number is above every cut-off taken so far: no earlier operation picks the message up
-    again. `newest` gives what the messages show from now on. The caller must share the cut-off
-    first, then lock the messages. A message that may not make this move is not changed.
+    The new number is above every cut-off so far: no earlier operation picks the message up. The
+    caller must share the cut-off, then lock the messages. One that may not move is not changed.
     """
-    if not decisions:
-        return
-    seqs = tx.sql.take_numbers(tx.conn, Counter.FAILURE_SEQ, len(decisions))
-    shown = {number: shown_columns(each) for number, each in (newest or {}).items()}
-    rows = [
-        {
-            "key": number,
-            "seq": seq,
-            **decided_columns(decisions[number]),
-            **(_replacing(newest[number], shown[number]) if newest else {"modified": tx.now}),
-        }
-        for number, seq in zip(sorted(decisions), seqs, strict=True)
-    ]
-    names = tuple(next(iter(shown.values()), ()))
-    tx.execute(_fail_anew(names) if newest else _become_unresolved(move), rows)
+    modified = {"last_modified": tx.now} if decisions else {}
+    decided = {number: decided_columns(each) for number, each in decisions.items()}
+    _move_anew(tx, move, {number: {**each, **modified} for number, each in decided.items()})
+
+
+def revert(tx: Transaction, judged: Mapping[int, Columns]) -> None:
+    """Do so to messages whose retries could not be sent, with what was judged about them."""
+    modified = {"last_modified": tx.now} if judged else {}
+    _move_anew(tx, Move.REVERTED, {number: {**each, **modified} for number, each in judged.items()})
+
+
+def fail_anew(tx: Transaction, newest: Mapping[int, Newest]) -> None:
+    """Do so to messages that have failed again; they show their newest failures from now on."""
+    shown = {number: {**NO_POLICY, **shown_columns(each)} for number, each in newest.items()}
+    counted = {number: _counted(each.change) for number, each in newest.items()}
+    _move_anew(tx, Move.FAILED, shown, counted)
 
 
 def count_attempts(tx: Transaction, changes: Mapping[int, MessageChange]) -> None:
@@ -139,6 +141,12 @@ def archive(tx: Transaction, numbers: Sequence[int], operation_id: str | None = 
     tx.execute(_put(tx, Move.ARCHIVED, numbers).values(archive_operation_id=operation_id))
 
 
+def release_from_stream(tx: Transaction, numbers: Sequence[int]) -> None:
+    """Let messages, which the caller has locked, go before earlier ones of their streams."""
+    these = tx.sql.member(messages.number, numbers)
+    tx.execute(update(failed_messages).where(these).values(released=True, last_modified=tx.now))
+
+
 def issue(tx: Transaction, batch_id: str, numbers: Sequence[int]) -> Sequence[int]:
     """Make messages *retry issued* if their claim by this batch holds; return their numbers."""
     if not numbers:
@@ -166,27 +174,39 @@ def _issue(sql: SqlDialect) -> ReturningUpdate[Any]:
             status=MOVES[Move.ISSUED][1],
             last_retry_id=claims.retry_id,
             last_modified=_NOW,
+            failure_count=_COUNT_ISSUED,
             **_NO_DISPOSITION,
         )
         .returning(messages.number)
     )
 
 
-@cache
-def _become_unresolved(move: Move) -> Update:
-    return _moved_anew(move).values(last_modified=bindparam("modified", type_=UtcTime))
+def _move_anew(
+    tx: Transaction,
+    move: Move,
+    changes: Mapping[int, Columns],
+    counted: Mapping[int, Columns] | None = None,
+) -> None:
+    """Make messages unresolved under new failure numbers, each with these columns."""
+    if not changes:
+        return
+    seqs = tx.sql.take_numbers(tx.conn, Counter.FAILURE_SEQ, len(changes))
+    rows = [
+        {
+            "key": number,
+            "seq": seq,
+            **{f"new_{name}": value for name, value in changes[number].items()},
+            **(counted[number] if counted else {}),
+        }
+        for number, seq in zip(sorted(changes), seqs, strict=True)
+    ]
+    names = tuple(next(iter(changes.values())))
+    tx.execute(_moved_anew(move, names, counts=counted is not None), rows)
 
 
 @cache
-def _fail_anew(names: Sequence[str]) -> Update:
-    columns = {name: bindparam(f"new_{name}", type_=messages[name].type) for name in names}
-    # After a retry that a person asked for, the count begins again at 1.
-    retried = or_(messages.status == FailedMessageStatus.RETRY_ISSUED, _PRESUMED)
-    count = case((retried, 1), else_=messages.failure_count + 1)
-    return _moved_anew(Move.FAILED).values(**_COUNTED, **columns, failure_count=count)
-
-
-def _moved_anew(move: Move) -> Update:
+def _moved_anew(move: Move, names: Sequence[str], *, counts: bool) -> Update:
+    columns = shown_values(names, stays_in_stream=counts)
     return (
         update(failed_messages)
         .where(_KEY, legal(move))
@@ -196,10 +216,8 @@ def _moved_anew(move: Move) -> Update:
             resolution=None,
             resolved_at=None,
             archive_operation_id=None,
-            disposition=bindparam("decided"),
-            disposition_reason=bindparam("why"),
-            retry_at=bindparam("due", type_=UtcTime),
-            policy=bindparam("by"),
+            **columns,
+            **(_COUNTED if counts else {}),
         )
     )
 
@@ -229,10 +247,3 @@ def _put(tx: Transaction, move: Move, numbers: Sequence[int]) -> Update:
 
 def _counted(change: MessageChange) -> dict[str, object]:
     return {"added": change.attempts_added, "first": change.first_failure}
-
-
-def _replacing(newest: Newest, shown: Mapping[str, object]) -> dict[str, object]:
-    return {
-        **_counted(newest.change),
-        **{f"new_{name}": value for name, value in shown.items()},
-    }

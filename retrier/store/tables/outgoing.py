@@ -1,10 +1,11 @@
-"""Copies to be sent (`outgoing`): a row for each, from the failure it is of until it is sent."""
+"""Copies and notices to be sent (`outgoing`): a row for each, until it is sent."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import bindparam, select
 
+from retrier.domain.notices import DeadMessage
 from retrier.domain.receipt import Attempt
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import outgoing
@@ -34,6 +35,24 @@ def add(
     ]
     if rows:
         tx.sql.add_rows(tx.conn, outgoing, rows)
+
+
+def add_notices(
+    tx: Transaction, queue: str, notices: Sequence[tuple[DeadMessage, Mapping[str, object]]]
+) -> None:
+    """Have these notices sent to a queue, each about the message it stands beside."""
+    rows = [
+        {
+            "number": dead.number,
+            "attempt_id": dead.attempt_id,
+            "queue": queue,
+            "created_at": tx.now,
+            "notice": notice,
+        }
+        for dead, notice in notices
+    ]
+    if rows:
+        tx.execute(outgoing.insert(), rows)
 
 
 def find_messages(tx: Transaction, numbers: Sequence[int]) -> frozenset[int]:

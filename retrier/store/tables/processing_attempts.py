@@ -1,62 +1,107 @@
 """Processing attempts (`processing_attempts`): every failure of a message, never changed later."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import NamedTuple, assert_never
+from types import MappingProxyType
+from typing import NamedTuple
 
 from sqlalchemy import and_, delete, func, select
 
-from retrier.domain.decision import Dead, Decision, Manual, RetryAt
-from retrier.domain.failed_message import Disposition
+from retrier.domain.decision import Decision, Judgement, RetryAt, disposition_of
+from retrier.domain.failed_message import Failure
 from retrier.domain.receipt import Attempt, MessageChange
 from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import failed_messages, processing_attempts
 from retrier.store.tables.event_log import identifier, long, short
 
+Columns = Mapping[str, object]
+"""Values by the names of their columns."""
+
+NO_POLICY: Columns = MappingProxyType(dict.fromkeys(("disposition_reason", "policy", "retry_at")))
+"""The columns that are empty unless a policy decided, or somebody said why."""
+
+_UNDECIDED: Columns = MappingProxyType({"disposition": None, **NO_POLICY})
+
+
+class NewAttempt(NamedTuple):
+    """An attempt under its id, with the columns of its judgement."""
+
+    attempt_id: int
+    attempt: Attempt
+    judgement: Judgement
+    columns: Columns
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Newest:
-    """What a message shows from now on: its change, its newest attempt, and their ids."""
+    """What a message shows from now on: its change, and its newest attempt with its cause."""
 
     change: MessageChange
-    attempt: Attempt
-    attempt_id: int
+    shown: NewAttempt
     cause_id: int
 
 
-def decided_columns(decision: Decision) -> dict[str, object]:
-    """Return the parameters for the decision on an unresolved message."""
-    undecided: dict[str, object] = {"why": short(decision.why), "due": None, "by": None}
-    match decision:
-        case Manual():
-            return {**undecided, "decided": Disposition.MANUAL}
-        case RetryAt(at=at, policy=policy):
-            return {**undecided, "decided": Disposition.SCHEDULED, "due": at, "by": policy}
-        case Dead(policy=policy):
-            return {**undecided, "decided": Disposition.DEAD, "by": policy}
-        case _ as never:
-            assert_never(never)
-
-
-def shown_columns(newest: Newest) -> dict[str, object]:
-    """Return the columns of a message that come from its newest failure."""
-    failure = newest.attempt.failure
-    details = failure.details
+def decided_columns(decision: Decision) -> Columns:
+    """Return the columns that say what was decided about a failure."""
     return {
-        "attempt_id": newest.attempt_id,
+        "disposition": disposition_of(decision),
+        "disposition_reason": short(decision.why),
+        "policy": short(decision.policy),
+        "retry_at": decision.at if isinstance(decision, RetryAt) else None,
+    }
+
+
+def judged_columns(judgement: Judgement, failures: int | None) -> Columns:
+    """Return the columns of a judgement; of a failure that changes nothing only its reason."""
+    decided = _UNDECIDED if failures is None else decided_columns(judgement.decision)
+    return {**decided, "reason": short(judgement.reason), "failure_count": failures}
+
+
+def columns_of(judged: Iterable[tuple[Judgement, int | None]]) -> list[Columns]:
+    """Return the columns of many judgements, the same names for all; made once for equal ones.
+
+    Without policies most of them are empty in all rows: then they are left out, as each column of a
+    row that is added takes time.
+    """
+    known: dict[tuple[int, int | None], Columns] = {}
+    # The judgements live on in the list, so that no two of them have one id.
+    pairs = [(judgement, (id(judgement), failures)) for judgement, failures in judged]
+    for judgement, key in pairs:
+        if key not in known:
+            known[key] = judged_columns(judgement, key[1])
+    if not any(columns[name] for columns in known.values() for name in NO_POLICY):
+        for key, columns in known.items():
+            known[key] = {name: each for name, each in columns.items() if name not in NO_POLICY}
+    return [known[key] for _, key in pairs]
+
+
+def shown_columns(newest: Newest) -> Columns:
+    """Return the columns of a message that come from its newest failure and its judgement.
+
+    Of the judgement those are left out that no failure of the batch has.
+    """
+    shown = newest.shown
+    failure = shown.attempt.failure
+    details, is_new = failure.details, newest.change.is_new
+    return {
+        "attempt_id": shown.attempt_id,
         "cause_id": newest.cause_id,
         "message_id": short(failure.message_id),
         "time_sent": details.time_sent,
         # A missing time is filled in for display only; last_failure_known is false then.
-        "last_failure": newest.attempt.shown_time,
+        "last_failure": shown.attempt.shown_time,
         "last_failure_known": details.time_of_failure is not None,
         "last_modified": failure.received_at,
         "body_size": len(failure.body),
         "properties_size": len(failure.raw),
         "stream_id": short(details.stream_id),
-        "maybe_copy_of": newest.attempt.maybe_copy_of,
+        "stream_queue": short(details.queue) if details.stream_id else None,
+        # One that fails again may be in a stream although this failure does not say so.
+        "stream_rule": shown.judgement.stream if details.stream_id or not is_new else None,
+        "maybe_copy_of": shown.attempt.maybe_copy_of,
+        **shown.columns,
     }
 
 
@@ -121,19 +166,18 @@ def take_ids(tx: Transaction, count: int) -> Sequence[int]:
 
 def add(
     tx: Transaction,
-    ids: Sequence[int],
-    new: Sequence[Attempt],
+    new: Sequence[NewAttempt],
     numbers: Mapping[str, int],
     cause_ids: Mapping[str, int],
     holders: BodyHolders,
 ) -> None:
-    """Add attempts under these ids; their messages must have rows already.
+    """Add attempts; their messages must have rows already.
 
     `numbers` are those of the messages by unique id, `cause_ids` those of the causes by
     fingerprint. A body that `holders` has for the same message is not stored again.
     """
     if new:
-        rows = list(_rows(ids, new, numbers, cause_ids, holders))
+        rows = list(_rows(new, numbers, cause_ids, holders))
         tx.sql.add_rows(tx.conn, processing_attempts, rows)
 
 
@@ -143,13 +187,13 @@ def delete_of(tx: Transaction, numbers: Sequence[int]) -> None:
 
 
 def _rows(
-    ids: Sequence[int],
-    new: Sequence[Attempt],
+    new: Sequence[NewAttempt],
     numbers: Mapping[str, int],
     cause_ids: Mapping[str, int],
     holders: BodyHolders,
 ) -> Iterator[dict[str, object]]:
-    for attempt_id, attempt in zip(ids, new, strict=True):
+    keeps_texts = any(each.attempt.failure.keeps_texts for each in new)
+    for attempt_id, attempt, _, columns in new:
         failure = attempt.failure
         number = numbers[attempt.unique_message_id]
         held_by = holders.setdefault((number, failure.body_hash), attempt_id)
@@ -165,8 +209,19 @@ def _rows(
             "error_queue": failure.error_queue,
             "time_of_failure": failure.details.time_of_failure,
             "retry_id": identifier(failure.retry_id),
+            **columns,
+            **(_texts(failure) if keeps_texts else {}),
             "completed_steps": long(failure.details.completed_steps),
             "same_body_as": None if held_by == attempt_id else held_by,
             "raw_properties": failure.raw,
             "body": failure.body if held_by == attempt_id else None,
         }
+
+
+def _texts(failure: Failure) -> Columns:
+    """Return the texts that only the body has; where the properties have them, they are shown."""
+    details = failure.details
+    return {
+        "exception_message": long(details.exception_message) if failure.keeps_texts else None,
+        "stack_trace": long(details.stack_trace) if failure.keeps_texts else None,
+    }

@@ -4,20 +4,16 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 
-from sqlalchemy import (
-    ColumnElement,
-    Update,
-    bindparam,
-    case,
-    delete,
-    func,
-    select,
-    true,
-    update,
-)
+from sqlalchemy import ColumnElement, Update, bindparam, case, delete, func, select, true, update
 
-from retrier.domain.retry_operation import ALIVE, OPEN_STATES, RetryOperation, RetryOperationState
-from retrier.store.engine.transaction import ConcurrentChange, Rows, Transaction
+from retrier.domain.retry_operation import (
+    ALIVE,
+    OPEN_STATES,
+    RetryOperation,
+    RetryOperationState,
+    RetryType,
+)
+from retrier.store.engine.transaction import ConcurrentChange, Transaction
 from retrier.store.schema import retry_operations
 from retrier.store.schema.types import UtcTime
 from retrier.store.tables.event_log import short
@@ -56,16 +52,14 @@ _NOTE_CUT = (
         ),
         skipped=operations.skipped + bindparam("more_skipped"),
         batches=operations.batches + bindparam("more_batches"),
+        total=operations.total + bindparam("more_total"),
         modified_at=_NOW,
     )
 )
+_IS_CUT = operations.state.in_([RetryOperationState.PREPARING, RetryOperationState.FORWARDING])
 _COMPLETE = (
     update(retry_operations)
-    .where(
-        _KEY,
-        operations.state.in_([RetryOperationState.PREPARING, RetryOperationState.FORWARDING]),
-        operations.cancel_asked.is_(False),
-    )
+    .where(_KEY, _IS_CUT, operations.cancel_asked.is_(False))
     .values(
         state=RetryOperationState.COMPLETED,
         skipped=_REST,
@@ -87,11 +81,11 @@ _COUNT_FORWARDED = (
 
 
 def add(tx: Transaction, row: dict[str, object]) -> bool:
-    """Add an operation; false if another one has its idempotency key."""
+    """Add an operation; false if another one has its idempotency key or its id."""
     inserted = tx.execute(
         tx.sql.insert(retry_operations)
         .values(created_at=tx.now, modified_at=tx.now, **row)
-        .on_conflict_do_nothing(index_elements=["idempotency_key"])
+        .on_conflict_do_nothing()
         .returning(operations.operation_id)
     )
     return inserted.first() is not None
@@ -119,12 +113,19 @@ def begin_cut(tx: Transaction, operation: RetryOperation) -> None:
 
 
 def note_cut(
-    tx: Transaction, operation: RetryOperation, *, floor: int, skipped: int, batches: int
+    tx: Transaction, operation: RetryOperation, *, floor: int, skipped: int, claimed: int
 ) -> None:
-    """Move the floor, and count the skipped ids and the batch, if there is one."""
+    """Move the floor, count the skipped; the standing operation's total is what it has claimed."""
     known = {"operation": operation.operation_id, "from": operation.floor, "to": floor}
-    more = {"more_skipped": skipped, "more_batches": batches, "now": tx.now}
-    tx.execute(_NOTE_CUT, {**known, **more})
+    more = {"more_skipped": skipped, "more_batches": int(claimed > 0), "now": tx.now}
+    grown = claimed if operation.retry_type is RetryType.BY_POLICY else 0
+    tx.execute(_NOTE_CUT, {**known, **more, "more_total": grown})
+
+
+def rest(tx: Transaction, operation_id: str) -> bool:
+    """Let the standing operation wait until something is due; false if it was paused."""
+    waits = {"state": RetryOperationState.WAITING, "modified_at": tx.now}
+    return tx.execute(_of(operation_id).where(_IS_CUT).values(waits)).rowcount == 1
 
 
 def complete(tx: Transaction, operation_id: str) -> bool:
@@ -138,7 +139,12 @@ def complete(tx: Transaction, operation_id: str) -> bool:
 
 def cancel(tx: Transaction, operation_id: str) -> None:
     """End an operation whose cancel was asked for and that has no batch: the rest is skipped."""
-    ended = {"state": RetryOperationState.CANCELLED, "skipped": _REST, "passed_over": False}
+    ended = {
+        "state": RetryOperationState.CANCELLED,
+        "skipped": _REST,
+        "passed_over": False,
+        "look_again_at": None,
+    }
     change(
         tx, operation_id, ALIVE, {**ended, "next_cut": None, "completed_at": tx.now}, cancelled=True
     )
@@ -171,10 +177,12 @@ def put_off(tx: Transaction, operation_id: str, until: datetime | None) -> None:
     tx.execute(_of(operation_id).values(next_cut=until, modified_at=tx.now))
 
 
-def pass_over(tx: Transaction, operation_id: str, reason: str) -> None:
-    """Let an operation wait of which only messages are left that something else holds."""
+def pass_over(tx: Transaction, operation_id: str, reason: str | None, at: datetime | None) -> None:
+    """Let one wait of which only held messages are left, until that time or a word (None)."""
     passed = {"passed_over": True, "reason": short(reason), "modified_at": tx.now}
-    tx.execute(_of(operation_id).values(passed))
+    # `look_again` may have come since the caller looked: then nothing counts as left out.
+    held = _of(operation_id).where(operations.left_out > 0)
+    tx.execute(held.values(**passed, look_again_at=at))
 
 
 def count_left_out(tx: Transaction, operation_id: str, number: int) -> None:
@@ -188,14 +196,14 @@ def look_again(tx: Transaction, operation_id: str | None = None) -> int:
         "floor": 0,
         "left_out": 0,
         "passed_over": False,
+        "look_again_at": None,
         # The reason was why nothing was left to cut.
         "reason": case((operations.passed_over, None), else_=operations.reason),
         "modified_at": tx.now,
     }
-    alive = operations.state.in_(sorted(ALIVE))
-    left = operations.left_out > 0
+    left = operations.state.in_(sorted(ALIVE)) & (operations.left_out > 0)
     one = true() if operation_id is None else operations.operation_id == operation_id
-    return tx.execute(update(retry_operations).where(alive, left, one).values(anew)).rowcount
+    return tx.execute(update(retry_operations).where(left, one).values(anew)).rowcount
 
 
 def go_on_its_way(tx: Transaction, operation_id: str) -> None:
@@ -205,24 +213,19 @@ def go_on_its_way(tx: Transaction, operation_id: str) -> None:
 
 def count_forwarded(tx: Transaction, operation_ids: Iterable[str]) -> None:
     """Count a forwarded message for each id; an id given twice counts two."""
-    rows: Rows = [
-        {"operation": operation_id, "number": number}
-        for operation_id, number in sorted(Counter(operation_ids).items())
-    ]
-    for row in rows:
-        tx.execute(_COUNT_FORWARDED, row)
+    for operation_id, number in sorted(Counter(operation_ids).items()):
+        tx.execute(_COUNT_FORWARDED, {"operation": operation_id, "number": number})
 
 
 def count_failed(tx: Transaction, operation_id: str, number: int, reason: str) -> None:
     """Count messages that could not be sent, and keep why the last of them could not."""
-    more = {"failed": operations.failed + number, "reason": short(reason), "modified_at": tx.now}
-    tx.execute(_of(operation_id).values(more))
+    more = {"failed": operations.failed + number, "reason": short(reason)}
+    tx.execute(_of(operation_id).values(**more, modified_at=tx.now))
 
 
 def count_skipped(tx: Transaction, operation_id: str, number: int) -> None:
     """Count messages that were taken out of the operation."""
-    more = {"skipped": operations.skipped + number, "modified_at": tx.now}
-    tx.execute(_of(operation_id).values(more))
+    tx.execute(_of(operation_id).values(skipped=operations.skipped + number, modified_at=tx.now))
 
 
 def acknowledge(tx: Transaction, operation_ids: Collection[str]) -> None:

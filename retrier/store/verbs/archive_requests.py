@@ -51,7 +51,7 @@ def ask_archive(db: Database, request: ArchiveRequest, at_once: int = AT_ONCE) -
     few = find_few(db, request, at_once)
     if few is not None:
         return do_at_once(db, request, few)
-    return write_down(db, request, take_cut_off(db))
+    return write_down(db, request, request.up_to(take_cut_off(db)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,8 @@ def find_few(db: Database, request: ArchiveRequest, at_once: int) -> Few | None:
     if opposite is not None and is_any_open(db, opposite):
         # It goes behind the other one: what that one has not done yet is to be taken back, too.
         return None
-    bounded = replace(select_for(request.act, request.selection), up_to=last_number(db))
+    up_to = request.up_to(last_number(db))
+    bounded = replace(select_for(request.act, request.selection), up_to=up_to)
     found = find_first(db, bounded, at_once + 1)
     return Few(unique_ids=found, selection=bounded) if len(found) <= at_once else None
 

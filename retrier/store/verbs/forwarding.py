@@ -1,12 +1,16 @@
 """Staging and Forwarding: what copies are made of, and the moves of a batch up to its end."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from uuid import uuid4
 
 from sqlalchemy import bindparam, func, select
 
+from retrier.domain.decision import Decided
 from retrier.domain.retry_batch import ClaimedMessage, RetryBatch, RetryBatchStatus, StagedCopies
+from retrier.policy.judging import Judge
+from retrier.policy.waiting import WAITING
 from retrier.store import schema
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
@@ -29,6 +33,7 @@ from retrier.store.tables import retry_operation_messages as named
 from retrier.store.tables.event_log import Entry
 from retrier.store.tables.failed_messages import issue
 from retrier.store.tables.message_locks import sendable
+from retrier.store.verbs.breakers import NOTHING_COUNTED, Counting, add_breakers, count_claims
 from retrier.store.verbs.cancelling import is_cancel_asked, release_unstamped
 from retrier.store.verbs.leases import fenced
 from retrier.store.verbs.retry_ends import end_batch, revert
@@ -146,37 +151,57 @@ _LOAD_CLAIMED = (
     .where(retries.batch_id == bindparam("batch"), retries.forwarded_at.is_(None), sendable())
     .order_by(messages.failure_seq)
 )
+_LOAD_FOR_BREAKERS = _LOAD_CLAIMED.add_columns(causes.c.message_type, messages.policy)
 
 
 @reading
-def load_claimed(tx: Transaction, batch_id: str) -> tuple[ClaimedMessage, ...]:
+def load_claimed(
+    tx: Transaction, batch_id: str, *, for_breakers: bool = False
+) -> tuple[ClaimedMessage, ...]:
     """Return the batch's unrecorded claims that hold, by failure number, with their destinations.
 
     That is the destination of the operation if it has one, else that of the failure, redirected.
-    Raises DatabaseUnavailable.
+    With what breakers ask for, if they do. Raises DatabaseUnavailable.
     """
-    claimed = tx.execute(_LOAD_CLAIMED, {"batch": batch_id})
+    query = _LOAD_FOR_BREAKERS if for_breakers else _LOAD_CLAIMED
+    claimed = tx.execute(query, {"batch": batch_id})
     names = tuple(claimed.keys())
     # No `mappings`: making one takes as long as reading its row.
     return tuple(ClaimedMessage(**dict(zip(names, row, strict=True))) for row in claimed.all())
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BegunForwarding:
+    """The frozen message count of a batch, and what was decided about what was ejected."""
+
+    count: int
+    decided: Sequence[Decided] = ()
+
+
 @fenced
-def begin_forwarding(tx: Transaction, batch: RetryBatch, staged: StagedCopies) -> int:
-    """Move a staged batch into Forwarding; return its frozen message count.
+def begin_forwarding(
+    tx: Transaction,
+    batch: RetryBatch,
+    staged: StagedCopies,
+    judge: Judge = WAITING,
+    counting: Counting = NOTHING_COUNTED,
+) -> BegunForwarding:
+    """Move a staged batch into Forwarding.
 
     One transaction: it freezes staging id and count, makes messages *retry issued*, sets the
     pointer, and stores the next staging ids. Messages that changed meanwhile lose their claims,
-    and their copies are acked unsent. A batch without messages is deleted. Raises LeaseLost,
-    DatabaseUnavailable.
+    and their copies are acked unsent. A batch without messages is deleted. `judge` decides what
+    happens next to what was ejected; `counting` says which breakers count what becomes of the
+    claims. Raises LeaseLost, DatabaseUnavailable.
     """
+    breaker_ids = add_breakers(tx, counting) if counting.claims else {}
     if staged.ejected:
         # Before any row lock: an ingester that waits for our rows shares this lock already.
         tx.sql.share_cut_off(tx.conn)
     ejected = {item.number for item in staged.ejected}
     message_locks.lock(tx, sorted({*staged.numbers, *ejected}))
     claims.lock_batch(tx, batch.batch_id)
-    revert(tx, batch, staged.ejected)
+    decided = revert(tx, batch, staged.ejected, judge)
     issued = issue(tx, batch.batch_id, staged.numbers)
     dropped = claims.keep_only(tx, batch.batch_id, issued)
     named.note_dropped(tx, batch.operation_id, dropped, _DROPPED)
@@ -184,9 +209,11 @@ def begin_forwarding(tx: Transaction, batch: RetryBatch, staged: StagedCopies) -
         staging_ids.add(tx, staged.next_ids)
     if not issued:
         end_batch(tx, batch.batch_id)
-        return 0
+        return BegunForwarding(count=0, decided=decided)
+    if counting.claims:
+        count_claims(tx, batch.batch_id, counting, breaker_ids)
     _freeze(tx, batch, staged.staging_id, len(issued))
-    return len(issued)
+    return BegunForwarding(count=len(issued), decided=decided)
 
 
 @fenced

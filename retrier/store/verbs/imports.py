@@ -6,13 +6,7 @@ from dataclasses import replace
 from uuid import uuid4
 
 from retrier.domain.failed_imports import ImportRefusal, why_not_delete, why_not_read_again
-from retrier.domain.failed_message import (
-    Confirmation,
-    FailedImport,
-    Failure,
-    OwnCopy,
-    Received,
-)
+from retrier.domain.failed_message import Confirmation, FailedImport, Failure, OwnCopy, Received
 from retrier.domain.folding import candidate_ids, fold
 from retrier.domain.reimport import Became, ReadAgain, Reimport, find_twins
 from retrier.store.engine.database import writing
@@ -25,8 +19,9 @@ from retrier.store.tables import (
     processing_attempts,
 )
 from retrier.store.tables.event_log import Entry
-from retrier.store.verbs.receiving import apply, look_before
+from retrier.store.verbs.receiving import Reception, apply
 from retrier.store.verbs.recording import describe_copy, tell_apart
+from retrier.store.verbs.stored_before import look_before
 
 ReadImport = Callable[[FailedImport], Received]
 """Returns what an import turns out to be today."""
@@ -45,13 +40,11 @@ def read_again(
     import_ids: Sequence[str],
     read: ReadImport,
     *,
-    instance: str,
+    into: Reception,
     who: str,
-    forward_to: str | None = None,
 ) -> ReadAgain:
     """Read these imports again; store what they turn out to be, and delete those imports.
 
-    `forward_to` is the log queue that gets a copy of each new or repeated failure, or None.
     One transaction: each is either still an import, with the reason of today, or counted as what
     it became and as `reimported`. Raises DatabaseUnavailable, or DataRefused when the data of one
     of them is at fault.
@@ -62,12 +55,12 @@ def read_again(
     found = failed_imports.lock(tx, import_ids)
     refused = _refuse(tx, import_ids, found)
     ready = {key: kept for key, kept in found.items() if key not in refused}
-    told = _store(tx, ready, read, forward_to)
+    told = _store(tx, ready, read, into)
     reasons = {key: why for key in ready if (why := told.why_kept(key)) is not None}
     became = {key: told.became(key) for key in ready if key not in reasons}
     failed_imports.note_reasons(tx, reasons)
     failed_imports.remove(tx, sorted(became))
-    ledger.count(tx, instance, _count(told, became))
+    ledger.count(tx, into.instance, _count(told, became))
     event_log.append(tx, list(_describe(told, ready, became, reasons, who)))
     ids = (told.message_of(key) for key in became)
     return ReadAgain(
@@ -125,7 +118,7 @@ def _store(
     tx: Transaction,
     ready: Mapping[str, FailedImport],
     read: ReadImport,
-    forward_to: str | None,
+    into: Reception,
 ) -> Reimport:
     told = tell_apart(tx, [read(kept) for kept in ready.values()])
     items = dict(zip(ready, told, strict=True))
@@ -137,7 +130,7 @@ def _store(
     confirmed = [item for item in items.values() if isinstance(item, Confirmation)]
     before = look_before(tx, fresh.values(), confirmed)
     receipt = fold(fresh.values(), confirmed, before, lambda: str(uuid4()))
-    apply(tx, receipt, before, forward_to)
+    apply(tx, receipt, before, into)
     return Reimport(items=items, equal=equal, twins=twins, receipt=receipt)
 
 

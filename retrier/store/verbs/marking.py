@@ -5,23 +5,25 @@ several named ids (0030), and on SQLite, each verb commits by itself: a crash be
 batch in Marking, which is adopted.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from retrier.domain.pacing import next_cut
 from retrier.domain.retry_batch import RetryBatchStatus
-from retrier.domain.retry_operation import CanaryState, RetryOperation
-from retrier.store.engine.database import Database, reading
+from retrier.domain.retry_operation import CanaryState, RetryOperation, RetryType
+from retrier.domain.streams import LOOK_AT_ALL, HeldLooks
+from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries import cuts
-from retrier.store.queries.cuts import Cut, LeftOut
-from retrier.store.queries.next_work import find_next
-from retrier.store.tables import claims, event_log, retry_batches, retry_operations
+from retrier.store.queries.cuts import Cut
+from retrier.store.queries.left_out import LeftOut, WhatHolds, hold_nothing, join_left_out
+from retrier.store.queries.next_work import find_next, look_ahead
+from retrier.store.queries.stream_order import find_mark, hold_by_streams
+from retrier.store.tables import claims, retry_batches, retry_operations
 from retrier.store.tables import retry_operation_canaries as canaries
-from retrier.store.tables import retry_operation_messages as named
-from retrier.store.tables.event_log import Entry
 from retrier.store.verbs.canaries import CanaryJudged, judge
+from retrier.store.verbs.cut_notes import begin_trials, note_cut
 from retrier.store.verbs.leases import Fence, fenced
+from retrier.store.verbs.marked import MarkedBatch, OpenedBatch, make_marked
 from retrier.store.verbs.retry_ends import (
     CancelledOperation,
     CutEnd,
@@ -29,48 +31,52 @@ from retrier.store.verbs.retry_ends import (
     end_batch,
     end_cancelled,
 )
+from retrier.store.verbs.standing import mend_standing
+
+NOTHING = Cut(eligible={}, floor=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedBatch:
-    """A new batch in Marking, and the operation that it is cut from."""
+class Turns:
+    """How what is due by policy goes between bulk operations: these first, and so many a second."""
 
-    batch_id: str
-    operation: RetryOperation
+    bulk_first: bool = False
+    per_second: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkedBatch:
-    """The result of a cut; `end` is what follows if it found nothing, else None."""
-
-    batch_id: str
-    operation_id: str
-    claimed: int
-    skipped: int
-    end: CutEnd | None
-
+PLAIN_TURNS = Turns()
 
 Opened = OpenedBatch | MarkedBatch | CanaryJudged | CancelledOperation
 """What one turn made of an operation."""
 
 
 def open_batch(
-    db: Database, fence: Fence, session_id: str, left_out: LeftOut | None = None
+    db: Database,
+    fence: Fence,
+    session_id: str,
+    what_holds: WhatHolds = hold_nothing,
+    turns: Turns = PLAIN_TURNS,
+    held: HeldLooks = LOOK_AT_ALL,
 ) -> Opened | None:
     """Open a batch for the operation whose turn it is; None when nothing may be cut.
 
-    By priority, then the operation cut longest ago: a bulk of a million starves nobody. Nothing
+    By priority and `turns`, then the operation cut longest ago: a bulk starves nobody. Nothing
     is cut while a batch waits in Staging. Returns a MarkedBatch if the cut is done already, in
     this one transaction. Instead of a cut, an operation may be ended that was cancelled, or the
     canary of one be judged. Raises LeaseLost, DatabaseUnavailable.
     """
-    # Look without a lock first: `_open_batch` writes the lease, even with nothing to do.
-    return _open_batch(db, fence, session_id, left_out) if _is_any_open(db) else None
+    # Look without a lock first: `cut_batch` writes the lease, even with nothing to do.
+    if not look_ahead(db).may_cut:
+        return None
+    return cut_batch(db, fence, session_id, what_holds, turns, held)
 
 
 @fenced
 def claim_messages(
-    tx: Transaction, opened: OpenedBatch, left_out: LeftOut | None = None
+    tx: Transaction,
+    opened: OpenedBatch,
+    what_holds: WhatHolds = hold_nothing,
+    held: HeldLooks = LOOK_AT_ALL,
 ) -> MarkedBatch:
     """Take the batch's claims, move the operation's floor, and count what was skipped.
 
@@ -78,12 +84,14 @@ def claim_messages(
     retry. Raises LeaseLost, DatabaseUnavailable.
     """
     operation = opened.operation
+    left_out = join_left_out(what_holds(tx, operation), hold_by_streams(tx))
     cut, claimed = _take(tx, opened.batch_id, operation, left_out)
     retry_batches.resize(tx, opened.batch_id, claimed)
-    _note(tx, operation, cut, claimed)
+    note_cut(tx, operation, cut, claimed)
     if cut.is_empty:
         end_batch(tx, opened.batch_id)
-    return _marked(tx, opened.batch_id, operation, cut, claimed, left_out)
+    end = _conclude(tx, operation, cut, left_out, held)
+    return make_marked(opened, cut, claimed, end)
 
 
 @fenced
@@ -101,51 +109,81 @@ def move_to_staging(tx: Transaction, batch_id: str) -> int:
     return size
 
 
-@reading
-def _is_any_open(tx: Transaction) -> bool:
-    return find_next(tx) is not None
-
-
 @fenced
-def _open_batch(tx: Transaction, session_id: str, left_out: LeftOut | None) -> Opened | None:
-    operation = find_next(tx)
+def cut_batch(
+    tx: Transaction,
+    session_id: str,
+    what_holds: WhatHolds = hold_nothing,
+    turns: Turns = PLAIN_TURNS,
+    held: HeldLooks = LOOK_AT_ALL,
+) -> Opened | None:
+    """Do so without a look before. Raises LeaseLost, DatabaseUnavailable."""
+    operation = find_next(tx, bulk_first=turns.bulk_first)
     if operation is None:
+        mend_standing(tx)
         return None
+    if operation.retry_type is RetryType.BY_POLICY:
+        operation = replace(operation, rate=_slower(operation.rate, turns.per_second))
     if operation.cancel_asked:
         return end_cancelled(tx, operation)
     if operation.canary is not None and operation.canary.state is CanaryState.WAITING:
         return judge(tx, operation, operation.canary)
-    batch_id = str(uuid4())
+    opened = OpenedBatch(batch_id=str(uuid4()), operation=operation)
+    if operation.passed_over:
+        opened = replace(opened, mark=find_mark(tx), operation=_anew(operation))
+        if opened.mark == held.marks.get(operation.operation_id):
+            at = tx.now + held.after
+            retry_operations.pass_over(tx, operation.operation_id, operation.reason, at)
+            return make_marked(opened, NOTHING, 0, CutEnd.UNCHANGED)
     row: dict[str, object] = {
-        "batch_id": batch_id,
+        "batch_id": opened.batch_id,
         "operation_id": operation.operation_id,
         "session_id": session_id,
     }
     if tx.sql.marks_at_once and (operation.selection.ids is None or operation.total == 1):
-        return _mark_at_once(tx, operation, row, left_out)
-    retry_operations.begin_cut(tx, operation)
+        return _mark_at_once(tx, opened, row, what_holds, held)
+    _begin_cut(tx, opened.operation)
     retry_batches.add(tx, row)
-    return OpenedBatch(batch_id=batch_id, operation=operation)
+    return opened
+
+
+def _anew(operation: RetryOperation) -> RetryOperation:
+    """Return one that was passed over as it looks again: from the beginning of its selection."""
+    return replace(operation, floor=0, left_out=0)
+
+
+def _begin_cut(tx: Transaction, operation: RetryOperation) -> None:
+    """Begin a cut; of one that was passed over, at the beginning of its selection."""
+    if operation.passed_over:
+        retry_operations.look_again(tx, operation.operation_id)
+    retry_operations.begin_cut(tx, operation)
+
+
+def _slower(*rates: int | None) -> int | None:
+    return min((rate for rate in rates if rate is not None), default=None)
 
 
 def _mark_at_once(
     tx: Transaction,
-    operation: RetryOperation,
+    opened: OpenedBatch,
     row: dict[str, object],
-    left_out: LeftOut | None,
+    what_holds: WhatHolds,
+    held: HeldLooks,
 ) -> MarkedBatch:
     """Cut in this one transaction: claims first, then the batch, then the operation.
 
     Ingestion counts at the operation while it holds claims: another order here would deadlock.
     """
-    batch_id = str(row["batch_id"])
+    batch_id, operation = opened.batch_id, opened.operation
+    left_out = join_left_out(what_holds(tx, operation), hold_by_streams(tx))
     cut, claimed = _take(tx, batch_id, operation, left_out)
     if claimed:
         staging = {"status": RetryBatchStatus.STAGING, "initial_size": claimed}
         retry_batches.add(tx, {**row, **staging})
-    retry_operations.begin_cut(tx, operation)
-    _note(tx, operation, cut, claimed)
-    return _marked(tx, batch_id, operation, cut, claimed, left_out)
+    _begin_cut(tx, operation)
+    note_cut(tx, operation, cut, claimed)
+    end = _conclude(tx, operation, cut, left_out, held)
+    return make_marked(opened, cut, claimed, end)
 
 
 def _take(
@@ -157,52 +195,16 @@ def _take(
     claimed = claims.take(tx, batch_id, operation.operation_id, cut.eligible)
     if operation.canary is not None and operation.canary.state is CanaryState.SENDING:
         canaries.remember(tx, operation.operation_id, claimed)
+    if left_out is not None:
+        begin_trials(tx, batch_id, left_out, claimed)
     return cuts.look_again(tx, operation, cut, claimed), len(claimed)
 
 
-def _note(tx: Transaction, operation: RetryOperation, cut: Cut, claimed: int) -> None:
-    """Move the floor; store the reason for each skipped id, in its row and as an event."""
-    operation_id = operation.operation_id
-    retry_operations.note_cut(
-        tx,
-        operation,
-        floor=cut.floor,
-        skipped=len(cut.skipped),
-        batches=1 if claimed else 0,
-    )
-    if operation.rate is not None:
-        due = next_cut(operation.next_cut, tx.now, claimed, operation.rate)
-        retry_operations.put_off(tx, operation_id, due)
-    if cut.left_out:
-        retry_operations.count_left_out(tx, operation_id, cut.left_out)
-    for reason in sorted(set(cut.skipped.values())):
-        ids = [unique_id for unique_id, why in cut.skipped.items() if why == reason]
-        named.note_skipped(tx, operation_id, ids, reason)
-    skipped = [
-        Entry(
-            kind="retry_skipped",
-            text=f"{unique_id}: not retried: {reason}",
-            who=operation.requested_by,
-            unique_message_id=unique_id[:36],
-            operation_id=operation_id,
-        )
-        for unique_id, reason in cut.skipped.items()
-    ]
-    event_log.append(tx, skipped)
-
-
-def _marked(
+def _conclude(
     tx: Transaction,
-    batch_id: str,
     operation: RetryOperation,
     cut: Cut,
-    claimed: int,
     left_out: LeftOut | None,
-) -> MarkedBatch:
-    return MarkedBatch(
-        batch_id=batch_id,
-        operation_id=operation.operation_id,
-        claimed=claimed,
-        skipped=len(cut.skipped),
-        end=conclude(tx, operation, cut, left_out) if cut.is_empty else None,
-    )
+    held: HeldLooks,
+) -> CutEnd | None:
+    return conclude(tx, operation, cut, left_out, held.after) if cut.is_empty else None

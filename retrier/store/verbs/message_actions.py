@@ -2,28 +2,26 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
-from operator import attrgetter
 from types import MappingProxyType
 
 from retrier.domain.decision import Manual
-from retrier.domain.failed_message import FailedMessageStatus, Move, RetryEnd
+from retrier.domain.failed_message import FailedMessageStatus, RetryEnd
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.message_actions import Act, ClaimStage, Refusal, why_not
+from retrier.domain.moves import Move
 from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.selection import Selection
 from retrier.store.engine.database import writing
 from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.queries.selections import conditions
-from retrier.store.tables import claims, event_log, failed_messages, retry_operations
-from retrier.store.tables import retry_operation_messages as named
+from retrier.store.tables import claims, event_log, failed_messages
 from retrier.store.tables.event_log import Entry
 from retrier.store.tables.message_locks import lock_those
 from retrier.store.verbs import operations
 from retrier.store.verbs.bulk_entries import tell_of_many
+from retrier.store.verbs.left_batches import leave_batches
 from retrier.store.verbs.operations import CreatedOperation
-from retrier.store.verbs.retry_ends import end_claims
 
 _DONE: Mapping[Act, tuple[str, str]] = MappingProxyType(
     {
@@ -89,7 +87,7 @@ def change(tx: Transaction, action: Action, unique_ids: Sequence[str]) -> Action
     wanted = [_as_stored(each) for each in unique_ids]
     found = _lock(tx, action, wanted)
     numbers = {key: row.number for key, row in found.items()}
-    stages = {claim.number: _stage(claim) for claim in claims.lock(tx, sorted(numbers.values()))}
+    stages = {claim.number: stage_of(claim) for claim in claims.lock(tx, sorted(numbers.values()))}
     gone = Refusal.UNKNOWN if action.selection is None else Refusal.CHANGED
     judged = {
         key: _judge(action.act, found[key], stages) if key in found else gone for key in wanted
@@ -113,7 +111,8 @@ def _judge(act: Act, row: StoredRow, stages: Mapping[int, ClaimStage]) -> Refusa
     return why_not(act, FailedMessageStatus(row.status), stage)
 
 
-def _stage(claim: StoredRow) -> ClaimStage:
+def stage_of(claim: StoredRow) -> ClaimStage:
+    """Return how far the retry is that has this claim."""
     if claim.forwarded_at is not None:
         return ClaimStage.SENT
     return ClaimStage.CLAIMED if claim.sending_since is None else ClaimStage.BEING_SENT
@@ -132,7 +131,9 @@ def _apply(tx: Transaction, action: Action, done: Mapping[int, str]) -> None:
             failed_messages.become_unresolved(tx, Move.UNARCHIVED, dict.fromkeys(done, Manual()))
         case Act.RELEASE:
             failed_messages.become_unresolved(tx, Move.REVERTED, dict.fromkeys(done, Manual()))
-    event_log.append(tx, [*_tell(action, done), *_end_claims(tx, action, done)])
+    how, became = _RETRY_ENDS[action.act], _DONE[action.act][1]
+    left = leave_batches(tx, done, how, who=action.who, became=became)
+    event_log.append(tx, [*_tell(action, done), *left])
 
 
 def _tell(action: Action, done: Mapping[int, str]) -> Iterable[Entry]:
@@ -148,27 +149,6 @@ def _tell(action: Action, done: Mapping[int, str]) -> Iterable[Entry]:
             unique_message_id=key,
             operation_id=action.operation_id,
         )
-
-
-def _end_claims(tx: Transaction, action: Action, done: Mapping[int, str]) -> Iterable[Entry]:
-    """End the claims; yield events for messages not sent, which their operations skip."""
-    ended = end_claims(tx, sorted(done), _RETRY_ENDS[action.act])
-    unsent = sorted(
-        (claim for claim in ended if claim.forwarded_at is None), key=attrgetter("operation_id")
-    )
-    reason = f"it was {_DONE[action.act][1]} before it was sent"
-    for operation_id, rows in groupby(unsent, attrgetter("operation_id")):
-        numbers = [row.number for row in rows]
-        retry_operations.count_skipped(tx, operation_id, len(numbers))
-        named.note_dropped(tx, operation_id, numbers, reason)
-        for key in map(done.__getitem__, numbers):
-            yield Entry(
-                kind="retry_skipped",
-                text=f"{key}: not retried: {reason}",
-                who=action.who,
-                unique_message_id=key,
-                operation_id=operation_id,
-            )
 
 
 def tell_refusals(action: Action, acted: ActionResult) -> Iterable[Entry]:

@@ -19,6 +19,7 @@ from retrier.store.engine.transaction import ConcurrentChange, StoredRow, Transa
 from retrier.store.queries.named import judge, look_up
 from retrier.store.queries.operations import read_skipped
 from retrier.store.queries.selections import (
+    are_dead,
     conditions,
     last_number,
     may_be_retried,
@@ -44,13 +45,15 @@ class CreatedOperation:
     """The answer to a request; `repeated` when its idempotency key was known already.
 
     `skipped` gives for each named id that cannot be retried as things are the reason: the cut
-    will skip it, unless it changes before.
+    will skip it, unless it changes before. `dead_left_out` counts the dead messages that match, and
+    that were not asked for.
     """
 
     operation_id: str
     total: int
     repeated: bool
     skipped: Mapping[str, str] = field(default_factory=dict)
+    dead_left_out: int = 0
 
 
 def create_operation(db: Database, request: RetryRequest) -> CreatedOperation:
@@ -78,6 +81,7 @@ def _create_operation(tx: Transaction, request: RetryRequest, cut_off: int) -> C
 def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOperation:
     """Add the operation; the caller has made the cut-off exact for the messages selected."""
     total = _count(tx, request, cut_off)
+    dead = _count_dead(tx, request.selection, cut_off)
     operation_id = str(uuid4())
     added = operations.add(
         tx,
@@ -93,6 +97,7 @@ def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOpera
             "priority": int(request.priority),
             "state": RetryOperationState.WAITING,
             "total": total,
+            "dead_left_out": dead,
             "forwarded": 0,
             "skipped": 0,
             "failed": 0,
@@ -116,7 +121,13 @@ def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOpera
     )
     event_log.append(tx, [asked])
     tx.sql.announce_request(tx.conn)
-    return CreatedOperation(operation_id=operation_id, total=total, repeated=False, skipped=skipped)
+    return CreatedOperation(
+        operation_id=operation_id,
+        total=total,
+        repeated=False,
+        skipped=skipped,
+        dead_left_out=dead,
+    )
 
 
 def _terms(tx: Transaction, terms: RetryTerms) -> dict[str, object]:
@@ -145,7 +156,12 @@ def find_repeated(
         return None
     if row.retry_type != request.retry_type or not _is_same(tx, row, request, selection):
         raise KeyReused(f"This Idempotency-Key was used for another request: {row.originator}.")
-    return CreatedOperation(operation_id=row.operation_id, total=row.total, repeated=True)
+    return CreatedOperation(
+        operation_id=row.operation_id,
+        total=row.total,
+        repeated=True,
+        dead_left_out=row.dead_left_out,
+    )
 
 
 def _count(tx: Transaction, request: RetryRequest, cut_off: int) -> int:
@@ -158,6 +174,15 @@ def _count(tx: Transaction, request: RetryRequest, cut_off: int) -> int:
         messages.failure_seq <= cut_off, *may_be_retried(selection), *conditions(selection)
     )
     query = select(func.count()).select_from(matching.limit(limit).subquery())
+    return int(tx.execute(query).scalar_one())
+
+
+def _count_dead(tx: Transaction, selection: Selection, cut_off: int) -> int:
+    """Count the messages that match and that an operation leaves out, because they are dead."""
+    if selection.ids is not None or selection.disposition is not None:
+        return 0
+    matching = (are_dead(), messages.failure_seq <= cut_off, *conditions(selection))
+    query = select(func.count()).select_from(failed_messages).where(*matching)
     return int(tx.execute(query).scalar_one())
 
 

@@ -1,67 +1,64 @@
-"""Reading what is stored about a received batch, and writing what the batch changes."""
+"""Judging the failures of a received batch, and writing what the batch changes."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from retrier.domain.decision import Manual
-from retrier.domain.failed_message import (
-    Confirmation,
-    FailedMessageStatus,
-    Failure,
-    Move,
-    Resolution,
-    RetryEnd,
-)
-from retrier.domain.folding import id_with_body, named_ids
-from retrier.domain.new_failure import Known
-from retrier.domain.receipt import Before, MessageChange, Receipt, StoredMessage
+from retrier.domain.decision import Decided
+from retrier.domain.failed_message import RetryEnd
+from retrier.domain.receipt import Before, MessageChange, Receipt
+from retrier.policy.judging import Dice, Judge, Policies
+from retrier.policy.waiting import WAITING
 from retrier.store.engine import sql_dialect
-from retrier.store.engine.transaction import StoredRow, Transaction
+from retrier.store.engine.transaction import Transaction
 from retrier.store.tables import (
     causes,
-    claims,
     failed_messages,
-    message_locks,
     outgoing,
     processing_attempts,
     retry_operations,
 )
-from retrier.store.tables.processing_attempts import BodyHolders, Newest, StoredBody
+from retrier.store.tables.processing_attempts import (
+    BodyHolders,
+    NewAttempt,
+    Newest,
+    columns_of,
+)
+from retrier.store.verbs.breaker_counting import count_outcomes
+from retrier.store.verbs.judging import JudgedMessage, follow_up, judge_attempts, sum_up_waiting
 from retrier.store.verbs.retry_ends import end_claims
 
 Numbers = Mapping[str, int]
 """The numbers of messages by their unique ids."""
 
 
-def look_before(
-    tx: Transaction, failed: Iterable[Failure], confirmed: Iterable[Confirmation]
-) -> Before:
-    """Lock the messages that the batch may be about, and return what is stored about them.
-
-    Lock order: first the messages by number, then their claims by number.
-    """
-    # A confirmation that confirms nothing may be judged as a failure (decision 0020).
-    perhaps = [item.if_idle for item in confirmed if isinstance(item.if_idle, Failure)]
-    failed = [*failed, *perhaps]
-    rows = message_locks.lock_by_id(tx, _candidates(tx, failed, confirmed))
-    numbers = [row.number for row in rows]
-    held = {claim.number: claim for claim in claims.lock(tx, numbers)}
-    bodies = processing_attempts.find_bodies(tx, [row.attempt_id for row in rows])
-    stored = (_stored(row, held.get(row.number), bodies.get(row.attempt_id)) for row in rows)
-    redelivered = [failure.fingerprint for failure in failed if failure.redelivered]
-    return Before(
-        stored={each.unique_message_id: each for each in stored},
-        seen=processing_attempts.seen(tx, redelivered),
-    )
-
-
-def apply(
-    tx: Transaction, receipt: Receipt, before: Before, forward_to: str | None
-) -> frozenset[str]:
-    """Write all of it; return the ids of the messages whose retry has its outcome now.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reception:
+    """How failures are taken in: who counts them in the ledger, and who decides about them.
 
     With `forward_to` every attempt that is stored is also to be sent to that queue.
     """
+
+    instance: str
+    forward_to: str | None = None
+    judge: Judge = WAITING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """What came of a batch: the ids of the messages whose retry has its outcome now.
+
+    `reasons` counts its failures by reason; `decided` is what became of the messages.
+    """
+
+    came_back: frozenset[str]
+    reasons: Mapping[str, int]
+    decided: Sequence[Decided]
+
+
+def apply(tx: Transaction, receipt: Receipt, before: Before, into: Reception) -> Applied:
+    """Judge the failures, and write all of it."""
+    policies = into.judge.in_force()
     new = [change for change in receipt.changes if change.is_new]
     fresh = tx.sql.take_numbers(tx.conn, sql_dialect.Counter.MESSAGE, len(new)) if new else []
     # In the order of arrival: streams are to be ordered by number.
@@ -69,43 +66,59 @@ def apply(
         **{key: each.number for key, each in before.stored.items() if each.number is not None},
         **dict(zip((change.unique_message_id for change in new), fresh, strict=True)),
     }
-    attempt_ids = processing_attempts.take_ids(tx, len(receipt.attempts))
+    attempts = _take_attempts(tx, receipt, policies, into.judge.dice)
     cause_ids = causes.identify(tx, (each.failure.cause for each in receipt.attempts))
-    ids = dict(zip(map(id, receipt.attempts), attempt_ids, strict=True))
+    shown = {id(each.attempt): each for each in attempts}
     newest = {
         numbers[change.unique_message_id]: Newest(
             change=change,
-            attempt=change.details,
-            attempt_id=ids[id(change.details)],
+            shown=shown[id(change.details)],
             cause_id=cause_ids[change.details.failure.cause.fingerprint],
         )
         for change in receipt.changes
         if change.details is not None
     }
     _write_messages(tx, receipt, numbers, newest)
-    processing_attempts.add(tx, attempt_ids, receipt.attempts, numbers, cause_ids, _holders(before))
-    if forward_to is not None:
-        outgoing.add(tx, forward_to, attempt_ids, receipt.attempts, numbers)
-    return _end_retries(tx, receipt.changes, numbers)
+    processing_attempts.add(tx, attempts, numbers, cause_ids, _holders(before))
+    if into.forward_to is not None:
+        ids = [each.attempt_id for each in attempts]
+        outgoing.add(tx, into.forward_to, ids, receipt.attempts, numbers)
+    if policies.configured:
+        decided = follow_up(tx, list(_unresolved(newest, before)), policies)
+    else:
+        unresolved = (each for each in newest.values() if each.change.confirmation is None)
+        decided = sum_up_waiting(each.shown.judgement for each in unresolved)
+    return Applied(
+        came_back=_end_retries(tx, receipt.changes, numbers),
+        reasons=Counter(each.judgement.reason for each in attempts),
+        decided=decided,
+    )
 
 
-def _candidates(
-    tx: Transaction, failed: Sequence[Failure], confirmed: Iterable[Confirmation]
-) -> list[str]:
-    """Return every unique id under which one of them may be stored.
+def _take_attempts(
+    tx: Transaction, receipt: Receipt, policies: Policies, dice: Dice
+) -> list[NewAttempt]:
+    """Judge the failures, and give each its id."""
+    ids = processing_attempts.take_ids(tx, len(receipt.attempts))
+    judged = judge_attempts(tx, receipt.attempts, policies, dice)
+    counts = (attempt.failures for attempt in receipt.attempts)
+    columns = columns_of(zip(judged, counts, strict=True))
+    return list(map(NewAttempt, ids, receipt.attempts, judged, columns))
 
-    An id is computed with the body only if another message, stored or in this batch, has the id
-    without it. Only then is it looked up: nearly all failures are spared that.
-    """
-    ids = {unique_id for failure in failed for unique_id in named_ids(failure)}
-    ids |= {confirmation.unique_message_id for confirmation in confirmed}
-    found = message_locks.find_existing(tx, sorted(ids))
-    often = Counter(unique_id for failure in failed for unique_id in set(named_ids(failure)))
-    taken = [
-        each for each in failed if each.computed_id in found or often[each.computed_id or ""] > 1
-    ]
-    others = {id_with_body(failure) for failure in taken}
-    return sorted({*found, *(each for each in others if each is not None)})
+
+def _unresolved(newest: Mapping[int, Newest], before: Before) -> Iterator[JudgedMessage]:
+    """Yield what is unresolved after this batch: not what a confirmation in it has resolved."""
+    for number, each in newest.items():
+        stored = before.stored.get(each.change.unique_message_id)
+        if each.change.confirmation is None:
+            yield JudgedMessage(
+                number=number,
+                unique_message_id=each.change.unique_message_id,
+                attempt_id=each.shown.attempt_id,
+                judgement=each.shown.judgement,
+                failures=each.shown.attempt.failures or 1,
+                was_dead=stored is not None and stored.is_dead,
+            )
 
 
 def _write_messages(
@@ -115,7 +128,7 @@ def _write_messages(
     added = {n: each for n, each in newest.items() if each.change.is_new}
     again = {n: each for n, each in newest.items() if not each.change.is_new}
     failed_messages.add(tx, list(added), list(added.values()))
-    failed_messages.become_unresolved(tx, Move.FAILED, {n: Manual() for n in again}, again)
+    failed_messages.fail_anew(tx, again)
     failed_messages.count_attempts(
         tx, {n: c for n, c in changes.items() if c.details is None and c.attempts_added}
     )
@@ -127,17 +140,21 @@ def _end_retries(
 ) -> frozenset[str]:
     """End the claims of messages whose outcome arrived: failed again, or confirmed.
 
+    A batch may hold both. The failure ended the claim then, as it would in a batch before: its
+    retry is counted, and a second copy of it that fails later must not count again.
+
     Returns the ids of those whose retry was stamped. One that was stamped but not recorded has
     evidently been forwarded, so it is counted as forwarded here: recording it later will find no
     claim and count nothing.
     """
     ending = {numbers[c.unique_message_id]: c for c in changes if c.claim_ends}
-    by_word = [n for n, change in ending.items() if change.confirmation is not None]
-    by_failure = [n for n, change in ending.items() if change.confirmation is None]
-    ended = [
-        *end_claims(tx, sorted(by_word), RetryEnd.CONFIRMED),
-        *end_claims(tx, sorted(by_failure), RetryEnd.FAILED),
-    ]
+    by_word = [n for n, change in ending.items() if change.details is None]
+    by_failure = [n for n, change in ending.items() if change.details is not None]
+    confirmed = end_claims(tx, sorted(by_word), RetryEnd.CONFIRMED)
+    failed = end_claims(tx, sorted(by_failure), RetryEnd.FAILED)
+    ended = [*confirmed, *failed]
+    if any(claim.breaker_id is not None for claim in ended):
+        count_outcomes(tx, {RetryEnd.CONFIRMED: confirmed, RetryEnd.FAILED: failed})
     sent = [claim for claim in ended if claim.sending_since]
     unrecorded = (claim.operation_id for claim in sent if not claim.forwarded_at)
     retry_operations.count_forwarded(tx, unrecorded)
@@ -150,39 +167,3 @@ def _holders(before: Before) -> BodyHolders:
         for each in before.stored.values()
         if each.number is not None and each.body_of is not None
     }
-
-
-def _stored(row: StoredRow, claim: StoredRow | None, body: StoredBody | None) -> StoredMessage:
-    """Return what is stored of a message; a deleted body has the hash "", equal to no other."""
-    resolution = Resolution(row.resolution) if row.resolution else None
-    confirmed = resolution is Resolution.CONFIRMED
-    return StoredMessage(
-        unique_message_id=row.unique_message_id,
-        number=row.number,
-        body_of=body.held_by if body else None,
-        message_id=row.message_id,
-        body_hash=body.body_hash if body else "",
-        last_retry_id=row.last_retry_id,
-        known=Known(
-            status=FailedMessageStatus(row.status),
-            claim=_claim_in_force(row, claim),
-            last_failure=row.last_failure if row.last_failure_known else None,
-            resolution=resolution,
-            confirmed_at=row.resolved_at if confirmed else None,
-        ),
-    )
-
-
-def _claim_in_force(row: StoredRow, claim: StoredRow | None) -> str | None:
-    """Return the retry id of the claim if the claim holds, else None (decision 0027).
-
-    Marking locks no message: a claim may be taken while the message fails again or is archived.
-    Such a claim does not hold, and Staging drops it.
-    """
-    if claim is None:
-        return None
-    unresolved = row.status == FailedMessageStatus.UNRESOLVED
-    holds = (
-        claim.failure_seq == row.failure_seq if unresolved else row.last_retry_id == claim.retry_id
-    )
-    return str(claim.retry_id) if holds else None

@@ -16,11 +16,14 @@ from retrier.domain.folding import fold
 from retrier.domain.identity import is_guid
 from retrier.domain.receipt import Receipt, Recorded
 from retrier.overlap import WhileInFlight, nothing_else
+from retrier.policy.judging import Judge
+from retrier.policy.waiting import WAITING
 from retrier.store.engine.database import writing
 from retrier.store.engine.transaction import Transaction
 from retrier.store.tables import event_log, failed_imports, installation, ledger, staging_ids
 from retrier.store.tables.event_log import Entry
-from retrier.store.verbs.receiving import apply, look_before
+from retrier.store.verbs.receiving import Reception, apply
+from retrier.store.verbs.stored_before import look_before
 
 
 def tell_apart(tx: Transaction, received: Sequence[Received]) -> Sequence[Judged | OwnCopy]:
@@ -49,23 +52,24 @@ def record_received(
     *,
     instance: str,
     forward_to: str | None = None,
+    judge: Judge = WAITING,
     while_in_flight: WhileInFlight = nothing_else,
 ) -> Recorded:
     """Store failures, confirmations, failed imports and the ledger's counts.
 
-    With `forward_to` each failure that is stored is also to be sent to that queue.
+    With `forward_to` each failure that is stored is also to be sent to that queue. `judge` decides
+    what happens next to each message that becomes unresolved; by default a person does.
     `while_in_flight` is called again and again while the database works.
 
     A batch that comes again after a crash is not stored twice: redelivered attempts are recognised
     by their fingerprint. Raises DatabaseUnavailable, or DataRefused when a row's data is at fault.
     """
     with tx.sql.using_waits(tx.conn, while_in_flight):
-        return _record(tx, received, instance, forward_to)
+        into = Reception(instance=instance, forward_to=forward_to, judge=judge)
+        return _record(tx, received, into)
 
 
-def _record(
-    tx: Transaction, received: Sequence[Received], instance: str, forward_to: str | None
-) -> Recorded:
+def _record(tx: Transaction, received: Sequence[Received], into: Reception) -> Recorded:
     judged = tell_apart(tx, received)
     confirmed = [item for item in judged if isinstance(item, Confirmation)]
     copies = [item for item in judged if isinstance(item, OwnCopy)]
@@ -77,19 +81,21 @@ def _record(
     tx.sql.share_cut_off(tx.conn)
     before = look_before(tx, failed, confirmed)
     receipt = fold(failed, confirmed, before, lambda: str(uuid4()))
-    came_back = apply(tx, receipt, before, forward_to)
+    applied = apply(tx, receipt, before, into)
     imports += receipt.imports
     imported = failed_imports.add(tx, imports)
     event_log.append(tx, _events(copies, imported))
     counts = _count(receipt, len(received), len(copies), again + len(imports), len(imported))
-    ledger.count(tx, instance, counts)
+    ledger.count(tx, into.instance, counts)
     resolved = {item.unique_message_id for item in receipt.changes if item.confirmation}
     return Recorded(
         receipt=receipt,
         counts=counts,
         confirmed=len(resolved),
-        failed_again=len(came_back - resolved),
+        failed_again=len(applied.came_back - resolved),
         noteworthy=(*imports, *copies),
+        reasons=applied.reasons,
+        decided=applied.decided,
     )
 
 

@@ -2,17 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum
 
 from sqlalchemy import select
 
-from retrier.domain.decision import Manual
-from retrier.domain.failed_message import Move, RetryEnd
+from retrier.domain.decision import Decided
+from retrier.domain.failed_message import RetryEnd
 from retrier.domain.retry_batch import Ejected, RetryBatch, room_for
-from retrier.domain.retry_operation import CanaryState, RetryOperation
+from retrier.domain.retry_operation import CanaryState, RetryOperation, RetryType
+from retrier.policy.judging import Judge
 from retrier.store.engine.database import writing
 from retrier.store.engine.transaction import StoredRow, Transaction
-from retrier.store.queries.cuts import Cut, LeftOut
+from retrier.store.queries.cuts import Cut
+from retrier.store.queries.left_out import LeftOut, find_reasons
 from retrier.store.queries.operations import columns
 from retrier.store.tables import (
     claims,
@@ -24,7 +27,13 @@ from retrier.store.tables import (
     retry_operations,
 )
 from retrier.store.tables.event_log import Entry
+from retrier.store.tables.processing_attempts import judged_columns
+from retrier.store.verbs.breaker_counting import count_reverted
 from retrier.store.verbs.canaries import wait_for
+from retrier.store.verbs.judging import follow_up, judge_reverts
+
+_HELD_LOOK = timedelta(seconds=1)
+"""How long what is due waits before a further look, if all of it is held."""
 
 
 def end_claims(tx: Transaction, numbers: Sequence[int], how: RetryEnd) -> Sequence[StoredRow]:
@@ -53,24 +62,32 @@ def end_batch(tx: Transaction, batch_id: str) -> None:
     retry_batches.remove(tx, batch_id)
 
 
-def revert(tx: Transaction, batch: RetryBatch, ejected: Sequence[Ejected]) -> int:
-    """End the claims of these messages and give them new failure numbers; return how many.
+def revert(
+    tx: Transaction, batch: RetryBatch, ejected: Sequence[Ejected], judge: Judge
+) -> Sequence[Decided]:
+    """End the claims of these messages, judge them, and give them new failure numbers.
 
     A new number is above every cut-off taken so far: the operation that failed to send the message
-    does not pick it up again. A message whose claim is gone is not changed. The caller must share
-    the cut-off and lock the messages before.
+    does not pick it up again. Nor does the next cut of what is due, because the time at which a
+    policy retries it is a new one. A message whose claim is gone is not changed. The caller must
+    share the cut-off and lock the messages before. Returns what was decided.
     """
     items = {item.number: item for item in ejected}
     ended = end_unrecorded_claims(tx, batch.batch_id, sorted(items), RetryEnd.REVERTED)
     if not ended:
-        return 0
+        return ()
+    if any(claim.breaker_id is not None for claim in ended):
+        count_reverted(tx, ended, items)
     back = [items[claim.number] for claim in ended]
-    failed_messages.become_unresolved(
-        tx, Move.REVERTED, {item.number: Manual(why=item.reason) for item in back}
+    policies = judge.in_force()
+    judged = judge_reverts(tx, batch, {each.number: each for each in back}, policies, judge.dice)
+    failed_messages.revert(
+        tx, {each.number: judged_columns(each.judgement, each.failures) for each in judged}
     )
+    decided = follow_up(tx, judged, policies, batch)
     retry_operations.count_failed(tx, batch.operation_id, len(back), back[-1].reason)
     event_log.append(tx, [_event(batch, item) for item in back])
-    return len(back)
+    return decided
 
 
 def _event(batch: RetryBatch, item: Ejected) -> Entry:
@@ -89,6 +106,8 @@ class CutEnd(Enum):
     COMPLETED    the operation is done.
     CANARY_SENT  its first messages are sent, and it waits for what becomes of them.
     PASSED_OVER  only messages are left that something else holds.
+    UNCHANGED    they are held as before: nothing has changed that could have freed one.
+    NOTHING_DUE  the standing operation waits until something is.
     BEGUN_ANEW   it had left messages out that nothing holds any more, and looks for them again.
     STOPPED      it was paused or cancelled meanwhile.
     """
@@ -96,6 +115,8 @@ class CutEnd(Enum):
     COMPLETED = "completed"
     CANARY_SENT = "canary sent"
     PASSED_OVER = "passed over"
+    UNCHANGED = "unchanged"
+    NOTHING_DUE = "nothing due"
     BEGUN_ANEW = "begun anew"
     STOPPED = "stopped"
 
@@ -108,21 +129,44 @@ class CancelledOperation:
 
 
 def conclude(
-    tx: Transaction, operation: RetryOperation, cut: Cut, left_out: LeftOut | None
+    tx: Transaction,
+    operation: RetryOperation,
+    cut: Cut,
+    left_out: LeftOut | None,
+    looks_again_after: timedelta,
 ) -> CutEnd:
     """Do what follows from an empty cut; no batch of the operation may be left."""
     operation_id, canary = operation.operation_id, operation.canary
+    if operation.retry_type is RetryType.BY_POLICY:
+        if cut.left_out:
+            # What something else holds stays due: without this it would be looked for in a loop.
+            retry_operations.put_off(tx, operation_id, tx.now + _HELD_LOOK)
+        return CutEnd.NOTHING_DUE if retry_operations.rest(tx, operation_id) else CutEnd.STOPPED
     if canary is not None and canary.state is CanaryState.SENDING and operation.sent:
         wait_for(tx, operation, canary)
         return CutEnd.CANARY_SENT
     if operation.left_out + cut.left_out and room_for(operation):
-        if left_out is None:
-            retry_operations.look_again(tx, operation_id)
-            return CutEnd.BEGUN_ANEW
-        retry_operations.pass_over(tx, operation_id, left_out.reason)
-        return CutEnd.PASSED_OVER
+        return _pass_over(tx, operation, left_out, looks_again_after)
     completed = _complete(tx, operation_id)
     return CutEnd.COMPLETED if completed else CutEnd.STOPPED
+
+
+def _pass_over(
+    tx: Transaction,
+    operation: RetryOperation,
+    left_out: LeftOut | None,
+    looks_again_after: timedelta,
+) -> CutEnd:
+    """Let it wait for what holds the rest, or begin anew if nothing does any more."""
+    found = [] if left_out is None else find_reasons(tx, operation, left_out)
+    if not found:
+        retry_operations.look_again(tx, operation.operation_id)
+        return CutEnd.BEGUN_ANEW
+    reason = "; ".join(why for _, why in found)
+    looks_again = any(part.looks_again for part, _ in found)
+    at = tx.now + looks_again_after if looks_again else None
+    retry_operations.pass_over(tx, operation.operation_id, reason, at)
+    return CutEnd.PASSED_OVER
 
 
 def _complete(tx: Transaction, operation_id: str) -> bool:

@@ -44,9 +44,10 @@ def steer_operation(
     if row is None:
         return SteeringRefusal.UNKNOWN
     operation = operation_from_row(dict(row))
-    asked = operation.cancel_asked
+    asked, standing = operation.cancel_asked, operation.is_standing
     for order in orders:
-        if (why := refuse(order, operation.state, cancel_asked=asked)) is not None:
+        why = refuse(order, operation.state, cancel_asked=asked, standing=standing)
+        if why is not None:
             return why
     due = [order for order in orders if not _is_done(order, operation)]
     if due:

@@ -7,7 +7,7 @@ from sqlalchemy import select, text
 
 from retrier.store.engine.database import Database, reading, writing
 from retrier.store.engine.transaction import Transaction
-from retrier.store.tables import event_log, installation, staging_ids
+from retrier.store.tables import breaker_counts, event_log, installation, staging_ids
 from retrier.store.verbs.leases import fenced
 
 _AT_ONCE = 1000
@@ -26,6 +26,15 @@ def sweep_staging_ids(db: Database, *, older_than: timedelta) -> int:
     The id of a batch that exists stays, however old it is. Raises DatabaseUnavailable.
     """
     return _sweep_all(db, staging_ids.sweep, older_than)
+
+
+@writing
+def sweep_breaker_counts(tx: Transaction, *, older_than: timedelta) -> int:
+    """Delete what was counted for breakers before that; return how many rows.
+
+    Each thread deletes its own: these are of threads that have ended. Raises DatabaseUnavailable.
+    """
+    return breaker_counts.sweep(tx, older_than)
 
 
 def _sweep_all(db: Database, sweep: Sweep, older_than: timedelta) -> int:

@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any
 from uuid import UUID
 
-from retrier.domain.wire import Edit, Properties, UnreadableProperties
+from retrier.domain.wire import SETTABLE_TEXTS, Edit, Properties, UnreadableProperties
 
 OUTSIDE: Mapping[str, str] = {
     "content_type": "content-type",
@@ -87,12 +87,9 @@ class EnvelopePropertyCodec:
         Headers that are set are appended. Raises UnreadableProperties; ValueError for a field
         that cannot be set.
         """
-        if not edit.set_fields.keys() <= OCTETS:
-            raise ValueError(f"cannot set {sorted(edit.set_fields.keys() - OCTETS)}")
         envelope = _load(raw)
         _drop_fields(envelope, edit.drop_fields)
-        if edit.set_fields:
-            envelope["properties"] = {**(envelope.get("properties") or {}), **edit.set_fields}
+        _set_fields(envelope, edit.set_fields)
         if envelope.get("headers") or edit.set_headers:
             envelope["headers"] = _edit_headers(envelope.get("headers") or {}, edit)
         return json.dumps(envelope).encode()
@@ -139,6 +136,16 @@ def _drop_fields(envelope: Envelope, names: frozenset[str]) -> None:
             envelope.pop(OUTSIDE[name], None)
         else:
             properties.pop(name, None)
+
+
+def _set_fields(envelope: Envelope, fields: Mapping[str, int | str]) -> None:
+    for name, value in fields.items():
+        if name not in (OCTETS if isinstance(value, int) else SETTABLE_TEXTS):
+            raise ValueError(f"cannot set {name} to {value!r}")
+        if name in OUTSIDE:
+            envelope[OUTSIDE[name]] = value
+        else:
+            envelope["properties"] = {**(envelope.get("properties") or {}), name: value}
 
 
 def _edit_headers(headers: Envelope, edit: Edit) -> Envelope:

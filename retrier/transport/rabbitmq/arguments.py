@@ -60,6 +60,13 @@ def has_dead_letter_exchange(declare: Try) -> bool | None:
     return None
 
 
+def is_quorum(declare: Try) -> bool:
+    """Return whether it is a quorum queue. Nothing is declared, even if the queue is missing."""
+    wanted = Declaration(arguments={"x-queue-type": "quorum", MAX_PRIORITY: NO_PRIORITIES})
+    differs = declare(wanted)
+    return differs is None or differs.argument not in {"", *NOT_QUORUM}
+
+
 def may_limit_deliveries(declare: Try, *, unlimited: int | None) -> bool:
     """Return whether it is a quorum queue that drops what is redelivered too often.
 

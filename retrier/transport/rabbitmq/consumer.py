@@ -73,6 +73,16 @@ class RabbitMQConsumer:
             return not (self._unsettled or self._inbox)
         return False
 
+    def cease(self) -> list[Delivery]:
+        """Consume no more; return what has arrived and was not received. Raises BrokerUnavailable.
+
+        What is unacknowledged can still be acknowledged.
+        """
+        self._ask(lambda channel: channel.basic_cancel(self._consumer))
+        left = list(self._inbox)
+        self._inbox.clear()
+        return left
+
     def resume(self, prefetch: int) -> None:
         """Consume again after a rest. Raises BrokerUnavailable."""
         if not self._connection.is_fit():

@@ -7,6 +7,7 @@ from time import monotonic
 from retrier.domain.wire import Outgoing, PropertyCodec
 from retrier.errors import AccessRefused, BrokerUnavailable
 from retrier.transport.rabbitmq.address import Address, parse_address
+from retrier.transport.rabbitmq.arguments import is_quorum
 from retrier.transport.rabbitmq.breaks import UNREACHABLE
 from retrier.transport.rabbitmq.connection import BrokerConnection
 from retrier.transport.rabbitmq.consumer import RabbitMQConsumer
@@ -145,6 +146,18 @@ class RabbitMQTransport:
     def queues(self) -> RabbitMQQueues:
         """Connect to look at queues. Raises BrokerUnavailable."""
         return RabbitMQQueues(lambda: self._dial("queues"), self._staging_queue_type)
+
+    def counts_deliveries(self, queue: str) -> bool:
+        """Return whether the queue counts redeliveries in `x-delivery-count`: a quorum queue.
+
+        False without the right to configure it, for then its type is not revealed. Raises
+        BrokerUnavailable.
+        """
+        queues = self.queues()
+        try:
+            return is_quorum(queues.trying(queue))
+        finally:
+            queues.close()
 
     def try_out(self, staging_queue: str) -> Trial:
         """See the seam. Raises BrokerUnavailable."""

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 
 from tests.benchmarks.figures import (
+    breakers,
+    due,
     idle,
     journey,
     latency,
@@ -13,6 +15,7 @@ from tests.benchmarks.figures import (
     restart,
     retention,
     roles,
+    streams,
     two_ingesting,
 )
 from tests.benchmarks.options import Options
@@ -31,6 +34,9 @@ MEASURES = (
     (frozenset("j"), roles.measure_roles),
     (frozenset("k"), lists.measure_lists),
     (frozenset("l"), retention.measure_retention),
+    (frozenset("m"), breakers.measure_breakers),
+    (frozenset("n"), streams.measure_streams),
+    (frozenset("o"), due.measure_due),
 )
 
 

@@ -43,14 +43,14 @@ def _measure(options: Options, site: Site, kind: str) -> Iterator[Row]:
     line = RawLine(site.queues.url)
     line.consume(singles, 0)
     with service.http as http:
-        idle = [_time_one(http, line, each) for each in ids[: options.singles]]
-        yield from _rows(kind, "single retry, idle service", idle, IDLE)
+        idle = [time_one(http, line, each) for each in ids[: options.singles]]
+        yield from show_latencies("f", kind, "single retry, idle service", idle, IDLE)
         bulk = retry(http, f"/api/errors/queues/{site.orders}/retry")
         wait_until(lambda: site.queues.depth(site.orders) > 0, patience(0), "the bulk has begun")
         busy = list(_time_while(http, line, ids[options.singles :], bulk))
     line.close()
     what = f"single retry, busy with {options.messages:,} ({len(busy)} tries)"
-    yield from _rows(kind, what, busy, BUSY)
+    yield from show_latencies("f", kind, what, busy, BUSY)
 
 
 def _time_while(
@@ -59,10 +59,11 @@ def _time_while(
     for each in ids:
         if ask(http, bulk)["state"] == "completed":
             return
-        yield _time_one(http, line, each)
+        yield time_one(http, line, each)
 
 
-def _time_one(http: httpx.Client, line: RawLine, unique_id: str) -> float:
+def time_one(http: httpx.Client, line: RawLine, unique_id: str) -> float:
+    """Return the seconds until a message is at the end of its queue, after a pause."""
     let_pass(PAUSE)
     begin = perf_counter()
     retry(http, f"/api/errors/{unique_id}/retry")
@@ -73,16 +74,18 @@ def _time_one(http: httpx.Client, line: RawLine, unique_id: str) -> float:
     return seconds
 
 
-def _rows(
+def show_latencies(
+    figure: str,
     kind: str,
     what: str,
     seconds: Sequence[float],
     wanted: Sequence[tuple[str, float, Target | None]],
 ) -> Iterator[Row]:
+    """Make a row of each part (0 to 1) that is wanted of these seconds."""
     for name, part, target in wanted if seconds else ():
         slowest = sorted(seconds)[ceil(part * len(seconds)) - 1]
         yield Row(
-            figure="f",
+            figure=figure,
             what=f"{what}: {name}",
             queues=kind,
             body="2KiB",

@@ -10,6 +10,8 @@ world.py      database, broker, processor and ingestion, and what may befall the
 deeds.py      what people, consumers and faults do, at any moment
 far_side.py   consumers: messages that fail, fail again and are confirmed
 people.py     retries, message actions and redirects
+policy.py     when messages are retried by themselves
+deciding.py   rules about that
 many.py       acts on many messages, worked off chunk by chunk
 machine.py    the rules and invariants
 """

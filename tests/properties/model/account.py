@@ -6,15 +6,24 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from retrier.domain.failed_message import Confirmation, FailedImport, Failure, OwnCopy, Received
+from retrier.domain.retry_operation import STANDING_OPERATION
 from tests.properties.model.look import Claim, Seen
+from tests.properties.model.streams import Place, held, place_of, rule_of, stay
 
 UNRESOLVED, ISSUED, RESOLVED, ARCHIVED = "unresolved", "retry_issued", "resolved", "archived"
+DUE, LATER = "due", "later"
 PENDING = (UNRESOLVED, ISSUED)
+MOST_FAILURES = 3
+"""So often a message fails before a person decides about it."""
 
 
 @dataclass(slots=True)
 class Message:
-    """One message. `since` numbers the moment at which it became unresolved last."""
+    """One message. `since` numbers the moment at which it became unresolved last.
+
+    It is `dead` if a person declared it so, or if its retry can never be sent, until it changes its
+    status. `failures` is its count, and `counted` has the retries in it.
+    """
 
     status: str
     since: int
@@ -23,9 +32,22 @@ class Message:
     last_failure: datetime | None
     body: bytes
     claim: Claim | None = None
+    scheduled: str = ""
+    """When a policy retries it: DUE or LATER; empty if a person decides."""
     confirmed: bool = False
     confirmed_at: datetime | None = None
     attempts: int = 1
+    dead: bool = False
+    failures: int = 1
+    counted: set[str] = field(default_factory=set)
+    stream: Place | None = None
+    rule: str | None = None
+    """The stream it is in, and whether it waits there for earlier ones."""
+    released: bool = False
+
+    def judge(self) -> None:
+        """Decide as the policies of the model do."""
+        self.scheduled = LATER if self.failures < MOST_FAILURES else ""
 
 
 @dataclass(slots=True)
@@ -49,9 +71,10 @@ class Account:
         """Take in one received batch: failures first, then confirmations."""
         self.counted["taken_off"] += len(received)
         before = {key: set(messages) for key, messages in self._stored.items()}
+        batch: dict[str, set[str]] = {}
         for each in received:
             if isinstance(each, Failure):
-                self._fail(each, before)
+                self._fail(each, before, batch)
         for each in received:
             if isinstance(each, Confirmation):
                 self._confirm(each, before)
@@ -71,6 +94,8 @@ class Account:
             "resolve": message.status in PENDING,
             "unarchive": message.status == ARCHIVED,
             "release": claim is not None and claim.recorded,
+            "declare dead": message.status == UNRESOLVED and not message.dead,
+            "revive": message.dead and claim is None,
         }
         return not allowed[act]
 
@@ -79,12 +104,38 @@ class Account:
         done = [key for key in dict.fromkeys(ids) if not self.why_not(act, key)]
         for key in done:
             message = self.messages[key]
-            message.claim = None
-            if act in ("unarchive", "release"):
+            message.claim, message.scheduled = None, ""
+            if act in ("unarchive", "release", "declare dead"):
                 self._become_unresolved(message)
             else:
                 message.status = ARCHIVED if act == "archive" else RESOLVED
+            message.dead = act == "declare dead"
         return done
+
+    def schedule(self, key: str, when: str) -> bool:
+        """Let a policy decide about a message; say whether it may: nobody has claimed it."""
+        message = self.messages.get(key)
+        if message is None or message.status != UNRESOLVED or message.claim is not None:
+            return False
+        if message.failures == 0:
+            return False
+        self._become_unresolved(message)
+        message.scheduled = when
+        return True
+
+    def release(self, stream: Place) -> list[str]:
+        """Let go of what is held in a stream; return what that was."""
+        done = held(self.messages, stream)
+        for key in done:
+            self.messages[key].released = True
+        return done
+
+    def step_clock(self, which: str) -> bool:
+        """Note that all times have come, or lie ahead again; say whether there was one."""
+        planned = [message for _, message in self.all() if message.scheduled]
+        for message in planned:
+            message.scheduled = which
+        return bool(planned)
 
     def delete(self, status: str, *, confirmed: bool) -> list[str]:
         """Delete what is settled in this way and has no claim; return what that was."""
@@ -102,10 +153,8 @@ class Account:
 
     def differences(self, seen: dict[str, Seen]) -> list[str]:
         """Return where the database says something else."""
-        ours = {key: (each.status, each.claim and each.claim.retry_id) for key, each in self.all()}
-        theirs = {
-            key: (each.status, each.claim and each.claim.retry_id) for key, each in seen.items()
-        }
+        ours = {key: sum_up(each) for key, each in self.all()}
+        theirs = {key: sum_up(each) for key, each in seen.items()}
         return [
             f"{key}: should be {ours.get(key)}, is {theirs.get(key)}"
             for key in sorted(ours.keys() | theirs.keys())
@@ -116,15 +165,30 @@ class Account:
         """Return every message with its id."""
         return self.messages.items()
 
-    def take_back(self, key: str) -> None:
-        """Note that a retry did not reach its queue: a new failure number, no claim."""
-        self.messages[key].claim = None
-        self._become_unresolved(self.messages[key])
+    def take_back(self, key: str, *, cancelled: bool, hopeless: bool) -> None:
+        """Note that a retry did not reach its queue: a new failure number, no claim.
+
+        It counts, as one more if a policy asked for it, unless it was never sent because of a
+        cancel. One that can never be sent is dead.
+        """
+        message = self.messages[key]
+        claim, message.claim = message.claim, None
+        self._become_unresolved(message)
+        if claim is not None and not cancelled:
+            by_policy = claim.operation_id == STANDING_OPERATION
+            message.failures = message.failures + 1 if by_policy else 1
+            message.counted |= {claim.retry_id}
+            message.judge()
+        if hopeless:
+            message.scheduled, message.dead = "", True
 
     def _become_unresolved(self, message: Message) -> None:
         message.status, message.since = UNRESOLVED, self.tick()
+        message.scheduled, message.dead = "", False
 
-    def _fail(self, failure: Failure, before: dict[str, set[str]]) -> None:
+    def _fail(
+        self, failure: Failure, before: dict[str, set[str]], batch: dict[str, set[str]]
+    ) -> None:
         key = failure.stamped_id or failure.computed_id or ""
         if failure.redelivered and key in before.get(failure.fingerprint, ()):
             self.counted["redelivered"] += 1
@@ -132,14 +196,19 @@ class Account:
         self._stored.setdefault(failure.fingerprint, set()).add(key)
         message = self.messages.get(key)
         self.counted["new" if message is None else "repeated"] += 1
+        named = {failure.retry_id} if failure.retry_id else set()
         if message is None:
             self.messages[key] = _make(failure, self.tick())
+            self.messages[key].judge()
+            batch[key] = named
             return
         message.attempts += 1
         at = failure.details.time_of_failure
         if self._is_news(message, failure.retry_id, at):
             fresh = _make(failure, self.tick())
             fresh.attempts = message.attempts
+            _count(fresh, message, named, batch.setdefault(key, set()))
+            stay(fresh, message, rule_of(failure))
             self.messages[key] = fresh
         elif message.last_failure and at:
             message.last_failure = max(message.last_failure, at)
@@ -165,6 +234,7 @@ class Account:
         later = at is not None and last is not None and at > last
         if message.status == ISSUED or (message.status == UNRESOLVED and later):
             message.status, message.claim = RESOLVED, None
+            message.scheduled, message.dead = "", False
             message.confirmed, message.confirmed_at = True, at
 
     def _import(self, imports: Iterable[FailedImport], before: dict[str, set[str]]) -> None:
@@ -172,6 +242,23 @@ class Account:
             again = each.redelivered and "" in before.get(each.fingerprint, ())
             self.counted["redelivered" if again else "failed_imports"] += 1
             self._stored.setdefault(each.fingerprint, set()).add("")
+
+
+def sum_up(each: Message | Seen) -> tuple[object, ...]:
+    """Return what the account and the database must agree about."""
+    claim = each.claim.retry_id if each.claim else None
+    decided = each.dead, bool(each.scheduled), each.failures
+    return each.status, claim, *decided, each.stream, each.rule, each.released
+
+
+def _count(fresh: Message, before: Message, named: set[str], batch: set[str]) -> None:
+    """Count a failure, unless its retry was counted: in this batch, or when its claim ended."""
+    claim = before.claim
+    again = bool(named & (before.counted | batch))
+    fresh.failures = max(1, before.failures + (0 if again else 1))
+    fresh.counted = before.counted | ({claim.retry_id} if claim and claim.stamped else set())
+    batch |= named | ({claim.retry_id} if claim else set())
+    fresh.judge()
 
 
 def _make(failure: Failure, number: int) -> Message:
@@ -182,4 +269,6 @@ def _make(failure: Failure, number: int) -> Message:
         groups=frozenset(group.group_id for group in failure.cause.groups),
         last_failure=failure.details.time_of_failure,
         body=failure.body,
+        stream=place_of(failure),
+        rule=rule_of(failure) if place_of(failure) else None,
     )

@@ -3,8 +3,10 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from tests.properties.model.drawn import INGESTION, queues, whens, which
+from retrier.domain.headers import STREAM
+from tests.properties.model.drawn import INGESTION, queues, streams, whens, which
 from tests.properties.model.example import Example
+from tests.properties.model.sends import Sent
 from tests.properties.model.tally import counted
 
 
@@ -16,6 +18,13 @@ class Arriving(Example):
     def fail(self, count: int, queue: str, when: str) -> None:
         for _ in range(count):
             self.far_side.fail(queue, when=when)
+
+    @rule(count=st.integers(2, 4), queue=st.sampled_from(["orders", "billing"]), stream=streams)
+    @counted
+    def fail_in_a_stream(self, count: int, queue: str, stream: str) -> bool:
+        for _ in range(count):
+            self.far_side.fail(queue, stream=stream)
+        return self.take_in(12)
 
     @rule(number=which, when=whens)
     @counted
@@ -29,6 +38,59 @@ class Arriving(Example):
         if arrived:
             sent = arrived[-1 - number % len(arrived)]
             self.far_side.fail_again(sent, when=when, retry_id=retry_id)
+        return bool(arrived)
+
+    @rule(number=which)
+    @counted
+    def retry_loses_its_stream(self, number: int) -> bool:
+        known = self.world.account.messages
+        of_streams = [each for each in self._under_way() if known[each.key].stream]
+        if of_streams:
+            sent = of_streams[number % len(of_streams)]
+            self.far_side.fail_again(sent, drops=STREAM)
+            self.take_in(4)
+        return bool(of_streams)
+
+    @rule(count=st.integers(2, 4))
+    @counted
+    def a_consumer_breaks_down(self, count: int) -> bool:
+        """What is sent comes back, and the breaker that opens is to be tried again at once."""
+        for _ in range(count):
+            self.far_side.fail("orders")
+        self.take_in(12)
+        self.people.retry_all()
+        self.work_until([])
+        sent_back = self._under_way()
+        for sent in sent_back:
+            self.far_side.fail_again(sent)
+        self.take_in(12)
+        self.people.retry_all()
+        self.work_until([])
+        self.deed["let breakers pass"](0)
+        self.work_until([])
+        return bool(sent_back)
+
+    def _under_way(self) -> list[Sent]:
+        """Return the retries that arrived and have no outcome yet, each once."""
+        known = self.world.account.messages
+        claims = {key: each.claim.retry_id for key, each in known.items() if each.claim}
+        arrived = self.world.sends.arrived
+        return list(
+            {
+                each.retry_id: each for each in arrived if claims.get(each.key) == each.retry_id
+            }.values()
+        )
+
+    @rule(number=which, together=st.booleans())
+    @counted
+    def both_copies_of_a_retry_fail(self, number: int, *, together: bool) -> bool:
+        arrived = self.world.sends.arrived
+        if arrived:
+            sent = arrived[-1 - number % len(arrived)]
+            for _ in range(2):
+                self.far_side.fail_again(sent, when="now", retry_id="this")
+                if not together:
+                    self.take_in(4)
         return bool(arrived)
 
     @rule(number=which)

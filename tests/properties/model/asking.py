@@ -8,6 +8,7 @@ from retrier.domain.steering import Order
 from tests.properties.model.drawn import acts, orders, queues, several, which
 from tests.properties.model.example import Example
 from tests.properties.model.tally import counted
+from tests.support.streams import look_now
 
 
 class RequestContext(Example):
@@ -22,6 +23,21 @@ class RequestContext(Example):
     @counted
     def retry_all(self) -> bool:
         return self.people.retry_all()
+
+    @rule()
+    @counted
+    def retry_dead_ones_too(self) -> bool:
+        return self.people.retry_all(dead=True)
+
+    @rule(number=which)
+    @counted
+    def declare_dead(self, number: int) -> bool:
+        return self.people.declare_dead(self.deeds.key(number))
+
+    @rule(number=which)
+    @counted
+    def revive(self, number: int) -> bool:
+        return self.people.revive(self.deeds.key(number))
 
     @rule(queue=queues)
     @counted
@@ -72,6 +88,16 @@ class RequestContext(Example):
     @counted
     def work_off_a_chunk(self) -> bool:
         return self.world.many.work(self.world.bench)
+
+    @rule(number=which)
+    @counted
+    def release_a_stream(self, number: int) -> bool:
+        return self.people.release(number)
+
+    @rule()
+    @counted
+    def streams_are_looked_at_again(self) -> None:
+        look_now(self.world.bench)
 
     @rule(number=which)
     @counted

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from retrier.domain import headers
+from retrier.domain.breaker import BreakerState
 from retrier.domain.message_actions import Act
 from retrier.domain.steering import Cancel, Pause, Resume
 from retrier.domain.wire import Delivery, Edit
@@ -11,6 +12,7 @@ from tests.properties.model.people import People
 from tests.properties.model.sends import STAGING
 from tests.properties.model.world import World
 from tests.support.bench import Killed
+from tests.support.breaking import let_pass
 from tests.support.raw_messages import raw_properties
 
 FOREIGN = "ffffffff-0000-0000-0000-000000000000"
@@ -45,12 +47,22 @@ class Deeds:
             "resolve": lambda which: self._people.act(Act.RESOLVE, [self.key(which)]),
             "retry again": lambda which: self._people.retry_again([self.key(which)]),
             "retry": lambda which: self._people.retry_ids([self.key(which)]),
+            "declare dead": lambda which: self._people.declare_dead(self.key(which)),
+            "revive": lambda which: self._people.revive(self.key(which)),
             "redirect": self.redirect,
             "pause": lambda which: self._people.steer(which, Pause()),
             "resume": lambda which: self._people.steer(which, Resume()),
             "cancel": lambda which: self._people.steer(which, Cancel()),
+            "open breaker": lambda _which: self._people.set_breaker(BreakerState.OPEN),
+            "close breaker": lambda _which: self._people.set_breaker(BreakerState.CLOSED),
+            "let breakers pass": self.let_breakers_pass,
+            "release": self._people.release,
             "database away": self.database_away,
         }
+
+    def let_breakers_pass(self, _which: int) -> bool:
+        """Let the time pass for which breakers wait."""
+        return let_pass(self._world.bench)
 
     def key(self, which: int) -> str:
         """Return the id of a message."""
@@ -184,7 +196,7 @@ class Deeds:
             "record_received",
             "move_rest",
             "back_off_batch",
-            "open_batch",
+            "cut_batch",
             "claim_messages",
         )
         self._world.flaky.refuse(verbs[which % len(verbs)], times=2)

@@ -18,7 +18,7 @@ from tests.support.effects import BATCH_POINTS
 from tests.support.factories import ERROR_QUEUE
 
 VERBS = [
-    "open_batch",
+    "cut_batch",
     "claim_messages",
     "move_to_staging",
     "begin_forwarding",
@@ -28,11 +28,16 @@ VERBS = [
     "back_off_batch",
     "release_batch",
     "record_staging_ids",
+    "hold_back",
+    "turn_breakers",
     "record_received",
     "do_at_once",
     "write_down",
     "work_off",
     "retry_pending",
+    "revive",
+    "declare_dead",
+    "release_stream",
 ]
 CALLS = ["publisher.publish", "publisher.probe", "consumer.receive", "consumer.ack", "queues.purge"]
 INGESTION = [
@@ -47,7 +52,7 @@ MOMENTS = [
     *BATCH_POINTS,
     BatchReleased.name,
     OperationCancelled.name,
-    *(f"{when} {verb}" for verb in VERBS[:10] for when in ("before", "after")),
+    *(f"{when} {verb}" for verb in VERBS[:12] for when in ("before", "after")),
     *(f"{when}{call}" for call in CALLS for when in ("", "after ")),
 ]
 SENDING = [
@@ -63,6 +68,7 @@ which = st.integers(0, 30)
 several = st.lists(which, min_size=1, max_size=4)
 whens = st.sampled_from(["now", "now", "now", "early", "none"])
 queues = st.sampled_from(["orders", "orders", "orders", "billing", "gone", ERROR_QUEUE])
+streams = st.sampled_from(["1", "1", "2"])
 orders: st.SearchStrategy[Order] = st.sampled_from([Pause(), Resume(), Cancel(), Cancel()])
 acts = st.sampled_from([Act.ARCHIVE, Act.UNARCHIVE, Act.RESOLVE])
 BETWEEN = [
@@ -79,6 +85,12 @@ BETWEEN = [
     "pause",
     "resume",
     "cancel",
+    "open breaker",
+    "close breaker",
+    "let breakers pass",
+    "release",
+    "declare dead",
+    "revive",
 ]
 """Deeds of others, who may commit between the processor's look at messages and its claims."""
 deeds = st.sampled_from(

@@ -4,14 +4,17 @@ from collections.abc import Iterator
 
 from sqlalchemy import select
 
+from retrier.domain.breaker import BreakerRules, BreakerState
+from retrier.domain.retry_operation import STANDING_OPERATION
 from retrier.store.queries.monitoring import read_ledger
 from retrier.store.schema import retry_operations
-from tests.properties.model.account import UNRESOLVED
+from tests.properties.model.account import DUE, UNRESOLVED
 from tests.properties.model.deeds import Deeds
 from tests.properties.model.far_side import FarSide
 from tests.properties.model.people import People
 from tests.properties.model.sends import STAGING
 from tests.properties.model.world import World
+from tests.support.streams import look_now
 
 MOST_TURNS = 150
 TURNS_OF_AN_OPERATION = 20
@@ -48,6 +51,9 @@ class Ending:
         world.transport.waits = 1
         self._deeds.take_foreign_copies_away()
         self._people.resume_all()
+        # What is not configured any more closes; and nobody holds it by hand.
+        world.bench.breaker_rules = BreakerRules()
+        self._people.set_breaker(BreakerState.CLOSED)
 
     def _work(self) -> Iterator[str]:
         world = self._world
@@ -56,6 +62,8 @@ class Ending:
             turns += 1
         if turns >= MOST_TURNS:
             yield "ingestion never ends"
+        self._people.release_all()
+        look_now(world.bench)
         most = MOST_TURNS + TURNS_OF_AN_OPERATION * len(world.bench.rows(select(retry_operations)))
         if world.bench.work(most) >= most:
             yield f"the processor never ends: {world.bench.processor.reason}"
@@ -68,11 +76,17 @@ class Ending:
         for key, message in self._world.account.all():
             if message.claim and not message.claim.recorded:
                 yield f"the claim of {key} is left"
+            if message.scheduled == DUE:
+                yield f"{key} is due and was not sent"
 
     def _operations(self) -> Iterator[str]:
         for row in self._world.bench.rows(select(retry_operations)):
             counted = row["forwarded"] + row["failed"] + row["skipped"]
             requests = self._world.requests
+            if row["operation_id"] == STANDING_OPERATION:
+                if row["state"] != "waiting" or counted != row["total"]:
+                    yield f"the standing operation is {row['state']}, {dict(row)}"
+                continue
             over = "cancelled" if row["operation_id"] in requests.cancelled else "completed"
             if row["state"] != over or counted != row["total"]:
                 yield f"operation {row['operation_id']} is {row['state']}, {dict(row)}"
@@ -105,7 +119,8 @@ class Ending:
         before = len(world.sends.arrived)
         for source in ("orders", "billing", "gone"):
             self._people.delete_redirect(source)
-        self._people.retry_all()
+        self._people.release_all()
+        self._people.retry_all(dead=True)
         yield from self._work()
         arrived = sorted(sent.key for sent in world.sends.arrived[before:])
         if arrived != sorted(due):

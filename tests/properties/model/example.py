@@ -6,6 +6,7 @@ from tests.properties.model.databases import Databases
 from tests.properties.model.deeds import Deeds
 from tests.properties.model.far_side import FarSide
 from tests.properties.model.people import People
+from tests.properties.model.policy import Policy
 from tests.properties.model.tally import EXAMPLES, note
 from tests.properties.model.world import World
 
@@ -22,6 +23,7 @@ class Example(RuleBasedStateMachine):
         self.world = World(self.database)
         self.far_side = FarSide(self.world)
         self.people = People(self.world)
+        self.policy = Policy(self.world)
         self.deeds = Deeds(self.world, self.people, self.far_side)
         self.deed = self.deeds.by_name()
 

@@ -33,17 +33,20 @@ class FarSide:
         present = FAILED_AT + timedelta(seconds=self._seconds)
         return {"now": present, "early": FAILED_AT - timedelta(hours=1), "none": None}[when]
 
-    def fail(self, queue: str, *, when: str = "now") -> None:
-        """Let a message nobody knows fail."""
+    def fail(self, queue: str, *, when: str = "now", stream: str | None = None) -> None:
+        """Let a message nobody knows fail, of a stream if one is named."""
         self._number += 1
         extra = {"Shop.Number": str(self._number)} | self._failure(queue, when)
+        extra |= {} if stream is None else {headers.STREAM: stream}
         raw = raw_properties(retrier_headers(**extra), message_id=f"m{self._number}")
         self._put(raw, b"body of message %d" % self._number)
 
-    def fail_again(self, sent: Sent, *, when: str, retry_id: str) -> None:
-        """Let a retry fail: with its retry id, with another one, or without any."""
+    def fail_again(
+        self, sent: Sent, *, when: str = "now", retry_id: str = "this", drops: str = ""
+    ) -> None:
+        """Let a retry fail: with its retry id, another one, or none; perhaps without a header."""
         edit = Edit(
-            drop_headers=lambda name: name == headers.RETRY_ID,
+            drop_headers=lambda name: name in {headers.RETRY_ID, drops},
             set_headers=self._failure(sent.queue, when)
             | {"this": {headers.RETRY_ID: sent.retry_id}, "another": OTHER, "none": {}}[retry_id],
         )

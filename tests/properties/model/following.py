@@ -3,29 +3,45 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from tests.properties.model.account import ISSUED, UNRESOLVED, Account, Message
+from retrier.domain.retry_operation import STANDING_OPERATION
+from retrier.store.engine.database import Database
+from tests.properties.model.account import DUE, ISSUED, UNRESOLVED, Account, Message, sum_up
+from tests.properties.model.breakers import Holding, look_at_breakers
 from tests.properties.model.look import Seen
 from tests.properties.model.requests import Requests
 from tests.properties.model.sends import Sends
+from tests.properties.model.streams import held
 from tests.properties.model.tally import note
 from tests.support.factories import ERROR_QUEUE
 
-MARKING = ("open_batch", "claim_messages")
+MARKING = ("cut_batch", "claim_messages")
 """What claims messages: where marking takes one transaction, and where it takes several."""
+REVERTING = ("begin_forwarding", "open_window")
+"""What takes back retries that could not be sent; others only give back what was not sent yet."""
 
 
 class Following:
     """Follows what the processor does to messages, one committed transaction after the other."""
 
-    def __init__(self, account: Account, requests: Requests, sends: Sends) -> None:
+    def __init__(self, db: Database, account: Account, requests: Requests, sends: Sends) -> None:
+        self._db = db
         self._account = account
         self._requests = requests
         self._sends = sends
         self._looked: dict[str, Message] = {}
         """What marking saw of the messages that changed before it claimed them."""
+        self._held: set[str] = set()
+        """What streams held when marking looked."""
+        self._holding = Holding()
+        """What breakers held then."""
+
+    def note_holding(self) -> None:
+        """Look what breakers hold, before marking looks."""
+        self._holding = look_at_breakers(self._db)
 
     def get_between(self, act: Callable[[], None]) -> None:
         """Let something happen between marking's look and its claims."""
+        self._held = set(held(self._account.messages))
         seen = {key: replace(each) for key, each in self._account.messages.items()}
         act()
         now = self._account.messages
@@ -38,21 +54,37 @@ class Following:
     def follow(self, verb: str, seen: dict[str, Seen]) -> Iterator[str]:
         """Yield what this transaction may not have done; believe the rest of it."""
         known = self._account.messages
+        taken = list(self._taken(seen)) if verb in MARKING else []
         if seen.keys() != known.keys():
             yield f"{verb}: messages came or went: {sorted(seen.keys() ^ known.keys())}"
         for key, now in seen.items():
             before = known.get(key)
-            if before is None or (before.status, before.claim) == (now.status, now.claim):
+            if before is not None:
+                yield from self._follow_one(verb, key, before, now)
+        if verb in MARKING:
+            self._looked = {}
+            yield from self._holding.judge(taken)
+
+    def _taken(self, seen: dict[str, Seen]) -> Iterator[tuple[str, str]]:
+        """Yield what a cut took that no person has named, with the queue where it failed."""
+        for key, now in seen.items():
+            before = self._account.messages.get(key)
+            if before is None or before.claim is not None or now.claim is None:
                 continue
+            if not self._requests.names(now.claim.operation_id):
+                yield key, before.queue
+
+    def _follow_one(self, verb: str, key: str, before: Message, now: Seen) -> Iterator[str]:
+        if (before.status, before.claim) != (now.status, now.claim):
             if not self._may(verb, key, before, now):
                 yield f"{verb} may not turn {key} from {before} into {now}"
             self._believe(verb, key, before, now)
-        if verb in MARKING:
-            self._looked = {}
+        if sum_up(before) != sum_up(now):
+            yield f"{verb} may not decide so about {key}: {before}, {now}"
 
     def _may(self, verb: str, key: str, before: Message, now: Seen) -> bool:
         match verb:
-            case "open_batch" | "claim_messages":
+            case "cut_batch" | "claim_messages":
                 return self._may_claim(key, before, now)
             case "begin_forwarding":
                 left = self._may_eject(before, now) or self._may_drop(before, now)
@@ -61,8 +93,9 @@ class Following:
                 return self._may_settle(before, now)
             case "move_rest":
                 return _only_moved(before, now) or self._may_release(before, now)
-            case "release_batch" | "complete_batch":
-                return self._may_release(before, now)
+            case "release_batch" | "complete_batch" | "hold_back":
+                held_back = verb == "hold_back" and _may_hold_back(before, now)
+                return held_back or self._may_release(before, now)
             case _:
                 return False
 
@@ -74,9 +107,13 @@ class Following:
         if looked is not before:
             self._account.stale.add(now.claim.retry_id)
             note("  a claim that never held")
-        wanted = self._requests.may_claim(now.claim.operation_id, key, looked.since)
+        if now.claim.operation_id == STANDING_OPERATION:
+            wanted = looked.scheduled == DUE
+        else:
+            wanted = self._requests.may_claim(now.claim.operation_id, key, looked.since)
         kept = before.status == now.status and looked.status == UNRESOLVED
-        return fresh and wanted and kept and looked.claim is None
+        free = looked.claim is None and key not in self._held
+        return fresh and wanted and kept and free
 
     def _may_issue(self, before: Message, now: Seen) -> bool:
         """Say whether it was staged, by the claim that it had and that held."""
@@ -119,11 +156,25 @@ class Following:
         gone = before.claim is not None and now.claim is None and before.claim
         # A claim that never held ends without a word: its message keeps its failure number. So does
         # one that is released before it was staged.
-        released = verb == "release_batch" and before.status == UNRESOLVED
+        released = verb in {"release_batch", "hold_back"} and before.status == UNRESOLVED
         held = gone and gone.retry_id not in self._account.stale
         if held and not released and now.status == UNRESOLVED:
-            self._account.take_back(key)
+            hopeless = verb == "begin_forwarding" and before.queue == ERROR_QUEUE
+            reverted = verb in REVERTING
+            self._account.take_back(key, cancelled=not reverted, hopeless=hopeless)
+        if now.status == ISSUED != before.status and now.claim is not None:
+            by_policy = now.claim.operation_id == STANDING_OPERATION
+            before.failures = before.failures if by_policy else 0
         before.status, before.claim = now.status, now.claim
+        if now.status != UNRESOLVED:
+            before.scheduled, before.dead = "", False
+
+
+def _may_hold_back(before: Message, now: Seen) -> bool:
+    """Say whether an unresolved message left its batch, of which nothing was sent."""
+    claim = before.claim
+    unsent = claim is not None and not claim.stamped and before.status == UNRESOLVED
+    return unsent and now.claim is None and now.status == UNRESOLVED
 
 
 def _was_given_up(before: Message, now: Seen) -> bool:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import select
 
+from retrier.domain.failed_message import Disposition
 from retrier.domain.retry_operation import RetryOperationState
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
@@ -15,7 +16,13 @@ claims = failed_message_retries.c
 QUERY = select(
     messages.unique_message_id,
     messages.status,
+    messages.disposition,
     messages.disposition_reason,
+    messages.failure_count,
+    messages.stream_queue,
+    messages.stream_id,
+    messages.stream_rule,
+    messages.released,
     claims.retry_id,
     claims.batch_id,
     claims.operation_id,
@@ -45,6 +52,12 @@ class Seen:
     status: str
     claim: Claim | None
     reason: str | None
+    scheduled: bool
+    dead: bool
+    failures: int
+    stream: tuple[str, str] | None
+    rule: str | None
+    released: bool
 
 
 def look(db: Database) -> dict[str, Seen]:
@@ -59,7 +72,7 @@ def completed(db: Database) -> set[str]:
 
 def _look(tx: Transaction) -> dict[str, Seen]:
     found = {}
-    for key, status, reason, retry, batch, operation, since, at in tx.execute(QUERY):
+    for key, status, *decided, retry, batch, operation, since, at in tx.execute(QUERY):
         claim = retry and Claim(
             retry_id=retry,
             batch_id=batch,
@@ -67,5 +80,16 @@ def _look(tx: Transaction) -> dict[str, Seen]:
             stamped=since is not None,
             recorded=at is not None,
         )
-        found[key] = Seen(status=status, claim=claim or None, reason=reason)
+        disposition, reason, failures, queue, stream_id, rule, released = decided
+        found[key] = Seen(
+            status=status,
+            claim=claim or None,
+            reason=reason,
+            scheduled=disposition == Disposition.SCHEDULED,
+            dead=disposition == Disposition.DEAD,
+            failures=failures,
+            stream=None if stream_id is None else (queue, stream_id),
+            rule=rule,
+            released=released,
+        )
     return found

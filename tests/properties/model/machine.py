@@ -9,11 +9,12 @@ from retrier.store.queries.verification import verify_store
 from tests.properties.model.arriving import Arriving
 from tests.properties.model.asking import RequestContext
 from tests.properties.model.databases import Databases
+from tests.properties.model.deciding import Deciding
 from tests.properties.model.ending import Ending
 from tests.properties.model.failing import Failing
 
 
-class Model(Arriving, RequestContext, Failing):
+class Model(Arriving, RequestContext, Deciding, Failing):
     """Messages fail and are retried; people, process, database, broker and lease come and go."""
 
     @initialize(count=st.integers(1, 5))

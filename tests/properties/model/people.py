@@ -6,21 +6,30 @@ from datetime import timedelta
 from typing import TypeVar
 from uuid import uuid4
 
+from retrier.domain.breaker import BreakerKey, BreakerState, Per
 from retrier.domain.failed_message import FailedMessageStatus, Resolution
-from retrier.domain.message_actions import Act
+from retrier.domain.message_actions import Act, Refusal
 from retrier.domain.redirects import redirect_id
 from retrier.domain.retention import OldMessages
-from retrier.domain.retry_operation import RetryRequest, RetryTerms, RetryType
-from retrier.domain.selection import Selection
+from retrier.domain.retry_operation import (
+    STANDING_OPERATION,
+    RetryRequest,
+    RetryTerms,
+    RetryType,
+)
+from retrier.domain.selection import Selection, WantedDisposition
 from retrier.domain.steering import Cancel, Order, Resume, Steered
+from retrier.domain.streams import Released, Stream
 from retrier.errors import DatabaseUnavailable, LeaseLost
 from retrier.store.verbs.retention import delete_chunk
-from tests.properties.model.account import UNRESOLVED, Account
+from tests.properties.model.account import PENDING, UNRESOLVED, Account, Message
+from tests.properties.model.streams import Place
 from tests.properties.model.world import World
 from tests.support.archiving import request_for
 
 T = TypeVar("T")
 WHO = "ada"
+ORDERS = BreakerKey(per=Per.DESTINATION, name="orders")
 AT_ONCE = timedelta(days=-1)
 """However lately it was settled."""
 OLD = [
@@ -49,13 +58,53 @@ class People:
         kind = RetryType.SINGLE_MESSAGE if one else RetryType.MULTIPLE_MESSAGES
         return self._retry(kind, Selection(ids=tuple(ids)), set(ids))
 
+    def set_breaker(self, state: BreakerState) -> bool:
+        """Open the breaker of `orders` for an hour, or close it."""
+        lasts = timedelta(hours=1) if state is BreakerState.OPEN else None
+        gateway = self._world.gateway
+        self._insist(lambda: gateway.set_breaker(ORDERS, state, lasts, WHO, None))
+        return True
+
+    def release(self, which: int) -> bool:
+        """Let go of what is held in one stream; say whether there was anything."""
+        streams = self._streams()
+        return bool(streams) and self._release(streams[which % len(streams)])
+
+    def release_all(self) -> None:
+        """Let go of what is held in all streams."""
+        for stream in self._streams():
+            self._release(stream)
+
+    def _release(self, stream: Place) -> bool:
+        done: list[str] = []
+        first: list[str] = []
+
+        def follow() -> None:
+            done[:] = self._account.release(stream)
+            first.extend(done)
+
+        self._world.acting = follow
+        released = self._insist(
+            lambda: self._world.gateway.release_stream(Stream(*stream), None, WHO)
+        )
+        found = list(released.ids) if isinstance(released, Released) else None
+        if found != done:
+            self._world.findings.append(f"released of {stream}: {found} and not {done}")
+        return bool(first)
+
+    def _streams(self) -> list[Place]:
+        return sorted(
+            {each.stream for _, each in self._account.all() if each.stream and _is_open(each)}
+        )
+
     def steer(self, which: int, order: Order) -> bool:
         """Pause, resume or cancel one of all operations; say whether that changed it."""
+        made = [STANDING_OPERATION, *self._world.requests.made]
+        return self.steer_one(made[-1 - which % len(made)], order)
+
+    def steer_one(self, operation_id: str, order: Order) -> bool:
+        """Do so with this one."""
         requests = self._world.requests
-        made = list(requests.made)
-        if not made:
-            return False
-        operation_id = made[-1 - which % len(made)]
         gateway = self._world.gateway
         steered = self._insist(lambda: gateway.steer(operation_id, [order], WHO))
         if isinstance(order, Cancel) and isinstance(steered, Steered):
@@ -64,28 +113,60 @@ class People:
 
     def resume_all(self) -> None:
         """Let every operation go on that somebody has paused."""
-        for operation_id in self._world.requests.made:
+        for operation_id in (STANDING_OPERATION, *self._world.requests.made):
             self._world.gateway.steer(operation_id, [Resume()], WHO)
 
-    def retry_all(self, queue: str | None = None, limit: int | None = None) -> bool:
-        """Ask for the retry of everything unresolved, of one queue, or of the first ones."""
-        wanted = {
-            key
+    def retry_all(
+        self, queue: str | None = None, limit: int | None = None, *, dead: bool = False
+    ) -> bool:
+        """Ask for the retry of everything unresolved, of one queue, or of the first ones.
+
+        What is dead is left out unless it is asked for.
+        """
+        found = [
+            (key, each)
             for key, each in self._account.all()
             if each.status == UNRESOLVED and queue in (None, each.queue)
-        }
+        ]
         kind = RetryType.ALL if queue is None else RetryType.BY_QUEUE_ADDRESS
-        return self._retry(kind, Selection(queue=queue), wanted, limit)
+        selection = Selection(queue=queue, disposition=WantedDisposition.ANY if dead else None)
+        return self._retry_matching(kind, selection, found, limit)
 
     def retry_group(self, which: int) -> bool:
         """Ask for the retry of one group."""
         group = self._group(which)
-        wanted = {
-            key
+        found = [
+            (key, each)
             for key, each in self._account.all()
             if each.status == UNRESOLVED and group in each.groups
-        }
-        return self._retry(RetryType.FAILURE_GROUP, Selection(group=group), wanted)
+        ]
+        return self._retry_matching(RetryType.FAILURE_GROUP, Selection(group=group), found)
+
+    def revive(self, key: str) -> bool:
+        """Ask for the retry of a dead message; say whether it is one."""
+        request = self._request(RetryType.SINGLE_MESSAGE, Selection(ids=(key,)))
+        refused: list[bool] = []
+        self._world.acting = lambda: refused.append(self._account.why_not("revive", key))
+        at = self._account.now
+        asked = self._insist(lambda: self._world.gateway.revive(request, key))
+        if isinstance(asked, Refusal):
+            self._expect("revived", 0, int(not refused[-1]))
+            return False
+        # The first transaction made the operation; a later one found it under its key.
+        self._expect("revived", 1, int(not refused[0]))
+        self._world.requests.add(asked.operation_id, {key}, at, named=True)
+        return True
+
+    def declare_dead(self, key: str) -> bool:
+        """Declare a message dead; say whether it was not."""
+        done: list[str] = []
+        self._world.acting = lambda: done.extend(self._account.act("declare dead", [key]))
+        try:
+            refusal = self._world.gateway.archives.declare_dead(key, "hopeless", WHO)
+        except DatabaseUnavailable:
+            return bool(done)
+        self._expect("declared dead", int(refusal is None), len(done))
+        return bool(done)
 
     def retry_again(self, ids: Sequence[str], queue: str | None = None) -> bool:
         """Ask for another retry of pending ones: those named, or those of a queue."""
@@ -100,7 +181,7 @@ class People:
         asked = self._insist(lambda: self._world.gateway.retry_again(request, selection))
         wanted = set(ids) if selection is None else set(released)
         for operation_id in asked.operation_ids:
-            self._world.requests.add(operation_id, wanted, self._account.now)
+            self._world.requests.add(operation_id, wanted, self._account.now, named=True)
         self._expect("messages to retry again", asked.total, len(wanted))
         return bool(released)
 
@@ -160,14 +241,33 @@ class People:
         """Delete a redirect."""
         self._world.gateway.delete_redirect(redirect_id(source), WHO)
 
+    def _retry_matching(
+        self,
+        kind: RetryType,
+        selection: Selection,
+        found: Sequence[tuple[str, Message]],
+        limit: int | None = None,
+    ) -> bool:
+        """Ask for the retry of these: of all that match, or of all but the dead ones."""
+        with_dead = selection.disposition is not None
+        wanted = {key for key, each in found if with_dead or not each.dead}
+        return self._retry(kind, selection, wanted, limit, len(found) - len(wanted))
+
     def _retry(
-        self, kind: RetryType, selection: Selection, wanted: set[str], limit: int | None = None
+        self,
+        kind: RetryType,
+        selection: Selection,
+        wanted: set[str],
+        limit: int | None = None,
+        dead: int = 0,
     ) -> bool:
         at = self._account.now
         request = replace(self._request(kind, selection), terms=RetryTerms(limit=limit))
         created = self._insist(lambda: self._world.gateway.retry(request))
-        self._world.requests.add(created.operation_id, wanted, at, limited=limit is not None)
+        how = {"limited": limit is not None, "named": selection.ids is not None}
+        self._world.requests.add(created.operation_id, wanted, at, **how)
         self._expect("messages asked for", created.total, min(len(wanted), limit or len(wanted)))
+        self._expect("dead ones left out", created.dead_left_out, dead)
         found = (self._account.messages.get(key) for key in wanted)
         return any(each and each.status == UNRESOLVED and not each.claim for each in found)
 
@@ -221,6 +321,10 @@ class People:
             requested_by=WHO,
             idempotency_key=str(uuid4()),
         )
+
+
+def _is_open(message: Message) -> bool:
+    return message.status in PENDING
 
 
 def _pending_of(queue: str) -> Selection:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from retrier.domain.streams import StreamRule
 from tests.properties.model.account import UNRESOLVED, Account
 
 
@@ -10,12 +11,14 @@ from tests.properties.model.account import UNRESOLVED, Account
 class Request:
     """One operation: the messages it was about, and the moment it was asked for.
 
-    One that is `limited` takes only the first of them.
+    One that is `limited` takes only the first of them. One that has `named` them skips those that
+    streams hold.
     """
 
     wanted: frozenset[str]
     at: int
     limited: bool = False
+    named: bool = False
 
 
 @dataclass(slots=True)
@@ -29,10 +32,23 @@ class Requests:
     """Operations that somebody has cancelled, and was told so."""
 
     def add(
-        self, operation_id: str, wanted: Iterable[str], at: int, *, limited: bool = False
+        self,
+        operation_id: str,
+        wanted: Iterable[str],
+        at: int,
+        *,
+        limited: bool = False,
+        named: bool = False,
     ) -> None:
         """Note an operation."""
-        self.made[operation_id] = Request(wanted=frozenset(wanted), at=at, limited=limited)
+        self.made[operation_id] = Request(
+            wanted=frozenset(wanted), at=at, limited=limited, named=named
+        )
+
+    def names(self, operation_id: str) -> bool:
+        """Say whether a person named the messages of an operation: these no breaker holds."""
+        request = self.made.get(operation_id)
+        return request is not None and request.named
 
     def may_claim(self, operation_id: str, key: str, since: int) -> bool:
         """Say whether the operation asked for this message as it is now, and only once."""
@@ -52,6 +68,8 @@ class Requests:
             for key in sorted(request.wanted if request and not request.limited else ()):
                 message = account.messages.get(key)
                 if message is None or request is None or message.claim is not None:
+                    continue
+                if request.named and message.rule == StreamRule.STRICT:
                     continue
                 if message.status == UNRESOLVED and message.since <= request.at:
                     yield f"operation {operation_id} completed without {key}"

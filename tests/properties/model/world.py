@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
+from retrier.domain.breaker import BreakerRules, BreakerTerms
 from retrier.domain.failed_message import Received
 from retrier.domain.receipt import Recorded
 from retrier.gateway import Gateway
@@ -14,20 +15,26 @@ from retrier.processor.processor import Processor
 from retrier.store.engine.database import Database
 from retrier.store.verbs.recording import record_received
 from retrier.store.verbs.upkeep import probe_write
-from tests.properties.model.account import Account
+from tests.properties.model.account import MOST_FAILURES, Account
 from tests.properties.model.following import MARKING, Following
 from tests.properties.model.look import completed, look
 from tests.properties.model.many import ManyActs
 from tests.properties.model.requests import Requests
 from tests.properties.model.sends import STAGING, Sends
+from tests.properties.model.streams import RULES
 from tests.properties.model.watched import WatchedTransport
 from tests.support.bench import Bench, Killed
 from tests.support.between import BetweenLookAndClaims
 from tests.support.factories import ERROR_QUEUE
 from tests.support.flaky_database import FlakyDatabase
 from tests.support.imports import make_imports
+from tests.support.policies import SomePolicies
 
 WINDOW = 2
+POLICIES = SomePolicies(
+    attempts=MOST_FAILURES, delay=timedelta(hours=1), then_manual=True, streams=RULES
+)
+"""What fails is scheduled for a time that does not come, or left to a person."""
 PATIENCE = timedelta(seconds=0.3)
 QUEUES = ("orders", "billing")
 QUIET = (
@@ -38,7 +45,16 @@ QUIET = (
     "probe_write",
     "get_installation_id",
 )
-OF_OTHERS = ("record_received", "do_at_once", "retry_pending", "delete_chunk")
+OF_OTHERS = (
+    "record_received",
+    "do_at_once",
+    "retry_pending",
+    "delete_chunk",
+    "schedule",
+    "revive",
+    "declare_dead",
+    "release_stream",
+)
 """What ingestion, people and retention do to messages: the account foretells all of it."""
 BETWEEN_LOOK_AND_CLAIMS = "between look and claims"
 
@@ -54,7 +70,7 @@ class World:
         refused: set[str] = set()
         self.transport = WatchedTransport(refused, self.note_risk)
         self.sends = Sends(codec=self.transport.codec, window=WINDOW, refused=refused)
-        self.following = Following(self.account, self.requests, self.sends)
+        self.following = Following(db, self.account, self.requests, self.sends)
         self.acting: Callable[[], object] = lambda: None
         """What the transaction of a person that is under way does to the account."""
         self.recording: Sequence[Received] = ()
@@ -69,7 +85,9 @@ class World:
             window=WINDOW,
             marker_timeout=PATIENCE,
             drain_timeout=PATIENCE,
+            judge=POLICIES.judging(),
         )
+        self.bench.breaker_rules = BreakerRules(default=BreakerTerms(least=2))
         for queue in QUEUES:
             self.transport.broker.declare(queue)
         self._be_told()
@@ -84,7 +102,7 @@ class World:
         self._start_ingestion()
 
     def _be_told(self) -> None:
-        self.flaky.before = lambda verb: self.reach(f"before {verb}")
+        self.flaky.before = self._before
         self.flaky.after = self._after
         self.transport.before_call = self.reach
         self.transport.after_call = lambda call: self.reach(f"after {call}")
@@ -179,6 +197,11 @@ class World:
         odd = self.ingestor.state.reason or ""
         self.findings += [*unforeseen, *([odd] if "unforeseen" in odd else [])]
 
+    def _before(self, verb: str) -> None:
+        self.reach(f"before {verb}")
+        if verb in MARKING:
+            self.following.note_holding()
+
     def _after(self, verb: str) -> None:
         """Compare the account with the database after a committed transaction."""
         self.changed = True
@@ -226,5 +249,9 @@ class World:
     ) -> Recorded:
         self.recording = self.sends.tell_copies(received)
         return record_received(
-            self.flaky, received, instance="test", while_in_flight=while_in_flight
+            self.flaky,
+            received,
+            instance="test",
+            judge=POLICIES.judging(),
+            while_in_flight=while_in_flight,
         )

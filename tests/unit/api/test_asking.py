@@ -79,6 +79,7 @@ def test_parts_are_joined_by_and(api: Api) -> None:
         ({"queue": "orders"}, "byQueueAddress", "retry of queue orders"),
         ({"endpoint": "Sales"}, "allForEndpoint", "retry of endpoint Sales"),
         ({"reason": "rejected"}, "multipleMessages", "retry of reason rejected"),
+        ({"stream": "order 42"}, "multipleMessages", "retry of stream order 42"),
         (
             {"queue": "orders", "attempts_at_least": 3},
             "multipleMessages",
@@ -99,6 +100,14 @@ def test_a_group_is_retried_under_its_title(api: Api) -> None:
     (group,) = api.get("recoverability/groups/Message Type")
 
     assert ask(api, {"group": group["id"]})["originator"] == "retry of group A"
+
+
+def test_a_stream_is_retried_and_nothing_else(api: Api) -> None:
+    api.receive(failure(stream_id="order 42"), failure(stream_id="order 4"), failure())
+
+    operation = ask(api, {"stream": "order 42"})
+
+    assert (operation["total"], operation["selection"]) == (1, {"stream": "order 42"})
 
 
 @pytest.mark.parametrize(("limit", "total"), [(1, 1), (2, 2), (3, 3), (4, 3), (10_000_000, 3)])
@@ -225,7 +234,7 @@ def test_bad_terms_are_422_with_their_field(api: Api, terms: dict[str, Any], fie
     [
         ({}, "body.selection"),
         ({"que": "orders"}, "body.selection.que"),
-        ({"stream": "7"}, "body.selection.stream"),
+        ({"stream": 7}, "body.selection.stream"),
         ({"ids": ["a"], "queue": "orders"}, "body.selection"),
         (None, "body.selection"),
     ],

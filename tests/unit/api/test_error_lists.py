@@ -38,11 +38,13 @@ def test_an_item_has_what_clients_of_servicecontrol_read(api: Api) -> None:
         },
         "queue_address": "orders",
         "destination": "orders",
+        "reason": "handler_exception",
         "time_of_failure": "2026-05-04T12:00:00.000000Z",
         "first_failure": "2026-05-04T12:00:00.000000Z",
         "last_modified": "2026-05-04T12:00:01.000000Z",
         "edited": False,
         "disposition": "manual",
+        "failure_count": 1,
     }
 
 
@@ -255,6 +257,7 @@ def test_the_summary_counts_what_is_unresolved(api: Api) -> None:
         "Endpoints": {"Sales": 2},
         "Hosts": {},
         "Message types": {"A": 1, "B": 1},
+        "Dispositions": {"manual": 3, "scheduled": 0, "dead": 0},
     }
 
 

@@ -6,14 +6,15 @@ from itertools import chain
 
 import pytest
 
-from retrier.domain.failed_message import Disposition, FailedMessageStatus
-from retrier.domain.selection import Selection
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.selection import Selection, WantedDisposition
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.ordering import DEEP, Order, Page, PageRequest, Sort, find_numbers
 from retrier.store.queries.selections import MOST_CAUSES
 from tests.support.api import Api
 from tests.support.factories import FAILED_AT, failure
+from tests.support.statements import statements
 
 MINUTE = timedelta(minutes=1)
 EVERYTHING = PageRequest(size=100)
@@ -25,16 +26,19 @@ FILTERS = {
     "one status": Selection(statuses=UNRESOLVED),
     "two statuses": Selection(statuses=OPEN),
     "queue": Selection(statuses=OPEN, queue="orders", endpoint="Sales"),
-    "type": Selection(message_type="Shop.PlaceOrder"),
+    "type": Selection(message_type="Shop.Type1"),
     "modified": Selection(modified=(FAILED_AT, FAILED_AT + 6 * MINUTE)),
 }
 WIDE_FILTERS = {
     "time": Selection(failed_from=FAILED_AT + MINUTE, failed_to=FAILED_AT + 4 * MINUTE),
     "time and status": Selection(failed_to=FAILED_AT + 3 * MINUTE, statuses=OPEN),
     "attempts": Selection(attempts_at_least=1),
-    "disposition": Selection(disposition=Disposition.MANUAL, statuses=UNRESOLVED),
+    "disposition": Selection(disposition=WantedDisposition.MANUAL, statuses=UNRESOLVED),
     "text": Selection(text="SHOP.TYPE1"),
     "text and queue": Selection(text="shop", queue="orders"),
+    "queue": Selection(statuses=UNRESOLVED, queue="payments"),
+    "type": Selection(statuses=UNRESOLVED, message_type="Shop.Type1"),
+    "no such type": Selection(statuses=UNRESOLVED, message_type="nobody's"),
     "nothing": Selection(text="nobody has this"),
 }
 
@@ -140,6 +144,33 @@ def test_many_matches_are_listed_like_few(api: Api, wanted: Selection, *, descen
 
         many = api.db.read(partial(find, wide=0))
         assert many == api.db.read(partial(find, wide=100))
+
+
+NOT_SORTED = {name: WIDE_FILTERS[name] for name in ("queue", "type", "attempts", "text")}
+
+
+@pytest.mark.parametrize("wanted", NOT_SORTED.values(), ids=NOT_SORTED)
+def test_many_matches_are_not_all_sorted(api: Api, wanted: Selection) -> None:
+    fill(api)
+
+    with statements(api.db) as asked:
+        page = api.db.read(
+            lambda tx: find_numbers(tx, wanted, Order(), PageRequest(size=1), wide=0)
+        )
+
+    assert page.total > 1
+    assert [each for each in asked if "OVER" in each] == []
+
+
+def test_what_nobody_matches_is_looked_for_once(api: Api) -> None:
+    fill(api)
+    wanted = Selection(attempts_at_least=99)
+
+    with statements(api.db) as asked:
+        page = api.db.read(lambda tx: find_numbers(tx, wanted, Order(), PageRequest()))
+
+    assert page == Page(items=(), total=0)
+    assert len([each for each in asked if "FROM failed_messages" in each]) == 1
 
 
 @pytest.mark.parametrize("deep", [DEEP, 10, 0])

@@ -30,6 +30,9 @@ def test_a_group_counts_its_messages_from_the_first_to_the_last(api: Api) -> Non
         "title": "a",
         "type": "Endpoint Address",
         "count": 3,
+        "manual": 3,
+        "scheduled": 0,
+        "dead": 0,
         "first": "2026-05-04T12:00:00.000000Z",
         "last": "2026-05-04T12:02:00.000000Z",
         "operation_status": "None",
@@ -114,7 +117,8 @@ def test_one_group_is_found_by_its_id(api: Api) -> None:
 
     found = api.get(f"recoverability/groups/id/{group['id']}")
 
-    names = ("id", "title", "type", "count", "first", "last")
+    counts = ("count", "manual", "scheduled", "dead")
+    names = ("id", "title", "type", *counts, "first", "last")
     assert found == {name: group[name] for name in names}
 
 

@@ -32,6 +32,19 @@ def test_by_the_reason(api: Api) -> None:
     assert api.ids(reason="rejected") == [rejected]
 
 
+def test_by_the_stream_of_whichever_queue(api: Api) -> None:
+    one, other, _, _ = api.receive(
+        failure(stream_id="order 42"),
+        failure(stream_id="order 42", queue="bills"),
+        failure(stream_id="order 4"),
+        failure(),
+    )
+
+    assert sorted(api.ids(stream="order 42")) == sorted([one, other])
+    assert api.ids(stream="ORDER 42") == []
+    assert api.ids(stream="order 42", queue="bills") == [other]
+
+
 def test_by_the_time_of_the_last_failure_both_ends_included(api: Api) -> None:
     times = [FAILED_AT + hours * HOUR for hours in range(4)]
     ids = api.receive(*(failure(time_of_failure=time) for time in times))

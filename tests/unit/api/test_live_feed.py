@@ -86,7 +86,7 @@ def test_who_connects_again_gets_what_came_meanwhile(api: Api, follow: Follow) -
 
     again = follow(first.last_id)
 
-    wait_until(lambda: len(again.events) == 2, SOON)
+    wait_until(lambda: len(again.events) == 2, IN_TIME)
     assert [each["related_to"] for each in again.events] == [
         [f"/operation/{key}"] for key in missed
     ]
@@ -97,16 +97,16 @@ def test_who_cannot_set_headers_names_the_event_in_the_address(api: Api, follow:
 
     reader = follow(None, place="0")
 
-    reader.wait_for("retry_asked", SOON)
+    reader.wait_for("retry_asked", IN_TIME)
 
 
 def test_a_reader_who_had_no_event_yet_knows_where_to_go_on(api: Api, follow: Follow) -> None:
     reader = follow()
-    wait_until(lambda: reader.last_id != "", SOON)
+    wait_until(lambda: reader.last_id != "", IN_TIME)
     reader.leave()
     ask(api)
 
-    follow(reader.last_id).wait_for("retry_asked", SOON)
+    follow(reader.last_id).wait_for("retry_asked", IN_TIME)
 
 
 def test_an_id_that_was_never_given_means_from_now_on(api: Api, follow: Follow) -> None:
@@ -114,7 +114,7 @@ def test_an_id_that_was_never_given_means_from_now_on(api: Api, follow: Follow) 
 
     ask(api)
 
-    reader.wait_for("retry_asked", SOON)
+    reader.wait_for("retry_asked", IN_TIME)
 
 
 def test_a_reader_far_behind_gets_all_in_order(api: Api, follow: Follow) -> None:
@@ -124,7 +124,7 @@ def test_a_reader_far_behind_gets_all_in_order(api: Api, follow: Follow) -> None
 
     reader = follow("0")
 
-    wait_until(lambda: len(reader.events) == 21, SOON)
+    wait_until(lambda: len(reader.events) == 21, IN_TIME)
     ids = [int(each["id"]) for each in reader.events]
     assert ids == sorted(ids)
 
@@ -154,9 +154,9 @@ def test_only_what_is_wanted_is_told(api: Api, follow: Follow, wanted: str) -> N
         "operation": ["retry_asked"],
         "message": ["message_archived"],
     }[wanted]
-    wait_until(lambda: behind.kinds == expected, SOON)
+    wait_until(lambda: behind.kinds == expected, IN_TIME)
     if wanted != "operation":
-        wait_until(lambda: live.kinds == expected, SOON)
+        wait_until(lambda: live.kinds == expected, IN_TIME)
 
 
 @pytest.mark.parametrize("text", ["x", "-1", "1.5", "9" * 19, "\u0663"])
@@ -199,7 +199,7 @@ class TestPlaces:
             with httpx.stream("GET", f"{base}/api/events") as answer:
                 return answer.status_code == 200
 
-        wait_until(is_free, SOON)
+        wait_until(is_free, IN_TIME)
 
 
 def test_everything_else_is_answered_while_readers_follow(follow: Follow, base: str) -> None:
@@ -217,7 +217,7 @@ def test_a_stop_ends_every_answer_well(api: Api, follow: Follow) -> None:
     api.app.state.parts.feed.stop()
 
     for each in readers:
-        assert each.ended.wait(SOON)
+        assert each.ended.wait(IN_TIME)
     assert {each.answer.status_code for each in readers} == {200}
 
 

@@ -6,16 +6,11 @@ from typing import Any
 import pytest
 
 from retrier.domain.retry_batch import Ejected, RetryBatch, StagedCopies, WindowResult
-from retrier.store.queries.next_work import find_most_advanced
+from retrier.store.queries.next_batch import find_most_advanced
 from retrier.store.verbs.forwarding import begin_forwarding, complete_batch
 from retrier.store.verbs.leases import Fence, release_lease
-from retrier.store.verbs.marking import (
-    Opened,
-    OpenedBatch,
-    claim_messages,
-    move_to_staging,
-    open_batch,
-)
+from retrier.store.verbs.marked import OpenedBatch
+from retrier.store.verbs.marking import Opened, claim_messages, move_to_staging, open_batch
 from retrier.store.verbs.windows import open_window
 from tests.support.api import HOLDER, Api
 from tests.support.factories import failure

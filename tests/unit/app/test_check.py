@@ -98,6 +98,19 @@ def test_a_log_queue_has_to_exist(tmp_path: Path, exists: bool) -> None:  # noqa
 
 
 @pytest.mark.parametrize("exists", [True, False])
+def test_a_queue_for_notices_has_to_exist(tmp_path: Path, exists: bool) -> None:  # noqa: FBT001 - a case
+    with opened_embedded_shop(f"embedded:///{tmp_path / 'broker.db'}") as shop:
+        queue = shop.orders if exists else "nowhere"
+
+        found = check_files(
+            tmp_path / "retrier.db", tmp_path / "broker.db", RETRIER_POLICIES__NOTICES=queue
+        )
+
+    assert found[f"queue for notices {queue}"].ok is exists
+    assert ("does not exist" in found[f"queue for notices {queue}"].text) is not exists
+
+
+@pytest.mark.parametrize("exists", [True, False])
 def test_a_destination_that_is_missing_is_a_warning(
     tmp_path: Path,
     exists: bool,  # noqa: FBT001 - a case
@@ -122,3 +135,29 @@ def test_ready_messages_are_counted(tmp_path: Path, number: int, text: str) -> N
         found = check_files(tmp_path / "retrier.db", tmp_path / "broker.db", **more)
 
     assert found[f"error queue {shop.error}"].text.startswith(f"ok, {text} ready")
+
+
+STRICT = "policies: {rules: [{name: bookings, match: {}, attempts: 1, stream: strict}]}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "warned"),
+    [
+        (STRICT, True),
+        (STRICT + "retries: {presumed_after: 1d}\n", False),
+        (STRICT.replace("strict", "release"), False),
+        ("{}", False),
+    ],
+    ids=["strict", "presumed", "release", "no policies"],
+)
+def test_a_strict_rule_that_only_confirmations_let_go_on_is_a_warning(
+    tmp_path: Path, text: str, *, warned: bool
+) -> None:
+    file = tmp_path / "retrier.yaml"
+    place = f"broker: {{url: 'embedded:///{tmp_path}/b.db'}}\ndatabase: {{url: 'sqlite:///{tmp_path}/d.db'}}\n"
+    file.write_text((text if text != "{}" else "") + place)
+
+    found = {each.name: each for each in check(load_settings(file, {}))}
+
+    assert ("streams" in found) is warned
+    assert not warned or "warning: bookings: stream: strict waits" in found["streams"].text

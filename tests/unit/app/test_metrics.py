@@ -41,8 +41,14 @@ def test_every_counter_is_there_before_anything_happened(metrics: Metrics) -> No
 
     shown = {sample.name: sample.value for each in counters for sample in each.samples}
     totals = {name for name in shown if name.endswith("_total")}
-    assert len(totals) == len(counters) == 11
+    assert len(totals) == len(counters) == 13
     assert {shown[name] for name in totals} == {0}
+
+
+def test_no_metric_is_shown_twice(metrics: Metrics) -> None:
+    names = [each.name for each in Scrape.of(metrics).families]
+
+    assert sorted(set(names)) == sorted(names)
 
 
 def test_the_database_is_shown_by_state(metrics: Metrics) -> None:

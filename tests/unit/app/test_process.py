@@ -85,7 +85,7 @@ def test_an_event_freezes_at_the_time_asked_for() -> None:
         text=True,
     ) as process:
         state = Path(f"/proc/{process.pid}/stat")
-        wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "T", 10)
+        wait_until(lambda: state.read_text().rpartition(")")[2].split()[0] == "T", 30)
 
         process.send_signal(signal.SIGCONT)
 

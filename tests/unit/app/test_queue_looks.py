@@ -101,4 +101,4 @@ def test_a_broker_that_hangs_holds_two_threads_at_most(
 
     assert third.why_not is not None
     assert "others are looking" in third.why_not
-    wait_until(lambda: looks.look_at(["orders"]) == Sight(), 5, "the places are free again")
+    wait_until(lambda: looks.look_at(["orders"]) == Sight(), 30, "the places are free again")

@@ -1,27 +1,53 @@
 """A stop begins, whatever the main thread is in the middle of."""
 
-import signal
-from threading import Lock, Thread
+import subprocess
+import sys
 
+import pytest
+
+LISTENING = """
+import os, signal, sys, threading
 from retrier.app.process import StopSignals
-from tests.support.waiting import wait_until
 
+told, log = threading.Event(), threading.Lock()
 
-def test_a_signal_that_comes_while_a_line_is_logged_holds_nobody_up() -> None:
-    # Given a log that takes one line at a time, and the main thread in the middle of one
-    log, told = Lock(), list[str]()
-
-    def begin(name: str) -> None:
-        with log:
-            told.append(name)
-
-    signals = StopSignals(begin)
-    thread = Thread(target=signals.take_up)
-    thread.start()
+def begin(name):
     with log:
-        # When the signal comes, then the main thread goes on
-        signals.on_signal(signal.SIGTERM, None)
+        print(name, flush=True)
+    told.set()
 
-    # and the stop begins
-    wait_until(lambda: told == ["SIGTERM"], 5)
-    thread.join(5)
+StopSignals(begin).listen()
+"""
+IN_THE_MIDDLE_OF_A_LINE = """
+with log:
+    os.kill(os.getpid(), signal.SIGTERM)
+told.wait()
+"""
+NOT_WOKEN = """
+# Another thread of the process is given the signal, and nothing wakes this one.
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+os.kill(os.getpid(), signal.SIGTERM)
+told.wait()
+"""
+TWICE = """
+os.kill(os.getpid(), signal.SIGTERM)
+told.wait()
+os.kill(os.getpid(), signal.SIGINT)
+threading.Event().wait()
+"""
+
+
+def run(main: str) -> tuple[int, str]:
+    """Run a process whose main thread does this; return its exit code and what it told."""
+    words = [sys.executable, "-c", LISTENING + main]
+    ended = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=30, check=False)
+    return ended.returncode, ended.stdout
+
+
+@pytest.mark.parametrize("main", [IN_THE_MIDDLE_OF_A_LINE, NOT_WOKEN], ids=["logs", "waits"])
+def test_a_signal_begins_the_stop_whatever_the_main_thread_does(main: str) -> None:
+    assert run(main) == (0, "SIGTERM\n")
+
+
+def test_a_second_signal_ends_the_process_at_once() -> None:
+    assert run(TWICE) == (1, "SIGTERM\n")

@@ -3,7 +3,7 @@
 from pathlib import Path
 from threading import Timer
 
-from retrier.app.composition import Parts, make_metrics, make_transport, open_database
+from retrier.app.parts import Parts, make_metrics, make_transport, open_database
 from retrier.app.readiness import ReadinessBoard
 from retrier.app.startup import Startup
 from retrier.clock import SystemClock

@@ -4,7 +4,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from functools import lru_cache
 
 from retrier.domain.headers import BROKER_COUNTERS
-from retrier.domain.wire import Edit, Properties, UnreadableProperties
+from retrier.domain.wire import SETTABLE_TEXTS, Edit, Properties, UnreadableProperties
 from retrier.transport.rabbitmq.properties.fields import (
     FIELDS,
     FLAGS,
@@ -77,7 +77,7 @@ class AmqpPropertyCodec:
         undefined, parts = _split(raw)
         for name in edit.drop_fields:
             parts.pop(name, None)
-        parts.update(_octets(edit.set_fields))
+        parts.update(_encode(edit.set_fields))
         if "headers" in parts or edit.set_headers:
             parts["headers"] = _edit_table(parts.get("headers", b""), edit)
         return _join(undefined, parts)
@@ -130,10 +130,19 @@ def _arrange(names: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
     return sum(FLAGS[name] for name in names), tuple(name for name in FIELDS if name in names)
 
 
-def _octets(fields: Mapping[str, int]) -> dict[str, bytes]:
-    if others := fields.keys() - OCTETS:
-        raise ValueError(f"cannot set {sorted(others)}")
-    return {name: bytes([fields[name]]) for name in OCTETS if name in fields}
+def _encode(fields: Mapping[str, int | str]) -> dict[str, bytes]:
+    return {name: _encode_field(name, value) for name, value in fields.items()}
+
+
+def _encode_field(name: str, value: int | str) -> bytes:
+    match value:
+        case int() if name in OCTETS:
+            return bytes([value])
+        case str() if name in SETTABLE_TEXTS:
+            encoded = value.encode()
+            return bytes([len(encoded)]) + encoded
+        case _:
+            raise ValueError(f"cannot set {name} to {value!r}")
 
 
 def _edit_table(table: bytes, edit: Edit) -> bytes:

@@ -1,0 +1,83 @@
+"""Streams: those with open messages, one of them in its order, and its release."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from retrier.api.answers import accepted, answer
+from retrier.api.filters import PageQuery, page_headers
+from retrier.api.parts import Parts
+from retrier.api.problems import problem
+from retrier.api.request_context import InContext
+from retrier.api.views import streams as views
+from retrier.domain.streams import NotInStream, Stream, UnknownStream
+from retrier.store.queries.selections import CHUNK
+from retrier.store.queries.streams import find_stream, list_streams
+
+router = APIRouter(prefix="/api/streams", tags=["streams"])
+
+_SHOWN_IDS = 20
+
+Queue = Annotated[str, Query(min_length=1, description="the queue where its messages failed")]
+InQueue = Annotated[str, Query(description="only the streams of this queue")]
+OnlyHeld = Annotated[bool, Query(description="only streams with held messages")]
+
+
+class Release(BaseModel):
+    """What POST takes: nothing releases all that is held now, `ids` only these messages."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    ids: Annotated[list[str], Field(min_length=1, max_length=CHUNK)] | None = None
+
+
+@router.get("")
+def get_streams(
+    request: Request, parts: Parts, page: PageQuery, queue: InQueue = "", *, held: OnlyHeld = False
+) -> Response:
+    """List the streams with open messages, those with most held messages first."""
+    found = list_streams(parts.db, page, queue or None, only_held=held)
+    items = [views.stream(each) for each in found.items]
+    return answer(request, items, page_headers(request, page, found.total))
+
+
+@router.get("/{stream_id:path}")
+def get_stream(
+    request: Request, stream_id: str, queue: Queue, parts: Parts, page: PageQuery
+) -> Response:
+    """Return a stream with its open messages in their order."""
+    found = find_stream(parts.db, Stream(queue, stream_id), page)
+    if found is None:
+        return _unknown(stream_id, queue)
+    return answer(request, views.details(found), page_headers(request, page, found.messages.total))
+
+
+@router.post("/{stream_id:path}/release")
+def release(
+    stream_id: str, queue: Queue, context: InContext, body: Release | None = None
+) -> Response:
+    """Let messages be retried before earlier ones of their stream: all that is held, or these."""
+    ids = None if body is None else body.ids
+    stream = Stream(queue, stream_id)
+    done = context.gateway.release_stream(stream, ids, context.requested_by)
+    match done:
+        case UnknownStream():
+            return _unknown(stream_id, queue)
+        case NotInStream(ids=strangers):
+            shown = ", ".join(each[:100] for each in strangers[:_SHOWN_IDS])
+            more = f" and {len(strangers) - _SHOWN_IDS} more" if strangers[_SHOWN_IDS:] else ""
+            return problem(
+                409, f"Not in this stream: {shown}{more}. Nothing was released.", advice=_LOOK
+            )
+        case _:
+            return accepted(views.released(done))
+
+
+_LOOK = "See which messages it has: GET /api/streams/{id}?queue=..."
+
+
+def _unknown(stream_id: str, queue: str) -> Response:
+    return problem(
+        404, f"No open message belongs to the stream {stream_id[:100]} of queue {queue[:100]}."
+    )

@@ -1,0 +1,137 @@
+"""Policies as JSON: the set in force, its rules with their delays, and who judges by which set."""
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import assert_never
+
+from retrier.api.answers import Json, present, time
+from retrier.api.durations import show_duration
+from retrier.policy.backoff import LONGEST, Backoff, Exponential, Fixed, Linear, Listed
+from retrier.policy.classification import ReasonRule
+from retrier.policy.in_force import InForce
+from retrier.policy.jitter import Additive, Jitter
+from retrier.policy.policy_set import Definition, PolicySet
+from retrier.policy.rules import Rule
+from retrier.policy.simulation import Sample, Verdict
+from retrier.store.queries.policy_sets import JudgingProcess
+from retrier.store.queries.policy_simulation import SimulatedBefore
+
+SHOWN_DELAYS = 50
+"""Delays of a rule that are shown; `attempts` says how many there are."""
+
+
+def policies(found: InForce, processes: Iterable[JudgingProcess]) -> Json:
+    """Show the set in force in this process, and what each process judges by."""
+    shown = {
+        "configured": found.is_configured,
+        "valid": not found.problems,
+        "problems": list(found.problems),
+        "set_hash": found.policies.hash,
+        "file_time": time(found.file_time),
+        "loaded_at": time(found.loaded_at),
+    }
+    own = present(shown) | definition(found.policies.definition)
+    return own | {"processes": [_process(each) for each in processes]}
+
+
+def definition(shown: Definition) -> Json:
+    """Show what a set consists of, with all presets and sets filled in."""
+    return present(
+        {
+            "default": shown.default,
+            "per_second": shown.per_second,
+            "notices": shown.notices,
+            "poison": {"crashes": shown.crashes},
+            "classify": [_reason(each) for each in shown.classify],
+            "rules": [_rule(each) for each in shown.rules],
+        }
+    )
+
+
+def _reason(rule: ReasonRule) -> Json:
+    conditions = {name: getattr(rule, name) for name in ("queue", "exception", "failure_reason")}
+    asked: Json = {name: list(globs) for name, globs in conditions.items() if globs}
+    pattern = None if rule.message is None else rule.message.pattern
+    return {"reason": rule.reason} | asked | present({"message": pattern})
+
+
+def _rule(rule: Rule) -> Json:
+    return {
+        "name": rule.name,
+        "match": {name: list(globs) for name, globs in asdict(rule.match).items() if globs},
+        "attempts": rule.attempts,
+        "backoff": _backoff(rule.backoff),
+        "jitter": _jitter(rule.jitter),
+        "never": list(rule.never),
+        "then": rule.then,
+        "stream": rule.stream,
+        "delays": [
+            {"shortest": each.shortest.total_seconds(), "longest": each.longest.total_seconds()}
+            for each in rule.delays()[:SHOWN_DELAYS]
+        ],
+    }
+
+
+def _backoff(backoff: Backoff) -> Json:
+    match backoff:
+        case Exponential(first=first, factor=factor, cap=cap):
+            kind: Json = {"kind": "exponential", "first": show_duration(first), "factor": factor}
+            return kind | ({} if cap == LONGEST else {"cap": show_duration(cap)})
+        case Linear(first=first, step=step, cap=cap):
+            kind = {"kind": "linear", "first": show_duration(first), "step": show_duration(step)}
+            return kind | ({} if cap == LONGEST else {"cap": show_duration(cap)})
+        case Fixed(first=first):
+            return {"kind": "fixed", "first": show_duration(first)}
+        case Listed(delays=delays):
+            return {"kind": "list", "delays": [show_duration(each) for each in delays]}
+        case _ as never:
+            assert_never(never)
+
+
+def _jitter(jitter: Jitter) -> object:
+    match jitter:
+        case Additive(most=most):
+            return {"additive": show_duration(most)}
+        case _:
+            return jitter
+
+
+def _process(found: JudgingProcess) -> Json:
+    times = {name: time(getattr(found, name)) for name in ("file_time", "loaded_at", "seen_at")}
+    return present(asdict(found) | {"problems": list(found.problems)} | times)
+
+
+def simulated(result: SimulatedBefore, policies: PolicySet) -> Json:
+    """Show what other policies would have decided, beside what was decided."""
+    found = result.found
+    counts = [
+        {"old": _verdict(each.old), "new": _verdict(each.new), "count": count}
+        for each, count in found.counts.items()
+    ]
+    changed = sum(count for each, count in found.counts.items() if each.old != each.new)
+    shown = {
+        "set_hash": policies.hash,
+        "judged": found.judged,
+        "changed": changed,
+        "oldest": time(found.oldest),
+        "stopped": result.stopped,
+    }
+    return present(shown) | {"counts": counts, "samples": [_sample(each) for each in found.samples]}
+
+
+def _verdict(verdict: Verdict) -> Json:
+    return present({"rule": verdict.rule, "decision": verdict.decision})
+
+
+def _sample(sample: Sample) -> Json:
+    failure, change = sample.failure, sample.change
+    old = _verdict(change.old) | present({"reason": failure.reason})
+    new = _verdict(change.new) | present({"reason": sample.reason, "why": sample.why})
+    return {
+        "id": failure.unique_message_id,
+        "time": time(failure.received_at),
+        "queue": failure.facts.queue,
+        "failures": failure.failures,
+        "old": old,
+        "new": new,
+    }

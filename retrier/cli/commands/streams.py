@@ -1,0 +1,97 @@
+"""`retrier streams`: messages whose order matters: listed, shown, released."""
+
+from typing import Annotated
+
+import typer
+
+from retrier.cli.command import command, make_app, tools_of
+from retrier.cli.ids import find_message_id
+from retrier.cli.options import Pages, Service, User, name_user
+from retrier.cli.printer import counted
+from retrier.cli.views.streams import show_stream, show_streams
+
+app = make_app("Streams: messages whose order matters.")
+
+StreamId = Annotated[str, typer.Argument(metavar="STREAM", help="The id of the stream.")]
+Queue = Annotated[
+    str, typer.Option("--queue", metavar="QUEUE", help="The queue where its messages failed.")
+]
+InQueue = Annotated[
+    str, typer.Option("--queue", metavar="QUEUE", help="Only the streams of this queue.")
+]
+OnlyHeld = Annotated[bool, typer.Option("--held", help="Only streams with held messages.")]
+Ids = Annotated[
+    list[str] | None,
+    typer.Option("--id", metavar="ID", help="Only this message; may be given several times."),
+]
+
+
+@app.command("list", epilog="Example: retrier streams list --held")
+@command
+def list_streams(
+    ctx: typer.Context,
+    pages: Pages,
+    service: Service,
+    queue: InQueue = "",
+    *,
+    held: OnlyHeld = False,
+) -> None:
+    """List the streams with open messages, most held first."""
+    printer = tools_of(ctx).printer
+    filters = {"held": "true"} if held else {}
+    with service.open(ctx) as api:
+        found = pages.fetch(api, "streams", queue=queue, **filters)
+    if service.as_json:
+        printer.document({"total": found.total, "items": found.items})
+    elif found.items:
+        show_streams(printer, found.items)
+        printer.note(f"{len(found.items):,} of {counted(found.total, 'stream')}")
+    else:
+        printer.note("no stream has open messages")
+
+
+@app.command(epilog='Example: retrier streams show "order 42" --queue orders')
+@command
+def show(ctx: typer.Context, stream: StreamId, service: Service, queue: Queue) -> None:
+    """Show a stream: its open messages, and what holds them."""
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        found = api.find("streams", stream, queue=queue)
+    if service.as_json:
+        printer.document(found)
+    else:
+        show_stream(printer, found)
+
+
+@app.command(
+    epilog="""
+    \b
+    Examples:
+      retrier streams release "order 42" --queue orders
+      retrier streams release "order 42" --queue orders --id 5e0c7a41
+    """
+)
+@command
+def release(
+    ctx: typer.Context,
+    stream: StreamId,
+    service: Service,
+    queue: Queue,
+    ids: Ids = None,
+    user: User = "",
+) -> None:
+    """Let messages be retried before earlier ones of their stream.
+
+    All that is held now, or those that are named. What fails again is held again.
+    """
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        body = {"ids": [find_message_id(api, each) for each in ids]} if ids else None
+        path = ("streams", stream, "release")
+        done = api.act("POST", path, body, name_user(user), {"queue": queue})
+    if service.as_json:
+        printer.document(done)
+        return
+    printer.line(f"released: {counted(done['released'], 'message')} of stream {stream}")
+    for each in done["not_held"]:
+        printer.note(f"{each}: nothing held it")

@@ -1,0 +1,157 @@
+"""Policies as tables, and the delays that each rule makes in words."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from retrier.cli.api_client import Json
+from retrier.cli.printer import Column, Printer, counted, moment, short_id
+from retrier.policy import words
+from retrier.policy.words import Told, plain_number
+
+_RULES = (
+    Column(title="rule"),
+    Column(title="attempts", number=True),
+    Column(title="back-off", flexible=True),
+    Column(title="then"),
+    Column(title="never", flexible=True),
+    Column(title="matches", flexible=True),
+)
+_PROCESSES = (
+    Column(title="instance"),
+    Column(title="host"),
+    Column(title="pid", number=True),
+    Column(title="set"),
+    Column(title="file of"),
+    Column(title="problems", number=True),
+)
+_COUNTS = (
+    Column(title="failures", number=True),
+    Column(title="decided"),
+    Column(title="would be"),
+)
+_SAMPLES = (
+    Column(title="id"),
+    Column(title="queue", flexible=True),
+    Column(title="n", number=True),
+    Column(title="decided"),
+    Column(title="would be"),
+    Column(title="reason"),
+)
+
+
+def show_policies(printer: Printer, found: Json) -> None:
+    """Print the set, its rules in the order in which they are asked, and who judges by which."""
+    if not found["configured"]:
+        printer.line("no policies: every failed message waits for a person")
+    else:
+        _show_set(printer, found)
+        printer.heading("rules, the first that matches decides")
+        printer.table(_RULES, map(_row, found["rules"]))
+    for problem in found.get("problems", ()):
+        printer.note(f"not in force: {problem}")
+    if found.get("processes"):
+        printer.heading("processes")
+        printer.table(_PROCESSES, map(_process, found["processes"]))
+
+
+def explain_policies(printer: Printer, found: Json) -> None:
+    """Print for each rule when it retries, and what comes after that."""
+    for rule in found["rules"]:
+        printer.line(f"{rule['name']}: {explain(rule)}")
+    gives_up = found["default"] == "dead"
+    printer.line(f"no rule matches: {'dead at once' if gives_up else 'waits for a person'}")
+
+
+def explain(rule: Mapping[str, Any]) -> str:
+    """Return in words what a rule does: "after 5-10 s, 10-15 s, then dead"."""
+    delays = [(each["shortest"], each["longest"]) for each in rule["delays"]]
+    told = Told(attempts=rule["attempts"], delays=delays, then=rule["then"], never=rule["never"])
+    stream = "; in the order of its stream" if rule["stream"] == "strict" else ""
+    return f"{words.explain(told)}{stream}"
+
+
+def _show_set(printer: Printer, found: Json) -> None:
+    printer.sheet(
+        {
+            "set": found["set_hash"][:8],
+            "file of": moment(found.get("file_time")) or None,
+            "default": found["default"],
+            "per second": found["per_second"],
+            "notices": found.get("notices"),
+            "poison": f"after more than {found['poison']['crashes']} crashes",
+            "reasons": f"{len(found['classify'])} of its own" if found["classify"] else None,
+        }
+    )
+
+
+def _row(rule: Mapping[str, Any]) -> tuple[object, ...]:
+    jitter = rule["jitter"]
+    spread = "" if jitter == "none" else f", jitter {_plain(jitter)}"
+    match = "; ".join(f"{name} {', '.join(globs)}" for name, globs in rule["match"].items())
+    never = ", ".join(rule["never"])
+    backoff = f"{_plain(rule['backoff'])}{spread}"
+    return rule["name"], rule["attempts"], backoff, rule["then"], never, match or "all"
+
+
+def _plain(value: object) -> str:
+    match value:
+        case {"kind": kind, **others}:
+            return f"{kind} {_plain(others)}"
+        case dict():
+            return ", ".join(f"{name} {_plain(each)}" for name, each in value.items())
+        case list():
+            return " ".join(map(_plain, value))
+        case float():
+            return plain_number(value)
+        case _:
+            return str(value)
+
+
+def _process(found: Mapping[str, Any]) -> tuple[object, ...]:
+    return (
+        found["instance"],
+        found["host"],
+        found["pid"],
+        found["set_hash"][:8],
+        moment(found.get("file_time")) or "",
+        len(found["problems"]),
+    )
+
+
+def show_simulation(printer: Printer, found: Json) -> None:
+    """Print how many failures would be decided differently, and some of them."""
+    if not found["judged"]:
+        printer.line("no failure was stored in that time")
+        return
+    printer.line(
+        f"{counted(found['judged'], 'failure')} judged, back to {moment(found['oldest'])}: "
+        f"{found['changed']:,} would be decided differently by set {found['set_hash'][:8]}"
+    )
+    if "stopped" in found:
+        printer.note(f"it stopped {found['stopped']}: older ones were not judged")
+    printer.heading("decisions")
+    printer.table(_COUNTS, map(_count, found["counts"]))
+    if found["samples"]:
+        printer.heading("for example")
+        printer.table(_SAMPLES, map(_sample, found["samples"]))
+
+
+def _count(found: Mapping[str, Any]) -> tuple[object, ...]:
+    return f"{found['count']:,}", _verdict(found["old"]), _verdict(found["new"])
+
+
+def _sample(found: Mapping[str, Any]) -> tuple[object, ...]:
+    old, new = _verdict(found["old"]), _verdict(found["new"])
+    return (
+        short_id(found["id"]),
+        found["queue"],
+        found["failures"],
+        old,
+        new,
+        found["new"]["reason"],
+    )
+
+
+def _verdict(found: Mapping[str, str]) -> str:
+    rule = f" by {found['rule']}" if "rule" in found else ""
+    return f"{found['decision']}{rule}"

@@ -1,0 +1,50 @@
+"""What people are told about a breaker."""
+
+from datetime import UTC, datetime
+
+from retrier.domain.breaker import Breaker, BreakerState, Per
+
+_WAIT = "its messages wait, others go on"
+
+
+def why_waiting(breaker: Breaker, now: datetime) -> str | None:
+    """Say why messages wait for a breaker; None if they do not."""
+    state = breaker.state_at(now)
+    if state is BreakerState.CLOSED:
+        return None
+    if breaker.hand is not None and breaker.hand.state is state and now < breaker.hand.until:
+        return _held_by_hand(breaker, now)
+    failed = f"({breaker.failed:,} of {breaker.sent:,} failed)"
+    since = show_clock(breaker.opened_at or breaker.changed_at, now)
+    said = f"{_name(breaker)} {_fails(breaker)} since {since} {failed}"
+    if state is BreakerState.HALF_OPEN:
+        return f"{said}: one message tries it, the others wait"
+    return f"{said}: {_WAIT}"
+
+
+def why_closed(breaker: Breaker, why: str) -> str:
+    """Say that retries go again, and why."""
+    return f"{_name(breaker)} gets its retries again: {why}"
+
+
+def _held_by_hand(breaker: Breaker, now: datetime) -> str:
+    hand = breaker.hand
+    if hand is None:
+        return ""
+    reason = f' ("{hand.why}")' if hand.why else ""
+    until = show_clock(hand.until, now)
+    return f"{_name(breaker)} is held by {hand.who} until {until}{reason}: {_WAIT}"
+
+
+def _name(breaker: Breaker) -> str:
+    return f"`{breaker.key.name}`"
+
+
+def _fails(breaker: Breaker) -> str:
+    return "answers nothing" if breaker.key.per is Per.DESTINATION else "fails"
+
+
+def show_clock(moment: datetime, now: datetime) -> str:
+    """Return the time of day in UTC, with the date unless it is today's."""
+    moment, now = moment.astimezone(UTC), now.astimezone(UTC)
+    return moment.strftime("%H:%M" if moment.date() == now.date() else "%Y-%m-%d %H:%M")

@@ -1,0 +1,55 @@
+"""What an integration has published, and what it could not: counted, and said in the log."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from threading import Lock
+
+LOG = logging.getLogger("retrier.integrations")
+
+Metrics = Callable[[str, str], object]
+
+
+class Deed(StrEnum):
+    """What was done, or not, for a task. `metrics` is called with it and the name of the task."""
+
+    PUBLISHED = "failure_published"
+    UNPUBLISHED = "failure_not_published"
+    CONFIRMED = "retry_confirmed"
+    UNCONFIRMED = "retry_not_confirmed"
+
+
+_LOST = {
+    Deed.UNPUBLISHED: "the failure of task %s (%s) is not on the error queue: %s",
+    Deed.UNCONFIRMED: "the retry of task %s (%s) succeeded, and is not confirmed: %s",
+}
+"""A warning, and no more: the task's own outcome must be as without Retrier."""
+
+
+class Account:
+    """Counts of one process. Used by all its threads."""
+
+    def __init__(self, metrics: Metrics | None = None) -> None:
+        """`metrics`: called for each deed, in the process that did it."""
+        self._metrics = metrics
+        self._counts: Counter[str] = Counter()
+        self._lock = Lock()
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How often each deed was done in this process."""
+        with self._lock:
+            return dict(self._counts)
+
+    def note(self, deed: Deed, task: str, task_id: str, why: str = "") -> None:
+        """Count it, and log a failure to publish. Never raises, whatever `metrics` does."""
+        with self._lock:
+            self._counts[deed] += 1
+        if deed in _LOST:
+            LOG.warning(_LOST[deed], task, task_id, why)
+        try:
+            if self._metrics is not None:
+                self._metrics(deed, task)
+        except Exception:  # a function of the user's
+            LOG.exception("the function metrics raised an exception")

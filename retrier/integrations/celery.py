@@ -1,0 +1,125 @@
+"""Gives the failed tasks of a Celery app to Retrier, and confirms its retries: docs/celery.md."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from celery import signals
+from celery.exceptions import NotRegistered, Reject
+
+from retrier.clock import Clock, SystemClock
+from retrier.errors import ConfigurationError
+from retrier.integrations.account import Account, Deed, Metrics
+from retrier.integrations.celery_failures import (
+    count_runs,
+    find_queue,
+    make_confirming,
+    make_failed,
+    make_problem,
+    name_worker,
+    unwrap,
+)
+from retrier.integrations.celery_publisher import Publication, Publisher, describe
+from retrier.integrations.celery_requests import find_ending, make_step
+from retrier.integrations.failures import FailedTask, make_confirmation
+from retrier.worker.outcomes import Problem
+
+_MARK = "retrier"
+
+
+class Installation:
+    """What `install` has added to an app. `counts`: what was published, in this process."""
+
+    def __init__(self, app: Any, error_queue: str, metrics: Metrics | None, clock: Clock) -> None:
+        self._app = app
+        self._error_queue = error_queue
+        self._clock = clock
+        self._account = Account(metrics)
+        self._publisher = Publisher(app)
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How often each deed was done in this process."""
+        return self._account.counts
+
+    def give_up(self, request: Any, consumer: Any, error: BaseException, trace: object) -> None:
+        """Publish the failure of a task. Never raises."""
+        told = partial(make_problem, error, trace)
+        self._publish_failure(request.type, request.id, request.message, consumer, told)
+
+    def confirm(self, headers: Any, name: str, task_id: str) -> None:
+        """Confirm the retry, if the task is one. Never raises."""
+        confirmation = make_confirmation(headers or {}, self._clock.now())
+        if confirmation is not None:
+            made = make_confirming(confirmation)
+            self._publish(lambda: made, name, task_id, Deed.CONFIRMED, Deed.UNCONFIRMED)
+
+    def on_success(self, sender: Any, **_: Any) -> None:
+        """Confirm the retry: in the process of the task, before the message is acknowledged."""
+        if sender.app is self._app:
+            self.confirm(sender.request.headers, sender.name, sender.request.id)
+
+    def on_failure(self, sender: Any, task_id: str, **told: Any) -> None:
+        """Publish a failure that the worker itself has found out: a lost child, a time limit."""
+        request = find_ending(task_id)
+        error = unwrap(told.get("exception"))
+        if request is None or sender.app is not self._app or isinstance(error, Reject):
+            return
+        einfo = told.get("einfo")
+        self.give_up(request, request.retrier_consumer, error, getattr(einfo, "traceback", ""))
+
+    def on_unknown(self, sender: Any, message: Any, name: str, **told: Any) -> None:
+        """Publish a message whose task this worker does not know. Celery drops it."""
+        if sender.app is self._app:
+            problem = partial(make_problem, NotRegistered(name), "")
+            self._publish_failure(name, told["id"], message, sender, problem)
+
+    def _publish_failure(
+        self, name: str, task_id: str, message: Any, consumer: Any, tell: Callable[[], Problem]
+    ) -> None:
+        def make() -> Publication:
+            failed = FailedTask(
+                queue=find_queue(message, consumer),
+                name=name,
+                worker=name_worker(consumer),
+                attempts=count_runs(message.headers or {}),
+                at=self._clock.now(),
+                problem=tell(),
+            )
+            return make_failed(message, failed, task_id, self._error_queue)
+
+        self._publish(make, name, task_id, Deed.PUBLISHED, Deed.UNPUBLISHED)
+
+    def _publish(
+        self, make: Callable[[], Publication], name: str, task_id: str, done: Deed, left: Deed
+    ) -> None:
+        try:
+            self._publisher.publish(make())
+        except Exception as error:  # noqa: BLE001 - whatever it is, the task has its own outcome
+            self._account.note(left, name, task_id, describe(error))
+        else:
+            self._account.note(done, name, task_id)
+
+
+def install(
+    app: Any,
+    error_queue: str = "error",
+    *,
+    metrics: Metrics | None = None,
+    clock: Clock | None = None,
+) -> Installation:
+    """Have every failed task of the app's workers put on the error queue, and retries confirmed.
+
+    `metrics` is called with a deed and the name of a task. Raises ConfigurationError.
+    """
+    if not error_queue:
+        raise ConfigurationError(["error_queue must name a queue"])
+    if hasattr(app, _MARK):
+        raise ConfigurationError([f"retrier is installed in the app {app.main or app} already"])
+    installation = Installation(app, error_queue, metrics, clock or SystemClock())
+    setattr(app, _MARK, installation)
+    app.steps["consumer"].add(make_step(installation))
+    signals.task_success.connect(installation.on_success, weak=False)
+    signals.task_failure.connect(installation.on_failure, weak=False)
+    signals.task_unknown.connect(installation.on_unknown, weak=False)
+    return installation

@@ -1,0 +1,71 @@
+"""The headers with which a failed task goes to the error queue, and a retry is confirmed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from retrier.domain import headers
+from retrier.domain.dialects import RETRIER
+from retrier.domain.dialects import retrier as names
+from retrier.domain.headers import BROKER_COUNTERS, FAN_OUT, OF_WORKERS
+from retrier.domain.text import clean
+from retrier.worker.copies import describe_exception
+from retrier.worker.outcomes import Problem
+
+_NOT_KEPT = FAN_OUT | BROKER_COUNTERS | OF_WORKERS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedTask:
+    """A task that has failed for good. A retry goes to `queue`; `attempts` counts its runs."""
+
+    queue: str
+    name: str
+    worker: str
+    attempts: int
+    at: datetime
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """What tells Retrier that a retry succeeded: an empty message with these headers."""
+
+    queue: str
+    headers: Mapping[str, str]
+
+
+def describe_failure(failed: FailedTask, *, in_short: bool = False) -> dict[str, str]:
+    """Return the failure headers; `in_short` without the trace, for what fits into no frame."""
+    return {
+        names.FAILED_QUEUE: failed.queue,
+        names.TIME_OF_FAILURE: failed.at.isoformat(),
+        names.REASON: failed.problem.reason,
+        names.ATTEMPTS: str(failed.attempts),
+        headers.ENDPOINT: clean(failed.worker),
+        headers.MESSAGE_TYPE: clean(failed.name),
+        **describe_exception(failed.problem, in_short=in_short),
+    }
+
+
+def keep_headers(given: Mapping[str, object]) -> dict[str, object]:
+    """Return the headers that a failed message keeps: all but what an earlier failure wrote.
+
+    The completed steps stay: the task needs them when it runs again. So do the ids of a retry: by
+    them the failure is recognised as the outcome of that retry.
+    """
+    return {name: value for name, value in given.items() if not _is_old(name)}
+
+
+def make_confirmation(given: Mapping[str, object], at: datetime) -> Confirmation | None:
+    """Return the confirmation of a message with these headers; None if nobody waits for it."""
+    unique_id = given.get(headers.UNIQUE_MESSAGE_ID)
+    queue = given.get(headers.ACKNOWLEDGEMENT_QUEUE)
+    if not (isinstance(unique_id, str) and unique_id and isinstance(queue, str) and queue):
+        return None
+    stamps = {headers.RETRY_SUCCESSFUL: at.isoformat(), headers.UNIQUE_MESSAGE_ID: unique_id}
+    return Confirmation(queue=queue, headers=stamps)
+
+
+def _is_old(name: str) -> bool:
+    return name in _NOT_KEPT or (RETRIER.strips(name) and name != headers.COMPLETED_STEPS)

@@ -1,0 +1,133 @@
+"""Classification: which reason a failure has. An operator's rules first, then the built-in table."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from retrier.policy import globs, reasons
+from retrier.policy.facts import Facts
+from retrier.policy.globs import Globs
+from retrier.policy.pattern_time import LOOKED_AT
+
+MOST_CRASHES = 10
+"""How often a worker may crash over a message before it is poison, unless the settings say more."""
+
+UNSAID = "no failure headers"
+"""What `failure_reason` says of a message that arrived without failure headers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasonRule:
+    """Gives a reason to the failures that match all its conditions; an empty one asks nothing.
+
+    `message` is searched in the beginning of the exception's message.
+    """
+
+    reason: str
+    queue: Globs = ()
+    exception: Globs = ()
+    failure_reason: Globs = ()
+    message: re.Pattern[str] | None = None
+
+    def may_match(self, facts: Facts) -> bool:
+        """Say whether a failure matches, whatever its message is."""
+        pairs = (
+            (self.queue, facts.queue),
+            (self.exception, facts.exception_type),
+            (self.failure_reason, facts.failure_reason),
+        )
+        return all(globs.matches(wanted, text) for wanted, text in pairs if wanted)
+
+    def finds(self, text: str | None) -> bool:
+        """Say whether the message has what is searched for, if anything is."""
+        if self.message is None:
+            return True
+        return text is not None and self.message.search(text) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """What is left to be asked of failures that differ in their messages only.
+
+    `otherwise` is their reason if none of the rules finds what it searches for.
+    """
+
+    rules: tuple[ReasonRule, ...]
+    otherwise: str
+
+    def reason_of(self, message: str | None) -> str:
+        """Return the reason of a failure with this message."""
+        text = message and message[:LOOKED_AT]
+        return next((rule.reason for rule in self.rules if rule.finds(text)), self.otherwise)
+
+
+EXCEPTIONS: Sequence[tuple[str, Globs]] = (
+    (reasons.TIMEOUT_EXCEEDED, ("*Timeout*", "*TimedOut*", "DeadlineExceeded*")),
+    (
+        reasons.SERIALIZATION_ERROR,
+        ("Json*", "JSON*", "*Serializ*", "*Deserializ*", "UnicodeDecode*", "UnicodeEncode*"),
+    ),
+    (
+        reasons.TRANSPORT_UNAVAILABLE,
+        ("*Connection*", "Socket*", "*BrokenPipe*", "*Unreachable*", "NoRouteToHost*"),
+    ),
+    (reasons.INVALID_MESSAGE, ("InvalidMessage*", "InvalidTask*")),
+    (reasons.POISON_MESSAGE, ("Poison*",)),
+    (
+        reasons.VALIDATION_FAILURE,
+        ("*Validation*", "ArgumentException", "Argument*Exception", "IllegalArgument*"),
+    ),
+    (
+        reasons.DEPENDENCY_FAILURE,
+        ("*ServiceUnavailable*", "*BadGateway*", "HttpRequest*", "Sql*", "Db*", "OperationalError"),
+    ),
+)
+"""The built-in table: the last part of the exception's type, from the first line on."""
+
+DEATHS = {
+    "rejected": reasons.HANDLER_EXCEPTION,
+    "expired": reasons.TIMEOUT_EXCEEDED,
+    "maxlen": reasons.DEPENDENCY_FAILURE,
+    "delivery_limit": reasons.POISON_MESSAGE,
+}
+"""RabbitMQ's words for why it dead-letters."""
+
+_REJECTED = {
+    "RETRIES_EXCEEDED": reasons.POISON_MESSAGE,
+    "TASKMESSAGE_INVALID": reasons.INVALID_MESSAGE,
+}
+"""What a worker says when it gives a message up (`x-caf-worker-rejected`)."""
+
+_TYPE_END = re.compile(r"[.+$/:\\]")
+
+
+def find_candidates(
+    facts: Facts, rules: Sequence[ReasonRule], most_crashes: int = MOST_CRASHES
+) -> Candidates:
+    """Return what a failure may be classified under; its message is not looked at."""
+    if facts.unsent:
+        # Before all others: the exception is that of an earlier failure, which was not repeated.
+        return Candidates(rules=(), otherwise=reasons.TRANSPORT_UNAVAILABLE)
+    left = tuple(rule for rule in rules if rule.may_match(facts))
+    return Candidates(rules=left, otherwise=_find_built_in(facts, most_crashes))
+
+
+def _find_built_in(facts: Facts, most_crashes: int) -> str:
+    said = facts.failure_reason
+    if said in reasons.BUILT_IN:
+        return said
+    if facts.rejected in _REJECTED:
+        return _REJECTED[facts.rejected]
+    if facts.crashes > most_crashes:
+        return reasons.POISON_MESSAGE
+    if facts.exception_type is not None:
+        return _of_exception(facts.exception_type)
+    if said is None or said == UNSAID:
+        return reasons.UNKNOWN
+    return DEATHS.get(said, reasons.HANDLER_EXCEPTION)
+
+
+def _of_exception(exception_type: str) -> str:
+    name = _TYPE_END.split(exception_type)[-1]
+    found = (reason for reason, wanted in EXCEPTIONS if globs.matches(wanted, name))
+    return next(found, reasons.HANDLER_EXCEPTION)

@@ -1,0 +1,44 @@
+"""Reasons: the words under which failures are classified. The list is open; these are built in."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+UNKNOWN = "unknown"
+TRANSPORT_UNAVAILABLE = "transport_unavailable"
+HANDLER_EXCEPTION = "handler_exception"
+VALIDATION_FAILURE = "validation_failure"
+TIMEOUT_EXCEEDED = "timeout_exceeded"
+SERIALIZATION_ERROR = "serialization_error"
+DEPENDENCY_FAILURE = "dependency_failure"
+POISON_MESSAGE = "poison_message"
+INVALID_MESSAGE = "invalid_message"
+
+NUMBERS: Mapping[str, int] = MappingProxyType(
+    {
+        TRANSPORT_UNAVAILABLE: 1,
+        HANDLER_EXCEPTION: 2,
+        VALIDATION_FAILURE: 3,
+        TIMEOUT_EXCEEDED: 4,
+        SERIALIZATION_ERROR: 5,
+        DEPENDENCY_FAILURE: 6,
+        POISON_MESSAGE: 7,
+        UNKNOWN: 99,
+    }
+)
+"""The numbers of the reasons that have one."""
+
+BUILT_IN = frozenset({*NUMBERS, INVALID_MESSAGE})
+
+GATEWAY_CODES = (
+    "NOT_PDF",
+    "TOO_LARGE",
+    "GW_4XX",
+    "GW_5XX",
+    "GW_TIMEOUT",
+    "IO_ERROR",
+    "NOT_READY",
+    "EXPIRED",
+    "FORBIDDEN",
+    "UNKNOWN",
+)
+"""The reasons of the set `gateway`, for failures of calls to a service behind a gateway."""

@@ -1,0 +1,243 @@
+"""Breakers as they are, and what was counted for each: what is looked at to decide about them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, exists, func, or_, select
+
+from retrier.domain.breaker import (
+    Breaker,
+    BreakerKey,
+    BreakerRules,
+    BreakerState,
+    BreakerTerms,
+    Evidence,
+    Hand,
+    Per,
+    Trial,
+    TrialEnd,
+    TrialSeen,
+)
+from retrier.domain.failed_message import RetryEnd
+from retrier.store.engine.database import reading
+from retrier.store.engine.transaction import StoredRow, Transaction
+from retrier.store.schema import breaker_counts, breakers, ended_retries, failed_message_retries
+
+columns = breakers.c
+counts = breaker_counts.c
+claims = failed_message_retries.c
+ended = ended_retries.c
+
+NOT_CLOSED: ColumnElement[bool] = or_(
+    columns.state != BreakerState.CLOSED, columns.hand.is_not(None)
+)
+"""The condition that a breaker is open or half open, or that a person has set it."""
+DUE = func.coalesce(columns.hand_until, columns.due_at)
+"""When a breaker is to be looked at again; NULL: when something is counted."""
+
+
+ANY_NOT_CLOSED = exists().where(NOT_CLOSED)
+"""The condition that there is such a breaker: a part of queries that are made anyway."""
+TRIAL_ENDED = exists().where(
+    columns.trial_number.is_not(None),
+    columns.hand.is_(None),
+    ~exists().where(
+        claims.number == columns.trial_number, claims.retry_id == columns.trial_retry_id
+    ),
+)
+"""The condition that a message that tried a breaker has its outcome."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenBreaker:
+    """A breaker, and what there is to decide about it."""
+
+    breaker: Breaker
+    evidence: Evidence
+    trial: TrialSeen | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenBreakers:
+    """All breakers, and the database's time at which they were looked at."""
+
+    seen: tuple[SeenBreaker, ...]
+    at: datetime
+
+
+@reading
+def look_at_breakers(tx: Transaction, rules: BreakerRules) -> SeenBreakers:
+    """Return all breakers with what was counted for them. Raises DatabaseUnavailable."""
+    rows = tx.execute(_WITH_TRIALS).all()
+    found = [breaker_from_row(row) for row in rows]
+    terms = {each.breaker_id: rules.terms_of(each.rule) for each in found}
+    counted = _count(tx, found, terms)
+    seen = (
+        SeenBreaker(
+            breaker=breaker,
+            evidence=counted.get(breaker.breaker_id, Evidence()),
+            trial=None if breaker.trial is None else _seen(row),
+        )
+        for row, breaker in zip(rows, found, strict=True)
+    )
+    return SeenBreakers(seen=tuple(seen), at=tx.now)
+
+
+@reading
+def list_breakers(tx: Transaction) -> tuple[tuple[Breaker, ...], datetime]:
+    """Return all breakers, those that are not closed first. Raises DatabaseUnavailable."""
+    return all_breakers(tx), tx.now
+
+
+def all_breakers(tx: Transaction) -> tuple[Breaker, ...]:
+    """Return all breakers, those that are not closed first."""
+    closed = and_(columns.state == BreakerState.CLOSED, columns.hand.is_(None))
+    rows = tx.execute(select(breakers).order_by(closed, columns.breaker_key))
+    return tuple(map(breaker_from_row, rows))
+
+
+def find_not_closed(tx: Transaction) -> tuple[Breaker, ...]:
+    """Return the breakers that are not closed, or that a person has set."""
+    rows = tx.execute(select(breakers).where(NOT_CLOSED).order_by(columns.breaker_key))
+    return tuple(map(breaker_from_row, rows))
+
+
+def count_open(tx: Transaction) -> Mapping[str, tuple[BreakerState, timedelta]]:
+    """Return the state of each breaker for which messages wait, and for how long they have."""
+    now = tx.now
+    return {
+        str(each.key): (each.state_at(now), max(timedelta(0), now - each.held_since))
+        for each in find_not_closed(tx)
+        if each.state_at(now) is not BreakerState.CLOSED
+    }
+
+
+read_not_closed = reading(find_not_closed)
+"""`find_not_closed` in a transaction of its own. Raises DatabaseUnavailable."""
+
+
+def breaker_from_row(row: StoredRow) -> Breaker:
+    """Return a row of breakers as a Breaker."""
+    return Breaker(
+        breaker_id=row.breaker_id,
+        key=BreakerKey(per=Per(row.per), name=row.name),
+        state=BreakerState(row.state),
+        changed_at=row.changed_at,
+        rule=row.rule,
+        opened_at=row.opened_at,
+        due_at=row.due_at,
+        cooldown=timedelta(milliseconds=row.cooldown_ms),
+        sent=row.sent,
+        failed=row.failed,
+        confirms=row.confirms,
+        trial=None
+        if row.trial_number is None
+        else Trial(number=row.trial_number, retry_id=row.trial_retry_id),
+        hand=None
+        if row.hand is None
+        else Hand(
+            state=BreakerState(row.hand),
+            until=row.hand_until,
+            who=row.hand_who or "",
+            why=row.hand_why,
+        ),
+    )
+
+
+_WITH_TRIALS = (
+    select(
+        breakers,
+        claims.retry_id.label("claimed"),
+        claims.forwarded_at,
+        ended.outcome,
+        ended.forwarded_at.label("ended_forwarded_at"),
+    )
+    .outerjoin_from(
+        breakers,
+        failed_message_retries,
+        and_(claims.number == columns.trial_number, claims.retry_id == columns.trial_retry_id),
+    )
+    .outerjoin(
+        ended_retries,
+        and_(ended.number == columns.trial_number, ended.retry_id == columns.trial_retry_id),
+    )
+    .order_by(columns.breaker_id)
+)
+
+
+def _seen(row: StoredRow) -> TrialSeen:
+    """Say what became of the trial, by its claim, or by what is kept of it after it ended."""
+    if row.claimed is not None:
+        end = TrialEnd.UNDERWAY if row.forwarded_at is None else TrialEnd.SENT
+        return TrialSeen(end=end, sent_at=row.forwarded_at)
+    match row.outcome:
+        case None:
+            return TrialSeen(end=TrialEnd.NEVER_SENT)
+        case RetryEnd.CONFIRMED:
+            return TrialSeen(end=TrialEnd.CONFIRMED)
+        case RetryEnd.FAILED | RetryEnd.REVERTED:
+            return TrialSeen(end=TrialEnd.FAILED)
+        case _:
+            # A person has ended it: whether it was handled shows only in that it does not come back.
+            sent = row.ended_forwarded_at
+            end = TrialEnd.NEVER_SENT if sent is None else TrialEnd.SENT
+            return TrialSeen(end=end, sent_at=sent)
+
+
+def _count(
+    tx: Transaction, found: Sequence[Breaker], terms: Mapping[int, BreakerTerms | None]
+) -> Mapping[int, Evidence]:
+    """Add up what counts now; only a closed breaker is decided about by that."""
+    open_for = {
+        each.breaker_id: each
+        for each in found
+        if each.state is BreakerState.CLOSED and each.hand is None
+    }
+    judged = {key: given for key in open_for if (given := terms[key]) is not None}
+    if not judged:
+        return {}
+    oldest = tx.now - max(each.time for each in judged.values())
+    query = (
+        select(
+            counts.breaker_id,
+            counts.since,
+            func.sum(counts.sent).label("sent"),
+            func.sum(counts.returned + counts.came_back).label("failed"),
+            func.sum(counts.confirmed).label("confirmed"),
+        )
+        .join(breakers, columns.breaker_id == counts.breaker_id)
+        .where(counts.since >= columns.changed_at, counts.since >= oldest)
+        .group_by(counts.breaker_id, counts.since)
+    )
+    within: dict[int, list[Any]] = {}
+    for row in tx.execute(query):
+        given = judged.get(row.breaker_id)
+        if given is not None and row.since >= tx.now - given.time:
+            within.setdefault(row.breaker_id, []).append(row)
+    return {
+        key: Evidence(
+            sent=int(sum(row.sent for row in within.get(key, ()))),
+            failed=int(sum(row.failed for row in within.get(key, ()))),
+            confirmed=any(row.confirmed for row in within.get(key, ())),
+            outcomes=() if given.last is None else _last(tx, open_for[key], given.last),
+        )
+        for key, given in judged.items()
+    }
+
+
+def _last(tx: Transaction, breaker: Breaker, most: int) -> tuple[bool, ...]:
+    """Return the newest outcomes, the last at the end."""
+    query = (
+        select(counts.outcomes)
+        .where(
+            counts.breaker_id == breaker.breaker_id,
+            counts.since >= breaker.changed_at,
+            counts.outcomes != "",
+        )
+        .order_by(counts.since.desc(), counts.counted_by)
+        .limit(most)
+    )
+    newest = "".join(reversed(tx.execute(query).scalars().all()))
+    return tuple(letter == "f" for letter in newest[-most:])

@@ -1,0 +1,37 @@
+"""Completed steps: what all attempts of a message together say."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from sqlalchemy import Select, func, select
+
+from retrier.domain.completed_steps import LOOKED_AT, unite
+from retrier.store.engine.sql_dialect import SqlDialect
+from retrier.store.engine.transaction import Transaction
+from retrier.store.schema import processing_attempts
+
+attempts = processing_attempts.c
+
+
+def find_steps(tx: Transaction, numbers: Sequence[int]) -> Mapping[int, str | None]:
+    """Return the completed steps of these messages by number; none for one that named no steps.
+
+    Only attempts that name some are in the index: without any, this reads nothing.
+    """
+    rows = tx.execute(_named(tx.sql), {"numbers": list(numbers)})
+    return {
+        number: unite(row.steps for row in said)
+        for number, said in groupby(rows, attrgetter("number"))
+    }
+
+
+@cache
+def _named(sql: SqlDialect) -> Select[Any]:
+    return (
+        select(attempts.number, func.substr(attempts.completed_steps, 1, LOOKED_AT).label("steps"))
+        .where(sql.listed(attempts.number, "numbers"), attempts.completed_steps.is_not(None))
+        .order_by(attempts.number, attempts.attempt_id)
+    )

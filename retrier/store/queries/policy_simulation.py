@@ -1,0 +1,170 @@
+"""Stored failures judged anew by other policies; nothing is changed."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import Any
+
+from sqlalchemy import select
+
+from retrier.domain.failed_message import Disposition
+from retrier.domain.shown import read_said
+from retrier.domain.wire import PropertyCodec
+from retrier.policy.facts import Facts
+from retrier.policy.policy_set import PolicySet
+from retrier.policy.simulation import Simulated, Simulation, StoredFailure, Verdict, rule_of
+from retrier.store.engine.database import reading
+from retrier.store.engine.transaction import StoredRow, Transaction
+from retrier.store.schema import causes, failed_messages, processing_attempts
+
+MOST = 100_000
+"""Failures that are judged at most: the newest."""
+LONGEST = timedelta(seconds=30)
+_AT_ONCE = 1000
+
+attempts = processing_attempts.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """How far a simulation goes."""
+
+    since: timedelta
+    most: int = MOST
+    longest: timedelta = LONGEST
+    seconds: Callable[[], float] = monotonic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedBefore:
+    """What was found, and why it stopped; None if all since that time were judged."""
+
+    found: Simulated
+    stopped: str | None
+
+
+@reading
+def simulate_policies(
+    tx: Transaction, policies: PolicySet, codec: PropertyCodec, bounds: Bounds
+) -> SimulatedBefore:
+    """Judge the newest stored failures by these policies, in a transaction that cannot write.
+
+    Raises DatabaseUnavailable.
+    """
+    with tx.sql.only_reading(tx.conn):
+        return _simulate(tx, policies, codec, bounds)
+
+
+def _simulate(
+    tx: Transaction, policies: PolicySet, codec: PropertyCodec, bounds: Bounds
+) -> SimulatedBefore:
+    simulation, judged = Simulation(policies), 0
+    end = bounds.seconds() + bounds.longest.total_seconds()
+    for chunk in _walk(tx, tx.now - bounds.since):
+        ranks = _find_ranks(tx, chunk)
+        for row in chunk[: bounds.most - judged]:
+            failures = row.failure_count or ranks.get(row.attempt_id, 1)
+            simulation.judge(_failure(row._mapping, failures, codec))  # noqa: SLF001 - its public name
+        judged += len(chunk)
+        if judged >= bounds.most:
+            return _stopped(simulation, f"after the newest {bounds.most} failures")
+        if bounds.seconds() >= end:
+            return _stopped(simulation, f"after {bounds.longest.total_seconds():g} seconds")
+    return _stopped(simulation, None)
+
+
+def _stopped(simulation: Simulation, why: str | None) -> SimulatedBefore:
+    return SimulatedBefore(found=simulation.result(), stopped=why)
+
+
+def _walk(tx: Transaction, since: datetime) -> Iterator[list[StoredRow]]:
+    """Walk failures in chunks, the newest first. They are numbered as they are stored."""
+    below: int | None = None
+    while True:
+        # Ids first: PostgreSQL might else join all rows before it takes the newest of them.
+        newest = select(attempts.attempt_id).order_by(attempts.attempt_id.desc()).limit(_AT_ONCE)
+        if below is not None:
+            newest = newest.where(attempts.attempt_id < below)
+        ids = list(tx.execute(newest).scalars())
+        rows = [row for row in _load(tx, ids) if row.received_at >= since]
+        yield [row for row in rows if _was_judged(row)]
+        if len(ids) < _AT_ONCE or not rows:
+            return
+        below = ids[-1]
+
+
+def _load(tx: Transaction, ids: Sequence[int]) -> list[StoredRow]:
+    query = _STORED.where(tx.sql.member(attempts.attempt_id, ids))
+    return list(tx.execute(query.order_by(attempts.attempt_id.desc())))
+
+
+def _find_ranks(tx: Transaction, rows: Sequence[StoredRow]) -> Mapping[int, int]:
+    """Return for failures that nothing counted how many of their message there were with each."""
+    numbers = sorted({row.number for row in rows if row.failure_count is None})
+    query = select(attempts.number, attempts.attempt_id).where(
+        tx.sql.member(attempts.number, numbers)
+    )
+    seen: Counter[int] = Counter()
+    ranks: dict[int, int] = {}
+    for number, attempt_id in tx.execute(query.order_by(attempts.attempt_id)) if numbers else ():
+        seen[number] += 1
+        ranks[attempt_id] = seen[number]
+    return ranks
+
+
+def _was_judged(row: StoredRow) -> bool:
+    """Say whether the failure counted; one of before revision 1008 says nothing, and is taken."""
+    return row.reason is None or row.failure_count is not None
+
+
+_STORED = (
+    select(
+        attempts.attempt_id,
+        attempts.number,
+        attempts.received_at,
+        attempts.dialect,
+        attempts.raw_properties,
+        attempts.exception_message,
+        attempts.reason,
+        attempts.failure_count,
+        attempts.disposition,
+        attempts.policy,
+        failed_messages.c.unique_message_id,
+        causes.c.queue,
+        causes.c.endpoint,
+        causes.c.message_type,
+        causes.c.exception_type,
+        causes.c.failure_reason,
+    )
+    .join_from(processing_attempts, failed_messages, failed_messages.c.number == attempts.number)
+    .join(causes, causes.c.cause_id == attempts.cause_id)
+)
+
+
+def _failure(row: Mapping[Any, Any], failures: int, codec: PropertyCodec) -> StoredFailure:
+    said = read_said(codec, row["raw_properties"], dialect=row["dialect"], otherwise=row["queue"])
+    crashes, rejected = said.headers.get(_CRASHES), said.headers.get(_REJECTED)
+    return StoredFailure(
+        unique_message_id=row["unique_message_id"],
+        received_at=row["received_at"],
+        facts=Facts(
+            **{name: row[name] for name in _NAMES},
+            exception_message=row["exception_message"] or said.exception_message,
+            crashes=crashes if isinstance(crashes, int) else 0,
+            rejected=rejected if isinstance(rejected, str) else None,
+        ),
+        failures=failures,
+        reason=row["reason"],
+        verdict=Verdict(
+            rule=rule_of(row["policy"]),
+            # Before there were policies nothing was written, and every message waited for a person.
+            decision=Disposition(row["disposition"] or Disposition.MANUAL),
+        ),
+    )
+
+
+_CRASHES = "x-caf-worker-retry"
+_REJECTED = "x-caf-worker-rejected"
+_NAMES = ("queue", "endpoint", "message_type", "exception_type", "failure_reason")

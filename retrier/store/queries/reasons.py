@@ -1,0 +1,30 @@
+"""The reasons of failures as SQL conditions: what they are classified under, or the headers' word."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import ColumnElement, Select, or_, select
+
+from retrier.store.engine.sql_dialect import SqlDialect
+from retrier.store.schema import causes, failed_messages
+
+messages = failed_messages.c
+
+
+def has_reason(
+    wanted: str, *, among: Sequence[int] | None = None, sql: SqlDialect | None = None
+) -> ColumnElement[bool]:
+    """Return the condition that a failure is classified under a reason, or names it in its headers.
+
+    The word of the headers counts as well: it is what people see in titles of groups, and messages
+    that were stored before reasons were derived have nothing else. `among` are the ids of the causes
+    with that word, if the caller has looked them up.
+    """
+    classified = messages.reason == wanted
+    if among is None or sql is None:
+        return or_(classified, messages.cause_id.in_(causes_of_word(wanted)))
+    return or_(classified, sql.member(messages.cause_id, among)) if among else classified
+
+
+def causes_of_word(wanted: str) -> Select[tuple[int]]:
+    """Return the query for the causes whose headers have this word."""
+    return select(causes.c.cause_id).where(causes.c.failure_reason == wanted)

@@ -1,0 +1,59 @@
+"""What was counted for breakers (`breaker_counts`): each thread adds to rows of its own."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import bindparam, delete
+
+from retrier.domain.breaker_counts import Counted, Moment
+from retrier.store.engine.transaction import Transaction
+from retrier.store.schema import breaker_counts
+from retrier.store.schema.types import UtcTime
+
+counts = breaker_counts.c
+
+_ADDED = ("sent", "returned", "came_back", "confirmed", "outcomes")
+_FORGET = delete(breaker_counts).where(
+    counts.breaker_id == bindparam("breaker"),
+    counts.counted_by == bindparam("counter", type_=counts.counted_by.type),
+    counts.since < bindparam("before", type_=UtcTime),
+)
+
+
+def count(tx: Transaction, sums: Mapping[Moment, Counted]) -> None:
+    """Add to the rows of this thread, in the order of their keys."""
+    rows: list[dict[str, Any]] = [
+        {
+            "breaker_id": breaker_id,
+            "since": since,
+            "counted_by": tx.counted_by,
+            **{name: getattr(counted, name) for name in _ADDED},
+        }
+        for (breaker_id, since), counted in sorted(sums.items(), key=lambda each: each[0])
+    ]
+    if not rows:
+        return
+    insert = tx.sql.insert(breaker_counts)
+    more = {name: counts[name].concat(insert.excluded[name]) for name in ("outcomes",)} | {
+        name: counts[name] + insert.excluded[name] for name in _ADDED[:-1]
+    }
+    keys = ["breaker_id", "since", "counted_by"]
+    tx.execute(insert.on_conflict_do_update(index_elements=keys, set_=more), rows)
+
+
+def forget(tx: Transaction, before: Mapping[int, datetime]) -> None:
+    """Delete what this thread counted for these breakers before these times."""
+    tx.execute(
+        _FORGET,
+        [
+            {"breaker": breaker_id, "counter": tx.counted_by, "before": moment}
+            for breaker_id, moment in sorted(before.items())
+        ],
+    )
+
+
+def sweep(tx: Transaction, older_than: timedelta) -> int:
+    """Delete what was counted before that, by any thread; return how many rows."""
+    old = counts.since < tx.now - older_than
+    return tx.execute(delete(breaker_counts).where(old)).rowcount

@@ -1,0 +1,109 @@
+"""Dead messages: a person revives one, or declares one dead."""
+
+from retrier.domain.decision import Dead
+from retrier.domain.failed_message import Disposition, FailedMessageStatus, RetryEnd
+from retrier.domain.identity import canonical, is_guid
+from retrier.domain.message_actions import (
+    ClaimStage,
+    Refusal,
+    why_not_declare_dead,
+    why_not_revive,
+)
+from retrier.domain.moves import Move
+from retrier.domain.notices import DeadMessage
+from retrier.domain.retry_operation import RetryRequest
+from retrier.store.engine.database import writing
+from retrier.store.engine.sql_dialect import Counter
+from retrier.store.engine.transaction import StoredRow, Transaction
+from retrier.store.tables import claims, event_log, failed_messages
+from retrier.store.tables.event_log import Entry
+from retrier.store.tables.message_locks import lock_by_id
+from retrier.store.verbs.left_batches import leave_batches
+from retrier.store.verbs.message_actions import stage_of
+from retrier.store.verbs.operations import CreatedOperation, find_repeated, freeze
+from retrier.store.verbs.outgoing import add_notices
+
+State = tuple[FailedMessageStatus, Disposition, ClaimStage]
+
+
+@writing
+def revive(tx: Transaction, request: RetryRequest, unique_id: str) -> CreatedOperation | Refusal:
+    """Create the operation that retries one dead message; or return why it is not retried.
+
+    It stays dead until its retry is issued. The same request under the same idempotency key gives
+    the same operation again, whatever has become of the message. Raises KeyReused,
+    DatabaseUnavailable.
+    """
+    known = find_repeated(tx, request, request.selection)
+    if known is not None:
+        return known
+    row = _lock(tx, unique_id)
+    if row is None:
+        return Refusal.UNKNOWN
+    refusal = why_not_revive(*_state_of(tx, row))
+    if refusal is not None:
+        key, who = row.unique_message_id, request.requested_by
+        entry = Entry(
+            kind="revive_refused",
+            text=f"revive of {key}: {refusal}",
+            who=who,
+            unique_message_id=key,
+        )
+        event_log.append(tx, [entry])
+        return refusal
+    # The message is locked, so the cut-off is exact for it without the cut-off lock, which must not
+    # be taken after row locks: ingesters wait for the rows.
+    return freeze(tx, request, tx.sql.last_number(tx.conn, Counter.FAILURE_SEQ))
+
+
+@writing
+def declare_dead(
+    tx: Transaction, unique_id: str, *, why: str, who: str, notices: str | None = None
+) -> Refusal | None:
+    """Declare one unresolved message dead; return why it is left as it is, or None.
+
+    It gets a new failure number: no operation that was asked for earlier takes it, and a claim that
+    Marking takes at this moment does not hold. A claim under which nothing was sent ends. With
+    `notices`, a notice is to be sent to that queue. Raises DatabaseUnavailable.
+    """
+    # Before any row lock, as ingestion does: waiting for this with rows locked could deadlock.
+    tx.sql.share_cut_off(tx.conn)
+    row = _lock(tx, unique_id)
+    if row is None:
+        return Refusal.UNKNOWN
+    refusal = why_not_declare_dead(*_state_of(tx, row))
+    key = row.unique_message_id
+    if refusal is not None:
+        entry = Entry(
+            kind="dead_refused",
+            text=f"declaring {key} dead: {refusal}",
+            who=who,
+            unique_message_id=key,
+        )
+        event_log.append(tx, [entry])
+        return refusal
+    _give_up(tx, row, why, who)
+    if notices is not None:
+        add_notices(tx, notices, [DeadMessage(number=row.number, attempt_id=row.attempt_id)])
+    return None
+
+
+def _lock(tx: Transaction, unique_id: str) -> StoredRow | None:
+    ids = [canonical(unique_id)] if is_guid(unique_id) else []
+    return next(iter(lock_by_id(tx, ids)), None)
+
+
+def _state_of(tx: Transaction, row: StoredRow) -> State:
+    """Lock the claim of a locked message; return how the message stands."""
+    stage = next(map(stage_of, claims.lock(tx, [row.number])), ClaimStage.NONE)
+    return FailedMessageStatus(row.status), Disposition(row.disposition), stage
+
+
+def _give_up(tx: Transaction, row: StoredRow, why: str, who: str) -> None:
+    key, decision = row.unique_message_id, Dead(why=f"declared dead by {who}: {why}")
+    failed_messages.become_unresolved(tx, Move.GIVEN_UP, {row.number: decision})
+    left = leave_batches(tx, {row.number: key}, RetryEnd.RELEASED, who=who, became="declared dead")
+    declared = Entry(
+        kind="message_declared_dead", text=f"{key}: dead: {why}", who=who, unique_message_id=key
+    )
+    event_log.append(tx, [declared, *left])

@@ -1,0 +1,1 @@
+"""The operator's page: HTML that the server makes, and numbers that change in it as they happen."""

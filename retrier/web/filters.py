@@ -1,0 +1,149 @@
+"""The filter of the list of messages: as it stands in an address, and the selection that it means."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+
+from fastapi import HTTPException
+
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.identity import is_guid
+from retrier.domain.selection import Selection, WantedDisposition, read_statuses
+from retrier.domain.text import clean
+from retrier.web.forms import Form
+
+ANY_STATUS = "all"
+LARGEST = 2**31 - 1
+"""What fits the integers of both databases."""
+
+_UNCLEAN = "No message has such a text: it holds NUL, or it is too long."
+_NO_TIME = "A time is written as 2026-05-04T12:30, in UTC."
+_TURNED = "The end of the time lies before its beginning, so that nothing would match."
+_NO_COUNT = "The number of attempts is a whole number."
+_NO_DISPOSITION = f"What happens next is one of: {', '.join(WantedDisposition)}."
+_NO_STATUS = f"A status is one of: {', '.join(FailedMessageStatus)}, {ANY_STATUS}."
+_NO_ID = "An id is 32 hexadecimal digits with dashes."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterQuery:
+    """The conditions as texts, named as in the API; an empty one is no condition."""
+
+    status: str = ""
+    text: str = ""
+    group: str = ""
+    queue: str = ""
+    endpoint: str = ""
+    message_type: str = ""
+    exception_type: str = ""
+    reason: str = ""
+    stream: str = ""
+    message_id: str = ""
+    failed_from: str = ""
+    failed_to: str = ""
+    attempts_at_least: str = ""
+    disposition: str = ""
+    archived_by: str = ""
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The conditions that are set, by name."""
+        return {name: value for name, value in asdict(self).items() if value.strip()}
+
+
+def read_filter(form: Form) -> FilterQuery:
+    """Return the filter in the hidden fields of a form, exactly as it was shown."""
+    names = (each.name for each in fields(FilterQuery))
+    return FilterQuery(**{name: next(iter(form.values(name)), "") for name in names})
+
+
+def understand(query: FilterQuery) -> Selection:
+    """Return the messages that a list with this filter shows. Raises HTTPException."""
+    given = query.values
+    if any(clean(each) != each for each in given.values()):
+        raise HTTPException(400, _UNCLEAN)
+    first, last = _time(given.get("failed_from")), _time(given.get("failed_to"))
+    if first is not None and last is not None and last < first:
+        raise HTTPException(400, _TURNED)
+    return Selection(
+        group=given.get("group"),
+        queue=given.get("queue"),
+        endpoint=given.get("endpoint"),
+        exception_type=given.get("exception_type"),
+        message_type=given.get("message_type"),
+        reason=given.get("reason"),
+        stream=given.get("stream"),
+        text=query.text.strip() or None,
+        message_id=given.get("message_id"),
+        archived_by=given.get("archived_by"),
+        failed_from=first,
+        failed_to=last,
+        attempts_at_least=_count(given.get("attempts_at_least")),
+        disposition=_disposition(given.get("disposition")),
+        statuses=_statuses(query),
+    )
+
+
+def name_ids(ids: Sequence[str]) -> Selection:
+    """Return the selection of these messages. Raises HTTPException."""
+    if not all(map(is_guid, ids)):
+        raise HTTPException(400, _NO_ID)
+    return Selection(ids=tuple(dict.fromkeys(ids)))
+
+
+def select_all(query: FilterQuery) -> Selection | None:
+    """Return all that a list shows as an act may select it; None if no act can say it.
+
+    A sender's own id is a condition of lists only. Which status an act takes follows from the act,
+    so a list of several statuses is not one selection.
+    """
+    shown = understand(query)
+    status = only_status(shown)
+    if status is None or shown.message_id is not None:
+        return None
+    if status is FailedMessageStatus.RETRY_ISSUED:
+        return replace(shown, pending=True)
+    return replace(shown, statuses=None)
+
+
+def only_status(shown: Selection) -> FailedMessageStatus | None:
+    """Return the one status that a list shows; None if it shows several."""
+    only = shown.statuses or ()
+    return next(iter(only)) if len(only) == 1 else None
+
+
+def _statuses(query: FilterQuery) -> frozenset[FailedMessageStatus] | None:
+    """Unresolved if nothing is said; any where one looks for certain messages."""
+    if query.status == ANY_STATUS:
+        return None
+    if not query.status:
+        certain = query.message_id or query.archived_by
+        return None if certain else frozenset({FailedMessageStatus.UNRESOLVED})
+    found = read_statuses(query.status)
+    if found is None:
+        raise HTTPException(400, _NO_STATUS)
+    return found
+
+
+def _time(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        time = datetime.fromisoformat(text.strip())
+        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise HTTPException(400, _NO_TIME) from None
+
+
+def _count(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal()):
+        raise HTTPException(400, _NO_COUNT)
+    return min(int(text[:18]), LARGEST)
+
+
+def _disposition(text: str | None) -> WantedDisposition | None:
+    if text is not None and text not in list(WantedDisposition):
+        raise HTTPException(400, _NO_DISPOSITION)
+    return None if text is None else WantedDisposition(text)

@@ -1,0 +1,143 @@
+"""The form of an act: its fields, its idempotency key, who asks, and where to go afterwards."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+from urllib.parse import parse_qs, quote, unquote
+from uuid import uuid4
+
+from fastapi import Depends, HTTPException, Request
+
+from retrier.domain.archive_operation import ArchiveRequest
+from retrier.domain.message_actions import Act
+from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
+from retrier.domain.selection import Selection
+from retrier.domain.steering import HIGHEST_RATE
+from retrier.domain.text import clean
+from retrier.gateway import AskedAgain
+
+LONGEST_KEY = 255
+LONGEST_WHY = 1000
+LONGEST_NAME = 200
+LONGEST_ADDRESS = 8000
+"""Bytes: names of queues and streams may stand in it."""
+MOST_FIELDS = 10_000
+NOBODY = "anonymous"
+NAME_COOKIE = "retrier_user"
+
+
+def new_key() -> str:
+    """Return a key for a form: however often it is sent, its act is done once."""
+    return str(uuid4())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """What a form was sent with. `requested_by` is who sends it, and from where."""
+
+    fields: Mapping[str, Sequence[str]]
+    requested_by: str
+
+    def text(self, name: str, most: int = 1000) -> str:
+        """Return the first value of a field in one line, cut to a length; empty if there is none."""
+        return one_line(self.fields.get(name, [""])[0], most)
+
+    def values(self, name: str) -> Sequence[str]:
+        """Return all values of a field."""
+        return self.fields.get(name, ())
+
+    @property
+    def key(self) -> str:
+        """The idempotency key. Raises HTTPException if the form has none."""
+        key = self.text("key", LONGEST_KEY)
+        if not key:
+            raise HTTPException(400, "The form has no key, so it could be sent twice by accident.")
+        return key
+
+    @property
+    def why(self) -> str | None:
+        """Why it is asked for, if the person says so."""
+        return self.text("why", LONGEST_WHY) or None
+
+    @property
+    def rate(self) -> int | None:
+        """How many messages a second are sent at most. Raises HTTPException if it is no number."""
+        text = self.text("rate")
+        if not text:
+            return None
+        if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= HIGHEST_RATE):
+            raise HTTPException(400, f"A rate is a whole number from 1 to {HIGHEST_RATE:,}.")
+        return int(text)
+
+    def next(self, done: str, otherwise: str = "/") -> str:
+        """Return the page to go to, which tells what was done; never that of another site."""
+        to = local(self.text("next", LONGEST_ADDRESS), otherwise)
+        path, _, query = to.partition("?")
+        kept = [each for each in query.split("&") if each and not each.startswith("done=")]
+        return f"{path}?{'&'.join([*kept, f'done={quote(done)}'])}"
+
+    def next_after(self, again: AskedAgain, otherwise: str) -> str:
+        """Return the page to go to after pending retries were asked for again."""
+        match again.operation_ids:
+            case ():
+                return self.next("nothing-pending", otherwise)
+            case (one,):
+                return self.next(f"retry:{one}", otherwise)
+            case _:
+                return "/operations?done=again"
+
+    def retry(self, selection: Selection, words: str, terms: RetryTerms) -> RetryRequest:
+        """Return a request to retry what a selection matches; `words` name it: `retry of ...`."""
+        return RetryRequest(
+            retry_type=type_of(selection),
+            selection=selection,
+            originator=words,
+            requested_by=self.requested_by,
+            why=self.why,
+            idempotency_key=self.key,
+            terms=terms,
+        )
+
+    def archive(self, act: Act, selection: Selection, words: str) -> ArchiveRequest:
+        """Return a request to archive, unarchive or resolve; `words` name it: `archive of ...`."""
+        return ArchiveRequest(
+            act=act,
+            selection=selection,
+            originator=words,
+            requested_by=self.requested_by,
+            why=self.why,
+            idempotency_key=self.key,
+        )
+
+
+def local(path: str, otherwise: str) -> str:
+    """Return an address of this page; the other one if it is that of another site, or none."""
+    is_local = path.startswith("/") and not path.startswith(("//", "/\\"))
+    return path if is_local else otherwise
+
+
+def one_line(text: str, most: int) -> str:
+    """Return text in one printable line of at most so many bytes."""
+    line = "".join(character if character.isprintable() else " " for character in text)
+    return clean(line.strip(), most).strip()
+
+
+def name_of(request: Request) -> str:
+    """Return the name of who asks: as a proxy tells it, or as the person wrote it on the page."""
+    told = request.headers.get("x-retrier-user", "")
+    name = told.encode("latin-1", "replace").decode("utf-8", "replace")
+    return one_line(name or unquote(request.cookies.get(NAME_COOKIE, "")), LONGEST_NAME) or NOBODY
+
+
+async def _form(request: Request) -> Form:
+    content = await request.body()
+    try:
+        text = content.decode()
+        fields = parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError:
+        raise HTTPException(400, "The form cannot be read.") from None
+    address = request.client.host if request.client else "unknown address"
+    return Form(fields=fields, requested_by=f"{name_of(request)} ({address})")
+
+
+SentForm = Annotated[Form, Depends(_form)]

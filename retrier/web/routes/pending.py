@@ -1,0 +1,124 @@
+"""Pending retries: the list, and how a person ends the wait for an outcome."""
+
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
+
+from retrier.domain.message_actions import Act
+from retrier.domain.retry_operation import RetryTerms
+from retrier.domain.selection import Selection
+from retrier.store.queries.archive_previews import preview_archive
+from retrier.store.queries.ordering import PageRequest
+from retrier.store.queries.pending import count_next_destinations, list_pending, time_before
+from retrier.web.forms import Form, SentForm
+from retrier.web.parts import PageParts, Parts
+from retrier.web.showing import see_other, show
+from retrier.web.views.pages import PAGE
+from retrier.web.views.pending import AGES, PATH, PendingQuery, pending_list
+from retrier.web.views.pending_acts import MOST_DESTINATIONS, Counted, Those, ask_before
+
+router = APIRouter(prefix=PATH)
+
+ListQuery = Annotated[PendingQuery, Depends()]
+
+_AT_ONCE = timedelta(0)
+
+
+@router.get("")
+def get_pending(request: Request, parts: Parts, query: ListQuery) -> Response:
+    """List the pending retries, the longest wait first."""
+    page = PageRequest(number=query.number, size=PAGE)
+    found = list_pending(parts.db, query.waiting, page, parts.codec)
+    return show(request, "pending.html", pending_list(found, query), current=PATH)
+
+
+def _those(
+    parts: Parts,
+    query: ListQuery,
+    ids: Annotated[list[str] | None, Query(alias="id")] = None,
+    everything: Annotated[str, Query(alias="all")] = "",
+) -> Those | None:
+    """Return those that an address names; all of them only if it says so."""
+    if ids:
+        return Those(ids=tuple(ids))
+    if not everything or query.waiting.operation_id is not None:
+        return None
+    older = query.values.get("older", "")
+    return Those(
+        queue=query.waiting.queue,
+        older=older,
+        sent_before=time_before(parts.db, AGES.get(older, _AT_ONCE)),
+    )
+
+
+Wanted = Annotated[Those | None, Depends(_those)]
+
+
+@router.get("/retry")
+def preview_retry(request: Request, parts: Parts, query: ListQuery, those: Wanted) -> Response:
+    """Say how many would be sent once more, to where, and what nobody knows."""
+    return _ask(request, parts, Act.RELEASE, query, those)
+
+
+@router.get("/resolve")
+def preview_resolve(request: Request, parts: Parts, query: ListQuery, those: Wanted) -> Response:
+    """Say how many would be resolved, and what nobody knows."""
+    return _ask(request, parts, Act.RESOLVE, query, those)
+
+
+@router.post("/retry")
+def retry_again(parts: Parts, form: SentForm) -> Response:
+    """Stop waiting for the outcome, and retry once more what the preview counted."""
+    those = _of_form(form)
+    named = Selection(ids=those.ids or ())
+    request = form.retry(named, f"retry of {those.words}", RetryTerms())
+    again = parts.gateway.retry_again(request, None if those.ids else those.selection)
+    return see_other(form.next_after(again, PATH))
+
+
+@router.post("/resolve")
+def resolve(parts: Parts, form: SentForm) -> Response:
+    """Resolve by hand what the preview counted."""
+    those = _of_form(form)
+    request = form.archive(Act.RESOLVE, those.selection, f"resolve of {those.words}")
+    done = parts.gateway.archives.ask(request).operation
+    return see_other(form.next(f"archive:{done.operation_id}", PATH))
+
+
+def _ask(
+    request: Request, parts: PageParts, act: Act, query: PendingQuery, those: Those | None
+) -> Response:
+    back = query.address
+    if those is None:
+        return see_other(f"{back}{'&' if '?' in back else '?'}done=nothing")
+    counted = Counted(
+        preview=preview_archive(parts.db, act, those.selection),
+        destinations=count_next_destinations(parts.db, those.selection, MOST_DESTINATIONS)
+        if act is Act.RELEASE
+        else (),
+    )
+    return show(request, "confirm.html", ask_before(act, those, counted, back), current=PATH)
+
+
+def _of_form(form: Form) -> Those:
+    """Return those that a form names. Raises HTTPException if it names none."""
+    ids = tuple(form.values("id"))
+    if ids:
+        return Those(ids=ids)
+    older = form.text("older")
+    if not form.text("all") or (older and older not in AGES):
+        raise HTTPException(400, "The form does not say which pending retries it is about.")
+    return Those(
+        queue=form.text("queue") or None, older=older, sent_before=_moment(form.text("sent_before"))
+    )
+
+
+def _moment(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise HTTPException(400, "The form does not say when it was counted.") from None
+    if moment.tzinfo is None:
+        raise HTTPException(400, "The form does not say when it was counted.")
+    return moment

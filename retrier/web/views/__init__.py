@@ -1,0 +1,1 @@
+"""What templates show: values made of what the store found."""

@@ -1,0 +1,213 @@
+"""Bodies for people: JSON and XML set in lines, text as it came, anything else as bytes.
+
+Nothing is changed but white space between tokens: a number keeps its digits, a name that comes
+twice is shown twice. What cannot be read as JSON or XML is shown as text.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from xml.parsers import expat
+
+SHOWN = 64 * 1024
+"""Bytes of a body that a page shows at most."""
+SHOWN_AS_BYTES = 8 * 1024
+"""Bytes that a page shows in hexadecimal digits at once: each takes five characters."""
+_MORE_BYTES = 28 * 1024
+"""Bytes that are shown then, each time that a person asks for more: a page stays below 150 kB."""
+_WIDEST = 4 * SHOWN
+"""Characters of a body that was set in lines, at most: deep nesting makes long lines."""
+_INDENT = "  "
+_PER_LINE = 16
+_MOST_CONTROLS = 20
+"""One control character in so many others is still text."""
+
+_JSON = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s"{}\[\],:]+', re.DOTALL)
+_XML = re.compile(
+    r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>|<(?:[^<>\"']|\"[^\"]*\"|'[^']*')*>|[^<]+", re.DOTALL
+)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+class Kind(StrEnum):
+    """How a body is shown."""
+
+    JSON = "JSON"
+    XML = "XML"
+    TEXT = "text"
+    BYTES = "bytes"
+
+
+EXTENSIONS = {Kind.JSON: "json", Kind.XML: "xml", Kind.TEXT: "txt", Kind.BYTES: "bin"}
+"""How a file ends that is made of a body."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownBody:
+    """A body, or its beginning. `size` and `shown` are numbers of bytes, of all and of this text."""
+
+    kind: Kind
+    text: str
+    size: int
+    shown: int
+    is_set: bool = False
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether there is more of it than is shown."""
+        return self.shown < self.size
+
+
+def show_body(beginning: bytes, size: int, form: str = "") -> ShownBody:
+    """Return a body of that size as people read it; `form` "text" or "hex" shows it as it came."""
+    text = None if form == "hex" else _read_text(beginning, whole=len(beginning) == size)
+    if text is None:
+        return _as_bytes(beginning, size)
+    plain = ShownBody(kind=Kind.TEXT, text=text, size=size, shown=len(beginning))
+    if form == "text" or len(beginning) < size:
+        return plain
+    for kind, set_in_lines in _READERS.items():
+        formatted = set_in_lines(text.removeprefix("\ufeff"))
+        if formatted is not None:
+            return ShownBody(kind=kind, text=formatted, size=size, shown=size, is_set=True)
+    return plain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoreBytes:
+    """A further part of a body in hexadecimal digits, from byte `first` up to `last`."""
+
+    path: str
+    text: str
+    first: int
+    last: int
+    size: int
+
+    @property
+    def after(self) -> str | None:
+        """The address of the part that follows; None if there is none, or if it is not shown."""
+        is_over = self.last >= min(self.size, SHOWN)
+        return None if is_over else f"{self.path}/bytes?first={self.last}"
+
+    @property
+    def more(self) -> int:
+        """How many bytes that part has."""
+        return min(_MORE_BYTES, min(self.size, SHOWN) - self.last)
+
+
+def bytes_shown(body: ShownBody, path: str) -> MoreBytes:
+    """Return what is shown of a body already, as the part before the one that is asked for."""
+    return MoreBytes(path=path, text=body.text, first=0, last=body.shown, size=body.size)
+
+
+def show_more(beginning: bytes, size: int, path: str, first: str) -> MoreBytes:
+    """Return the part of a body that begins at a byte, which an address names."""
+    named = int(first[:6]) if first.isascii() and first.isdecimal() else 0
+    start = max(SHOWN_AS_BYTES, named) // _PER_LINE * _PER_LINE
+    part = beginning[start : min(start + _MORE_BYTES, SHOWN)]
+    return MoreBytes(
+        path=path, text=_lines(part, start), first=start, last=start + len(part), size=size
+    )
+
+
+def _read_text(content: bytes, *, whole: bool) -> str | None:
+    """Return UTF-8 as text; None if it is none, or mostly none."""
+    # Of a body that is cut, the last character may be, too.
+    for cut in range(1 if whole else 4):
+        try:
+            text = content[: len(content) - cut].decode()
+        except UnicodeDecodeError:
+            continue
+        controls = sum(1 for _ in _CONTROLS.finditer(text))
+        return text if controls * _MOST_CONTROLS <= len(text) else None
+    return None
+
+
+def _as_bytes(content: bytes, size: int) -> ShownBody:
+    shown = content[:SHOWN_AS_BYTES]
+    return ShownBody(kind=Kind.BYTES, text=_lines(shown), size=size, shown=len(shown))
+
+
+def _lines(content: bytes, first: int = 0) -> str:
+    """Return bytes in lines; `first` is where in the body they begin."""
+    return "\n".join(
+        _line(first + start, content[start : start + _PER_LINE])
+        for start in range(0, len(content), _PER_LINE)
+    )
+
+
+def _line(start: int, content: bytes) -> str:
+    digits = content.hex(" ").ljust(3 * _PER_LINE - 1)
+    letters = "".join(chr(each) if 32 <= each < 127 else "." for each in content)  # noqa: PLR2004 - ASCII that is seen
+    return f"{start:08x}  {digits}  {letters}"
+
+
+def _set_json(text: str) -> str | None:
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return _joined(_json_parts(text))
+
+
+def _json_parts(text: str) -> Iterator[str]:
+    depth, before = 0, ""
+    for part in _JSON.findall(text):
+        closes, opened = part in "}]", before in ("{", "[")
+        depth -= closes
+        if before and (closes != opened if closes or opened else before == ","):
+            yield "\n" + _INDENT * depth
+        yield ": " if part == ":" else part
+        depth += part in "{["
+        before = part
+
+
+def _set_xml(text: str) -> str | None:
+    """Set well-formed XML in lines. What declares a type is not parsed: it may define entities."""
+    if not text.lstrip().startswith("<") or "<!DOCTYPE" in text:
+        return None
+    parser = expat.ParserCreate()
+    try:
+        parser.Parse(text, True)  # noqa: FBT003 - the form of expat
+    except (expat.ExpatError, ValueError):
+        return None
+    return _joined(_xml_parts(text))
+
+
+def _xml_parts(text: str) -> Iterator[str]:
+    depth, before = 0, ""
+    for token in _XML.findall(text.strip()):
+        if token.isspace():
+            continue
+        closes, is_text = token.startswith("</"), not token.startswith("<")
+        depth -= closes
+        # The text of an element stays on its line.
+        beside = is_text or (before and not before.startswith("<")) or (closes and _opens(before))
+        if before and not beside:
+            yield "\n" + _INDENT * depth
+        yield token
+        depth += _opens(token)
+        before = token
+
+
+def _opens(token: str) -> bool:
+    return token.startswith("<") and token[1:2] not in "/!?" and not token.endswith("/>")
+
+
+def _joined(parts: Iterator[str]) -> str | None:
+    """Return the parts as one text; None if it becomes too long."""
+    found: list[str] = []
+    length = 0
+    for part in parts:
+        found.append(part)
+        length += len(part)
+        if length > _WIDEST:
+            return None
+    return "".join(found)
+
+
+_READERS: dict[Kind, Callable[[str], str | None]] = {Kind.JSON: _set_json, Kind.XML: _set_xml}

@@ -1,0 +1,130 @@
+"""Retry operations as lines: how far, how fast, how long still, and why one waits."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from retrier.domain.retry_operation import CanaryState, RetryOperation, RetryOperationState
+from retrier.domain.schedule import Schedule
+from retrier.domain.waiting import estimate_end, why_it_waits
+from retrier.store.queries.operation_outcomes import Outcomes
+from retrier.web.wording import ago, duration, number, plural, sentence
+
+_OVER = (RetryOperationState.COMPLETED, RetryOperationState.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationLine:
+    """One operation; `text` says in a few words how far it is, `waits` why it does not go on."""
+
+    operation_id: str
+    title: str
+    requested_by: str
+    why: str | None
+    state: str
+    tone: str
+    done: int
+    total: int
+    text: str
+    waits: str | None
+    created_at: datetime
+    is_over: bool
+    is_standing: bool = False
+
+
+def operation_line(
+    shown: RetryOperation,
+    at: datetime,
+    outcomes: Outcomes | None = None,
+    schedule: Schedule | None = None,
+) -> OperationLine:
+    """Return an operation as a line; `at` is the database's time.
+
+    The `schedule` is for the standing operation.
+    """
+    waits = None if _is_paced(shown) else why_it_waits(shown, at, schedule)
+    return OperationLine(
+        operation_id=shown.operation_id,
+        title=shown.originator[:1].upper() + shown.originator[1:],
+        requested_by=shown.requested_by,
+        why=shown.why,
+        state=_state(shown, waits),
+        tone=_tone(shown, waits),
+        done=shown.total - shown.remaining,
+        total=shown.total,
+        text=_text(shown, at, outcomes, schedule),
+        waits=None if waits is None else sentence(waits),
+        created_at=shown.created_at,
+        is_over=shown.state in _OVER,
+        is_standing=shown.is_standing,
+    )
+
+
+def _is_paced(shown: RetryOperation) -> bool:
+    """Say whether it goes on at its rate: a pause between two cuts is no wait that one must know."""
+    goes_on = shown.state is RetryOperationState.FORWARDING
+    is_held = shown.cancel_asked or shown.passed_over
+    canary = shown.canary
+    tries = canary is not None and canary.state in {CanaryState.SENDING, CanaryState.WAITING}
+    return goes_on and shown.rate is not None and not is_held and not tries
+
+
+def _state(shown: RetryOperation, waits: str | None) -> str:
+    if shown.cancel_asked and shown.state not in _OVER:
+        return "being cancelled"
+    if shown.state is RetryOperationState.FORWARDING and waits is None:
+        return "sending"
+    return shown.state.value
+
+
+def _tone(shown: RetryOperation, waits: str | None) -> str:
+    if shown.state in _OVER:
+        return "good" if shown.state is RetryOperationState.COMPLETED and not shown.failed else ""
+    return "" if waits is None else "wait"
+
+
+def _text(
+    shown: RetryOperation, at: datetime, outcomes: Outcomes | None, schedule: Schedule | None
+) -> str:
+    if shown.is_standing:
+        return " · ".join(_words_standing(shown, at, schedule))
+    over = shown.state in _OVER
+    return " · ".join(_words_ended(shown, outcomes) if over else _words_going(shown, at))
+
+
+def _words_standing(
+    shown: RetryOperation, at: datetime, schedule: Schedule | None
+) -> Iterator[str]:
+    if schedule is not None:
+        yield f"{number(schedule.scheduled)} scheduled"
+        if schedule.next_at is not None:
+            due = schedule.next_at <= at
+            yield "the next is due now" if due else f"the next {ago(schedule.next_at, at)}"
+    if shown.remaining:
+        yield f"{number(shown.remaining)} being sent"
+    yield f"{number(shown.forwarded)} sent so far"
+
+
+def _words_going(shown: RetryOperation, at: datetime) -> Iterator[str]:
+    done = shown.total - shown.remaining
+    yield f"{number(done)} of {number(shown.total)}"
+    if shown.started_at is not None and done and at > shown.started_at:
+        seconds = (at - shown.started_at).total_seconds()
+        limit = "" if shown.rate is None else f", {number(shown.rate)} at most"
+        yield f"{number(max(1, round(done / seconds)))} a second{limit}"
+    end = estimate_end(shown, at)
+    if end is not None:
+        yield f"about {duration(end - at)} left"
+
+
+def _words_ended(shown: RetryOperation, outcomes: Outcomes | None) -> Iterator[str]:
+    yield plural(shown.forwarded, "retry sent", "retries sent")
+    if outcomes is not None and shown.forwarded:
+        yield f"{number(outcomes.confirmed)} confirmed"
+        yield f"{number(outcomes.came_back)} came back"
+        if outcomes.pending:
+            yield f"{number(outcomes.pending)} without outcome yet"
+    if shown.skipped:
+        yield f"{number(shown.skipped)} skipped"
+    if shown.failed:
+        yield f"{number(shown.failed)} could not be sent"

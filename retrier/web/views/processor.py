@@ -1,0 +1,196 @@
+"""The processor and the instances: who works, at what, what waits and why, as far as is known."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from retrier.domain.processor_work import Awaited, Work, find_work
+from retrier.domain.retry_batch import RetryBatchStatus
+from retrier.store.queries.batches import BatchCount
+from retrier.store.queries.outgoing import OutgoingCounts
+from retrier.store.queries.policy_sets import JudgingProcess
+from retrier.store.queries.processor_work import Processor, ProcessorState
+from retrier.web.parts import Health, QueueState
+from retrier.web.views.batches import BatchView, batch_view
+from retrier.web.views.facts import Fact, time_facts
+from retrier.web.views.operations import OperationLine, operation_line
+from retrier.web.wording import plural, sentence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartLine:
+    """A part of this process, whether it works, and a reason."""
+
+    name: str
+    is_well: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLine:
+    """A queue in words."""
+
+    name: str
+    kind: str
+    depth: int | None
+    ready: str
+    state: str
+    tone: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessLine:
+    """A process that judges by policies. `differs` says that others judge by another set."""
+
+    process: JudgingProcess
+    is_here: bool
+    differs: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What was read for the page. `taken_off` counts deliveries by instance."""
+
+    state: ProcessorState
+    batches: Sequence[BatchCount]
+    processes: Sequence[JudgingProcess]
+    outgoing: Sequence[OutgoingCounts]
+    taken_off: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Here:
+    """What this process knows of itself."""
+
+    session_id: str
+    instance: str
+    health: Health
+    queues: Sequence[QueueState]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessorPage:
+    """All that the page shows."""
+
+    headline: str
+    tone: str
+    work: str
+    work_link: str | None
+    until: datetime | None
+    lease: Sequence[Fact]
+    parts: Sequence[PartLine]
+    queues: Sequence[QueueLine]
+    operations: Sequence[OperationLine]
+    batches: Sequence[BatchView]
+    processes: Sequence[ProcessLine]
+    sets: int
+    outgoing: Sequence[OutgoingCounts]
+    taken_off: Mapping[str, int]
+
+
+def processor_page(seen: Seen, here: Here) -> ProcessorPage:
+    """Return the page."""
+    found, queue = seen.state.processor, seen.state.queue
+    held = found is not None and found.is_held
+    work = find_work(queue, is_held=held)
+    sets = len({each.set_hash for each in seen.processes})
+    return ProcessorPage(
+        headline=_headline(found, here),
+        tone="good" if held else "bad",
+        work=_work(work, queue.at),
+        work_link=None if work.operation_id is None else f"/operations/{work.operation_id}",
+        until=None if _goes_on(work, queue.at) else work.until,
+        lease=[] if found is None else list(_lease(found, here)),
+        parts=[
+            PartLine(name=name, is_well=ok, reason=reason)
+            for name, (ok, reason) in sorted(here.health.items())
+        ],
+        queues=[_queue(each) for each in here.queues],
+        operations=[
+            operation_line(each, queue.at, schedule=queue.schedule) for each in queue.operations
+        ],
+        batches=[batch_view(each) for each in seen.batches],
+        processes=[
+            ProcessLine(process=each, is_here=each.session_id == here.session_id, differs=sets > 1)
+            for each in seen.processes
+        ],
+        sets=sets,
+        outgoing=seen.outgoing,
+        taken_off=seen.taken_off,
+    )
+
+
+def _headline(found: Processor | None, here: Here) -> str:
+    if found is None:
+        return "No process was the processor yet"
+    if not found.is_held:
+        return "No process is the processor: nothing is sent until one takes the lease"
+    if found.session_id == here.session_id:
+        return "This process is the processor"
+    return f"The processor is process {found.pid} on {found.host}"
+
+
+def _lease(found: Processor, here: Here) -> Iterator[Fact]:
+    if found.host is not None:
+        name = "Holder" if found.is_held else "Last holder"
+        own = ", this process" if found.session_id == here.session_id else ""
+        yield Fact(name=name, value=f"process {found.pid} on {found.host}{own}")
+    yield Fact(name="Epoch", value=str(found.epoch))
+    yield from time_facts(
+        held_since=found.acquired_at, renewed=found.renewed_at, ends=found.expires_at
+    )
+    if found.session_id is not None:
+        yield Fact(name="Session", value=found.session_id)
+
+
+_STAGES = {
+    RetryBatchStatus.MARKING: "It claims the next messages of an operation.",
+    RetryBatchStatus.STAGING: "It puts copies into the staging queue.",
+    RetryBatchStatus.FORWARDING: "It sends copies to their queues.",
+}
+
+
+_MOMENT = timedelta(seconds=5)
+"""A shorter wait is none that one must know: between two cuts at a rate."""
+
+
+def _goes_on(work: Work, at: datetime) -> bool:
+    return work.waits_for is Awaited.TIME and work.until is not None and work.until - at < _MOMENT
+
+
+def _work(work: Work, at: datetime) -> str:
+    if _goes_on(work, at):
+        return "It sends at a rate: the next messages go out within seconds."
+    if work.waits_for is not None:
+        return f"It waits: {work.why or work.waits_for.value}."
+    return "" if work.stage is None else _STAGES[work.stage]
+
+
+def _queue(each: QueueState) -> QueueLine:
+    state, tone = _state(each)
+    return QueueLine(
+        name=each.name,
+        kind="staging queue" if each.is_staging else "error queue",
+        depth=each.depth,
+        ready=_ready(each),
+        state=state,
+        tone=tone,
+    )
+
+
+def _ready(each: QueueState) -> str:
+    if not each.is_known:
+        return "not known"
+    if each.depth is None:
+        return "not created yet" if each.is_staging else "does not exist"
+    return plural(each.depth, "message")
+
+
+def _state(each: QueueState) -> tuple[str, str]:
+    if each.is_staging:
+        return "holds copies while a batch is sent", ""
+    if not each.is_consumed:
+        return "another process takes its messages off, or none does", ""
+    if each.trouble is not None:
+        return sentence(each.trouble), "bad"
+    return "its messages are taken off", "good"

@@ -1,0 +1,118 @@
+"""Numbers, times and durations as people read them."""
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+_WORDS = [
+    "no",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+]
+_STEPS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+_KIB = 1024
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069"
+    "\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+"""Controls, marks that turn the direction of what follows, and what takes no room."""
+
+
+def number(value: int) -> str:
+    """Return a number with thousands separators: `31,204`."""
+    return f"{value:,}"
+
+
+def in_words(value: int) -> str:
+    """Return a small number as a word, a larger one as digits."""
+    return _WORDS[value] if value < len(_WORDS) else number(value)
+
+
+def plural(value: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun: `1 message`, `31,204 messages`."""
+    return f"{number(value)} {noun(value, one, many)}"
+
+
+def noun(value: int, one: str, many: str | None = None) -> str:
+    """Return the noun that goes with a number."""
+    return one if value == 1 else many or f"{one}s"
+
+
+def duration(span: timedelta | float) -> str:
+    """Return a span in its largest unit: `38 seconds`, `4 hours`."""
+    seconds = span.total_seconds() if isinstance(span, timedelta) else span
+    for size, unit in _STEPS:
+        if seconds >= size:
+            return plural(int(seconds // size), unit)
+    return "a moment"
+
+
+def ago(moment: datetime, now: datetime) -> str:
+    """Return how long ago that was: `40 seconds ago`, `just now`; of the future, when it will be."""
+    span = now - moment
+    if abs(span) < timedelta(seconds=2):
+        return "just now"
+    return f"{duration(span)} ago" if span > timedelta() else f"in {duration(-span)}"
+
+
+def iso(moment: datetime) -> str:
+    """Return a moment for the `datetime` of an element, in UTC."""
+    text = moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
+    return f"{text}Z"
+
+
+def utc(moment: datetime) -> str:
+    """Return a moment in UTC, to the second."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def clock(moment: datetime) -> str:
+    """Return the time of day in UTC, for readers without scripts."""
+    return moment.astimezone(UTC).strftime("%H:%M UTC")
+
+
+def size(count: int) -> str:
+    """Return a number of bytes: `64 bytes`, `5.0 MiB`."""
+    if count < _KIB:
+        return plural(count, "byte")
+    kib = count / _KIB
+    return f"{kib:,.1f} KiB" if kib < _KIB else f"{kib / _KIB:,.1f} MiB"
+
+
+def share(part: int, whole: int) -> str:
+    """Return a part in percent: `99.1 %`; never 100 % of what is not whole."""
+    if whole in {0, part}:
+        return "100 %"
+    return f"{min(part / whole * 100, 99.9):.1f} %"
+
+
+def listed(names: Sequence[str], most: int = 2) -> str:
+    """Return names in one phrase: `orders, payments and 3 more`."""
+    shown, more = list(names[:most]), len(names) - most
+    if more > 0:
+        return f"{', '.join(shown)} and {more} more"
+    return " and ".join(shown)
+
+
+def sentence(text: str) -> str:
+    """Return a reason as a whole sentence: with a capital, and with a full stop."""
+    begun = text[:1].upper() + text[1:]
+    return begun if begun.endswith((".", "!", "?")) else f"{begun}."
+
+
+def visible(text: str) -> str:
+    """Return text in which nothing is hidden: each unseen character is shown by its number.
+
+    Some of them would let the reader see another order of letters than there is.
+    """
+    return _UNSEEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)

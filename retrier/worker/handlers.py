@@ -1,0 +1,214 @@
+"""Handlers: how they are registered, and how one is called with a message."""
+
+import inspect
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from retrier.errors import ConfigurationError
+from retrier.worker.outcomes import (
+    Broken,
+    Done,
+    Ended,
+    Failed,
+    InvalidMessage,
+    Postponed,
+    Problem,
+    Reason,
+    Transient,
+)
+
+_HERE = str(Path(__file__).parent)
+_MOST_ARGUMENTS = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What a handler is told about its message, if it takes a second argument."""
+
+    id: str | None
+    queue: str
+    headers: Mapping[str, object]
+    body: bytes
+    crashes: int
+    """How often a process died with this message in hand."""
+    retry_id: str | None
+    """The same on all copies of one retry; None if the message is no retry."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler:
+    """A function or a class that handles the messages of one queue."""
+
+    queue: str
+    name: str
+    call: Callable[..., Any]
+    arguments: int
+    parse: Callable[[bytes], object]
+    message_type: str | None
+    is_class: bool
+
+    def handle(self, message: Message, tries: int) -> Ended:
+        """Call it, up to `tries` times; never raises, except MemoryError."""
+        ended = self._handle_once(message, 1)
+        for attempt in range(2, tries + 1):
+            if not _is_worth_a_try(ended):
+                break
+            ended = self._handle_once(message, attempt)
+        return ended
+
+    def _handle_once(self, message: Message, attempt: int) -> Ended:
+        try:
+            return _judge(self._call(self.parse(message.body), message))
+        except MemoryError:
+            raise
+        except Transient as away:
+            return Postponed(type(away.__cause__ or away).__name__)
+        except InvalidMessage as invalid:
+            return Broken(make_problem(invalid, Reason.INVALID), attempt)
+        except TimeoutError as late:
+            return Broken(make_problem(late, Reason.TIMEOUT), attempt)
+        except BaseException as error:  # noqa: BLE001 - a handler may raise anything, also SystemExit
+            return Broken(make_problem(error, Reason.EXCEPTION), attempt)
+
+    def _call(self, content: object, message: Message) -> object:
+        made = self.call(*(content, message)[: self.arguments])
+        return made() if self.is_class else made
+
+
+def make_handler(queue: str, call: Callable[..., Any], model: Any) -> Handler:
+    """Return the handler of a queue. Raises ConfigurationError for what cannot be called."""
+    is_class = inspect.isclass(call)
+    problems = [*_find_problems(queue, call, is_class=is_class)]
+    if problems:
+        raise ConfigurationError(problems)
+    return Handler(
+        queue=queue,
+        name=call.__name__,
+        call=call,
+        arguments=_count_arguments(call) or 1,
+        parse=make_parser(model),
+        message_type=None if model in (None, bytes) else getattr(model, "__name__", None),
+        is_class=is_class,
+    )
+
+
+def make_parser(model: Any) -> Callable[[bytes], object]:
+    """Return what makes the handler's argument of a body: bytes, or what pydantic reads.
+
+    An error names fields and rules, and never a value: the body may hold what nobody may see.
+    """
+    if model in (None, bytes):
+        return bytes
+    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - only with a model
+
+    adapter = TypeAdapter(model)
+
+    def parse(body: bytes) -> object:
+        try:
+            return adapter.validate_json(body)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_context=False, include_input=False)
+            raise InvalidMessage("; ".join(_name(each) for each in found)) from None
+
+    return parse
+
+
+def _name(error: Mapping[str, Any]) -> str:
+    path = ".".join(map(str, error["loc"]))
+    return f"{path}: {error['type']}" if path else str(error["type"])
+
+
+def _find_problems(queue: str, call: Any, *, is_class: bool) -> Iterator[str]:
+    name = getattr(call, "__name__", None)
+    if not queue:
+        yield "a handler needs the name of a queue"
+    if not callable(call) or name is None:
+        yield f"the handler of {queue!r} is no function and no class"
+        return
+    body = call.__call__ if is_class else call
+    if inspect.iscoroutinefunction(body) or inspect.isgeneratorfunction(body):
+        yield f"{name}: a handler is a plain function, not async and no generator"
+    elif is_class and not _is_called_without_arguments(call):
+        yield f"{name}: a class needs a method __call__(self), which does the work"
+    elif _count_arguments(call) is None:
+        yield f"{name}: a handler takes one argument, the content, or two: content and Message"
+
+
+def _is_called_without_arguments(made: Any) -> bool:
+    if "__call__" not in dir(made) or not inspect.isfunction(made.__call__):
+        return False
+    try:
+        inspect.signature(made.__call__).bind(None)
+    except TypeError:
+        return False
+    return True
+
+
+def _count_arguments(call: Callable[..., Any]) -> int | None:
+    """Return how many arguments to call it with: two only if it needs a second one."""
+    signature = inspect.signature(call)
+    for number in range(1, _MOST_ARGUMENTS + 1):
+        try:
+            signature.bind(*range(number))
+        except TypeError:
+            continue
+        return number
+    return None
+
+
+def _judge(returned: object) -> Done:
+    match returned:
+        case None:
+            return Done()
+        case Failed(details):
+            return Done(_to_json(details), by_own_account=True)
+        case _:
+            return Done(_to_json(returned))
+
+
+def _to_json(value: object) -> bytes:
+    from pydantic_core import to_json  # noqa: PLC0415 - only if something is returned
+
+    return to_json(value)
+
+
+def _is_worth_a_try(ended: Ended) -> bool:
+    match ended:
+        case Broken(problem):
+            return problem.reason is not Reason.INVALID
+        case _:
+            return False
+
+
+def make_problem(error: BaseException, reason: Reason, caller: str = _HERE) -> Problem:
+    """Return an exception in words.
+
+    Left out of the trace are the first frames, those in the folder `caller`: that code called what
+    failed, and is the same in all traces.
+    """
+    return Problem(
+        reason=reason,
+        type=type(error).__name__,
+        message=_say(error),
+        stack_trace=_trace(error, caller),
+    )
+
+
+def _say(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as worse:  # noqa: BLE001 - an exception that cannot even be told
+        return f"({type(worse).__name__} while it was told)"
+
+
+def _trace(error: BaseException, caller: str) -> str:
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(caller):
+        frames = frames.tb_next
+    try:
+        return "".join(traceback.format_exception(type(error), error, frames))
+    except Exception as worse:  # noqa: BLE001 - an exception that cannot even be told
+        return f"{type(error).__name__}: ({type(worse).__name__} while it was told)\n"

@@ -1,0 +1,149 @@
+"""The worker: its handlers, its signals, and its end."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+from typing import Any, TypeVar
+
+from retrier.clock import Clock, SystemClock
+from retrier.errors import ConfigurationError
+from retrier.transport.transports import Tls
+from retrier.worker.condition import LOG, Condition
+from retrier.worker.handlers import Handler, make_handler
+from retrier.worker.health_server import HealthServer
+from retrier.worker.line import find_transport
+from retrier.worker.loop import Loop
+from retrier.worker.options import Health, Metrics, arguments_of_program, read_options
+from retrier.worker.pool import end_process
+from retrier.worker.relief import Exits
+from retrier.worker.stopping import Overdue
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Worker:
+    """A consumer of one queue or several; see docs/worker.md for every argument."""
+
+    def __init__(  # noqa: PLR0913 - each is one thing that a user may want
+        self,
+        url: str | Sequence[str],
+        name: str | None = None,
+        error_queue: str = "error",
+        output_queue: str | None = None,
+        *,
+        immediate_retries: int = 0,
+        crash_limit: int | None = None,
+        timeout: float | None = None,
+        threads: int | None = None,
+        prefetch: int | None = None,
+        health: Health | None = None,
+        transient_delay: float = 5,
+        hold_streams: bool = False,
+        seen: Any = None,
+        health_port: int | str | None = None,
+        metrics: Metrics | None = None,
+        tls: Tls | None = None,
+        transport_options: Mapping[str, object] | None = None,
+        clock: Clock | None = None,
+        end: Callable[[str], object] = end_process,
+    ) -> None:
+        """Connect to nothing yet. Raises ConfigurationError."""
+        given = {
+            "url": url,
+            "name": name,
+            "error_queue": error_queue,
+            "output_queue": output_queue,
+            "immediate_retries": immediate_retries,
+            "crash_limit": crash_limit,
+            "timeout": timeout,
+            "threads": threads,
+            "prefetch": prefetch,
+            "health": health,
+            "transient_delay": transient_delay,
+            "hold_streams": hold_streams,
+            "seen": seen,
+            "health_port": health_port,
+            "metrics": metrics,
+        }
+        self.options = read_options(given, os.environ, arguments_of_program())
+        self.condition = Condition()
+        """Whether it takes messages, and if not, what it waits for."""
+        self._handlers: dict[str, Handler] = {}
+        self._tls = tls
+        self._transport_options = transport_options
+        self._clock = clock or SystemClock()
+        self._end = end
+
+    @property
+    def healthy(self) -> bool:
+        """Whether messages are taken at this moment."""
+        return self.condition.why is None
+
+    def handler(self, queue: str, model: Any = None) -> Callable[[F], F]:
+        """Register a function or a class for a queue. Raises ConfigurationError.
+
+        It is called with the body as bytes, or with what pydantic reads from it as `model`; and, if
+        it needs a second argument, with the Message.
+        """
+
+        def register(call: F) -> F:
+            if queue in self._handlers:
+                raise ConfigurationError([f"the queue {queue!r} has a handler already"])
+            if queue in {self.options.error_queue, self.options.output_queue}:
+                raise ConfigurationError([f"{queue!r} is a queue to which the worker publishes"])
+            self._handlers[queue] = make_handler(queue, call, model)
+            return call
+
+        return register
+
+    def run(self, stop: threading.Event | None = None) -> None:
+        """Work until SIGTERM or SIGINT, or until `stop` is set. Raises ConfigurationError.
+
+        In another thread than the main one there are no signals, and `stop` is needed.
+        """
+        if not self._handlers:
+            raise ConfigurationError(["the worker has no handler"])
+        is_alone = stop is None and threading.current_thread() is threading.main_thread()
+        stop = stop or threading.Event()
+        name = self.options.name or ", ".join(each.name for each in self._handlers.values())
+        transport = find_transport(self.options.urls, name, self._tls, self._transport_options)
+        exits = Exits(crash=self._end, leave=_leave if is_alone else None)
+        loop = Loop(self.options, self._handlers, transport, self.condition, self._clock, exits)
+        with ExitStack() as stack:
+            if self.options.health_port is not None:
+                server = HealthServer(self.options.health_port, lambda: self.condition.why)
+                stack.callback(server.close)
+            stack.enter_context(_heeding_signals(stop))
+            try:
+                loop.run(stop)
+            except Overdue:
+                LOG.warning("the broker took nothing more; what is unacknowledged comes again")
+
+
+def _leave() -> None:
+    """End the process well: a handler has not ended in time, and nothing else can end it."""
+    LOG.warning("a handler took too long after the order to stop; its message comes again")
+    os._exit(0)
+
+
+@contextmanager
+def _heeding_signals(stop: threading.Event) -> Iterator[None]:
+    """Set `stop` at the first SIGTERM or SIGINT, and end the process at the second."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def heed(_number: int, _frame: FrameType | None) -> None:
+        if stop.is_set():
+            os._exit(0)
+        stop.set()
+
+    before = {number: signal.signal(number, heed) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

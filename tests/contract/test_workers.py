@@ -1,0 +1,95 @@
+"""Workers against their suite, on every kind of queue."""
+
+import json
+import socket
+from contextlib import closing
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+from retrier.transport.embedded.properties import DEEPEST
+from retrier.worker import Failed, Message, Transient
+from tests.contract.worker_fixtures import EmbeddedWorkers, RabbitMQWorkers, Start
+from tests.contract.worker_suite import WorkerSuite
+from tests.support.waiting import wait_until
+from tests.support.worker_outside import DEADLINE, Outside, take_within
+
+
+@pytest.mark.rabbitmq
+class TestOnClassicQueues(RabbitMQWorkers, WorkerSuite):
+    kind = "classic"
+
+
+@pytest.mark.rabbitmq
+class TestOnQuorumQueues(RabbitMQWorkers, WorkerSuite):
+    kind = "quorum"
+
+
+class TestOnTheEmbeddedBroker(EmbeddedWorkers, WorkerSuite):
+    """On queues in a file; and what has nothing to do with the broker."""
+
+    def test_the_health_check_listens_where_it_is_told(
+        self, outside: Outside, orders: str, start: Start
+    ) -> None:
+        with closing(socket.create_server(("127.0.0.1", 0))) as free:
+            port = free.getsockname()[1]
+        outside.delete(f"{orders}.error")
+        running = start(health_port=port)
+        running.wait_until_it_waits("there is no queue")
+        with pytest.raises(HTTPError, match="503"):
+            urlopen(f"http://127.0.0.1:{port}/", timeout=5)
+
+        outside.declare(f"{orders}.error")
+
+        wait_until(lambda: running.worker.healthy, DEADLINE)
+        with urlopen(f"http://127.0.0.1:{port}/", timeout=5) as answer:
+            assert answer.status == 200
+
+    def test_a_message_that_cannot_be_read_is_invalid_and_its_body_is_kept(
+        self, outside: Outside, orders: str, start: Start
+    ) -> None:
+        # More levels than the codec of envelopes reads.
+        deep: list[Any] = []
+        for _ in range(DEEPEST):
+            deep = [deep]
+        outside.put(orders, b"what it was", {"deep": deep}, message_id="m-1")
+
+        running = start()
+
+        told = take_within(outside, f"{orders}.results")
+        assert json.loads(told.body)["taskStatus"] == "INVALID_TASK"
+        kept = take_within(outside, f"{orders}.error")
+        assert kept.body == b"what it was"
+        assert "64" in kept.headers["Retrier.Exception.Message"]
+        assert running.handled.ids == []
+
+    def test_metrics_are_told_the_outcome_of_each_message(
+        self, outside: Outside, orders: str, start: Start
+    ) -> None:
+        def handle(_content: object, message: Message, time: int) -> object:
+            match message.id:
+                case "bad":
+                    raise KeyError
+                case "late" if time == 1:
+                    raise Transient
+                case "failed":
+                    return Failed()
+            return None
+
+        told: list[tuple[str, str]] = []
+
+        def note(queue: str, outcome: str, seconds: float) -> None:
+            assert 0 <= seconds < DEADLINE
+            told.append((queue, outcome))
+            raise ValueError("a metrics function must not break the worker")
+
+        for name in ("good", "bad", "late", "failed"):
+            outside.put(orders, b"{}", {}, message_id=name)
+
+        start(handle, metrics=note, transient_delay=0.05)
+
+        wait_until(lambda: len(told) == 5, DEADLINE)
+        outcomes = ["failure", "handler_exception", "success", "success", "transient"]
+        assert sorted(told) == [(orders, outcome) for outcome in outcomes]

@@ -1,0 +1,165 @@
+"""Real worker processes that die, are told to stop, or end themselves; plain clients see what is left."""
+
+import json
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+from tests.contract.worker_fixtures import Processes, WorkerFixtures
+from tests.support.waiting import let_pass, wait_until
+from tests.support.worker_outside import Outside, take_all, take_within
+
+DEADLINE = 30.0
+SOONER_THAN_BY_ITSELF = 12.0
+"""Less than the seconds after which a worker that was told to stop waits for no handler any more."""
+
+
+def put(outside: Outside, queue: str, name: str, **order: Any) -> None:
+    body = json.dumps({"id": name, **order}).encode()
+    outside.put(queue, body, {}, message_id=name, delivery_mode=2)
+
+
+class WorkerCrashSuite(WorkerFixtures):
+    """A supervisor starts another process whenever one has ended."""
+
+    def test_a_poison_message_is_started_eleven_times_and_its_neighbours_are_handled(
+        self, outside: Outside, orders: str, processes: Processes
+    ) -> None:
+        # Given a message that kills its process, and neighbours that are slower than it
+        put(outside, orders, "slow-1", do="slow", seconds=0.3)
+        put(outside, orders, "poison", do="die")
+        put(outside, orders, "slow-2", do="slow", seconds=0.3)
+        workers = processes(threads=2, name="shop", output_queue=f"{orders}.results")
+
+        # When a supervisor starts one process after the other
+        workers.run_until(lambda: outside.count(f"{orders}.results") == 3, DEADLINE)
+
+        # Then it was started eleven times, and is poison; the neighbours were handled
+        assert workers.told("begun").count("poison") == 11
+        letter = take_within(outside, f"{orders}.error")
+        assert letter.properties["message_id"] == "poison"
+        assert letter.headers["Retrier.Reason"] == "poison_message"
+        assert letter.headers["Retrier.Attempts"] == "11"
+        assert "shop was started 11 times" in letter.headers["Retrier.Exception.Message"]
+        assert "x-caf-worker-retry" not in letter.headers
+        results = [json.loads(each.body) for each in take_all(outside, f"{orders}.results")]
+        statuses = {each["taskId"]: each["taskStatus"] for each in results}
+        assert statuses == {
+            "slow-1": "RESULT_SUCCESS",
+            "slow-2": "RESULT_SUCCESS",
+            "poison": "RESULT_EXCEPTION",
+        }
+        assert outside.count(f"{orders}.error") == 0
+
+    def test_what_was_prefetched_only_is_handled_before_the_suspect_takes_it_along(
+        self, outside: Outside, orders: str, processes: Processes
+    ) -> None:
+        names = [f"m-{number}" for number in range(8)]
+        put(outside, orders, "poison", do="die")
+        for name in names:
+            put(outside, orders, name)
+        workers = processes(prefetch=5, crash_limit=3)
+
+        workers.run_until(lambda: outside.count(f"{orders}.error"), DEADLINE)
+        workers.run_until(lambda: set(workers.told("done")) == set(names), DEADLINE)
+
+        assert workers.told("begun").count("poison") == 4
+        assert sorted(workers.told("done")) == names
+        errors = take_all(outside, f"{orders}.error")
+        assert [each.properties["message_id"] for each in errors] == ["poison"]
+
+    def test_who_runs_out_of_memory_or_time_ends_itself_and_a_crash_is_counted(
+        self, outside: Outside, orders: str, processes: Processes
+    ) -> None:
+        put(outside, orders, "hog", do="hog")
+        put(outside, orders, "hang", do="hang")
+        # A time in which the other handler also ends on a slow machine.
+        workers = processes(timeout=3, crash_limit=0)
+        first = workers.start()
+        wait_until(lambda: not first.is_alive(), DEADLINE)
+        assert first.exitcode == 70
+        assert outside.count(f"{orders}.error") == 0
+
+        workers.run_until(lambda: outside.count(f"{orders}.error") == 2, DEADLINE)
+
+        errors = take_all(outside, f"{orders}.error")
+        assert {each.headers["Retrier.Reason"] for each in errors} == {"poison_message"}
+        assert sorted(workers.told("begun")) == ["hang", "hog"]
+        assert "took longer than 3 s with the message hang" in workers.logged
+        assert "out of memory" in workers.logged
+
+    def test_at_sigterm_it_finishes_what_it_has_begun_and_hands_the_rest_back(
+        self, outside: Outside, orders: str, processes: Processes, tmp_path: Path
+    ) -> None:
+        # Given a handler that ends a second after the order to stop, and more messages in hand
+        ordered = tmp_path / "ordered to stop"
+        put(outside, orders, "slow", do="slow", after=str(ordered), seconds=1)
+        for number in range(4):
+            put(outside, orders, f"m-{number}")
+        workers = processes(prefetch=3)
+        process = workers.start()
+        wait_until(lambda: workers.told("begun"), DEADLINE)
+
+        # When it is told to stop
+        told = monotonic()
+        os.kill(process.pid or 0, signal.SIGTERM)
+        ordered.touch()
+        process.join(DEADLINE)
+
+        # Then it ends well soon after the handler, and the rest waits, counted by nobody
+        assert process.exitcode == 0
+        assert monotonic() - told < SOONER_THAN_BY_ITSELF
+        assert (workers.told("begun"), workers.told("done")) == (["slow"], ["slow"])
+        wait_until(lambda: outside.count(orders) == 4, DEADLINE)
+        rest = take_all(outside, orders)
+        assert sorted(str(each.properties["message_id"]) for each in rest) == [
+            "m-0",
+            "m-1",
+            "m-2",
+            "m-3",
+        ]
+        assert not any(each.headers.get("x-caf-worker-retry") for each in rest)
+
+    def test_a_second_sigterm_ends_it_at_once(
+        self, outside: Outside, orders: str, processes: Processes
+    ) -> None:
+        put(outside, orders, "hang", do="hang")
+        workers = processes()
+        process = workers.start()
+        wait_until(lambda: workers.told("begun"), DEADLINE)
+
+        os.kill(process.pid or 0, signal.SIGTERM)
+        let_pass(0.5)
+        assert process.is_alive()
+
+        def stopped_by_another_sigterm() -> bool:
+            # More than one: a process that has not met the first yet takes two for one.
+            with suppress(ProcessLookupError):
+                os.kill(process.pid or 0, signal.SIGTERM)
+            process.join(0.2)
+            return not process.is_alive()
+
+        wait_until(stopped_by_another_sigterm, SOONER_THAN_BY_ITSELF)
+        assert process.exitcode == 0
+        wait_until(lambda: outside.count(orders) == 1, DEADLINE)
+
+    def test_processes_that_are_killed_lose_nothing(
+        self, outside: Outside, orders: str, processes: Processes
+    ) -> None:
+        names = {f"m-{number}" for number in range(60)}
+        for name in names:
+            put(outside, orders, name, do="slow", seconds=0.01)
+        workers = processes(threads=2, crash_limit=100)
+
+        for kill in range(6):
+            process = workers.start()
+            wait_until(lambda kill=kill: len(workers.told("begun")) > 5 * kill, DEADLINE)
+            process.kill()
+            process.join()
+        workers.run_until(lambda: set(workers.told("done")) == names, DEADLINE)
+
+        wait_until(lambda: outside.count(orders) == 0, DEADLINE)
+        assert outside.count(f"{orders}.error") == 0

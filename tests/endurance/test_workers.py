@@ -1,0 +1,23 @@
+"""The short forms of the endurance run of workers."""
+
+from statistics import median
+
+import pytest
+
+from tests.endurance.workers import LEAST_RATIO, Plan, compare, kill
+
+
+@pytest.mark.alone
+@pytest.mark.rabbitmq
+@pytest.mark.parametrize("prefetch", [1, 50])
+def test_a_worker_is_at_least_half_as_fast_as_a_bare_consumer(amqp_url: str, prefetch: int) -> None:
+    """Empty classic queues in turns: they are the fast ones, where our own work shows most."""
+    assert median(compare(amqp_url, "classic", 2000, prefetch, turns=5)) >= LEAST_RATIO
+
+
+@pytest.mark.rabbitmq
+def test_fifty_kills_lose_nothing(amqp_url: str) -> None:
+    """Kill fifty workers while they handle messages."""
+    killed = kill(Plan(messages=500, kills=50), amqp_url)
+
+    assert (killed.lost, killed.failed, killed.messages) == (0, 0, 500)

@@ -1,0 +1,151 @@
+"""What holds for every page: no serious fault for those who cannot see, no foreign request, light."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Response
+
+from retrier.web.navigation import NAVIGATION
+from retrier.web.routes import WORKING
+from tests.page.browser import Screen
+from tests.page.conftest import OpenScreen, Running, opening
+from tests.page.pages import PAGES
+from tests.support.project import ROOT
+
+pytestmark = pytest.mark.page
+
+HEAVIEST = 150_000
+INLINE = re.compile(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son[a-z]+=")
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """What a browser without a cache sees of one page. `wider` is by how many pixels it is so."""
+
+    violations: list[str]
+    wider: int
+    weight: int
+
+
+def visit_all(looked_at: Running, browser: Browser, theme: str, width: str) -> Mapping[str, Visit]:
+    """Open every page in one tab."""
+    with opening(browser, looked_at) as open_one:
+        screen = open_one(theme=theme, width=width)
+        screen.forget_everything()
+        return {name: visit(screen, path(looked_at.http)) for name, path in PAGES.items()}
+
+
+def visit(screen: Screen, path: str) -> Visit:
+    sizes: list[int] = []
+
+    def weigh(answer: Response) -> None:
+        sizes.append(int(answer.headers.get("content-length", 0)))
+
+    screen.page.on("response", weigh)
+    screen.open(path)
+    screen.wait_live()
+    screen.page.remove_listener("response", weigh)
+    return Visit(
+        violations=screen.find_violations(),
+        wider=screen.page.evaluate("document.documentElement.scrollWidth - innerWidth"),
+        weight=sum(sizes),
+    )
+
+
+@pytest.mark.parametrize(("theme", "width"), [("dark", "wide"), ("light", "narrow")])
+def test_no_page_has_a_serious_fault_is_wider_than_its_window_or_heavy(
+    looked_at: Running, browser: Browser, theme: str, width: str
+) -> None:
+    """One walk for all three: to open every page takes half a minute."""
+    visits = visit_all(looked_at, browser, theme, width)
+
+    assert {name: each.violations for name, each in visits.items() if each.violations} == {}
+    assert {name: each.wider for name, each in visits.items() if each.wider > 0} == {}
+    assert {name: each.weight for name, each in visits.items() if each.weight > HEAVIEST} == {}
+    assert all(each.weight > 0 for each in visits.values())
+
+
+@pytest.fixture(scope="module")
+def answers(looked_at: Running) -> Mapping[str, httpx.Response]:
+    """Give the answer of every page."""
+    return {name: looked_at.http.get(path(looked_at.http)) for name, path in PAGES.items()}
+
+
+def test_no_page_writes_a_script_or_a_style_into_itself(
+    answers: Mapping[str, httpx.Response],
+) -> None:
+    found = {name: INLINE.findall(answer.text) for name, answer in answers.items()}
+
+    assert {name: inline for name, inline in found.items() if inline} == {}
+
+
+def test_every_page_forbids_what_is_not_its_own(answers: Mapping[str, httpx.Response]) -> None:
+    for answer in answers.values():
+        policy = answer.headers["Content-Security-Policy"]
+        assert "default-src 'self'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["Referrer-Policy"] == "same-origin"
+
+
+def test_an_unknown_address_is_told_in_words(looked_at: Running, open_look: OpenScreen) -> None:
+    screen = open_look()
+    screen.expected = ("console: Failed to load resource",)
+
+    page = screen.open("/nowhere")
+
+    assert page.locator("h1").inner_text() == "There is nothing here"
+    assert screen.find_violations() == []
+    assert looked_at.http.get("/nowhere").status_code == 404
+
+
+def test_every_place_of_the_bar_is_there(looked_at: Running) -> None:
+    answers = {place.path: looked_at.http.get(place.path).status_code for place in NAVIGATION}
+
+    assert set(answers.values()) == {200}
+
+
+def test_every_page_is_checked() -> None:
+    """A route that shows a page has a template; each of these belongs to a page above."""
+    templates = {path.stem for path in Path(ROOT / "retrier" / "web" / "templates").glob("*.html")}
+
+    assert WORKING
+    assert templates - CHECKED == set()
+
+
+CHECKED = {
+    "base",
+    "parts",
+    "plot",
+    "error",
+    "overview",
+    "groups",
+    "comment",
+    "retry",
+    "name",
+    "messages",
+    "message",
+    *("bodies", "bytes"),
+    "question",
+    "confirm",
+    "operations",
+    "operation_parts",
+    "operation",
+    "outcomes",
+    "archive_operations",
+    "archive_operation",
+    "history",
+    "archived",
+    "pending",
+    "events",
+    "processor",
+    "ledger",
+    *("imports", "import", "import_question", "import_result", "redirects", "redirect"),
+    "policies",
+    *("breakers", "breaker", "streams", "stream"),
+}
+"""Templates that the pages above show."""

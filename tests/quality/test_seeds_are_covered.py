@@ -1,0 +1,58 @@
+"""Every test or rule that the original description names has tests of ours."""
+
+import re
+from dataclasses import dataclass
+
+import pytest
+
+from tests.quality.test_hazards_are_covered import NODE, TESTS, exists
+
+PAGE = (TESTS / "seeds.md").read_text()
+LATER = re.compile(r"comes with `([\w ]+)`")
+TO_COME: set[str] = set()
+NAMED = (4, 12, 28, 14)
+"""How many tests, or rules, each part of the description names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A test that the description names; `test` is ours, or what it comes with."""
+
+    named: str
+    test: str
+
+
+def rows_of(part: str) -> list[Row]:
+    cells = [
+        [cell.strip() for cell in line.strip("|").split(" | ")]
+        for line in part.splitlines()
+        if line.startswith("| ") and not line.startswith("| the description")
+    ]
+    return [Row(named=named, test=test) for named, test in cells]
+
+
+PARTS = [rows_of(part) for part in PAGE.split("\n## ")[1:]]
+ROWS = [row for part in PARTS for row in part]
+
+
+def test_every_part_has_its_rows() -> None:
+    assert tuple(map(len, PARTS)) == NAMED
+
+
+def test_no_test_is_named_twice() -> None:
+    assert len({row.named for row in ROWS}) == len(ROWS)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.named)
+def test_each_has_tests_of_ours_or_what_it_comes_with(row: Row) -> None:
+    ours = "<br>".join(f"`{test}`" for test in NODE.findall(row.test))
+    later = "".join(f"comes with `{name}`" for name in LATER.findall(row.test))
+
+    assert row.test
+    assert row.test in {ours, later}
+    assert {*LATER.findall(row.test)} <= TO_COME
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.named)
+def test_each_of_ours_exists(row: Row) -> None:
+    assert [test for test in NODE.findall(row.test) if not exists(test)] == []

@@ -1,0 +1,215 @@
+"""A retry that could not be sent is judged like a failure: later, never more, or by a person."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+
+from retrier.domain.wire import Refused
+from retrier.events.event import Event
+from retrier.events.forwarding import WindowRecorded
+from retrier.events.preparation import BatchStaged
+from retrier.store.engine.database import Database
+from retrier.store.queries.verification import verify_store
+from retrier.store.schema import causes, ended_retries, event_log
+from tests.contract.store_rows import again
+from tests.support.bench import QUEUE, STAGING, Bench
+from tests.support.factories import ERROR_QUEUE, failure, unique_id
+from tests.support.policies import NAME, SomePolicies, bring_due
+from tests.support.script import to_queue
+
+MINUTE = timedelta(minutes=1)
+SENT_TO = "gone"
+
+
+@pytest.fixture
+def policies() -> SomePolicies:
+    return SomePolicies(attempts=3, delay=MINUTE)
+
+
+@pytest.fixture
+def seen() -> list[Event]:
+    return []
+
+
+@pytest.fixture
+def bench(database: Database, policies: SomePolicies, seen: list[Event]) -> Bench:
+    return Bench(database, judge=policies.judging(), subscriber=seen.append)
+
+
+def try_by_policy(bench: Bench) -> dict[str, Any]:
+    """Let what is scheduled come due and be tried; return the row of the one message."""
+    bring_due(bench)
+    bench.work()
+    (key,) = bench.statuses()
+    return bench.message(key)
+
+
+def time_of(bench: Bench) -> datetime:
+    return bench.db.read(lambda tx: tx.now)
+
+
+def broken(bench: Bench) -> list[str]:
+    return [each.rule for each in verify_store(bench.db).rules if each.broken]
+
+
+class TestARetryThatIsReturned:
+    def test_has_a_new_time(self, bench: Bench) -> None:
+        bench.fail(queue=SENT_TO)
+
+        row = try_by_policy(bench)
+
+        assert (row["status"], row["disposition"]) == ("unresolved", "scheduled")
+        assert row["retry_at"] > time_of(bench)
+        assert broken(bench) == []
+
+    def test_says_what_the_broker_said_and_what_was_decided(self, bench: Bench) -> None:
+        bench.fail(queue=SENT_TO)
+
+        row = try_by_policy(bench)
+
+        assert row["disposition_reason"].startswith("queue gone does not exist (")
+        assert row["disposition_reason"].endswith("; failed 2 of 3 times")
+        assert (row["policy"], row["reason"]) == (NAME, "transport_unavailable")
+
+    def test_counts_one(self, bench: Bench) -> None:
+        bench.fail(queue=SENT_TO)
+
+        row = try_by_policy(bench)
+
+        assert row["failure_count"] == 2
+
+    def test_is_given_up_in_the_end(self, bench: Bench) -> None:
+        bench.fail(queue=SENT_TO)
+
+        tried = [try_by_policy(bench)["disposition"] for _ in range(2)]
+
+        assert tried == ["scheduled", "dead"]
+        assert broken(bench) == []
+
+    def test_counts_one_whatever_comes_of_a_copy_in_doubt(self, bench: Bench) -> None:
+        first = failure(queue=SENT_TO)
+        bench.receive(first)
+        before = try_by_policy(bench)
+        (ended,) = bench.rows(select(ended_retries))
+
+        bench.receive(again(first, queue=SENT_TO, retry_id=str(ended["retry_id"])))
+
+        assert bench.message(unique_id(first))["failure_count"] == before["failure_count"] == 2
+
+    def test_that_a_person_asked_for_begins_the_count_anew(self, bench: Bench) -> None:
+        first = failure(queue=SENT_TO)
+        bench.receive(first, again(first, queue=SENT_TO))
+        bench.ask_all()
+
+        bench.work()
+
+        row = bench.message(unique_id(first))
+        assert (row["failure_count"], row["disposition"]) == (1, "scheduled")
+
+    def test_is_told_in_events_and_to_who_counts(self, bench: Bench, seen: list[Event]) -> None:
+        bench.fail(queue=SENT_TO)
+
+        row = try_by_policy(bench)
+
+        told = [each.decided for each in seen if isinstance(each, WindowRecorded)]
+        (decided,) = [one for each in told for one in each]
+        assert (decided.disposition, decided.policy, decided.count) == ("scheduled", NAME, 1)
+        kind = event_log.c.kind == "retry_scheduled"
+        logged = bench.rows(select(event_log).where(kind, event_log.c.batch_id.is_not(None)))
+        assert [each["unique_message_id"] for each in logged] == [row["unique_message_id"]]
+
+    def test_is_judged_as_one_that_was_not_sent(self, bench: Bench, policies: SomePolicies) -> None:
+        bench.fail(queue=SENT_TO)
+        policies.asked.clear()
+
+        try_by_policy(bench)
+
+        ((facts, failures),) = policies.asked
+        assert (facts.unsent, facts.queue, facts.exception_type) == (
+            True,
+            SENT_TO,
+            "Shop.OutOfStock",
+        )
+        assert failures == 2
+
+
+class TestARetryThatIsRefused:
+    def test_has_a_new_time(self, bench: Bench) -> None:
+        bench.fail()
+        bench.transport.cue(Refused("queue is full"), when=to_queue(QUEUE))
+
+        row = try_by_policy(bench)
+
+        assert row["retry_at"] > time_of(bench)
+        assert row["reason"] == "transport_unavailable"
+        assert "queue is full" in row["disposition_reason"]
+
+
+class TestARetryThatIsEjected:
+    @pytest.mark.parametrize("destination", ["", ERROR_QUEUE, STAGING])
+    def test_is_dead_if_it_could_never_go(self, bench: Bench, destination: str) -> None:
+        bench.fail(destination=destination)
+
+        row = try_by_policy(bench)
+
+        assert (row["disposition"], row["policy"], row["retry_at"]) == ("dead", NAME, None)
+        assert "destination" in row["disposition_reason"]
+        assert broken(bench) == []
+
+    def test_is_not_cut_again_and_again(self, bench: Bench) -> None:
+        bench.fail(destination=ERROR_QUEUE)
+        first = try_by_policy(bench)
+
+        second = try_by_policy(bench)
+
+        assert second["failure_seq"] == first["failure_seq"]
+
+    @pytest.mark.parametrize("destination", ["", ERROR_QUEUE])
+    def test_waits_for_a_person_without_policies(
+        self, database: Database, destination: str
+    ) -> None:
+        bench = Bench(database)
+        (key,) = bench.fail(destination=destination)
+        bench.ask_all()
+
+        bench.work()
+
+        row = bench.message(key)
+        assert (row["disposition"], row["policy"]) == ("manual", None)
+        assert "destination" in row["disposition_reason"]
+
+    def test_for_its_bytes_is_judged_by_its_failure(
+        self, bench: Bench, policies: SomePolicies
+    ) -> None:
+        bench.fail(raw=b"\xff")
+        policies.asked.clear()
+
+        row = try_by_policy(bench)
+
+        ((facts, failures),) = policies.asked
+        assert (facts.unsent, failures) == (False, 2)
+        assert (row["disposition"], row["reason"]) == ("scheduled", "handler_exception")
+        assert "cannot be read" in row["disposition_reason"]
+
+    def test_is_told_to_who_counts(self, bench: Bench, seen: list[Event]) -> None:
+        bench.fail(destination=ERROR_QUEUE)
+
+        try_by_policy(bench)
+
+        told = [each.decided for each in seen if isinstance(each, BatchStaged)]
+        assert [one.disposition for each in told for one in each] == ["dead"]
+        assert [each["count"] for each in bench.told.of("policies.dead")] == [1]
+
+    def test_of_a_redirected_queue_is_alive_again_after_a_persons_retry(self, bench: Bench) -> None:
+        (key,) = bench.fail(destination=ERROR_QUEUE)
+        try_by_policy(bench)
+        with bench.db.engine.begin() as conn:
+            conn.execute(update(causes).values(destination=QUEUE))
+        bench.ask([key])
+
+        bench.work()
+
+        assert bench.sent() == [key]
+        assert bench.message(key)["failure_count"] == 0

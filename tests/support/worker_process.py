@@ -1,0 +1,125 @@
+"""Real worker processes that start quickly, and what their handlers do: the body of a message says.
+
+`{"do": "ok"}` returns. `die` ends the process, `hog` runs out of memory, `hang` does not return, `slow`
+takes `seconds`; if it is told of a file `after`, only from when that is there. Each start of a handler,
+and each end, is a line of the file `told`.
+"""
+
+import json
+import logging
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Mapping
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from retrier.worker import Worker
+from tests.support.waiting import wait_until
+
+DEADLINE = 20.0
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["pytest", "pydantic", "tests.support.worker_preloaded"])
+
+
+def run_worker(url: str, queue: str, told: str, log: str, options: Mapping[str, Any]) -> None:
+    """Be a worker: what the child does."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    logging.basicConfig(filename=log, level=logging.INFO, format="%(message)s")
+    worker = Worker(url, **options)
+    note = _noting(told)
+
+    @worker.handler(queue)
+    def handle(body: bytes) -> None:
+        order = json.loads(body)
+        note("begun", order["id"])
+        _DEEDS[order.get("do", "ok")](order)
+        note("done", order["id"])
+
+    note("started", "")
+    worker.run()
+
+
+def _noting(told: str) -> Callable[[str, object], None]:
+    file = os.open(told, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def note(what: str, about: object) -> None:
+        os.write(file, f"{what} {about} {os.getpid()}\n".encode())
+
+    return note
+
+
+def _die(_order: object) -> None:
+    os._exit(9)
+
+
+def _hog(_order: object) -> None:
+    raise MemoryError
+
+
+def _hang(_order: object) -> None:
+    Event().wait()
+
+
+def _slow(order: Mapping[str, Any]) -> None:
+    if "after" in order:
+        wait_until(Path(order["after"]).exists, DEADLINE)
+    Event().wait(order["seconds"])
+
+
+def _ok(_order: object) -> None:
+    """Handle it."""
+
+
+_DEEDS: Mapping[str, Callable[[Any], None]] = {
+    "ok": _ok,
+    "die": _die,
+    "hog": _hog,
+    "hang": _hang,
+    "slow": _slow,
+}
+
+
+class WorkerProcesses:
+    """Starts one worker after the other, all with the same arguments."""
+
+    def __init__(self, url: str, queue: str, folder: Path, options: Mapping[str, Any]) -> None:
+        self._arguments = (url, queue, str(folder / "told"), str(folder / "log"), dict(options))
+        self._folder = folder
+        self._all: list[ForkServerProcess] = []
+
+    def start(self) -> ForkServerProcess:
+        """Start one."""
+        process = _CONTEXT.Process(target=run_worker, args=self._arguments, daemon=True)
+        process.start()
+        self._all.append(process)
+        return process
+
+    def run_until(self, done: Callable[[], object], deadline: float = DEADLINE) -> None:
+        """Start another one whenever one has ended, as a supervisor does, until it is done."""
+
+        def step() -> object:
+            if not self._all or not self._all[-1].is_alive():
+                self.start()
+            return done()
+
+        wait_until(step, deadline, "the workers are done")
+
+    def told(self, what: str) -> list[str]:
+        """Return the ids of the messages of which this was told."""
+        path = self._folder / "told"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [line.split(" ")[1] for line in lines if line.startswith(f"{what} ")]
+
+    @property
+    def logged(self) -> str:
+        """Return what they have logged."""
+        return (self._folder / "log").read_text()
+
+    def close(self) -> None:
+        """Kill what is running."""
+        for process in self._all:
+            process.kill()
+            process.join()

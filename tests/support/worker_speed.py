@@ -1,0 +1,91 @@
+"""How fast a queue is emptied by a worker, or by a bare Kombu consumer that only acknowledges.
+
+`python -m tests.support.worker_speed worker|bare URL QUEUE COUNT PREFETCH`; prints one line of JSON: the
+messages per second, and the memory in KiB after each tenth of them.
+"""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import kombu
+
+from retrier.worker import Worker
+
+KIBIBYTE = 1024
+PAGE = 4096
+
+
+def memory() -> int:
+    """Return the memory of this process that is in RAM, in KiB."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE // KIBIBYTE
+
+
+class Counting:
+    """Counts messages; the time runs from the first one on."""
+
+    def __init__(self, count: int) -> None:
+        self._left = count
+        self._count = count
+        self._began = 0.0
+        self._memory: list[int] = []
+
+    def count_one(self) -> bool:
+        """Count a message; return whether it was the last one."""
+        if self._left == self._count:
+            self._began = monotonic()
+        self._left -= 1
+        if self._left % max(1, self._count // 10) == 0:
+            self._memory.append(memory())
+        return self._left == 0
+
+    def tell(self) -> None:
+        """Print what was measured."""
+        rate = self._count / (monotonic() - self._began)
+        sys.stdout.write(json.dumps({"rate": rate, "memory": self._memory}) + "\n")
+
+
+def run_worker(url: str, queue: str, counting: Counting, prefetch: int) -> None:
+    """Empty the queue with a worker whose handler does nothing."""
+    worker = Worker(url, error_queue=f"{queue}.error", prefetch=prefetch)
+
+    @worker.handler(queue)
+    def handle(_body: bytes) -> None:
+        if counting.count_one():
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    worker.run()
+
+
+def run_bare(url: str, queue: str, counting: Counting, prefetch: int) -> None:
+    """Empty the queue with a consumer of Kombu's."""
+    done: list[bool] = []
+
+    def take(_body: Any, message: Any) -> None:
+        message.ack()
+        if counting.count_one():
+            done.append(True)
+
+    plain: Any = kombu
+    with plain.Connection(url) as connection:
+        queues = [plain.Queue(queue, no_declare=True)]
+        with plain.Consumer(connection, queues, callbacks=[take], prefetch_count=prefetch):
+            while not done:
+                connection.drain_events(timeout=10)
+
+
+WAYS: dict[str, Callable[[str, str, Counting, int], None]] = {
+    "worker": run_worker,
+    "bare": run_bare,
+}
+
+if __name__ == "__main__":
+    way, at, name, messages, most = sys.argv[1:]
+    counted = Counting(int(messages))
+    WAYS[way](at, name, counted, int(most))
+    counted.tell()

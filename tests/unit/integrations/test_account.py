@@ -1,0 +1,50 @@
+"""What was published and what was not is counted, and said in the log."""
+
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from retrier.integrations.account import Account, Deed
+
+Caught = pytest.LogCaptureFixture
+
+
+def test_each_deed_is_counted():
+    account = Account()
+
+    account.note(Deed.PUBLISHED, "shop.pack", "b1")
+    account.note(Deed.PUBLISHED, "shop.pack", "b2")
+
+    assert account.counts == {"failure_published": 2}
+
+
+@pytest.mark.parametrize("deed", [Deed.UNPUBLISHED, Deed.UNCONFIRMED])
+def test_what_was_not_published_is_a_warning_with_the_reason(deed: Deed, caplog: Caught) -> None:
+    Account().note(deed, "shop.pack", "b1", "there is no queue error")
+
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert all(word in record.message for word in ("shop.pack", "b1", "there is no queue error"))
+
+
+def test_what_was_published_is_not_logged(caplog: Caught) -> None:
+    Account().note(Deed.CONFIRMED, "shop.pack", "b1")
+
+    assert caplog.records == []
+
+
+def test_a_function_of_the_user_is_told():
+    told: list[tuple[str, str]] = []
+
+    Account(lambda deed, task: told.append((deed, task))).note(Deed.CONFIRMED, "shop.pack", "b1")
+
+    assert told == [("retry_confirmed", "shop.pack")]
+
+
+def test_a_function_that_raises_harms_nobody(caplog: Caught) -> None:
+    fail: Callable[[str, str], object] = lambda *_: 1 // 0  # noqa: E731
+
+    Account(fail).note(Deed.CONFIRMED, "shop.pack", "b1")
+
+    assert "metrics" in caplog.text

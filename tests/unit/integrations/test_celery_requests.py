@@ -1,0 +1,162 @@
+"""Which ends of a task are told, and that a failure to tell changes nothing."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery import Celery
+from celery.exceptions import Ignore, Reject, Retry
+
+from retrier.errors import ConfigurationError
+from retrier.integrations.celery import install
+from retrier.integrations.celery_requests import find_ending, make_step
+
+CONSUMER: Any = SimpleNamespace(hostname="celery@box")
+
+
+class Told:
+    """A reporter that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.deeds: list[str] = []
+
+    def give_up(self, _request: Any, _consumer: Any, error: BaseException, _trace: object) -> None:
+        self.deeds.append(f"given up: {type(error).__name__}")
+
+    def confirm(self, _headers: Any, _name: str, task_id: str) -> None:
+        self.deeds.append(f"confirmed: {task_id}")
+
+
+class Request:
+    """A request of Celery's, as far as an end needs it."""
+
+    id = "b1"
+    name = "shop.pack"
+    type = "shop.pack"
+    acknowledged = False
+    message = SimpleNamespace(headers={}, body=b"", properties={}, delivery_info={})
+
+    def on_failure(self, _exc_info: Any, **named: Any) -> object:
+        return find_ending("b1"), named
+
+    def on_timeout(self, _soft: object, _timeout: float) -> object:
+        return find_ending("b1")
+
+
+def make_request(reporter: Any) -> Any:
+    """Make a request of the class that a worker gives to a task."""
+    task = SimpleNamespace(Request=Request)
+    make_step(reporter)(SimpleNamespace(app=SimpleNamespace(tasks={"shop.pack": task})))
+    return task.Request()
+
+
+@pytest.fixture
+def told() -> Told:
+    """Give a reporter."""
+    return Told()
+
+
+def end(reporter: Any, error: BaseException, *, acknowledged: bool = False) -> object:
+    request = make_request(reporter)
+    request.acknowledged = acknowledged
+    return request.on_failure(SimpleNamespace(exception=error, traceback=""), return_ok=True)
+
+
+@pytest.mark.parametrize("error", [ValueError(), Reject(), Reject("no", requeue=False)], ids=repr)
+def test_a_task_that_failed_for_good_is_given_up(told: Told, error: BaseException) -> None:
+    end(told, error)
+
+    assert told.deeds == [f"given up: {type(error).__name__}"]
+
+
+@pytest.mark.parametrize("error", [Retry(), Reject(requeue=True), MemoryError()], ids=repr)
+def test_a_task_that_comes_again_is_not(told: Told, error: BaseException) -> None:
+    end(told, error)
+
+    assert told.deeds == []
+
+
+def test_exhausted_memory_is_the_end_of_a_task_that_is_acknowledged(told: Told) -> None:
+    end(told, MemoryError(), acknowledged=True)
+
+    assert told.deeds == ["given up: MemoryError"]
+
+
+def test_a_task_that_hands_its_work_on_is_confirmed(told: Told) -> None:
+    end(told, Ignore())
+
+    assert told.deeds == ["confirmed: b1"]
+
+
+def test_what_the_worker_finds_out_itself_is_left_to_its_signal(told: Told) -> None:
+    make_request(told).on_failure(SimpleNamespace(exception=ValueError(), traceback=""))
+
+    assert told.deeds == []
+
+
+def test_the_signal_finds_the_request_that_is_ending(told: Told) -> None:
+    request = make_request(told)
+
+    assert request.on_timeout(None, 1) is request
+    assert request.on_failure(SimpleNamespace(exception=ValueError()))[0] is request
+
+
+def test_the_signal_finds_no_other_request(told: Told) -> None:
+    make_request(told).on_timeout(None, 1)
+
+    assert find_ending("b1") is None
+
+
+def test_celery_is_called_as_without_us(told: Told) -> None:
+    made = make_request(told).on_failure(SimpleNamespace(), send_failed_event=False)
+
+    assert made[1] == {"send_failed_event": False}
+
+
+@pytest.fixture
+def app() -> Any:
+    """Give an app whose broker is not there."""
+    made = Celery("shop", broker="amqp://127.0.0.1:1//", set_as_current=False)
+    made.conf.update(broker_connection_timeout=0.2)
+    return made
+
+
+def test_a_failure_that_cannot_be_published_changes_nothing(app: Any) -> None:
+    installation = install(app)
+
+    end(installation, ValueError("7"))
+
+    assert installation.counts == {"failure_not_published": 1}
+
+
+def test_a_message_that_nobody_foresaw_changes_nothing(app: Any) -> None:
+    installation = install(app)
+    request = make_request(installation)
+    request.message = object()
+
+    request.on_failure(SimpleNamespace(exception=ValueError(), traceback=""), return_ok=True)
+
+    assert installation.counts == {"failure_not_published": 1}
+
+
+def test_it_is_installed_once(app: Any) -> None:
+    install(app)
+
+    with pytest.raises(ConfigurationError, match="already"):
+        install(app)
+
+
+def test_an_error_queue_without_a_name_is_refused(app: Any) -> None:
+    with pytest.raises(ConfigurationError, match="error_queue"):
+        install(app, error_queue="")
+
+
+def test_it_keeps_its_hands_off_other_apps(app: Any) -> None:
+    installation = install(app)
+    other = SimpleNamespace(app=object(), name="shop.pack", request=None)
+
+    installation.on_success(other)
+    installation.on_failure(other, "b1")
+    installation.on_unknown(other, message=None, name="shop.pack")
+
+    assert installation.counts == {}

@@ -1,0 +1,165 @@
+"""Which reason a failure has."""
+
+import re
+
+import pytest
+
+from retrier.policy.classification import ReasonRule, find_candidates
+from retrier.policy.facts import Facts
+from retrier.policy.gateway_codes import make_gateway_rules
+from retrier.policy.reasons import BUILT_IN, GATEWAY_CODES, NUMBERS
+
+
+def reason_of(*rules: ReasonRule, **facts: object) -> str:
+    made = Facts(queue="orders", **facts)
+    return find_candidates(made, rules).reason_of(made.exception_message)
+
+
+@pytest.mark.parametrize(
+    ("exception_type", "reason"),
+    [
+        ("System.TimeoutException", "timeout_exceeded"),
+        ("java.net.SocketTimeoutException", "timeout_exceeded"),
+        ("builtins.TimeoutError", "timeout_exceeded"),
+        ("java.net.ConnectException", "handler_exception"),
+        ("ConnectionResetError", "transport_unavailable"),
+        ("pika.exceptions.AMQPConnectionError", "transport_unavailable"),
+        ("System.Net.Sockets.SocketException", "transport_unavailable"),
+        ("Newtonsoft.Json.JsonReaderException", "serialization_error"),
+        ("json.decoder.JSONDecodeError", "serialization_error"),
+        ("System.Runtime.Serialization.SerializationException", "serialization_error"),
+        ("UnicodeDecodeError", "serialization_error"),
+        ("FluentValidation.ValidationException", "validation_failure"),
+        ("System.ArgumentException", "validation_failure"),
+        ("System.ArgumentNullException", "validation_failure"),
+        ("java.lang.IllegalArgumentException", "validation_failure"),
+        ("Retrier.InvalidMessage", "invalid_message"),
+        ("com.hpe.caf.InvalidTaskException", "invalid_message"),
+        ("PoisonMessageError", "poison_message"),
+        ("System.Net.Http.HttpRequestException", "dependency_failure"),
+        ("System.Data.SqlClient.SqlException", "dependency_failure"),
+        ("psycopg.OperationalError", "dependency_failure"),
+        ("Shop.Outer+TimeoutProblem", "timeout_exceeded"),
+        ("timeouterror", "handler_exception"),
+        ("Shop.Timeout.OutOfStock", "handler_exception"),
+        ("", "handler_exception"),
+    ],
+)
+def test_a_type_of_exception_has_a_reason(exception_type: str, reason: str) -> None:
+    assert reason_of(exception_type=exception_type) == reason
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("rejected", "handler_exception"),
+        ("expired", "timeout_exceeded"),
+        ("maxlen", "dependency_failure"),
+        ("delivery_limit", "poison_message"),
+        ("something else", "handler_exception"),
+        ("no failure headers", "unknown"),
+        (None, "unknown"),
+    ],
+)
+def test_without_an_exception_the_word_of_the_headers_decides(
+    word: str | None, reason: str
+) -> None:
+    assert reason_of(failure_reason=word) == reason
+
+
+@pytest.mark.parametrize("word", sorted(BUILT_IN))
+def test_a_word_that_is_a_reason_is_that_reason(word: str) -> None:
+    assert reason_of(failure_reason=word, exception_type="TimeoutError") == word
+
+
+@pytest.mark.parametrize(("crashes", "reason"), [(10, "unknown"), (11, "poison_message")])
+def test_more_crashes_than_allowed_are_poison(crashes: int, reason: str) -> None:
+    assert reason_of(crashes=crashes) == reason
+
+
+@pytest.mark.parametrize(
+    ("rejected", "reason"),
+    [
+        ("RETRIES_EXCEEDED", "poison_message"),
+        ("TASKMESSAGE_INVALID", "invalid_message"),
+        ("OTHER", "timeout_exceeded"),
+    ],
+)
+def test_what_a_worker_said_when_it_gave_up_decides(rejected: str, reason: str) -> None:
+    assert reason_of(rejected=rejected, exception_type="TimeoutError") == reason
+
+
+def test_what_could_not_be_sent_is_not_the_failure_of_before() -> None:
+    rule = ReasonRule(reason="mine", exception=("*",))
+
+    reason = reason_of(rule, exception_type="ValidationError", unsent=True)
+
+    assert reason == "transport_unavailable"
+
+
+def test_the_first_rule_of_the_operator_decides() -> None:
+    rules = [ReasonRule(reason=name, exception=("Shop.*",)) for name in ("first", "second")]
+
+    assert reason_of(*rules, exception_type="Shop.TimeoutError") == "first"
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        ReasonRule(reason="mine", queue=("bills",), exception=("Shop.*",)),
+        ReasonRule(reason="mine", failure_reason=("expired",)),
+        ReasonRule(reason="mine", message=re.compile("absent")),
+    ],
+)
+def test_all_conditions_of_a_rule_must_hold(rule: ReasonRule) -> None:
+    facts = {"exception_type": "Shop.Full", "exception_message": "5 left"}
+
+    assert reason_of(rule, **facts) == "handler_exception"
+
+
+def test_a_pattern_is_searched_in_the_message() -> None:
+    rule = ReasonRule(reason="GW_5XX", message=re.compile(r"5\d\d"))
+
+    assert reason_of(rule, exception_message="status 503") == "GW_5XX"
+    assert reason_of(rule, exception_message="status 404") == "unknown"
+    assert reason_of(rule) == "unknown"
+
+
+def test_only_the_first_4_kib_are_looked_at() -> None:
+    rule = ReasonRule(reason="mine", message=re.compile("end"))
+
+    assert reason_of(rule, exception_message="-" * 4093 + "end") == "mine"
+    assert reason_of(rule, exception_message="-" * 4094 + "end") == "unknown"
+
+
+def test_the_numbers_are_those_that_others_use() -> None:
+    assert sorted(NUMBERS.values()) == [1, 2, 3, 4, 5, 6, 7, 99]
+    assert NUMBERS["unknown"] == 99
+
+
+@pytest.mark.parametrize("code", GATEWAY_CODES)
+def test_a_code_of_the_gateway_is_its_own_reason(code: str) -> None:
+    assert reason_of(*make_gateway_rules(), failure_reason=code) == code
+    assert reason_of(*make_gateway_rules(), exception_type=code) == code
+
+
+@pytest.mark.parametrize(
+    ("facts", "code"),
+    [
+        ({"failure_reason": "GW_UNAVAILABLE"}, "GW_5XX"),
+        ({"exception_type": "ConnectionRefusedError"}, "GW_5XX"),
+        ({"failure_reason": "PARSE_ERROR"}, "GW_4XX"),
+        ({"failure_reason": "VALIDATION_ERROR"}, "GW_4XX"),
+        ({"failure_reason": "INVALID_MAPPING"}, "GW_4XX"),
+        ({"failure_reason": "MEMORY_ERROR"}, "UNKNOWN"),
+        ({"exception_type": "MemoryError"}, "UNKNOWN"),
+        ({"exception_type": "Http.Error", "exception_message": "HTTP 400 Bad Request"}, "GW_4XX"),
+        ({"exception_type": "Http.Error", "exception_message": "status code: 502"}, "GW_5XX"),
+        ({"exception_type": "ReadTimeout"}, "GW_TIMEOUT"),
+        ({"exception_type": "java.io.IOException"}, "IO_ERROR"),
+        ({"exception_type": "json.JSONDecodeError"}, "GW_4XX"),
+        ({"exception_type": "Shop.Full", "exception_message": "400 left"}, "handler_exception"),
+    ],
+)
+def test_the_set_gateway_maps_the_codes_of_the_inside(facts: dict[str, str], code: str) -> None:
+    assert reason_of(*make_gateway_rules(), **facts) == code

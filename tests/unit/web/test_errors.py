@@ -1,0 +1,115 @@
+"""Error pages: in our design, with the reason and what to do; and what the page refuses."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi.routing import APIRoute
+
+from retrier.app.page import is_of_api
+from retrier.store.engine.database import Database, DatabaseOptions
+from retrier.web.routes import WORKING
+from tests.support.api import Api
+from tests.support.factories import failure
+from tests.support.web import Web
+
+FORMS = sorted(
+    route.path
+    for router in WORKING
+    for route in router.routes
+    if isinstance(route, APIRoute) and "POST" in route.methods
+)
+"""The paths of everything on the page that changes something."""
+
+
+@pytest.fixture
+def away(tmp_path: Path) -> Iterator[Web]:
+    """Give a page whose database cannot be opened."""
+    api = Api(Database(DatabaseOptions(url=f"sqlite:///{tmp_path}")))
+    made = Web(api)
+    yield made
+    made.close()
+    api.http.close()
+    api.db.dispose()
+
+
+def test_a_database_that_is_away_is_503_and_tried_again(away: Web) -> None:
+    answer = away.http.get("/")
+
+    assert answer.status_code == 503
+    assert answer.headers["Retry-After"] == "5"
+    assert "The database is away" in answer.text
+    assert '<meta http-equiv="refresh" content="5">' in answer.text
+
+
+def test_an_error_page_gives_no_path_away(away: Web, tmp_path: Path) -> None:
+    assert str(tmp_path) not in away.http.get("/").text
+
+
+def test_an_error_page_has_the_headers_of_every_page(away: Web) -> None:
+    headers = away.http.get("/").headers
+
+    assert "default-src 'self'" in headers["Content-Security-Policy"]
+    assert headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize("path", FORMS)
+def test_a_form_of_another_site_is_refused(web: Web, path: str) -> None:
+    answer = web.http.post(path, data={"name": "eve"}, headers={"Origin": "http://evil.example"})
+
+    assert answer.status_code == 403
+
+
+def test_a_host_that_is_not_ours_is_refused(web: Web) -> None:
+    assert web.http.get("/", headers={"Host": "evil.example"}).status_code == 421
+
+
+def test_a_wrong_method_is_refused_in_words(web: Web) -> None:
+    answer = web.http.post("/groups", headers={"Origin": "http://localhost"})
+
+    assert answer.status_code == 405
+    assert "This cannot be done here" in answer.text
+
+
+def test_a_name_is_kept_for_what_is_asked_later(web: Web) -> None:
+    web.post("/name", {"name": "Zoë", "next": "/groups"})
+
+    assert "<b>Zoë</b>" in web.get("/")
+
+
+def test_an_old_browser_gets_the_page_uncompressed(web: Web) -> None:
+    answer = web.http.get("/", headers={"Accept-Encoding": "identity"})
+
+    assert "Content-Encoding" not in answer.headers
+    assert "<!doctype html>" in answer.text
+
+
+def test_files_are_kept_until_they_change(web: Web) -> None:
+    answer = web.http.get("/static/page.css")
+
+    assert "immutable" in answer.headers["Cache-Control"]
+    assert answer.headers["Content-Type"].startswith("text/css")
+
+
+@pytest.mark.parametrize("name", ["nothing.css", "..%2F__init__.py", "%2e%2e/parts.py"])
+def test_no_other_file_is_given_out(web: Web, name: str) -> None:
+    assert web.http.get(f"/static/{name}").status_code == 404
+
+
+def test_what_was_done_is_never_told_in_the_words_of_an_address(web: Web) -> None:
+    web.api.receive(failure())
+
+    assert "transfer all money" not in web.get("/?done=transfer all money")
+    assert "flash" not in web.get("/?done=retry:no-guid")
+
+
+@pytest.mark.parametrize(
+    "path", ["/api", "/api/errors", "/metrics", "/health/ready", "/openapi.json", "/docs"]
+)
+def test_some_paths_belong_to_the_api(path: str) -> None:
+    assert is_of_api(path)
+
+
+@pytest.mark.parametrize("path", ["/", "/groups", "/apis", "/healthy", "/static/page.css"])
+def test_all_others_belong_to_the_page(path: str) -> None:
+    assert not is_of_api(path)

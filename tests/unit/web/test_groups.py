@@ -1,0 +1,226 @@
+"""The page of groups, and what can be done with one."""
+
+import re
+
+import httpx
+
+from retrier.domain.failed_message import FailedMessageStatus
+from tests.support.factories import failure
+from tests.support.web import Web, forms_of
+
+TITLES = re.compile(r'<div class="cause"><a href="/messages[^"]+"><bdi>([^<]+)</bdi>')
+
+
+def titles(html: str) -> list[str]:
+    return TITLES.findall(html)
+
+
+def ids_of(html: str) -> list[str]:
+    return re.findall(r'data-row="group/\d/([^"]+)"', html)
+
+
+def only_group(web: Web) -> str:
+    (found,) = ids_of(web.get("/groups"))
+    return found
+
+
+def retry_form(web: Web, group: str) -> dict[str, str]:
+    return web.form(f"/groups/{group}/retry", f"/groups/{group}/retry")
+
+
+def operations(web: Web) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = web.api.get("operations")
+    return found
+
+
+def test_groups_are_listed_by_any_classifier(web: Web) -> None:
+    web.api.receive(failure(message_type="Shop.A"), failure(message_type="Shop.B"))
+
+    assert sorted(titles(web.get("/groups", by="type"))) == ["Shop.A", "Shop.B"]
+
+
+def test_groups_are_sorted_by_count(web: Web) -> None:
+    web.api.receive(failure(queue="few"), failure(queue="many"), failure(queue="many"))
+
+    down = titles(web.get("/groups", by="queue", sort="count"))
+    up = titles(web.get("/groups", by="queue", sort="count", direction="asc"))
+
+    assert (down, up) == (["many", "few"], ["few", "many"])
+
+
+def test_a_filter_looks_at_titles_exceptions_and_queues(web: Web) -> None:
+    web.api.receive(
+        failure(queue="orders", exception_message="no stock"), failure(queue="payments")
+    )
+
+    assert titles(web.get("/groups", by="queue", text="NO STOCK")) == ["orders"]
+
+
+def test_a_filter_that_matches_nothing_says_what_to_do(web: Web) -> None:
+    web.api.receive(failure())
+
+    assert "Clear it to see all groups" in web.get("/groups", text="unheard of")
+
+
+def test_a_preview_counts_messages_and_destinations(web: Web) -> None:
+    web.api.receive(failure(queue="orders"), failure(queue="orders"))
+
+    html = web.get(f"/groups/{only_group(web)}/retry")
+
+    assert "Retry 2 messages?" in html
+    assert re.search(r"<b><bdi>orders</bdi></b></td><td class=\"num\">2<", html)
+
+
+def test_a_preview_changes_nothing(web: Web) -> None:
+    web.api.receive(failure())
+
+    web.get(f"/groups/{only_group(web)}/retry")
+
+    assert operations(web) == []
+
+
+def test_a_preview_of_what_is_retried_already_says_what_is_left_out(web: Web) -> None:
+    (one, _) = web.api.receive(failure(), failure())
+    group = only_group(web)
+    web.api.set_status(one, FailedMessageStatus.RETRY_ISSUED)
+
+    html = web.get(f"/groups/{group}/retry")
+
+    assert "Retry 1 message?" in html
+    assert "Left out" in html
+
+
+def test_a_retry_is_asked_for_with_who_and_why(web: Web) -> None:
+    web.api.receive(failure(), failure())
+    group = only_group(web)
+    web.http.cookies.set("retrier_user", "ada")
+
+    answer = web.post(f"/groups/{group}/retry", {**retry_form(web, group), "why": "fix is out"})
+
+    assert answer.status_code == 303
+    (asked,) = operations(web)
+    assert (asked["total"], asked["why"]) == (2, "fix is out")
+    assert str(asked["requested_by"]).startswith("ada (")
+
+
+def test_a_form_that_is_sent_twice_asks_once(web: Web) -> None:
+    web.api.receive(failure())
+    group = only_group(web)
+    form = retry_form(web, group)
+
+    web.post(f"/groups/{group}/retry", form)
+    again = web.post(f"/groups/{group}/retry", form)
+
+    assert again.status_code == 303
+    assert len(operations(web)) == 1
+
+
+def test_a_form_that_is_sent_again_with_other_values_is_refused(web: Web) -> None:
+    web.api.receive(failure())
+    group = only_group(web)
+    form = retry_form(web, group)
+
+    web.post(f"/groups/{group}/retry", form)
+    again = web.post(f"/groups/{group}/retry", {**form, "why": "another"})
+
+    assert again.status_code == 409
+    assert len(operations(web)) == 1
+
+
+def test_a_form_without_a_key_asks_for_nothing(web: Web) -> None:
+    web.api.receive(failure())
+    group = only_group(web)
+
+    answer = web.post(f"/groups/{group}/retry", {})
+
+    assert answer.status_code == 400
+    assert operations(web) == []
+
+
+def test_what_fails_after_the_preview_is_not_retried(web: Web) -> None:
+    web.api.receive(failure())
+    group = only_group(web)
+    form = retry_form(web, group)
+    web.api.receive(failure())
+
+    web.post(f"/groups/{group}/retry", form)
+
+    (asked,) = operations(web)
+    assert asked["total"] == 1
+
+
+def test_a_rate_that_is_no_number_is_refused(web: Web) -> None:
+    web.api.receive(failure())
+    group = only_group(web)
+
+    answer = web.post(f"/groups/{group}/retry", {**retry_form(web, group), "rate": "fast"})
+
+    assert answer.status_code == 400
+    assert operations(web) == []
+
+
+def test_after_the_request_the_page_tells_of_it(web: Web) -> None:
+    web.api.receive(failure(), failure())
+    group = only_group(web)
+
+    answer = web.post(f"/groups/{group}/retry", retry_form(web, group))
+
+    assert "Retry of 2 messages asked for." in follow(web, answer)
+
+
+def test_a_group_that_is_being_retried_shows_how_far_it_is(web: Web) -> None:
+    web.api.receive(failure(), failure())
+    group = only_group(web)
+
+    html = follow(web, web.post(f"/groups/{group}/retry", retry_form(web, group)))
+
+    assert re.search(r'<progress value="0" max="2"', html)
+    assert f"/groups/{group}/retry?" not in html
+
+
+def test_a_group_is_archived_and_the_undo_is_offered(web: Web) -> None:
+    web.api.receive(failure(), failure())
+    group = only_group(web)
+
+    html = follow(web, archive(web, group))
+
+    assert "2 messages archived." in html
+    assert 'data-live="tile/unresolved">0<' in web.get("/")
+
+
+def test_an_archive_is_undone(web: Web) -> None:
+    web.api.receive(failure(), failure())
+    forms = forms_of(follow(web, archive(web, only_group(web))))
+    (undo,) = [action for action in forms if action.endswith("/undo")]
+
+    answer = web.post(undo, forms[undo])
+
+    assert "2 messages unarchived." in follow(web, answer)
+    assert 'data-live="tile/unresolved">2<' in web.get("/")
+
+
+def test_an_unknown_group_is_404(web: Web) -> None:
+    answer = web.http.get("/groups/00000000-0000-0000-0000-000000000000/retry")
+
+    assert answer.status_code == 404
+    assert "No group has the id" in answer.text
+
+
+def test_a_form_leads_to_no_other_site(web: Web) -> None:
+    web.api.receive(failure())
+    group = only_group(web)
+    form = web.form("/groups", f"/groups/{group}/archive")
+
+    answer = web.post(f"/groups/{group}/archive", {**form, "next": "//evil.example/"})
+
+    assert answer.headers["Location"].startswith("/groups?")
+
+
+def archive(web: Web, group: str) -> httpx.Response:
+    form = web.form("/groups", f"/groups/{group}/archive")
+    return web.post(f"/groups/{group}/archive", form)
+
+
+def follow(web: Web, answer: httpx.Response) -> str:
+    assert answer.status_code == 303, answer.text
+    return web.get(answer.headers["Location"])

@@ -1,0 +1,172 @@
+"""The overview: what is the matter, in the first HTML."""
+
+import re
+from datetime import timedelta
+
+from retrier.domain.failed_message import FailedMessageStatus
+from tests.support.bench import Bench
+from tests.support.factories import FAILED_AT, failed_import, failure
+from tests.support.streams import fail_in_stream
+from tests.support.web import Web
+
+
+def headline_of(html: str) -> str:
+    found = re.search(r"<h1[^>]*>(.*?)</h1>", html)
+    assert found is not None
+    return found[1]
+
+
+def test_it_says_that_nothing_is_unresolved(web: Web) -> None:
+    html = web.get("/")
+
+    assert headline_of(html) == "Nothing is unresolved"
+
+
+def test_where_nothing_failed_it_says_what_happens_next(web: Web) -> None:
+    html = web.get("/")
+
+    assert "No message has failed yet" in html
+
+
+def test_it_says_how_many_are_unresolved_and_why(web: Web) -> None:
+    web.api.receive(failure(), failure(), failure(exception_type="Shop.NoStock"))
+
+    html = web.get("/")
+
+    assert headline_of(html) == "3 messages are unresolved, in two groups"
+
+
+def test_one_group_is_named_in_the_headline(web: Web) -> None:
+    web.api.receive(failure(), failure())
+
+    html = web.get("/")
+
+    assert headline_of(html).startswith("2 messages are unresolved: Shop.OutOfStock")
+
+
+def test_it_shows_each_group_with_its_count_cause_and_queue(web: Web) -> None:
+    web.api.receive(failure(queue="orders"), failure(queue="orders"))
+
+    html = web.get("/")
+
+    assert "Shop.OutOfStock: Shop.Stock.Take(String item)" in html
+    assert "nothing left" in html
+    assert "queue <b>orders</b>" in html
+    assert re.search(r'data-live="group/0/[^"]+/count">2<', html)
+
+
+def test_it_shows_when_a_group_failed_first_and_last(web: Web) -> None:
+    later = FAILED_AT + timedelta(hours=1)
+    web.api.receive(failure(), failure(time_of_failure=later))
+
+    html = web.get("/")
+
+    assert 'datetime="2026-05-04T12:00:00.000Z"' in html
+    assert 'datetime="2026-05-04T13:00:00.000Z"' in html
+
+
+def test_it_counts_queues(web: Web) -> None:
+    web.api.receive(failure(queue="orders"), failure(queue="stock"), failure(queue="stock"))
+
+    html = web.get("/")
+
+    assert 'data-live="queue/stock/count">2<' in html
+    assert 'data-live="queue/orders/count">1<' in html
+
+
+def test_what_is_archived_is_not_counted_as_unresolved(web: Web) -> None:
+    (one, _) = web.api.receive(failure(), failure())
+    web.api.set_status(one, FailedMessageStatus.ARCHIVED)
+
+    html = web.get("/")
+
+    assert 'data-live="tile/unresolved">1<' in html
+    assert 'data-live="tile/archived">1<' in html
+
+
+def test_it_tells_of_failed_imports(web: Web) -> None:
+    web.api.receive(failed_import())
+
+    html = web.get("/")
+
+    assert "1 message could not be read" in html
+
+
+def test_it_says_that_retries_wait_for_a_processor(web: Web) -> None:
+    html = web.get("/")
+
+    assert "no process holds the lease" in html.lower()
+
+
+def test_a_hostile_exception_is_shown_and_not_run(web: Web) -> None:
+    hostile = "<script>alert(1)</script>"
+    web.api.receive(failure(exception_message=hostile, exception_type=hostile, queue=hostile))
+
+    html = web.get("/")
+
+    assert "<script>alert" not in html
+    assert "&lt;script&gt;alert(1)" in html
+
+
+def test_the_plot_counts_failures_retries_and_confirmations_in_words(web: Web) -> None:
+    now = web.api.db.read(lambda tx: tx.now)
+    web.api.receive(failure(received_at=now), failure(received_at=now))
+
+    html = web.get("/")
+
+    assert "The last hour: 2 failures, 0 retries sent, 0 confirmations" in html
+
+
+def test_the_plot_of_a_day_has_what_is_older_than_an_hour(web: Web) -> None:
+    now = web.api.db.read(lambda tx: tx.now)
+    web.api.receive(failure(received_at=now - timedelta(hours=5)))
+
+    html = web.get("/", span="day")
+
+    assert "The last 24 hours: 1 failure," in html
+
+
+class TestWhatWaits:
+    """The first page says what is open and what is held."""
+
+    def test_says_which_breaker_is_open_and_why(self, web: Web) -> None:
+        web.api.receive(failure(queue="orders"))
+        web.api.http.post("/api/breakers/orders/open", json={"why": "it is moved"})
+
+        html = web.get("/")
+
+        assert "Breakers hold retries to orders." in html
+        assert re.search(r"`orders` is held by [^<]*its messages wait, others go on\. ", html)
+        assert 'href="/breakers">Breakers' in html
+
+    def test_tells_of_many_breakers_how_many(self, web: Web) -> None:
+        for queue in "abcde":
+            web.api.http.post(f"/api/breakers/{queue}/open")
+
+        html = web.get("/")
+
+        assert "Breakers hold retries to a, b and 3 more." in html
+        assert "Messages wait for 2 more breakers." in html
+
+    def test_says_how_much_is_held(self, web: Web) -> None:
+        fail_in_stream(Bench(web.api.db), 3)
+
+        html = web.get("/")
+
+        assert html.count("2 messages are held behind earlier ones, in 1 stream.") == 2
+        assert 'href="/streams?held=1"' in html
+
+    def test_says_nothing_of_either_where_there_is_none(self, web: Web) -> None:
+        web.api.receive(failure(stream_id="free"))
+
+        html = web.get("/")
+
+        assert "Breakers hold" not in html
+        assert "held behind" not in html
+
+    def test_says_at_a_group_why_it_waits(self, web: Web) -> None:
+        web.api.receive(failure(queue="orders"))
+        web.api.http.post("/api/breakers/orders/open")
+
+        for path in ("/", "/groups"):
+            assert re.search(r">waits</span></a> <bdi>`orders` is held by ", web.get(path))

@@ -1,0 +1,52 @@
+"""Numbers, times and durations as people read them."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from retrier.web import wording
+
+NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
+
+
+def test_numbers_have_thousands_separators() -> None:
+    assert wording.number(31_204) == "31,204"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "just now"),
+        (40, "40 seconds ago"),
+        (61, "1 minute ago"),
+        (7200, "2 hours ago"),
+        (200_000, "2 days ago"),
+        (-90, "in 1 minute"),
+    ],
+)
+def test_times_are_told_by_their_distance(seconds: int, words: str) -> None:
+    assert wording.ago(NOW - timedelta(seconds=seconds), NOW) == words
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(1, "1 byte"), (64, "64 bytes"), (2048, "2.0 KiB"), (5 << 20, "5.0 MiB")]
+)
+def test_sizes(count: int, words: str) -> None:
+    assert wording.size(count) == words
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "words"), [(0, 0, "100 %"), (2, 2, "100 %"), (99_999, 100_000, "99.9 %")]
+)
+def test_a_part_is_never_told_as_the_whole(part: int, whole: int, words: str) -> None:
+    assert wording.share(part, whole) == words
+
+
+def test_long_lists_are_cut() -> None:
+    assert wording.listed(["a", "b", "c", "d"]) == "a, b and 2 more"
+    assert wording.listed(["a", "b"]) == "a and b"
+
+
+@pytest.mark.parametrize(("text", "whole"), [("it waits", "It waits."), ("Why?", "Why?")])
+def test_reasons_become_sentences(text: str, whole: str) -> None:
+    assert wording.sentence(text) == whole

@@ -1,0 +1,199 @@
+"""How handlers are registered, and how one is called."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from retrier.errors import ConfigurationError
+from retrier.worker import Failed, InvalidMessage, Message, Transient, Worker
+from retrier.worker.handlers import make_handler
+from retrier.worker.outcomes import Broken, Done, Ended, Postponed, Reason
+
+
+class Order(BaseModel):
+    """A model."""
+
+    number: int
+    at: datetime | None = None
+
+
+def message(body: bytes = b'{"number": 7}') -> Message:
+    return Message(id="m", queue="orders", headers={}, body=body, crashes=0, retry_id=None)
+
+
+def handle(call: Callable[..., Any], model: Any = None, body: bytes = b'{"number": 7}') -> Ended:
+    return make_handler("orders", call, model).handle(message(body), 1)
+
+
+def test_without_a_model_a_handler_is_given_the_bytes() -> None:
+    assert handle(lambda body: body.decode()) == Done(b'"{\\"number\\": 7}"')
+
+
+def test_with_a_model_it_is_given_what_pydantic_reads() -> None:
+    assert handle(lambda order: order.number, Order) == Done(b"7")
+
+
+def test_a_second_argument_is_the_message() -> None:
+    def handler(_body: bytes, message: Message) -> str | None:
+        return message.id
+
+    assert handle(handler) == Done(b'"m"')
+
+
+def test_an_argument_with_a_default_is_left_alone() -> None:
+    def handler(_body: bytes, config: str = "mine") -> str:
+        return config
+
+    assert handle(handler) == Done(b'"mine"')
+
+
+def test_a_class_is_made_and_then_called() -> None:
+    class Handle:
+        """A handler that refuses in its constructor."""
+
+        def __init__(self, order: Order) -> None:
+            if order.number > 9:
+                raise InvalidMessage("too large")
+            self.order = order
+
+        def __call__(self) -> int:
+            return self.order.number
+
+    assert handle(Handle, Order) == Done(b"7")
+    refused = handle(Handle, Order, b'{"number": 10}')
+    assert isinstance(refused, Broken)
+    assert (refused.problem.reason, refused.problem.message) == (Reason.INVALID, "too large")
+
+
+@pytest.mark.parametrize(
+    ("returned", "ended"),
+    [
+        (None, Done()),
+        (Failed({"why": 1}), Done(b'{"why":1}', by_own_account=True)),
+        (
+            Order(number=1, at=datetime(2026, 5, 4, tzinfo=UTC)),
+            Done(b'{"number":1,"at":"2026-05-04T00:00:00Z"}'),
+        ),
+    ],
+    ids=["nothing", "Failed", "a model"],
+)
+def test_what_is_returned_becomes_json(returned: object, ended: Ended) -> None:
+    assert handle(lambda _: returned) == ended
+
+
+def test_a_result_that_is_no_json_is_an_exception() -> None:
+    ended = handle(lambda _: object())
+
+    assert isinstance(ended, Broken)
+    assert ended.problem.reason is Reason.EXCEPTION
+
+
+def test_what_is_away_is_named_by_the_cause() -> None:
+    def handler(_body: bytes) -> None:
+        raise Transient from ConnectionRefusedError("db")
+
+    assert handle(handler) == Postponed("ConnectionRefusedError")
+
+
+def test_who_runs_out_of_memory_is_not_kept_alive() -> None:
+    def handler(_body: bytes) -> None:
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        handle(handler)
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (b"", "json_invalid"),
+        (b"\xff", "json_invalid"),
+        (b"[]", "model_type"),
+        (b"{}", "number: missing"),
+        (b'{"number": "4711x"}', "number: int_parsing"),
+    ],
+)
+def test_what_a_model_refuses_is_told_by_field_and_rule(body: bytes, found: str) -> None:
+    ended = handle(lambda _: None, Order, body)
+
+    assert isinstance(ended, Broken)
+    assert (ended.problem.reason, ended.problem.message) == (Reason.INVALID, found)
+    assert "4711" not in ended.problem.stack_trace
+
+
+def test_an_exception_that_cannot_be_told_is_a_failure_all_the_same() -> None:
+    class Awkward(Exception):
+        """Cannot be told."""
+
+        def __str__(self) -> str:
+            raise ValueError
+
+    def handler(_body: bytes) -> None:
+        raise Awkward
+
+    ended = handle(handler)
+
+    assert isinstance(ended, Broken)
+    assert ended.problem.message == "(ValueError while it was told)"
+
+
+def nothing() -> None:
+    """Take no argument."""
+
+
+def many(_a: object, _b: object, _c: object) -> None:
+    """Take too many arguments."""
+
+
+async def later(_body: bytes) -> None:
+    """Be no plain function."""
+
+
+class NotCalled:
+    """Has no method that does the work."""
+
+    def __init__(self, _order: object) -> None:
+        """Take the order."""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [nothing, many, later, NotCalled, "text"],
+    ids=["none", "many", "async", "not called", "text"],
+)
+def test_what_cannot_be_called_is_refused_at_once(call: Any) -> None:
+    worker = Worker("amqp://broker")
+
+    with pytest.raises(ConfigurationError):
+        worker.handler("orders")(call)
+
+
+def test_two_handlers_for_one_queue_are_refused() -> None:
+    worker = Worker("amqp://broker")
+    worker.handler("orders")(lambda _: None)
+
+    with pytest.raises(ConfigurationError, match="the queue 'orders' has a handler already"):
+        worker.handler("orders")(lambda _: None)
+
+
+def test_the_error_queue_has_no_handler() -> None:
+    with pytest.raises(
+        ConfigurationError, match="'error' is a queue to which the worker publishes"
+    ):
+        Worker("amqp://broker").handler("error")(lambda _: None)
+
+
+def test_a_worker_without_a_handler_does_not_begin() -> None:
+    with pytest.raises(ConfigurationError, match="the worker has no handler"):
+        Worker("amqp://broker").run()
+
+
+def test_a_handler_that_is_registered_can_still_be_called() -> None:
+    @Worker("amqp://broker").handler("orders")
+    def double(body: bytes) -> bytes:
+        return body * 2
+
+    assert double(b"ab") == b"abab"
