@@ -8,10 +8,15 @@ import pytest
 
 from retrier.errors import BrokerUnavailable
 from retrier.transport.rabbitmq import RabbitMQTransport
+from retrier.transport.rabbitmq.transport import FIRST_LOOK
 from tests.support.private_servers import find_free_ports
 from tests.support.tcp_proxy import TcpProxy
 
 pytestmark = pytest.mark.rabbitmq
+
+
+PATIENT = 60.0
+"""Seconds of a first look in which a node on a slow machine answers, too."""
 
 
 class Dice(Random):
@@ -32,12 +37,16 @@ def nodes(amqp_url: str) -> Iterator[list[TcpProxy]]:
         yield [opened.enter_context(TcpProxy(amqp_url)) for _ in range(3)]
 
 
-def transport_to(*urls: str, dice: Random | None = None) -> RabbitMQTransport:
-    return RabbitMQTransport(*urls, connection_name="nodes", dice=dice or Dice(0))
+def transport_to(*urls: str, dice: Random | None = None, first_look: float) -> RabbitMQTransport:
+    return RabbitMQTransport(
+        *urls, connection_name="nodes", dice=dice or Dice(0), first_look=first_look
+    )
 
 
-def transport_over(nodes: list[TcpProxy], dice: Random | None = None) -> RabbitMQTransport:
-    return transport_to(*(node.url for node in nodes), dice=dice)
+def transport_over(
+    nodes: list[TcpProxy], dice: Random | None = None, first_look: float = PATIENT
+) -> RabbitMQTransport:
+    return transport_to(*(node.url for node in nodes), dice=dice, first_look=first_look)
 
 
 def connect(transport: RabbitMQTransport) -> None:
@@ -79,7 +88,7 @@ def test_a_node_that_is_gone_is_passed_over(
 ) -> None:
     urls = (gone(amqp_url), gone(amqp_url), nodes[0].url)
 
-    connect(transport_to(*urls, dice=Dice(first)))
+    connect(transport_to(*urls, dice=Dice(first), first_look=PATIENT))
 
     assert nodes[0].accepted == 1
 
@@ -87,7 +96,7 @@ def test_a_node_that_is_gone_is_passed_over(
 def test_a_node_that_says_nothing_keeps_one_connection_waiting_and_not_the_next(
     nodes: list[TcpProxy],
 ) -> None:
-    transport = transport_over(nodes)
+    transport = transport_over(nodes, first_look=FIRST_LOOK)
     nodes[0].freeze()
 
     connect(transport)
@@ -102,7 +111,7 @@ def test_a_node_that_says_nothing_keeps_one_connection_waiting_and_not_the_next(
 def test_a_node_that_was_tried_last_for_its_failure_is_tried_when_the_others_are_gone(
     nodes: list[TcpProxy], amqp_url: str
 ) -> None:
-    transport = transport_to(nodes[0].url, nodes[1].url, gone(amqp_url))
+    transport = transport_to(nodes[0].url, nodes[1].url, gone(amqp_url), first_look=FIRST_LOOK)
     nodes[0].freeze()
     connect(transport)
     # Counted only now: on a slow machine both may have been tried twice.
@@ -120,9 +129,9 @@ def test_a_node_that_was_tried_last_for_its_failure_is_tried_when_the_others_are
 def test_a_node_that_is_slow_is_waited_for_when_the_others_are_gone(
     nodes: list[TcpProxy], amqp_url: str
 ) -> None:
-    nodes[0].delay(0.8)  # both ways: each answer comes 1.6 s after its question
+    nodes[0].delay(0.3)  # both ways: each answer comes 0.6 s after its question
 
-    connect(transport_to(nodes[0].url, gone(amqp_url)))
+    connect(transport_to(nodes[0].url, gone(amqp_url), first_look=0.4))
 
     assert nodes[0].accepted == 2
 
@@ -132,7 +141,7 @@ def test_all_that_were_tried_are_named_with_their_reasons_and_without_a_password
     urls = [f"amqp://me:hunter2@127.0.0.1:{port}//" for port in ports]
 
     with pytest.raises(BrokerUnavailable) as told:
-        connect(transport_to(*urls))
+        connect(transport_to(*urls, first_look=PATIENT))
 
     reasons = "; ".join(f"127.0.0.1:{port}: Connection refused" for port in ports)
     assert str(told.value) == f"cannot reach the broker at {reasons}"
@@ -151,6 +160,8 @@ def test_a_connection_that_breaks_names_the_node_it_was_to(
 
 
 def test_people_are_shown_all_nodes() -> None:
-    transport = transport_to("amqp://me:hunter2@one.example", "amqp://me:hunter2@two.example:5673")
+    urls = ("amqp://me:hunter2@one.example", "amqp://me:hunter2@two.example:5673")
+
+    transport = transport_to(*urls, first_look=PATIENT)
 
     assert transport.place == "one.example:5672, two.example:5673"

@@ -26,6 +26,7 @@ def bench(database: Database) -> Bench:
 def events(db: Database) -> list[str]:
     with db.engine.begin() as conn:
         query = select(event_log.c.text).where(event_log.c.kind == "group_commented")
+        query = query.order_by(event_log.c.event_id)
         return list(conn.execute(query).scalars())
 
 

@@ -30,10 +30,11 @@ Failures = dict[Address, BrokerUnavailable]
 class Nodes:
     """Connects to any of several nodes; all threads share which of them failed lately."""
 
-    def __init__(self, addresses: Sequence[Address], dice: Random) -> None:
+    def __init__(self, addresses: Sequence[Address], dice: Random, first_look: float) -> None:
         """Connect to nothing yet. `dice` chooses the node that is tried first."""
         self._addresses = tuple(addresses)
         self._dice = dice
+        self._first_look = first_look
         self._failed_at: dict[Address, float] = {}
         """When connecting to a node last failed, in monotonic seconds."""
 
@@ -47,7 +48,7 @@ class Nodes:
         failures: Failures = {}
         # A host that lost its power does not even refuse, so each has little time at first. Only if
         # none answers, those that stayed silent are tried again with more time (decision 0024).
-        reached = self._try(self._order(), FIRST_LOOK, (name, heartbeat), failures)
+        reached = self._try(self._order(), self._first_look, (name, heartbeat), failures)
         silent = [address for address, error in failures.items() if _said_nothing(error)]
         reached = reached or self._try(silent, CONNECT_TIMEOUT, (name, heartbeat), failures)
         if reached is None:
@@ -114,17 +115,19 @@ class RabbitMQTransport:
         staging_queue_type: QueueKind = "quorum",
         connection_name: str,
         heartbeat: float = 5,
+        first_look: float = FIRST_LOOK,
         dice: Random | None = None,
         tls: Tls | None = None,
     ) -> None:
         """Connect to nothing yet. `heartbeat` is in seconds. Raises ConfigurationError.
 
         Several URLs are nodes of one broker: they differ in host and port only. `dice` chooses the
-        node that a connection tries first. The broker drops a connection after two to three
+        node that a connection tries first, and `first_look` is how many seconds each node has to
+        answer while others are left. The broker drops a connection after two to three
         heartbeats of silence.
         """
         addresses = [parse_address(url, tls) for url in urls]
-        self._nodes = Nodes(addresses, dice or SystemRandom())
+        self._nodes = Nodes(addresses, dice or SystemRandom(), first_look)
         self._staging_queue_type: QueueKind = staging_queue_type
         self._connection_name = connection_name
         self._heartbeat = heartbeat
