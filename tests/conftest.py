@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sqlite3
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
@@ -116,8 +117,15 @@ def shared_sqlite(upgraded_sqlite: Path) -> Iterator[Database]:
     """
     file = copyfile(upgraded_sqlite, upgraded_sqlite.with_name("shared.db"))
     db = open_database(f"sqlite:///{file}")
+    event.listen(db.engine, "connect", reverse_what_has_no_order)
+    db.dispose()  # the next connections are told
     yield db
     db.dispose()
+
+
+def reverse_what_has_no_order(connection: sqlite3.Connection, _record: object) -> None:
+    """Return rows without ORDER BY the other way round: PostgreSQL promises no order either."""
+    connection.execute("PRAGMA reverse_unordered_selects = ON")
 
 
 @contextmanager

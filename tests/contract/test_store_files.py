@@ -38,7 +38,8 @@ def add(name: str) -> Callable[[Connection], object]:
 
 
 def names(db: Database) -> list[str]:
-    return db.read(lambda conn: list(conn.execute(select(counters.c.name)).scalars()))
+    query = select(counters.c.name).order_by(counters.c.name)
+    return db.read(lambda conn: list(conn.execute(query).scalars()))
 
 
 def beside(path: Path, suffix: str) -> Path:

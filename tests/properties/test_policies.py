@@ -2,7 +2,6 @@
 
 import re
 from datetime import UTC, datetime, timedelta
-from time import process_time
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +14,7 @@ from retrier.policy.jitter import Additive, Spread, range_of, spread
 from retrier.policy.pattern_time import LOOKED_AT, longest_search
 from retrier.policy.policy_set import Definition, PolicySet
 from retrier.policy.rules import GivingUp, Match, Rule, Unmatched
+from tests.support.processor_time import can_take
 
 durations = st.timedeltas(min_value=timedelta(milliseconds=1), max_value=LONGEST)
 counts = st.integers(min_value=1, max_value=10**9)
@@ -151,7 +151,4 @@ def test_a_pattern_that_is_accepted_is_fast(pattern, hostile, last):
         return
     text = (hostile * LOOKED_AT)[: LOOKED_AT - len(last)] + last
 
-    began = process_time()
-    re.search(pattern, text)
-
-    assert process_time() - began < 0.3
+    assert can_take(0.5, lambda: re.search(pattern, text))
