@@ -11,7 +11,7 @@ from retrier.api.middleware import RequestMiddleware
 from retrier.api.parts import ApiParts, take_place
 from retrier.api.problems import add_handlers
 from retrier.api.routes import FOLLOWING, WATCHING, WORKING
-from retrier.api.unambiguous import refuse_members_that_stand_twice
+from retrier.api.unambiguous import refuse_members_that_stand_twice, refuse_strays
 
 Document = dict[str, Any]
 
@@ -177,10 +177,10 @@ def create_api(parts: ApiParts, *, whole: bool = True) -> FastAPI:
     for router in WATCHING:
         api.include_router(router)
     for router in FOLLOWING if whole else ():
-        api.include_router(router)
+        api.include_router(router, dependencies=[Depends(refuse_strays)])
     for router in WORKING if whole else ():
         # Scope "function" frees the place before the answer is sent: a slow client holds none.
         place = Depends(take_place, scope="function")
-        clear = Depends(refuse_members_that_stand_twice)
-        api.include_router(router, dependencies=[clear, place], responses={503: _BUSY})
+        clear = [Depends(refuse_strays), Depends(refuse_members_that_stand_twice)]
+        api.include_router(router, dependencies=[*clear, place], responses={503: _BUSY})
     return api

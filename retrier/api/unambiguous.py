@@ -1,4 +1,4 @@
-"""Refuses what has two readings: a member of a body that stands twice.
+"""Refuses what has two readings: a member that stands twice, a parameter that nobody reads.
 
 Of two members with one name the last one wins in JSON, so what was written first would be dropped
 in silence: `{"selection": {"queue": "x"}, "selection": {"all": true}}` would mean everything.
@@ -11,6 +11,7 @@ from anyio import to_thread
 from fastapi import Request
 
 from retrier.api.problems import WrongField
+from retrier.domain.parameters import Stray, find_strays, names_read_by
 
 _LONGEST_SHOWN = 100
 _QUICK = 64 * 1024
@@ -51,3 +52,30 @@ def _distinct(members: Sequence[tuple[str, object]]) -> None:
 def _shown(name: str) -> str:
     # Half of a surrogate pair, which JSON may hold, cannot be written into an answer.
     return name[:_LONGEST_SHOWN].encode(errors="backslashreplace").decode()
+
+
+_ANYWHERE = frozenset(
+    ("page", "per_page", "sort", "direction", "instance_id", "include_system_messages")
+)
+"""ServiceControl's parameters that select nothing: its clients send them to lists of all kinds."""
+_FREE_TEXT = "comment"
+"""ServicePulse does not encode `&` and `%` in it, so anything may seem to be a parameter."""
+
+
+async def refuse_strays(request: Request) -> None:
+    """Refuse parameters that nobody reads, and those that stand twice. Raises WrongField."""
+    known = frozenset(names_read_by(request.scope["route"].dependant))
+    if _FREE_TEXT in known:
+        return
+    names = [name for name, _ in request.query_params.multi_items() if name not in _ANYWHERE]
+    for stray in find_strays(names, known):
+        raise WrongField(f"query.{stray.shown}", _why(stray, known))
+
+
+def _why(stray: Stray, known: frozenset[str]) -> str:
+    if stray.is_repeated:
+        return f"The parameter {stray.shown} stands twice in the address."
+    nobody = f"Nothing here reads a parameter {stray.shown}"
+    if stray.nearest:
+        return f"{nobody}; perhaps {stray.nearest} is meant."
+    return f"{nobody}; what is read: {', '.join(sorted(known)) or 'none'}."

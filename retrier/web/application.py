@@ -8,6 +8,7 @@ from retrier.web.error_pages import add_handlers
 from retrier.web.parts import PageParts
 from retrier.web.routes import FREE, WORKING
 from retrier.web.showing import told_version
+from retrier.web.strays import refuse_repeated
 
 _READING = frozenset({"GET", "HEAD"})
 
@@ -23,7 +24,9 @@ def create_page(parts: PageParts) -> FastAPI:
         page.include_router(router)
     for router in (*WORKING, *(each.router for each in parts.additions)):
         # Scope "function" frees the place before the answer is sent: a slow client holds none.
-        page.include_router(router, dependencies=[Depends(_take_place, scope="function")])
+        page.include_router(
+            router, dependencies=[Depends(refuse_repeated), Depends(_take_place, scope="function")]
+        )
     return page
 
 

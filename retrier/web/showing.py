@@ -1,7 +1,7 @@
 """Shows a template: the frame of every page, and the headers of every answer."""
 
 import gzip
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
@@ -9,9 +9,11 @@ from types import MappingProxyType
 from fastapi import Request, Response
 from jinja2 import Template
 
+from retrier.domain.parameters import Stray
 from retrier.web.forms import NOBODY, name_of, new_key
 from retrier.web.navigation import NAVIGATION, Place
 from retrier.web.parts import PageParts
+from retrier.web.strays import strays_of
 from retrier.web.templating import environment
 from retrier.web.views.flash import Flash, find_flash
 
@@ -43,7 +45,7 @@ class Frame:
 
     `path` is the whole address of the page, without what was just done. `now` is the database's
     time, as far as known. `key` is for the one form of a page that acts; a page with several makes
-    more by `new_key`.
+    more by `new_key`. `strays` are the conditions of the address that nobody reads.
     """
 
     path: str
@@ -56,6 +58,7 @@ class Frame:
     user: str
     key: str
     flash: Flash | None = None
+    strays: Sequence[Stray] = ()
 
     @property
     def is_nobody(self) -> bool:
@@ -99,6 +102,7 @@ def make_frame(request: Request, current: str) -> Frame:
         user=name_of(request),
         key=new_key(),
         flash=find_flash(parts.db, done) if done and request.method == "GET" else None,
+        strays=strays_of(request),
     )
 
 

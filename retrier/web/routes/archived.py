@@ -13,6 +13,7 @@ from retrier.store.queries.ordering import Order, PageRequest, Sort
 from retrier.web.forms import Form, SentForm
 from retrier.web.parts import Parts
 from retrier.web.showing import see_other, show
+from retrier.web.strays import IN_FULL
 from retrier.web.views.archived import PATH, ArchivedQuery, archived_list, unarchiving
 from retrier.web.views.pages import PAGE
 
@@ -32,7 +33,7 @@ def get_archived(request: Request, parts: Parts, query: Query) -> Response:
     return show(request, "archived.html", archived_list(found, archivers, query), current=PATH)
 
 
-@router.get("/unarchive")
+@router.get("/unarchive", dependencies=[IN_FULL])
 def preview_unarchive(request: Request, parts: Parts, query: Query) -> Response:
     """Say how many messages would be unarchived."""
     found = preview_archive(parts.db, Act.UNARCHIVE, query.select())

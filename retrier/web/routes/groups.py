@@ -13,6 +13,7 @@ from retrier.web.forms import SentForm, local
 from retrier.web.listed_groups import list_rows
 from retrier.web.parts import PageParts, Parts
 from retrier.web.showing import see_other, show
+from retrier.web.strays import IN_FULL
 from retrier.web.views.group_list import GroupQuery, group_list, read_query
 from retrier.web.views.groups import SLUGS
 from retrier.web.views.previews import Asked, look_ahead
@@ -31,7 +32,7 @@ def get_groups(request: Request, parts: Parts, query: ListQuery) -> Response:
     return show(request, "groups.html", view, current="/groups")
 
 
-@router.get("/{group_id}/retry")
+@router.get("/{group_id}/retry", dependencies=[IN_FULL])
 def preview_retry(request: Request, group_id: str, parts: Parts, back: str = "/groups") -> Response:
     """Show what a retry of the group would do, and the form that asks for it."""
     title, selection = _title(parts, group_id), Selection(group=group_id)

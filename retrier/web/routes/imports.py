@@ -20,6 +20,7 @@ from retrier.web.import_acts import Came, SendTerms, delete, read_again, send
 from retrier.web.import_choice import Choice, ChoiceQuery, choose, read_choice
 from retrier.web.parts import PageParts, Parts
 from retrier.web.showing import HEADERS, see_other, show
+from retrier.web.strays import IN_FULL
 from retrier.web.views.imports import (
     ImportAct,
     ImportList,
@@ -74,7 +75,7 @@ def get_imports(request: Request, parts: Parts, error_queue: str = "", page: str
     return show(request, "imports.html", view, current=_HERE)
 
 
-@router.get("/selected")
+@router.get("/selected", dependencies=[IN_FULL])
 def ask(
     request: Request, parts: Parts, query: Chosen, act: str = "", back: str = _HERE
 ) -> Response:

@@ -21,6 +21,7 @@ from retrier.web.forms import SentForm, local
 from retrier.web.parts import PageParts, Parts
 from retrier.web.selected import Selected, select, sent, title_of
 from retrier.web.showing import see_other, show
+from retrier.web.strays import IN_FULL
 from retrier.web.views.message_list import (
     DEFAULT_SORT,
     MessageList,
@@ -87,7 +88,7 @@ class ChosenQuery:
     back: str = "/messages"
 
 
-@router.get("/selected")
+@router.get("/selected", dependencies=[IN_FULL])
 def ask_about_selected(
     request: Request, parts: Parts, query: Filter, chosen: Annotated[ChosenQuery, Depends()]
 ) -> Response:

@@ -14,6 +14,7 @@ from retrier.store.queries.pending import count_next_destinations, list_pending,
 from retrier.web.forms import Form, SentForm
 from retrier.web.parts import PageParts, Parts
 from retrier.web.showing import see_other, show
+from retrier.web.strays import IN_FULL
 from retrier.web.views.pages import PAGE
 from retrier.web.views.pending import AGES, PATH, PendingQuery, pending_list
 from retrier.web.views.pending_acts import MOST_DESTINATIONS, Counted, Those, ask_before
@@ -55,13 +56,13 @@ def _those(
 Wanted = Annotated[Those | None, Depends(_those)]
 
 
-@router.get("/retry")
+@router.get("/retry", dependencies=[IN_FULL])
 def preview_retry(request: Request, parts: Parts, query: ListQuery, those: Wanted) -> Response:
     """Say how many would be sent once more, to where, and what nobody knows."""
     return _ask(request, parts, Act.RELEASE, query, those)
 
 
-@router.get("/resolve")
+@router.get("/resolve", dependencies=[IN_FULL])
 def preview_resolve(request: Request, parts: Parts, query: ListQuery, those: Wanted) -> Response:
     """Say how many would be resolved, and what nobody knows."""
     return _ask(request, parts, Act.RESOLVE, query, those)

@@ -8,6 +8,7 @@ from retrier.domain.selection import Selection
 from retrier.web.forms import SentForm
 from retrier.web.parts import Parts
 from retrier.web.showing import see_other, show
+from retrier.web.strays import IN_FULL
 from retrier.web.views.previews import Asked, look_ahead
 
 router = APIRouter(prefix="/retry")
@@ -16,7 +17,7 @@ _ALL = Selection()
 _WORDS = "all unresolved messages"
 
 
-@router.get("")
+@router.get("", dependencies=[IN_FULL])
 def preview_retry(request: Request, parts: Parts) -> Response:
     """Show what a retry of everything would do, and the form that asks for it."""
     asked = RetryRequest(

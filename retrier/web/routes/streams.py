@@ -11,6 +11,7 @@ from retrier.store.queries.streams import find_stream, list_streams
 from retrier.web.forms import SentForm
 from retrier.web.parts import Parts
 from retrier.web.showing import see_other, show
+from retrier.web.strays import IN_FULL
 from retrier.web.views.pages import PAGE, Listing, page_number
 from retrier.web.views.streams import (
     PLACE,
@@ -76,7 +77,7 @@ def get_stream(
     return show(request, "stream.html", stream_page(found, listing, up_to), current=PLACE)
 
 
-@router.get("/release")
+@router.get("/release", dependencies=[IN_FULL])
 def ask_before_release(
     request: Request,
     parts: Parts,

@@ -5,7 +5,7 @@ import json
 import pytest
 from fastapi.routing import APIRoute
 
-from retrier.api.routes import WORKING
+from retrier.api.routes import FOLLOWING, WORKING
 from tests.support.api import Api
 
 JSON = {"Content-Type": "application/json"}
@@ -78,3 +78,62 @@ class TestAMemberThatStandsTwice:
         answer = api.http.post("/api/operations", content=body, headers=JSON)
 
         assert answer.status_code == 422
+
+
+READS = sorted(
+    route.path
+    for router in (*WORKING, *FOLLOWING)
+    for route in router.routes
+    if isinstance(route, APIRoute) and "GET" in route.methods
+)
+
+
+class TestAParameterThatNobodyReads:
+    @pytest.mark.parametrize("path", READS)
+    def test_is_refused_by_every_list(self, api: Api, path: str) -> None:
+        answer = api.http.get(path, params={"queu": "x"})
+
+        assert answer.status_code == 400
+        assert answer.json()["errors"][0]["field"] == "query.queu"
+
+    def test_is_answered_with_the_nearest_name(self, api: Api) -> None:
+        answer = api.http.get("/api/errors", params={"excpetion_type": "x"})
+
+        assert "perhaps exception_type is meant" in answer.json()["detail"]
+
+    def test_that_is_near_to_none_is_answered_with_those_that_are_read(self, api: Api) -> None:
+        answer = api.http.get("/api/streams", params={"colour": "x"})
+
+        assert answer.json()["detail"].endswith("what is read: held, page, per_page, queue.")
+
+    def test_makes_no_act_about_everything(self, api: Api) -> None:
+        assert api.http.post("/api/errors/retry/all?queue=x").status_code == 400
+        assert api.http.post("/api/imports/retry?queue=x").status_code == 400
+        assert api.asked == []
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            "status=unresolved&page=1&per_page=50&sort=&direction=desc&queueAddress=&modified=",
+            "_=1732533323",
+            "1732533323",
+            "instance_id=x&include_system_messages=false",
+            "STATUS=unresolved",
+        ],
+    )
+    def test_is_none_that_clients_of_servicecontrol_send(self, api: Api, query: str) -> None:
+        assert api.http.get(f"/api/errors?{query}").status_code == 200
+
+    def test_does_not_belong_to_a_comment_that_is_not_encoded(self, api: Api) -> None:
+        path = "/api/recoverability/groups/x/comment?comment=look & see=1"
+
+        assert api.http.post(path).status_code == 404
+
+
+class TestAConditionThatStandsTwice:
+    @pytest.mark.parametrize("query", ["queue=a&queue=b", "queue=a&queue=a", "queue=&Queue=b"])
+    def test_is_refused(self, api: Api, query: str) -> None:
+        answer = api.http.get(f"/api/errors?{query}")
+
+        assert answer.status_code == 400
+        assert answer.json()["errors"][0]["field"] == "query.queue"

@@ -1,0 +1,66 @@
+"""The names in the query of an address: which of them nobody reads, and which stand twice.
+
+A misspelled condition would be no condition: a list would show everything, and an act that is asked
+for from it would be about everything.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import islice
+from typing import Any
+
+_LONGEST_SHOWN = 100
+_MOST_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stray:
+    """A name that nobody reads, or that stands twice (`nearest` is itself then)."""
+
+    name: str
+    nearest: str | None
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether it is known, and stands there more than once."""
+        return self.name == self.nearest
+
+    @property
+    def shown(self) -> str:
+        """The name, cut to what fits a line."""
+        return self.name[:_LONGEST_SHOWN]
+
+
+def find_strays(
+    given: Iterable[str], known: Collection[str], lists: Collection[str] = ()
+) -> Sequence[Stray]:
+    """Return the names that are not known, and those that stand twice and are no lists.
+
+    Names that begin with `_`, and bare numbers, are what clients write so that no cache answers.
+    """
+    counted = Counter(given)
+    strays = (
+        Stray(name=name, nearest=name if name in known else _nearest(name, known))
+        for name, count in counted.items()
+        if (count > 1 and name not in lists if name in known else not _says_nothing(name))
+    )
+    return tuple(islice(strays, _MOST_SHOWN))
+
+
+def names_read_by(dependant: Any) -> Iterator[str]:
+    """Yield the parameters that a route of the web framework, and what it depends on, reads."""
+    for each in dependant.query_params:
+        yield each.alias
+    for each in dependant.dependencies:
+        yield from names_read_by(each)
+
+
+def _says_nothing(name: str) -> bool:
+    return not name or name.startswith("_") or (name.isascii() and name.isdecimal())
+
+
+def _nearest(name: str, known: Collection[str]) -> str | None:
+    close = get_close_matches(name[:_LONGEST_SHOWN], sorted(known), n=1)
+    return close[0] if close else None
