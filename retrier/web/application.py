@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from fastapi import Depends, FastAPI, Request
 
 from retrier.web.error_pages import add_handlers
+from retrier.web.forms import read_form
 from retrier.web.parts import PageParts
 from retrier.web.routes import FREE, WORKING
 from retrier.web.showing import told_version
@@ -22,11 +23,12 @@ def create_page(parts: PageParts) -> FastAPI:
     add_handlers(page)
     for router in FREE:
         page.include_router(router)
+    # A form is read before the place is taken, and scope "function" frees it before the answer is
+    # sent: a slow client holds none.
+    place = Depends(_take_place, scope="function")
+    first = [Depends(refuse_repeated), Depends(read_form), place]
     for router in (*WORKING, *(each.router for each in parts.additions)):
-        # Scope "function" frees the place before the answer is sent: a slow client holds none.
-        page.include_router(
-            router, dependencies=[Depends(refuse_repeated), Depends(_take_place, scope="function")]
-        )
+        page.include_router(router, dependencies=first)
     return page
 
 

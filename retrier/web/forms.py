@@ -22,6 +22,8 @@ LONGEST_NAME = 200
 LONGEST_ADDRESS = 8000
 """Bytes: names of queues and streams may stand in it."""
 MOST_FIELDS = 10_000
+LARGEST_FORM = 256 * 1024
+"""Bytes. The text of policies is the longest that a form of ours has: 64 Ki characters."""
 NOBODY = "anonymous"
 NAME_COOKIE = "retrier_user"
 
@@ -129,8 +131,28 @@ def name_of(request: Request) -> str:
     return one_line(name or unquote(request.cookies.get(NAME_COOKIE, "")), LONGEST_NAME) or NOBODY
 
 
-async def _form(request: Request) -> Form:
-    content = await request.body()
+_TOO_LARGE = f"A form has at most {LARGEST_FORM:,} bytes."
+_DIGITS = 18
+
+
+async def read_form(request: Request) -> bytes:
+    """Read what a form was sent with, and nothing of one that says it is too large.
+
+    Raises HTTPException.
+    """
+    size = request.headers.get("content-length", "")
+    if size.isdecimal() and int(size[:_DIGITS]) > LARGEST_FORM:
+        raise HTTPException(413, _TOO_LARGE)
+    content = bytearray()
+    async for some in request.stream():
+        content += some
+        if len(content) > LARGEST_FORM:
+            raise HTTPException(413, _TOO_LARGE)
+    return bytes(content)
+
+
+def _form(request: Request, content: Annotated[bytes, Depends(read_form)]) -> Form:
+    # No coroutine: so it is decoded in a thread, and health is answered meanwhile.
     try:
         text = content.decode()
         fields = parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
