@@ -71,9 +71,13 @@ class Form:
             raise HTTPException(400, f"A rate is a whole number from 1 to {HIGHEST_RATE:,}.")
         return int(text)
 
+    def back(self, otherwise: str) -> str:
+        """Return the page from which the form came; never that of another site."""
+        return clean(local(next(iter(self.values("next")), ""), otherwise), LONGEST_ADDRESS)
+
     def next(self, done: str, otherwise: str = "/") -> str:
         """Return the page to go to, which tells what was done; never that of another site."""
-        to = local(self.text("next", LONGEST_ADDRESS), otherwise)
+        to = self.back(otherwise)
         path, _, query = to.partition("?")
         kept = [each for each in query.split("&") if each and not each.startswith("done=")]
         return f"{path}?{'&'.join([*kept, f'done={quote(done)}'])}"
@@ -113,9 +117,13 @@ class Form:
 
 
 def local(path: str, otherwise: str) -> str:
-    """Return an address of this page; the other one if it is that of another site, or none."""
-    is_local = path.startswith("/") and not path.startswith(("//", "/\\"))
-    return path if is_local else otherwise
+    """Return an address of this page; the other one if it is that of another site, or none.
+
+    Browsers take tabs and newlines out of an address before they read it, and a backslash for a
+    slash: `/<tab>/evil.example` would lead to evil.example.
+    """
+    is_plain = path.isprintable() and "\\" not in path
+    return path if is_plain and path.startswith("/") and not path.startswith("//") else otherwise
 
 
 def one_line(text: str, most: int) -> str:

@@ -10,7 +10,7 @@ from fastapi import Request, Response
 from jinja2 import Template
 
 from retrier.domain.parameters import Stray
-from retrier.web.forms import NOBODY, name_of, new_key
+from retrier.web.forms import NOBODY, local, name_of, new_key
 from retrier.web.navigation import NAVIGATION, Place
 from retrier.web.parts import PageParts
 from retrier.web.strays import strays_of
@@ -129,4 +129,4 @@ def see_other(path: str) -> Response:
 def _own_address(request: Request) -> str:
     query = [each for each in request.url.query.split("&") if each and not each.startswith("done=")]
     path = request.url.path
-    return f"{path}?{'&'.join(query)}" if query else path
+    return local(f"{path}?{'&'.join(query)}" if query else path, "/")

@@ -97,7 +97,7 @@ def do(request: Request, act: ImportAct, parts: Parts, form: SentForm) -> Respon
         return see_other(f"{_HERE}?done=nothing")
     came = _do(parts, act, chosen, form)
     is_bounded = chosen.everything and act is not ImportAct.AGAIN
-    back = local(form.text("next"), _HERE)
+    back = form.back(_HERE)
     result = ImportResult(
         came=came,
         more=chosen.total - len(chosen.ids) if is_bounded else 0,

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request, Response
 
-from retrier.web.forms import LONGEST_NAME, NAME_COOKIE, NOBODY, SentForm, name_of
+from retrier.web.forms import LONGEST_NAME, NAME_COOKIE, NOBODY, SentForm, local, name_of
 from retrier.web.showing import see_other, show
 
 router = APIRouter()
@@ -26,7 +26,7 @@ class NameView:
 def get_name(request: Request, back: Annotated[str, Query(alias="next")] = "/") -> Response:
     """Show the form for the name."""
     name = name_of(request)
-    view = NameView(name="" if name == NOBODY else name, back=back)
+    view = NameView(name="" if name == NOBODY else name, back=local(back, "/"))
     return show(request, "name.html", view)
 
 
