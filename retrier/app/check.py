@@ -5,9 +5,10 @@ from pathlib import Path
 
 from retrier.app.broker_check import check_broker
 from retrier.app.check_result import CheckResult, check_folder
-from retrier.app.parts import open_database
+from retrier.app.parts import make_transport, open_database
 from retrier.domain.streams import StreamRule
 from retrier.errors import ConfigurationError, DatabaseRefused, DatabaseUnavailable
+from retrier.private_files import find_open_to_others
 from retrier.settings import Settings
 from retrier.store.engine.database import Database
 from retrier.store.verbs.trial import find_missing_rights
@@ -18,12 +19,18 @@ _NEVER_ENDS = (
     "stream: strict waits for the confirmation of each retry. A consumer that confirms none lets "
     "its streams stand after their first message: set retries.presumed_after for those"
 )
+_OPEN_TO_OTHERS = "other users of this machine may read messages in files that were made before"
 _UPGRADE_IS_OFF = "and database.upgrade is false: run `retrier db upgrade`"
 
 
 def check(settings: Settings) -> tuple[CheckResult, ...]:
     """Connect to the database and the broker, and try what `run` needs; nothing of it stays."""
-    return (_check_database(settings), *check_broker(settings), *_check_streams(settings))
+    return (
+        _check_database(settings),
+        *check_broker(settings),
+        *_check_files(settings),
+        *_check_streams(settings),
+    )
 
 
 def upgrade_database(settings: Settings, *, may_create: bool = True) -> str:
@@ -52,6 +59,20 @@ def _check_streams(settings: Settings) -> Iterator[CheckResult]:
     if strict and settings.retries.presumed_after is None:
         text = f"warning: {', '.join(strict)}: {_NEVER_ENDS}"
         yield CheckResult(name="streams", ok=True, text=text)
+
+
+def _check_files(settings: Settings) -> Iterator[CheckResult]:
+    """Warn of files with messages that others may read: Retrier makes none, and changes none."""
+    db = open_database(settings)
+    files = [Path(db.place)] if db.is_sqlite else []
+    db.dispose()
+    if settings.broker.is_embedded:
+        files.append(Path(make_transport(settings).place))
+    # Both may be in one folder.
+    loose = dict.fromkeys(each for file in files for each in find_open_to_others(file))
+    if loose:
+        commands = "; ".join(f"chmod {'700' if each.is_dir() else '600'} {each}" for each in loose)
+        yield CheckResult(name="files", ok=True, text=f"warning: {_OPEN_TO_OTHERS}: {commands}")
 
 
 def _check_database(settings: Settings) -> CheckResult:

@@ -8,6 +8,7 @@ from pathlib import Path
 from threading import Event, Thread
 
 from retrier.demo.shop_log import Book, ShopLog
+from retrier.private_files import make_private_file
 
 _PAUSE = 0.3
 """Seconds between two looks at the log."""
@@ -38,6 +39,7 @@ def count(book: Book) -> ShopCounts:
 def write_counts(file: Path, counts: ShopCounts) -> None:
     """Write them: whoever reads meanwhile finds the old ones or the new ones, never a half."""
     new = file.with_suffix(".new")
+    make_private_file(new)
     new.write_text(json.dumps(asdict(counts)))
     new.replace(file)
 

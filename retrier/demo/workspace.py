@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from retrier.demo.orders import Cause
+from retrier.private_files import make_private_file
 
 _STOP = 10
 """Seconds the service has to end."""
@@ -49,9 +50,11 @@ class Workspace:
 
     def set_up(self, port: int) -> None:
         """Write the settings, and break everything."""
-        self.broken_folder.mkdir()
+        self.broken_folder.mkdir(mode=0o700)
         for cause in Cause:
             (self.broken_folder / cause).touch()
+        for file in (self.config, self.log):
+            make_private_file(file)
         self.config.write_text(
             f"broker: {{url: '{self.broker_url}'}}\n"
             f"database: {{url: 'sqlite:///{self.folder}/retrier.db'}}\n"

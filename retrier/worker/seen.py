@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from retrier.clock import Clock
 from retrier.errors import ConfigurationError
+from retrier.private_files import make_private_file
 from retrier.processes import Owner, describe_process, is_gone
 
 CLAIM = 30.0
@@ -118,6 +119,7 @@ class SeenInFile:
         """Open or make the file."""
         self._clock = clock
         self._me = describe_process()
+        make_private_file(path)
         # No `with`: these connections commit each statement, and begin where they need more.
         self._conn = sqlite3.connect(path, timeout=30, isolation_level=None)
         self._conn.execute("PRAGMA journal_mode=WAL")

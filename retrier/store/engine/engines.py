@@ -19,6 +19,7 @@ from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from retrier.errors import DataRefused
+from retrier.private_files import make_private_file, make_private_folder
 from retrier.store.engine.postgres_dialect import read_ids_as_text
 from retrier.store.engine.sql_dialect import IN_BINARY, READING, RESTRUCTURING
 from retrier.store.engine.sqlite_dialect import SqliteFile
@@ -28,6 +29,7 @@ _USED = "last used"
 PING_AFTER_IDLE = 1.0
 """Seconds after its last use during which a connection is used again without a ping."""
 
+_IN_MEMORY = ":memory:"
 _PRIMARY_CODE = 0xFF
 _FILE_ERRORS = frozenset(
     {
@@ -98,7 +100,7 @@ def make_postgres(
 
 
 def make_sqlite(url: URL, file: SqliteFile, connections: int = 10) -> Engine:
-    """Return an engine that makes the file's folder and takes the write lock at BEGIN.
+    """Return an engine that makes the file with its folder and takes the write lock at BEGIN.
 
     `file` is notified when a connection opens or closes.
     """
@@ -109,7 +111,7 @@ def make_sqlite(url: URL, file: SqliteFile, connections: int = 10) -> Engine:
         hide_parameters=True,
         json_serializer=_to_json,
     )
-    event.listen(engine, "do_connect", _make_folder)
+    event.listen(engine, "do_connect", _make_file)
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "connect", file.note_opened)
     event.listen(engine, "close", file.note_closed)
@@ -184,10 +186,15 @@ def _to_json(value: object) -> str:
         raise DataRefused(f"it cannot be written as JSON: {error}") from error
 
 
-def _make_folder(_dialect: object, _record: object, args: list[Any], _options: object) -> None:
+def _make_file(
+    _dialect: object, _record: object, args: list[Any], options: Mapping[str, object]
+) -> None:
+    if args[0] == _IN_MEMORY or options.get("uri"):
+        return
     # If this fails, SQLite reports that it cannot open the file: one error for all reasons.
     with suppress(OSError):
-        Path(args[0]).parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(Path(args[0]).parent)
+        make_private_file(Path(args[0]))
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

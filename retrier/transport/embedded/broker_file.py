@@ -14,6 +14,7 @@ from time import monotonic
 from typing import TypeVar
 
 from retrier.errors import BrokerUnavailable
+from retrier.private_files import make_private_file, make_private_folder
 from retrier.processes import Owner, is_gone
 
 BUSY_TIMEOUT = 30.0
@@ -107,11 +108,12 @@ class BrokerFile:
 
     def _open(self) -> None:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_private_folder(self.path.parent)
         except OSError as error:
             reason = f"its folder cannot be made: {error.strerror}"
             raise self._unavailable(reason) from error
         if self._connection is None:
+            make_private_file(self.path)
             self._connection = sqlite3.connect(
                 self.path, timeout=ONE_TRY, isolation_level=None, check_same_thread=False
             )

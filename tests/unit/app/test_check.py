@@ -161,3 +161,22 @@ def test_a_strict_rule_that_only_confirmations_let_go_on_is_a_warning(
 
     assert ("streams" in found) is warned
     assert not warned or "warning: bookings: stream: strict waits" in found["streams"].text
+
+
+def test_files_that_others_may_read_are_told_and_left_as_they_are(tmp_path: Path) -> None:
+    database, broker = tmp_path / "retrier.db", tmp_path / "broker.db"
+    database.touch()
+    database.chmod(0o644)
+
+    found = check_files(database, broker)
+
+    assert found["files"].ok
+    assert found["files"].text.endswith(f"chmod 600 {database}")
+    assert database.stat().st_mode & 0o777 == 0o644
+
+
+def test_files_that_are_closed_are_not_told(tmp_path: Path) -> None:
+    database, broker = tmp_path / "retrier.db", tmp_path / "broker.db"
+    database.touch(mode=0o600)
+
+    assert "files" not in check_files(database, broker)

@@ -1,0 +1,51 @@
+"""Files that hold messages: nobody but the user of this process may read them, from the first byte.
+
+SQLite gives its `-wal`, `-shm` and `-journal` files the mode of the database beside them, so the
+one file is enough.
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+_OTHERS = 0o077
+_BESIDE = ("", "-wal", "-shm", "-journal")
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make a folder that is missing, mode 0700; one that is there stays as it is. Raises OSError."""
+    # Parents that are missing, too, get the mode that the umask leaves them: it guards this one.
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def make_private_file(file: Path) -> None:
+    """Make an empty file that is missing, mode 0600; one that is there stays as it is.
+
+    Where that fails, whoever opens the file says why.
+    """
+    # Where a symbolic link leads to. One that is there is never opened here: closing it would end
+    # the locks that SQLite holds on it in this process.
+    place = Path(os.path.realpath(file))
+    if place.exists():
+        return
+    with suppress(OSError):
+        os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+
+
+def find_open_to_others(file: Path) -> Sequence[Path]:
+    """Return which of a database's files others on this machine may read or write, its folder first.
+
+    The folder alone is no danger while its files are closed.
+    """
+    beside = [Path(f"{file}{suffix}") for suffix in _BESIDE]
+    loose = [each for each in beside if _is_loose(each)]
+    folder = file.absolute().parent
+    return [folder, *loose] if loose and _is_loose(folder) else loose
+
+
+def _is_loose(path: Path) -> bool:
+    try:
+        return bool(path.stat().st_mode & _OTHERS)
+    except OSError:
+        return False
