@@ -1,4 +1,4 @@
-"""Refuses what has two readings: a member that stands twice, a parameter that nobody reads.
+"""Refuses what has two readings, or none: members that stand twice, parameters nobody reads.
 
 Of two members with one name the last one wins in JSON, so what was written first would be dropped
 in silence: `{"selection": {"queue": "x"}, "selection": {"all": true}}` would mean everything.
@@ -11,7 +11,8 @@ from anyio import to_thread
 from fastapi import Request
 
 from retrier.api.problems import WrongField
-from retrier.domain.parameters import Stray, find_strays, names_read_by
+from retrier.domain.parameters import Stray, find_strays, find_too_long, names_read_by
+from retrier.domain.text import COLUMN_BYTES
 
 _LONGEST_SHOWN = 100
 _QUICK = 64 * 1024
@@ -62,14 +63,27 @@ _FREE_TEXT = "comment"
 """ServicePulse does not encode `&` and `%` in it, so anything may seem to be a parameter."""
 
 
+_BOUNDS = {"kind": 8 * COLUMN_BYTES}
+"""Bytes of a list of kinds: there are dozens of them."""
+
+
 async def refuse_strays(request: Request) -> None:
-    """Refuse parameters that nobody reads, and those that stand twice. Raises WrongField."""
+    """Refuse parameters that nobody reads, that stand twice, or that are too long.
+
+    Raises WrongField.
+    """
     known = frozenset(names_read_by(request.scope["route"].dependant))
     if _FREE_TEXT in known:
         return
-    names = [name for name, _ in request.query_params.multi_items() if name not in _ANYWHERE]
-    for stray in find_strays(names, known):
+    given = [each for each in request.query_params.multi_items() if each[0] not in _ANYWHERE]
+    for stray in find_strays((name for name, _ in given), known):
         raise WrongField(f"query.{stray.shown}", _why(stray, known))
+    long = find_too_long(given, _BOUNDS)
+    if long is not None:
+        most = _BOUNDS.get(long, COLUMN_BYTES)
+        raise WrongField(
+            f"query.{long}"[:_LONGEST_SHOWN], f"{long[:_LONGEST_SHOWN]} has at most {most} bytes."
+        )
 
 
 def _why(stray: Stray, known: frozenset[str]) -> str:

@@ -5,11 +5,13 @@ for from it would be about everything.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
 from typing import Any
+
+from retrier.domain.text import COLUMN_BYTES
 
 _LONGEST_SHOWN = 100
 _MOST_SHOWN = 20
@@ -47,6 +49,18 @@ def find_strays(
         if (count > 1 and name not in lists if name in known else not _says_nothing(name))
     )
     return tuple(islice(strays, _MOST_SHOWN))
+
+
+def find_too_long(given: Iterable[tuple[str, str]], others: Mapping[str, int]) -> str | None:
+    """Return a name whose value is longer than what a message may have; None if there is none.
+
+    A database that has to look for such a text refuses, as if it were out of reach. `others` are
+    names with a bound of their own.
+    """
+    for name, value in given:
+        if len(value.encode(errors="replace")) > others.get(name, COLUMN_BYTES):
+            return name
+    return None
 
 
 def names_read_by(dependant: Any) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The filter of the list of messages: as it stands in an address, and the selection that it means."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 
@@ -16,7 +16,7 @@ ANY_STATUS = "all"
 LARGEST = 2**31 - 1
 """What fits the integers of both databases."""
 
-_UNCLEAN = "No message has such a text: it holds NUL, or it is too long."
+_UNCLEAN = "No message has such a text as {}: it holds NUL, or it is too long."
 _NO_TIME = "A time is written as 2026-05-04T12:30, in UTC."
 _TURNED = "The end of the time lies before its beginning, so that nothing would match."
 _NO_COUNT = "The number of attempts is a whole number."
@@ -60,8 +60,7 @@ def read_filter(form: Form) -> FilterQuery:
 def understand(query: FilterQuery) -> Selection:
     """Return the messages that a list with this filter shows. Raises HTTPException."""
     given = query.values
-    if any(clean(each) != each for each in given.values()):
-        raise HTTPException(400, _UNCLEAN)
+    check_texts(given)
     first, last = _time(given.get("failed_from")), _time(given.get("failed_to"))
     if first is not None and last is not None and last < first:
         raise HTTPException(400, _TURNED)
@@ -82,6 +81,13 @@ def understand(query: FilterQuery) -> Selection:
         disposition=_disposition(given.get("disposition")),
         statuses=_statuses(query),
     )
+
+
+def check_texts(given: Mapping[str, str]) -> None:
+    """Refuse texts that no message has, and that databases do not look for. Raises HTTPException."""
+    for name, value in given.items():
+        if clean(value) != value:
+            raise HTTPException(400, _UNCLEAN.format(name))
 
 
 def name_ids(ids: Sequence[str]) -> Selection:

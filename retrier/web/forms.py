@@ -44,6 +44,10 @@ class Form:
         """Return the first value of a field in one line, cut to a length; empty if there is none."""
         return one_line(self.fields.get(name, [""])[0], most)
 
+    def exactly(self, name: str) -> str:
+        """Return the first value of a field as it was sent: cut, it would be another condition."""
+        return next(iter(self.values(name)), "")
+
     def values(self, name: str) -> Sequence[str]:
         """Return all values of a field."""
         return self.fields.get(name, ())
@@ -73,7 +77,7 @@ class Form:
 
     def back(self, otherwise: str) -> str:
         """Return the page from which the form came; never that of another site."""
-        return clean(local(next(iter(self.values("next")), ""), otherwise), LONGEST_ADDRESS)
+        return clean(local(self.exactly("next"), otherwise), LONGEST_ADDRESS)
 
     def next(self, done: str, otherwise: str = "/") -> str:
         """Return the page to go to, which tells what was done; never that of another site."""

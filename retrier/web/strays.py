@@ -4,11 +4,20 @@ from collections.abc import Sequence
 
 from fastapi import Depends, HTTPException, Request
 
-from retrier.domain.parameters import Stray, find_strays, names_read_by
+from retrier.domain.parameters import Stray, find_strays, find_too_long, names_read_by
+from retrier.domain.text import COLUMN_BYTES
 
 _EVERYWHERE = frozenset({"done"})
 """Read by the frame of every page."""
 _LISTS = frozenset({"id"})
+_ADDRESS = 16 * COLUMN_BYTES
+_BOUNDS = {
+    "back": _ADDRESS,
+    "next": _ADDRESS,
+    "kind": 8 * COLUMN_BYTES,
+    "breaker": 2 * COLUMN_BYTES,
+}
+"""Bytes of what is longer than a text of a message: addresses, kinds, and a name with its kind."""
 
 
 def strays_of(request: Request) -> Sequence[Stray]:
@@ -21,10 +30,17 @@ def strays_of(request: Request) -> Sequence[Stray]:
 
 
 async def refuse_repeated(request: Request) -> None:
-    """Refuse a condition that stands twice: one of them would be dropped. Raises HTTPException."""
+    """Refuse a condition that stands twice, as one of them would be dropped, or that is too long.
+
+    Raises HTTPException.
+    """
     for stray in strays_of(request):
         if stray.is_repeated:
             raise HTTPException(400, f"The condition {stray.shown} stands twice in the address.")
+    long = find_too_long(request.query_params.multi_items(), _BOUNDS)
+    if long is not None:
+        most = _BOUNDS.get(long, COLUMN_BYTES)
+        raise HTTPException(400, f"The condition {long[:100]} has at most {most:,} bytes.")
 
 
 async def _refuse_strays(request: Request) -> None:

@@ -10,6 +10,7 @@ from retrier.store.queries.archive_previews import preview_archive
 from retrier.store.queries.archived import find_archivers
 from retrier.store.queries.messages import list_messages
 from retrier.store.queries.ordering import Order, PageRequest, Sort
+from retrier.web.filters import check_texts
 from retrier.web.forms import Form, SentForm
 from retrier.web.parts import Parts
 from retrier.web.showing import see_other, show
@@ -55,6 +56,8 @@ def _selection(form: Form) -> Selection | None:
     """Return what is to be unarchived; everything only if the form says so."""
     if form.text("all"):
         names = ("text", "queue", "group", "by")
-        return ArchivedQuery(**{name: form.text(name) for name in names}).select()
+        query = ArchivedQuery(**{name: form.exactly(name) for name in names})
+        check_texts(query.conditions)
+        return query.select()
     ids = tuple(form.values("id"))
     return Selection(ids=ids) if ids else None

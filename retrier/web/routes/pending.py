@@ -11,6 +11,7 @@ from retrier.domain.selection import Selection
 from retrier.store.queries.archive_previews import preview_archive
 from retrier.store.queries.ordering import PageRequest
 from retrier.store.queries.pending import count_next_destinations, list_pending, time_before
+from retrier.web.filters import check_texts
 from retrier.web.forms import Form, SentForm
 from retrier.web.parts import PageParts, Parts
 from retrier.web.showing import see_other, show
@@ -110,8 +111,10 @@ def _of_form(form: Form) -> Those:
     older = form.text("older")
     if not form.text("all") or (older and older not in AGES):
         raise HTTPException(400, "The form does not say which pending retries it is about.")
+    queue = form.exactly("queue")
+    check_texts({"queue": queue})
     return Those(
-        queue=form.text("queue") or None, older=older, sent_before=_moment(form.text("sent_before"))
+        queue=queue.strip() or None, older=older, sent_before=_moment(form.text("sent_before"))
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from retrier.api.routes import FOLLOWING, WORKING
+from retrier.domain.parameters import names_read_by
 from tests.support.api import Api
 
 JSON = {"Content-Type": "application/json"}
@@ -137,3 +138,34 @@ class TestAConditionThatStandsTwice:
 
         assert answer.status_code == 400
         assert answer.json()["errors"][0]["field"] == "query.queue"
+
+
+LONG = sorted(
+    (route.path, name)
+    for router in WORKING
+    for route in router.routes
+    if isinstance(route, APIRoute) and "GET" in route.methods
+    for name in names_read_by(route.dependant)
+    if name not in {"page", "per_page", "sort", "direction"}
+)
+
+
+class TestATextThatIsTooLong:
+    @pytest.mark.parametrize(("path", "name"), LONG)
+    def test_is_refused_with_its_name(self, api: Api, path: str, name: str) -> None:
+        answer = api.http.get(path, params={name: "a" * 50_000})
+
+        assert answer.status_code == 400
+        assert answer.json()["errors"][0]["field"] == f"query.{name}"
+
+    def test_is_one_longer_than_in_a_selection(self, api: Api) -> None:
+        assert api.http.get("/api/errors", params={"text": "a" * 1024}).status_code == 200
+        assert api.http.get("/api/errors", params={"text": "a" * 1025}).status_code == 400
+
+    def test_is_counted_in_bytes(self, api: Api) -> None:
+        assert api.http.get("/api/errors", params={"text": "é" * 513}).status_code == 400
+
+    def test_is_no_list_of_all_kinds(self, api: Api) -> None:
+        kinds = ",".join(f"some_kind_of_event_{number}" for number in range(100))
+
+        assert api.http.get("/api/eventlogitems", params={"kind": kinds}).status_code == 200

@@ -137,3 +137,10 @@ def test_one_of_a_list_is_the_document_of_the_service(cli: CommandLine, noun: st
 
 
 LIST: dict[str, list[str]] = {"groups": [], "operations": ["list"], "batches": ["list"]}
+
+
+def test_a_text_that_is_too_long_is_refused_with_its_name(cli: CommandLine) -> None:
+    result = cli.run("errors", "list", "--text", "a" * 50_000)
+
+    assert result.exit_code == 1
+    assert "text has at most 1024 bytes" in result.stderr

@@ -82,3 +82,37 @@ def test_several_ids_are_none_that_stand_twice(web: Web) -> None:
     one, two = web.api.receive(failure(), failure())
 
     assert web.http.get(f"/messages/selected?act=retry&id={one}&id={two}").status_code == 200
+
+
+NARROWED = [
+    ("/messages", "text"),
+    ("/messages", "queue"),
+    ("/groups", "text"),
+    ("/pending", "queue"),
+    ("/archived", "text"),
+    ("/archived/unarchive", "text"),
+    ("/imports", "error_queue"),
+    ("/streams", "queue"),
+    ("/events", "message"),
+]
+
+
+class TestATextThatIsTooLong:
+    @pytest.mark.parametrize(("path", "name"), NARROWED)
+    def test_is_refused_with_its_name(self, web: Web, path: str, name: str) -> None:
+        answer = web.http.get(path, params={name: "a" * 50_000})
+
+        assert answer.status_code == 400
+        assert f"The condition {name} has at most 1,024 bytes" in answer.text
+
+    @pytest.mark.parametrize(
+        ("path", "name"), [("/archived/unarchive", "text"), ("/pending/resolve", "queue")]
+    )
+    def test_is_not_cut_into_another_one_in_a_form(self, web: Web, path: str, name: str) -> None:
+        moment = "2026-05-04T12:00:00+00:00"
+        fields = {"key": "k", "all": "1", "sent_before": moment, name: "a" * 1025}
+
+        answer = web.post(path, fields)
+
+        assert answer.status_code == 400
+        assert f"No message has such a text as {name}" in answer.text
