@@ -9,10 +9,10 @@ from enum import Enum
 
 from retrier.domain.failed_message import (
     Confirmation,
-    Facts,
     FailedMessageStatus,
     Failure,
     Resolution,
+    SenderFacts,
 )
 from retrier.domain.new_failure import confirmation_resolves
 from retrier.domain.receipt import StoredAttempt, StoredMessage
@@ -186,7 +186,7 @@ def _compare_facts(failure: Failure, stored: StoredAttempt) -> Said:
     return _compare(failure.sender.facts(failure.raw), failure.sender.facts(stored.raw))
 
 
-def _compare(now: Facts | None, before: Facts | None) -> Said:
+def _compare(now: SenderFacts | None, before: SenderFacts | None) -> Said:
     """Compare facts; what cannot be read may have changed."""
     if now is None or before is None:
         return Said.CHANGED

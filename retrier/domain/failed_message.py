@@ -106,14 +106,14 @@ class FailureDetails:
     id_in_body: str | None = None
 
 
-Facts = Mapping[str, str]
+SenderFacts = Mapping[str, str]
 """What a sender said in the properties of its message, as texts by name; see `sender_facts`."""
 
 
-class ReadsFacts(Protocol):
+class ReadsSenderFacts(Protocol):
     """Reads what senders said; `sender_facts.FactReader` is the one there is."""
 
-    def facts(self, raw: bytes) -> Facts | None:
+    def facts(self, raw: bytes) -> SenderFacts | None:
         """Return the facts in raw properties; None if they cannot be read."""
         ...
 
@@ -150,7 +150,7 @@ class Failure:
     received_at: datetime
     logged_id: str | None = None
     keeps_texts: bool = False
-    sender: ReadsFacts = field(compare=False, repr=False)
+    sender: ReadsSenderFacts = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

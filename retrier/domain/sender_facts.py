@@ -14,7 +14,7 @@ from functools import lru_cache
 from hashlib import sha256
 
 from retrier.domain import dialects, headers
-from retrier.domain.failed_message import Facts
+from retrier.domain.failed_message import SenderFacts
 from retrier.domain.wire import Properties, PropertyCodec, UnreadableProperties
 
 _FIELDS = frozenset(
@@ -77,7 +77,7 @@ class FactReader:
     codec: PropertyCodec
     volatile: tuple[str, ...] = ()
 
-    def facts(self, raw: bytes) -> Facts | None:
+    def facts(self, raw: bytes) -> SenderFacts | None:
         """Return the facts in raw properties; None if they cannot be read."""
         try:
             return facts_of(self.codec.read(raw), self.volatile)
@@ -92,7 +92,7 @@ class FactReader:
             return None
 
 
-def facts_of(properties: Properties, volatile: tuple[str, ...] = ()) -> Facts:
+def facts_of(properties: Properties, volatile: tuple[str, ...] = ()) -> SenderFacts:
     """Return the facts of a message; a field of AMQP is named with a leading colon."""
     is_task = "task" in properties.headers and "id" in properties.headers
     fields = {
@@ -108,7 +108,7 @@ def facts_of(properties: Properties, volatile: tuple[str, ...] = ()) -> Facts:
     return fields | said
 
 
-def digest(facts: Facts) -> str:
+def digest(facts: SenderFacts) -> str:
     """Return a hash of facts, in any order."""
     return sha256(json.dumps(sorted(facts.items())).encode()).hexdigest()
 

@@ -1,5 +1,7 @@
 """Which deliveries are failures of the same message, and which only look like it."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.contract.store_rows import (
@@ -57,6 +59,17 @@ class TestAMessageWithoutAnId:
         record(database, redelivered(again(first)))
 
         assert [row["maybe_copy_of"] for row in messages(database).values()] == [None, None]
+
+    def test_that_came_on_another_error_queue_says_of_what_it_may_be_a_copy(self, database):
+        """A dead-letter exchange may copy a message to two queues."""
+        first = failure(message_id=None)
+        record(database, first)
+        original = only_message(database)["unique_message_id"]
+
+        record(database, replace(first, error_queue="another"))
+
+        copies = [row["maybe_copy_of"] for row in messages(database).values()]
+        assert sorted(copies, key=str) == sorted([None, original], key=str)
 
     def test_is_known_again_by_the_id_its_retry_was_stamped_with(self, database):
         first = failure(message_id=None)
