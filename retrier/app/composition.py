@@ -76,6 +76,7 @@ def make_mapping(settings: Settings, queue: ErrorQueue) -> QueueMapping:
         destination=queue.destination,
         take_from_work_queue=queue.take_from_work_queue,
         stream_header=queue.stream_header or settings.ingestion.stream_header,
+        volatile=tuple(each.casefold() for each in settings.ingestion.volatile_headers),
     )
 
 

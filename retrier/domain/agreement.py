@@ -1,36 +1,172 @@
-"""Whether a failure or a confirmation is about a stored message that has its id."""
+"""Whose failure it is: the outcome of a retry, the same message again, or another message.
 
-from retrier.domain.failed_message import Confirmation, Failure, Resolution
+A false split is seen by a person: the message is there twice. A false merge loses work in silence:
+only the newest of two messages is ever sent back. So whatever does not agree is another message.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from retrier.domain.failed_message import (
+    Confirmation,
+    FailedMessageStatus,
+    Failure,
+    Resolution,
+    SenderFacts,
+)
 from retrier.domain.new_failure import confirmation_resolves
-from retrier.domain.receipt import StoredMessage
+from retrier.domain.receipt import StoredAttempt, StoredMessage
 from retrier.domain.text import clean
 
 
-def agrees(failure: Failure, stored: StoredMessage) -> bool:
-    """Say whether a failure with the id of a stored message can be a failure of that message.
+class Whose(Enum):
+    """What a failure is to a stored message whose id it has, or whose stamps it carries."""
 
-    With another body the retry id must match: that of the claim in force, or of the last retry if
-    the failure has a message id, too. A consumer may copy one message's headers to all it sends.
+    OUTCOME = "the outcome of a retry"
+    AGAIN = "the same message again"
+    ANOTHER = "another message"
+
+
+class RetryNamed(Enum):
+    """Which retry a failure names, as seen from a stored message.
+
+    IN_FORCE  that of its claim: its outcome is awaited.
+    OLDER     one that was issued for it and has its outcome already, or that the failure says so
+              of and nobody remembers: a database may have been restored from a backup.
+    ITS_ORIGIN  not one of its own, but that under which its own first failure came.
+    FOREIGN   none of these: that of another message.
     """
-    if stored.message_id != message_id_of(failure):
-        return False
+
+    IN_FORCE = "in force"
+    OLDER = "older"
+    ITS_ORIGIN = "its origin"
+    NONE = "none"
+    FOREIGN = "foreign"
+
+
+class Said(Enum):
+    """How the facts of the sender compare.
+
+    ADDED means that all that was stored is there with its value, and something more.
+    """
+
+    EQUAL = "equal"
+    ADDED = "added"
+    CHANGED = "changed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Likeness:
+    """How a failure compares with a stored message: all that decides whose failure it is."""
+
+    retry: RetryNamed
+    same_id: bool
+    same_place: bool
+    same_body: bool
+    said: Said
+
+
+def whose(likeness: Likeness) -> Whose:
+    """Decide whose failure it is.
+
+    The message id is no part of an outcome: middleware renews it. The place is no part of the
+    first outcome: a retry may be sent to another queue, or its consumer forwards it. A second
+    failure under one retry is its double only at the same place.
+    """
+    kept = likeness.same_body and likeness.said is not Said.CHANGED
+    match likeness.retry:
+        case RetryNamed.IN_FORCE:
+            return Whose.OUTCOME if kept else Whose.ANOTHER
+        case RetryNamed.OLDER:
+            return Whose.OUTCOME if kept and likeness.same_place else Whose.ANOTHER
+        case RetryNamed.NONE | RetryNamed.ITS_ORIGIN:
+            equal = likeness.same_body and likeness.said is Said.EQUAL
+            same = likeness.same_id and likeness.same_place and equal
+            return Whose.AGAIN if same else Whose.ANOTHER
+        case RetryNamed.FOREIGN:
+            return Whose.ANOTHER
+
+
+def compare(failure: Failure, stored: StoredMessage) -> Likeness:
+    """Compare a failure with a stored message.
+
+    A double of an older retry has what that retry was sent with, which may be less than what the
+    newest failure has: it is compared with earlier failures as well. Its place is that of the first
+    failure under the same retry, if there is one.
+    """
+    retry = retry_named(failure, stored)
+    before = [stored.newest] if retry is RetryNamed.IN_FORCE else [stored.newest, stored.first]
+    outcome = stored.outcomes.get(failure.retry_id or "")
+    places = before if outcome is None else [outcome]
+    said = {_compare_facts(failure, each) for each in {*before, *places}}
+    return Likeness(
+        retry=retry,
+        same_id=stored.message_id == message_id_of(failure),
+        same_place=any(is_same_place(failure, each) for each in places),
+        same_body=has_same_body(failure, stored),
+        said=next(each for each in Said if each in said),
+    )
+
+
+def belongs(failure: Failure, stored: StoredMessage) -> bool:
+    """Say whether it is a failure of the stored message."""
+    return whose(compare(failure, stored)) is not Whose.ANOTHER
+
+
+def retry_named(failure: Failure, stored: StoredMessage) -> RetryNamed:
+    """Say which retry the failure names, as seen from the stored message."""
+    retry_id = failure.retry_id
+    if retry_id is None:
+        return RetryNamed.NONE
+    if retry_id == stored.known.claim:
+        return RetryNamed.IN_FORCE
+    if retry_id == stored.last_retry_id or retry_id in stored.issued:
+        return RetryNamed.OLDER
+    if retry_id == stored.first.retry_id:
+        return RetryNamed.ITS_ORIGIN
+    stamped = failure.stamped_id == stored.unique_message_id
+    return RetryNamed.OLDER if stamped else RetryNamed.FOREIGN
+
+
+def is_same_place(failure: Failure, attempt: StoredAttempt) -> bool:
+    """Say whether it failed on the same queue, in the same endpoint."""
+    details = failure.details
+    return (attempt.queue, attempt.endpoint) == (details.queue, details.endpoint)
+
+
+def has_same_body(failure: Failure, stored: StoredMessage) -> bool:
+    """Say whether the body is the same, apart from what its library changes when it fails."""
     if stored.body_hash == failure.body_hash:
         return True
-    if failure.retry_id is None:
+    if stored.body is None:
         return False
-    known = failure.retry_id == stored.last_retry_id and failure.message_id is not None
-    return known or failure.retry_id == stored.known.claim
+    task = failure.sender.task(failure.raw, failure.body)
+    return task is not None and task == failure.sender.task(stored.newest.raw, stored.body)
+
+
+def may_be_copy(failure: Failure, stored: StoredMessage) -> bool:
+    """Say whether another message may all the same be this one: a person should look at both."""
+    likeness = compare(failure, stored)
+    same = likeness.same_id and likeness.same_place and likeness.same_body
+    kind = failure.cause.message_type == stored.newest.message_type
+    return same and kind and likeness.retry is RetryNamed.NONE
 
 
 def resolves(confirmation: Confirmation, stored: StoredMessage) -> bool:
     """Say whether it resolves the message; with content only one that waits for an outcome.
 
     Anybody can write the header: the content would be lost, and a failure hidden (decision 0020).
+    One that has failed elsewhere meanwhile is not resolved: its consumer may have sent it there,
+    and confirms what it had been sent itself.
     """
+    known = stored.known
     with_content = confirmation.if_idle is not None
-    if with_content and not stored.known.waits_for_outcome:
+    if with_content and not known.waits_for_outcome:
         return False
-    return confirmation_resolves(stored.known, succeeded_at=confirmation.succeeded_at)
+    elsewhere = stored.newest.queue != stored.first.queue
+    if elsewhere and known.status is FailedMessageStatus.UNRESOLVED:
+        return False
+    return confirmation_resolves(known, succeeded_at=confirmation.succeeded_at)
 
 
 def is_confirmed_by(confirmation: Confirmation, stored: StoredMessage) -> bool:
@@ -42,3 +178,18 @@ def is_confirmed_by(confirmation: Confirmation, stored: StoredMessage) -> bool:
 def message_id_of(failure: Failure) -> str | None:
     """Return the message id as its column holds it."""
     return clean(failure.message_id) if failure.message_id else None
+
+
+def _compare_facts(failure: Failure, stored: StoredAttempt) -> Said:
+    if failure.raw == stored.raw:
+        return Said.EQUAL
+    return _compare(failure.sender.facts(failure.raw), failure.sender.facts(stored.raw))
+
+
+def _compare(now: SenderFacts | None, before: SenderFacts | None) -> Said:
+    """Compare facts; what cannot be read may have changed."""
+    if now is None or before is None:
+        return Said.CHANGED
+    if now == before:
+        return Said.EQUAL
+    return Said.ADDED if now.items() >= before.items() else Said.CHANGED

@@ -1,8 +1,10 @@
 """A failed message, the failures seen of it, their causes, and the states it can be in."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,22 @@ class FailureDetails:
     id_in_body: str | None = None
 
 
+SenderFacts = Mapping[str, str]
+"""What a sender said in the properties of its message, as texts by name; see `sender_facts`."""
+
+
+class ReadsSenderFacts(Protocol):
+    """Reads what senders said; `sender_facts.FactReader` is the one there is."""
+
+    def facts(self, raw: bytes) -> SenderFacts | None:
+        """Return the facts in raw properties; None if they cannot be read."""
+        ...
+
+    def task(self, raw: bytes, body: bytes) -> str | None:
+        """Return what it asks for, if its library changes the body when it fails, else None."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """One failed message as it came off an error queue, read but not yet stored.
@@ -113,7 +131,7 @@ class Failure:
     properties (less the broker's counters) and body: equal for a redelivery of the same message.
     `logged_id` is the id in its headers if it may be a copy that was sent to the log queue.
     With `keeps_texts` the properties do not have exception message and stack trace, so that these
-    are stored.
+    are stored. `sender` reads what its sender said, of this and of the messages stored before.
     """
 
     stamped_id: str | None
@@ -132,6 +150,7 @@ class Failure:
     received_at: datetime
     logged_id: str | None = None
     keeps_texts: bool = False
+    sender: ReadsSenderFacts = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,18 @@
 """Folds a received batch in memory: which message each failure belongs to, and what it changes."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from retrier.domain.agreement import agrees, is_confirmed_by, message_id_of, resolves
+from retrier.domain.agreement import (
+    RetryNamed,
+    belongs,
+    is_confirmed_by,
+    may_be_copy,
+    message_id_of,
+    resolves,
+    retry_named,
+)
 from retrier.domain.failed_message import (
     Confirmation,
     FailedImport,
@@ -12,30 +20,53 @@ from retrier.domain.failed_message import (
     Failure,
     Resolution,
 )
-from retrier.domain.identity import with_body
+from retrier.domain.identity import with_all, with_body
 from retrier.domain.new_failure import (
     Known,
     Verdict,
     count_failure,
     judge_failure,
 )
-from retrier.domain.receipt import Attempt, Before, MessageChange, Receipt, StoredMessage
+from retrier.domain.receipt import (
+    Attempt,
+    Before,
+    MessageChange,
+    Receipt,
+    StoredAttempt,
+    StoredMessage,
+)
+from retrier.domain.sender_facts import digest
 
 
 def candidate_ids(failure: Failure) -> tuple[str, ...]:
     """Return every unique message id that the failure may get."""
-    last = id_with_body(failure)
-    return (*named_ids(failure), last) if last else named_ids(failure)
+    return (*named_ids(failure), *ids_apart(failure))
 
 
 def named_ids(failure: Failure) -> tuple[str, ...]:
-    """Return the ids that do not depend on its body: the stamped one and the computed one."""
+    """Return the ids that do not depend on its content: the stamped one and the computed one."""
     return tuple([each for each in (failure.stamped_id, failure.computed_id) if each])
 
 
-def id_with_body(failure: Failure) -> str | None:
-    """Return the id it gets if a message with another body has the computed id already."""
-    return failure.computed_id and with_body(failure.computed_id, failure.body_hash)
+def ids_apart(failure: Failure) -> tuple[str, ...]:
+    """Return the ids it gets if another message has the computed one: with the body, with all."""
+    base = failure.computed_id
+    if base is None:
+        return ()
+    said = digest(failure.sender.facts(failure.raw) or {})
+    place = (failure.details.queue, failure.details.endpoint or "", failure.retry_id or "")
+    return (
+        with_body(base, failure.body_hash),
+        with_all(base, failure.message_id or "", failure.body_hash, said, *place),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Identity:
+    """The unique message id; None for a new message without any id. And whose stamps it carries."""
+
+    unique_id: str | None
+    origin: StoredMessage | None = None
 
 
 def fold(
@@ -59,6 +90,7 @@ class _Folding:
     def __init__(self, before: Before, new_id: Callable[[], str]) -> None:
         self._stored = dict(before.stored)
         self._seen = before.seen
+        self._elsewhere = before.elsewhere
         self._new_id = new_id
         self._attempts: list[Attempt] = []
         self._changes: dict[str, MessageChange] = {}
@@ -82,20 +114,34 @@ class _Folding:
         if copies and not copies.isdisjoint(candidate_ids(failure)):
             self._redelivered += 1
             return
-        known_id = self._identify(failure)
-        unique_id = known_id or self._new_id()
+        identity = self._identify(failure)
+        unique_id = identity.unique_id or self._new_id()
         stored = self._stored.get(unique_id)
+        origin = identity.origin if stored is None else None
         attempt = Attempt(
             unique_message_id=unique_id,
             failure=failure,
-            maybe_copy_of=min(copies) if copies and known_id is None else None,
-            failures=1 if stored is None else _count(stored, failure),
+            maybe_copy_of=self._may_be_copy_of(failure, identity, copies or ()),
+            derived_from=origin.unique_message_id if origin else None,
+            failures=_inherited(origin, failure) if stored is None else _count(stored, failure),
         )
         self._attempts.append(attempt)
         if stored is None:
             self._add_message(attempt)
         else:
             self._add_attempt(stored, attempt)
+
+    def _may_be_copy_of(
+        self, failure: Failure, identity: _Identity, copies: Collection[str]
+    ) -> str | None:
+        """Return a message that a new one may be after all: a person should look at both."""
+        if identity.unique_id is None:
+            return min(copies) if copies else self._elsewhere.get(failure.fingerprint)
+        if identity.unique_id == failure.computed_id or failure.computed_id is None:
+            return None
+        first = self._stored.get(failure.computed_id)
+        is_new = identity.unique_id not in self._stored
+        return first.unique_message_id if is_new and first and may_be_copy(failure, first) else None
 
     def add_confirmation(self, confirmation: Confirmation) -> None:
         stored = self._stored.get(confirmation.unique_message_id)
@@ -108,6 +154,8 @@ class _Folding:
         self._confirmations += 1
         change = self._change(stored.unique_message_id)
         self._put(replace(change, confirmation=confirmation, claim_ends=True))
+        if stored.known.claim is not None:
+            stored = replace(stored, issued=stored.issued | {stored.known.claim})
         self._remember(
             stored,
             status=FailedMessageStatus.RESOLVED,
@@ -127,21 +175,27 @@ class _Folding:
             case _:
                 self._confirmations += 1
 
-    def _identify(self, failure: Failure) -> str | None:
-        """Return the unique message id; None for a failure without any id.
+    def _identify(self, failure: Failure) -> _Identity:
+        """Find the message that a failure is of, or the id of a new one.
 
         Middleware copies headers to new messages and publishers reuse message ids. So an id is
-        used only if the failure agrees with the stored message that has it.
+        used only if the failure belongs to the stored message that has it.
         """
-        if failure.stamped_id and self._may_be(failure.stamped_id, failure):
-            return failure.stamped_id
-        if failure.computed_id is None or self._may_be(failure.computed_id, failure):
-            return failure.computed_id
-        return with_body(failure.computed_id, failure.body_hash)
-
-    def _may_be(self, unique_id: str, failure: Failure) -> bool:
-        stored = self._stored.get(unique_id)
-        return stored is None or agrees(failure, stored)
+        origin = None
+        if failure.stamped_id:
+            stored = self._stored.get(failure.stamped_id)
+            if stored is None or belongs(failure, stored):
+                return _Identity(failure.stamped_id)
+            origin = stored
+        if failure.computed_id is None:
+            return _Identity(None, origin)
+        stored = self._stored.get(failure.computed_id)
+        if stored is None or belongs(failure, stored):
+            return _Identity(failure.computed_id, origin)
+        body_id, last = ids_apart(failure)
+        stored = self._stored.get(body_id)
+        free = stored is None or belongs(failure, stored)
+        return _Identity(body_id if free else last, origin)
 
     def _add_message(self, attempt: Attempt) -> None:
         self._new += 1
@@ -162,8 +216,11 @@ class _Folding:
             body_hash=failure.body_hash,
             last_retry_id=None,
             known=_freshly_failed(failure),
-            failure_count=1,
+            failure_count=attempt.failures or 1,
             counted=_counted(failure),
+            first=as_stored(failure),
+            newest=as_stored(failure),
+            body=failure.body,
         )
 
     def _add_attempt(self, stored: StoredMessage, attempt: Attempt) -> None:
@@ -178,9 +235,14 @@ class _Folding:
         self._stored[stored.unique_message_id] = replace(
             stored,
             known=_freshly_failed(failure),
+            message_id=message_id_of(failure),
             body_hash=failure.body_hash,
             failure_count=attempt.failures,
+            issued=stored.issued | _counted(failure, stored.known.claim),
             counted=stored.counted | _counted(failure, stored.known.claim),
+            newest=as_stored(failure),
+            outcomes={failure.retry_id or "": as_stored(failure), **stored.outcomes},
+            body=failure.body,
         )
 
     def _change(self, unique_id: str) -> MessageChange:
@@ -196,6 +258,34 @@ class _Folding:
             stored,
             known=replace(stored.known, **known),  # type: ignore[arg-type] # fields of Known
         )
+
+
+def _inherited(origin: StoredMessage | None, failure: Failure) -> int:
+    """Return the failure count of a new message: that of the retry under which it came, and one.
+
+    A consumer that changes what it was sent, each time, would else be retried without end.
+    """
+    if origin is None:
+        return 1
+    match retry_named(failure, origin):
+        case RetryNamed.FOREIGN:
+            return 1
+        case RetryNamed.NONE if not origin.known.waits_for_outcome:
+            return 1
+        case _:
+            pass
+    return count_failure(origin.failure_count, counted=failure.retry_id in origin.counted)
+
+
+def as_stored(failure: Failure) -> StoredAttempt:
+    """Return a failure as it is compared with later ones."""
+    return StoredAttempt(
+        raw=failure.raw,
+        queue=failure.details.queue,
+        endpoint=failure.details.endpoint,
+        message_type=failure.details.message_type,
+        retry_id=failure.retry_id,
+    )
 
 
 def _count(stored: StoredMessage, failure: Failure) -> int | None:

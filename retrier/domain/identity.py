@@ -22,6 +22,11 @@ def with_body(unique_id: str, body_hash: str) -> str:
     return md5_guid(f"{unique_id}\0{body_hash}")
 
 
+def with_all(unique_id: str, *parts: str) -> str:
+    """Return the id of a message that differs in something else from all that have its other ids."""
+    return md5_guid("\0".join((unique_id, *parts)))
+
+
 def md5_guid(text: str) -> str:
     """Return a .NET Guid of the text's MD5 (ServiceControl: DeterministicGuid)."""
     mixed = md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).digest()

@@ -11,12 +11,25 @@ from retrier.domain.new_failure import Known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoredAttempt:
+    """A stored failure of a message, as far as another one is compared with it."""
+
+    raw: bytes
+    queue: str
+    endpoint: str | None
+    message_type: str | None
+    retry_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredMessage:
     """What the fold and the store need of a failed message that has a row, or gets one in this batch.
 
     `number` is None for a message that is new in this batch; `body_of` is the number of the
-    attempt that holds the body of the newest failure. `counted` has the ids of those retries that
-    `failure_count` counts, as far as the batch has failures of them.
+    attempt that holds the body of the newest failure. `first` and `newest` are its first failure
+    and the one that it shows. Of the retries that failures of the batch name, `issued` has those
+    that were issued for the message and have ended, and `counted` those that `failure_count`
+    counts; `outcomes` has the first failure under each of them. `body` is there only if a failure of the batch has another one and may be its own.
     """
 
     unique_message_id: str
@@ -28,19 +41,26 @@ class StoredMessage:
     known: Known
     failure_count: int = 0
     is_dead: bool = False
+    issued: frozenset[str] = frozenset()
     counted: frozenset[str] = frozenset()
+    first: StoredAttempt
+    newest: StoredAttempt
+    outcomes: Mapping[str, StoredAttempt] = field(default_factory=dict)
+    body: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """A failure and its message; `maybe_copy_of` names one with equal bytes if it has no id.
+    """A failure and its message; `maybe_copy_of` names one that may be the same after all.
 
-    `failures` is the failure count of the message with it; None if it changes nothing.
+    `derived_from` is the message whose stamps a new one carries. `failures` is the failure count
+    of the message with it; None if it changes nothing.
     """
 
     unique_message_id: str
     failure: Failure
     maybe_copy_of: str | None = None
+    derived_from: str | None = None
     failures: int | None = None
 
     @property
@@ -119,8 +139,10 @@ class Before:
     """The stored state before the batch, as far as the batch needs it.
 
     `stored` is keyed by unique message id; `seen` gives, for the fingerprint of a redelivered
-    failure, the messages that have an attempt with it.
+    failure, the messages that have an attempt with it. `elsewhere` gives, for the fingerprint of
+    one without a message id, a message that came with the same bytes on another error queue.
     """
 
     stored: Mapping[str, StoredMessage]
     seen: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
+    elsewhere: Mapping[str, str] = field(default_factory=dict)

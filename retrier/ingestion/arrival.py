@@ -17,6 +17,7 @@ from retrier.domain.headers import (
     WORKER_REJECTED,
 )
 from retrier.domain.identity import body_hash, canonical, fingerprint, is_guid
+from retrier.domain.sender_facts import FactReader
 from retrier.domain.text import clean, out_of_limits
 from retrier.domain.times import not_ahead_of
 from retrier.domain.wire import Delivery, Properties, PropertyCodec
@@ -29,6 +30,7 @@ class QueueMapping:
     `dialect` is used instead of the one that would be recognised. `destination` is where retries
     go instead of the queue where the message failed. `take_from_work_queue` allows a queue that
     looks like the queue of a worker. `stream_header` has the id of the stream of a message.
+    `volatile` are patterns of headers that say nothing about which message it is.
     """
 
     queue: str
@@ -36,6 +38,7 @@ class QueueMapping:
     destination: str | None = None
     take_from_work_queue: bool = False
     stream_header: str = STREAM
+    volatile: tuple[str, ...] = ()
 
 
 CLOCK_SLACK = timedelta(days=1)
@@ -46,7 +49,7 @@ CLOCK_SLACK = timedelta(days=1)
 class Arrival:
     """A delivery, its properties, and the fingerprint of properties and body.
 
-    `cause_of` is the function that computes the cause of the failure.
+    `cause_of` is the function that computes the cause of the failure; `codec` has read it.
     """
 
     delivery: Delivery
@@ -55,6 +58,7 @@ class Arrival:
     mapping: QueueMapping
     received_at: datetime
     cause_of: CauseOf
+    codec: PropertyCodec
 
     def believable(self, time: datetime | None) -> datetime | None:
         """Return the time; None if it is more than CLOCK_SLACK after the message was received."""
@@ -94,6 +98,7 @@ def read_arrival(
         mapping=mapping,
         received_at=received_at,
         cause_of=cause_of,
+        codec=codec,
     )
 
 
@@ -200,6 +205,7 @@ def _failure(arrival: Arrival, dialect: Dialect, details: FailureDetails) -> Fai
         received_at=arrival.received_at,
         logged_id=arrival.properties.text(LOGGED_ID),
         keeps_texts=dialect.reads_body,
+        sender=FactReader(arrival.codec, arrival.mapping.volatile),
     )
 
 

@@ -139,7 +139,12 @@ _PREFIX = "RETRIER_"
 _DELIMITER = "__"
 
 _LISTS: frozenset[KeyPath] = frozenset(
-    {("broker", "url"), ("ingestion", "error_queues"), ("api", "allowed_hosts")}
+    {
+        ("broker", "url"),
+        ("ingestion", "error_queues"),
+        ("ingestion", "volatile_headers"),
+        ("api", "allowed_hosts"),
+    }
 )
 
 

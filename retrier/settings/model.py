@@ -155,6 +155,8 @@ class Ingestion(Section):
     """The log queue, which gets a copy of each failure; None: nothing is copied."""
     stream_header: HeaderName = "Retrier.Stream"
     """The header with the id of the stream that a message belongs to."""
+    volatile_headers: tuple[HeaderName, ...] = ()
+    """More headers, with `*`, that say nothing about which message it is."""
 
 
 class Retries(Section):

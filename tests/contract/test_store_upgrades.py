@@ -170,12 +170,12 @@ class TestRevision1010:
 class TestRevision1011:
     """Streams: a filled database keeps every row, and a stream that is there gets its queue."""
 
-    def test_changes_nothing_without_streams(self, new: Database) -> None:
+    def test_changes_nothing_without_streams(self, new: Database, tmp_path: Path) -> None:
         fill(new)
         downgrade(new, BEFORE_STREAMS)
         before = all_rows(new)
 
-        upgrade_schema(new)
+        upgrade_schema(new, migrations_up_to(tmp_path, "1011"))
 
         after = all_rows(new)
         changed = {name for name in before if after[name] != before[name]}
@@ -197,16 +197,32 @@ class TestRevision1011:
 class TestRevision1012:
     """Comments: a filled database keeps every row, and nothing is commented on."""
 
-    def test_adds_an_empty_table(self, new: Database) -> None:
+    def test_adds_an_empty_table(self, new: Database, tmp_path: Path) -> None:
         fill(new)
         downgrade(new, "1011")
         before = all_rows(new)
 
-        upgrade_schema(new)
+        upgrade_schema(new, migrations_up_to(tmp_path, "1012"))
 
         after = all_rows(new)
         assert after.pop("group_comments") == []
         assert {name for name in before if after[name] != before[name]} == {"alembic_version"}
+
+
+class TestRevision1014:
+    """Whose stamps a message carries: a filled database keeps every row, and none names another."""
+
+    def test_adds_an_empty_column(self, new: Database, tmp_path: Path) -> None:
+        fill(new)
+        downgrade(new, "1013")
+        before = all_rows(new)
+
+        upgrade_schema(new, migrations_up_to(tmp_path, "1014"))
+
+        after = all_rows(new)
+        changed = {name for name in before if after[name] != before[name]}
+        assert changed == {"alembic_version", "failed_messages"}
+        assert after["failed_messages"] == widened(before["failed_messages"], by=[None])
 
 
 def fill(db: Database) -> None:

@@ -11,10 +11,10 @@ LONGEST_FUNCTION = 25
 """Statements, those of blocks inside included."""
 MEDIAN_FUNCTION = 6
 """Lines of the body, docstring left out."""
-LONGEST_MODULE = 250
-MEDIAN_MODULE = 110
+LONGEST_MODULE = 500
+MEDIAN_MODULE = 125
 """Fewer modules and larger ones: it was 100 while there were 234."""
-MOST_MODULES = 580
+MOST_MODULES = 610
 """Without the `__init__` of packages."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

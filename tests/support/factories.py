@@ -11,6 +11,7 @@ from retrier.domain.dialects.retrier import RetrierDialect
 from retrier.domain.failed_message import Confirmation, FailedImport, Failure, FailureDetails
 from retrier.domain.headers import ENDPOINT, MESSAGE_TYPE
 from retrier.domain.identity import body_hash, fingerprint
+from retrier.domain.sender_facts import FactReader
 from retrier.domain.wire import Edit
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.support import raw_messages
@@ -33,7 +34,7 @@ def failure(**changes: Any) -> Failure:
     not given, it has these `headers` and `content_type`, and says what the details say.
     """
     details = failure_details(**{key: changes.pop(key) for key in _DETAILS & changes.keys()})
-    headers = changes.pop("headers", {"Shop.Tenant": "north", "Failure": str(uuid4())})
+    headers = changes.pop("headers", {"Shop.Tenant": "north", "traceparent": str(uuid4())})
     content_type = changes.pop("content_type", "application/json")
     message_id = changes.setdefault("message_id", str(uuid4()))
     body = changes.setdefault("body", b'{"order": "%s"}' % str(message_id).encode())
@@ -51,6 +52,7 @@ def failure(**changes: Any) -> Failure:
         "error_queue": ERROR_QUEUE,
         "redelivered": False,
         "received_at": (details.time_of_failure or FAILED_AT) + timedelta(seconds=1),
+        "sender": FactReader(AmqpPropertyCodec()),
     }
     return Failure(details=details, **(derived | changes))
 

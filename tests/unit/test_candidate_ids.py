@@ -2,7 +2,7 @@
 
 import pytest
 
-from retrier.domain.folding import candidate_ids, id_with_body, named_ids
+from retrier.domain.folding import candidate_ids, ids_apart, named_ids
 from retrier.domain.identity import with_body
 from tests.support.factories import failure
 
@@ -18,13 +18,24 @@ def test_a_failure_names_the_id_it_claims_and_the_computed_one():
 def test_a_reused_message_id_has_an_id_with_the_body():
     made = failure()
 
-    assert id_with_body(made) == with_body(made.computed_id, made.body_hash)
+    assert ids_apart(made)[0] == with_body(made.computed_id, made.body_hash)
+
+
+def test_one_of_equal_body_has_an_id_with_all_that_may_differ():
+    made = failure(message_id="7")
+    others = [
+        failure(message_id="7", queue="billing"),
+        failure(message_id="7", headers={"page": "2"}),
+        failure(message_id="7", retry_id="r1"),
+    ]
+
+    assert len({ids_apart(each)[1] for each in (made, *others)}) == 4
 
 
 def test_without_a_message_id_only_the_claimed_id_is_left():
     made = failure(message_id=None, stamped_id=GUID)
 
-    assert (named_ids(made), id_with_body(made)) == ((GUID,), None)
+    assert (named_ids(made), ids_apart(made)) == ((GUID,), ())
 
 
 @pytest.mark.parametrize("stamped_id", [None, GUID])
@@ -32,5 +43,4 @@ def test_without_a_message_id_only_the_claimed_id_is_left():
 def test_the_candidates_are_all_of_them(stamped_id, message_id):
     made = failure(stamped_id=stamped_id, message_id=message_id)
 
-    with_its_body = id_with_body(made)
-    assert candidate_ids(made) == (*named_ids(made), *([with_its_body] if with_its_body else []))
+    assert candidate_ids(made) == (*named_ids(made), *ids_apart(made))

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from retrier.domain.failed_message import FailedMessageStatus, Failure
-from retrier.domain.folding import fold
+from retrier.domain.folding import as_stored, fold
 from retrier.domain.new_failure import Known, count_failure
 from retrier.domain.receipt import Before, StoredMessage
 from tests.support.factories import FAILED_AT, confirmation, failure, unique_id
@@ -33,7 +33,10 @@ def stored(
         last_retry_id=claim,
         known=known,
         failure_count=count,
+        issued=frozenset({"r1", "r2", "r3"}),
         counted=counted,
+        first=as_stored(first),
+        newest=as_stored(first),
     )
     return Before(stored={message.unique_message_id: message})
 

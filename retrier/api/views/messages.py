@@ -69,6 +69,8 @@ def details(found: MessageDetails) -> Json:
         "resolved_at": time(found.resolved_at),
         "last_retry_id": found.last_retry_id,
         "maybe_copy_of": found.maybe_copy_of,
+        "derived_from": found.derived_from,
+        "derived": list(found.derived) or None,
         "claim": claim(found.claim) if found.claim else None,
         "sent_to": found.sent_to,
     }

@@ -150,6 +150,8 @@ def _facts(found: Json) -> dict[str, object]:
         "dialect": found["dialect"],
         "body": f"{found['body_size']:,} bytes {found.get('content_type') or ''}".strip(),
         "maybe copy of": found.get("maybe_copy_of"),
+        "carries the stamps of": found.get("derived_from"),
+        "its stamps are on": ", ".join(found.get("derived", ())) or None,
         "retry": _claim(found["claim"]) if "claim" in found else None,
         "sent to": found.get("sent_to"),
     }

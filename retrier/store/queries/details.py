@@ -39,11 +39,17 @@ messages = failed_messages.c
 attempts = processing_attempts.c
 
 
+MOST_DERIVED = 100
+"""So many messages that carry the stamps of one are named in its story."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageDetails:
     """A failed message with headers, attempts (oldest first), groups and claim.
 
     `sent_to` is the queue to which the retry went that has the claim; None if it was not sent yet.
+    `derived_from` is the message whose stamps it carries although it is another; `derived` are
+    those that carry its own stamps, the newest MOST_DERIVED of them.
     """
 
     message: ListedMessage
@@ -57,6 +63,8 @@ class MessageDetails:
     resolved_at: datetime | None
     last_retry_id: str | None
     maybe_copy_of: str | None
+    derived_from: str | None
+    derived: tuple[str, ...]
     attempts: tuple[ShownAttempt, ...]
     groups: tuple[FailureGroup, ...]
     claim: ShownClaim | None
@@ -70,6 +78,7 @@ _PLAIN = (
     messages.resolved_at,
     messages.last_retry_id,
     messages.maybe_copy_of,
+    messages.derived_from,
 )
 """Columns that are shown as they are."""
 
@@ -87,6 +96,7 @@ def find_message(
     return MessageDetails(
         **{column.name: row[column.name] for column in _PLAIN},
         completed_steps=find_steps(tx, [row["number"]]).get(row["number"]),
+        derived=_derived(tx, row["unique_message_id"]),
         dialect=row["dialect"],
         message=from_row(row, codec),
         content_type=texts.content_type,
@@ -113,6 +123,16 @@ def _find(tx: Transaction, unique_message_id: str, query: Select[Any]) -> Mappin
     wanted = query.where(messages.unique_message_id == canonical(unique_message_id))
     row = tx.execute(wanted).mappings().one_or_none()
     return dict(row) if row is not None else None
+
+
+def _derived(tx: Transaction, unique_message_id: str) -> tuple[str, ...]:
+    query = (
+        select(messages.unique_message_id)
+        .where(messages.derived_from == unique_message_id)
+        .order_by(messages.number.desc())
+        .limit(MOST_DERIVED)
+    )
+    return tuple(tx.execute(query).scalars())
 
 
 def _groups(tx: Transaction, cause_id: int) -> tuple[FailureGroup, ...]:

@@ -124,6 +124,8 @@ failed_messages = Table(
     Column("archive_operation_id", Id),
     # Added by revision 1011: SQLite adds a column at the end.
     Column("stream_queue", Text),
+    # Added by revision 1014.
+    Column("derived_from", Id),
     one_of("status", FailedMessageStatus),
     one_of("disposition", Disposition),
     one_of("resolution", RESOLUTIONS),
@@ -239,6 +241,14 @@ Index(
     failed_messages.c.number,
     postgresql_where=ISSUED,
     sqlite_where=ISSUED,
+)
+_derived = text("derived_from IS NOT NULL")
+# The messages that carry the stamps of one, for its story: only those rows are in the index.
+Index(
+    "ix_failed_messages_derived",
+    failed_messages.c.derived_from,
+    postgresql_where=_derived,
+    sqlite_where=_derived,
 )
 # One message by the id that its sender gave it.
 Index("ix_failed_messages_message_id", failed_messages.c.message_id)

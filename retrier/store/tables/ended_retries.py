@@ -29,22 +29,26 @@ def keep(tx: Transaction, claims: Sequence[StoredRow], outcome: RetryEnd) -> Non
         tx.sql.add_rows(tx.conn, ended_retries, rows)
 
 
-def find_counted(tx: Transaction, retries: Mapping[int, Collection[str]]) -> dict[int, set[str]]:
-    """Return those of these retry ids, by message, that its failure count counts already.
+COUNTED = frozenset({RetryEnd.FAILED, RetryEnd.REVERTED})
+"""The ends of a retry that the failure count of its message counts already.
 
-    Those are the retries that failed, and those that were taken back: a retry that a crash doubled
-    may have both outcomes, or one of them twice.
-    """
+A retry that a crash doubled may have both, or one of them twice.
+"""
+
+
+def find_ended(
+    tx: Transaction, retries: Mapping[int, Collection[str]]
+) -> dict[int, dict[str, RetryEnd]]:
+    """Return, by message, how those of these retries ended that have ended."""
     columns = ended_retries.c
-    query = select(columns.number, columns.retry_id).where(
-        tx.sql.member(columns.number, sorted(retries)),
-        columns.outcome.in_([RetryEnd.FAILED, RetryEnd.REVERTED]),
+    query = select(columns.number, columns.retry_id, columns.outcome).where(
+        tx.sql.member(columns.number, sorted(retries))
     )
-    counted: dict[int, set[str]] = {}
-    for number, retry_id in tx.execute(query):
+    ended: dict[int, dict[str, RetryEnd]] = {}
+    for number, retry_id, outcome in tx.execute(query):
         if retry_id in retries[number]:
-            counted.setdefault(number, set()).add(retry_id)
-    return counted
+            ended.setdefault(number, {})[retry_id] = RetryEnd(outcome)
+    return ended
 
 
 def delete_of(tx: Transaction, numbers: Sequence[int]) -> None:

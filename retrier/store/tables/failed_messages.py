@@ -64,6 +64,7 @@ def add(tx: Transaction, numbers: Sequence[int], new: Sequence[Newest]) -> None:
             "attempts": each.change.attempts_added,
             "first_failure": each.change.first_failure,
             "status": FailedMessageStatus.UNRESOLVED,
+            "derived_from": each.shown.attempt.derived_from,
             **shown_columns(each),
         }
         for number, seq, each in zip(numbers, seqs, new, strict=True)

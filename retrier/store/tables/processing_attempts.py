@@ -1,19 +1,19 @@
 """Processing attempts (`processing_attempts`): every failure of a message, never changed later."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import and_, delete, func, select
+from sqlalchemy import Select, and_, delete, func, select
 
 from retrier.domain.decision import Decision, Judgement, RetryAt, disposition_of
 from retrier.domain.failed_message import Failure
-from retrier.domain.receipt import Attempt, MessageChange
+from retrier.domain.receipt import Attempt, MessageChange, StoredAttempt
 from retrier.store.engine.sql_dialect import Counter
-from retrier.store.engine.transaction import Transaction
-from retrier.store.schema import failed_messages, processing_attempts
+from retrier.store.engine.transaction import StoredRow, Transaction
+from retrier.store.schema import causes, failed_messages, processing_attempts
 from retrier.store.tables.event_log import identifier, long, short
 
 Columns = Mapping[str, object]
@@ -145,6 +145,27 @@ def find_redelivered(tx: Transaction, fingerprints: Sequence[str]) -> frozenset[
     return frozenset(tx.execute(query).scalars())
 
 
+def find_elsewhere(tx: Transaction, nameless: Mapping[str, str]) -> dict[str, str]:
+    """Return, by fingerprint, a message that came with the same bytes on another error queue.
+
+    `nameless` has the error queues of failures without a message id, by their fingerprints.
+    """
+    found: dict[str, str] = {}
+    if nameless:
+        query = (
+            select(attempts.fingerprint, attempts.error_queue, failed_messages.c.unique_message_id)
+            .join_from(
+                processing_attempts, failed_messages, failed_messages.c.number == attempts.number
+            )
+            .where(tx.sql.member(attempts.fingerprint, sorted(nameless)))
+            .order_by(attempts.attempt_id)
+        )
+        for fingerprint, error_queue, unique_id in tx.execute(query):
+            if error_queue != nameless[fingerprint]:
+                found.setdefault(fingerprint, unique_id)
+    return found
+
+
 def find_bodies(tx: Transaction, attempt_ids: Sequence[int]) -> dict[int, StoredBody]:
     """Return the stored bodies of these attempts, by attempt; deleted attempts are left out."""
     if not attempt_ids:
@@ -157,6 +178,72 @@ def find_bodies(tx: Transaction, attempt_ids: Sequence[int]) -> dict[int, Stored
         .where(tx.sql.member(attempts.attempt_id, attempt_ids))
     )
     return {row[0]: StoredBody(row[1], row[2]) for row in tx.execute(query)}
+
+
+def read_bodies(tx: Transaction, attempt_ids: Sequence[int]) -> dict[int, bytes]:
+    """Return the bodies that these attempts hold, by attempt."""
+    if not attempt_ids:
+        return {}
+    query = select(attempts.attempt_id, attempts.body).where(
+        tx.sql.member(attempts.attempt_id, attempt_ids), attempts.body.is_not(None)
+    )
+    return {row[0]: bytes(row[1]) for row in tx.execute(query)}
+
+
+def find_stored(tx: Transaction, attempt_ids: Sequence[int]) -> dict[int, StoredAttempt]:
+    """Return what these attempts say, to compare failures with; deleted ones are left out."""
+    if not attempt_ids:
+        return {}
+    query = _stored().where(tx.sql.member(attempts.attempt_id, attempt_ids))
+    return {row.attempt_id: _as_stored(row) for row in tx.execute(query)}
+
+
+def find_first(tx: Transaction, numbers: Sequence[int]) -> dict[int, StoredAttempt]:
+    """Return the first attempts of these messages, by the number of the message."""
+    if not numbers:
+        return {}
+    others = processing_attempts.alias("others")
+    first = (
+        select(func.min(others.c.attempt_id))
+        .where(tx.sql.member(others.c.number, numbers))
+        .group_by(others.c.number)
+    )
+    query = _stored().where(attempts.attempt_id.in_(first))
+    return {row.number: _as_stored(row) for row in tx.execute(query)}
+
+
+def find_outcomes(
+    tx: Transaction, retries: Mapping[int, Collection[str]]
+) -> dict[int, dict[str, StoredAttempt]]:
+    """Return, by message, the first failure that was stored under each of these retries."""
+    found: dict[int, dict[str, StoredAttempt]] = {}
+    query = (
+        _stored()
+        .where(tx.sql.member(attempts.number, sorted(retries)), attempts.retry_id.is_not(None))
+        .order_by(attempts.attempt_id)
+    )
+    for row in tx.execute(query):
+        if row.retry_id in retries[row.number]:
+            found.setdefault(row.number, {}).setdefault(row.retry_id, _as_stored(row))
+    return found
+
+
+def _stored() -> Select[Any]:
+    of_cause = (causes.c.queue, causes.c.endpoint, causes.c.message_type)
+    kept = (attempts.attempt_id, attempts.number, attempts.raw_properties, attempts.retry_id)
+    return select(*kept, *of_cause).join_from(
+        processing_attempts, causes, causes.c.cause_id == attempts.cause_id
+    )
+
+
+def _as_stored(row: StoredRow) -> StoredAttempt:
+    return StoredAttempt(
+        raw=bytes(row.raw_properties),
+        queue=row.queue,
+        endpoint=row.endpoint,
+        message_type=row.message_type,
+        retry_id=row.retry_id,
+    )
 
 
 def take_ids(tx: Transaction, count: int) -> Sequence[int]:

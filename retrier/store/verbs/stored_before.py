@@ -1,7 +1,7 @@
 """What is stored about the messages that a received batch may be about, read under their locks."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from retrier.domain.failed_message import (
@@ -10,10 +10,11 @@ from retrier.domain.failed_message import (
     FailedMessageStatus,
     Failure,
     Resolution,
+    RetryEnd,
 )
-from retrier.domain.folding import candidate_ids, id_with_body, named_ids
+from retrier.domain.folding import candidate_ids, ids_apart, named_ids
 from retrier.domain.new_failure import Known
-from retrier.domain.receipt import Before, StoredMessage
+from retrier.domain.receipt import Before, StoredAttempt, StoredMessage
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.tables import claims, ended_retries, message_locks, processing_attempts
 from retrier.store.tables.processing_attempts import StoredBody
@@ -29,16 +30,42 @@ def look_before(
     # A confirmation that confirms nothing may be judged as a failure (decision 0020).
     perhaps = [item.if_idle for item in confirmed if isinstance(item.if_idle, Failure)]
     failed = [*failed, *perhaps]
-    rows = message_locks.lock_by_id(tx, _candidates(tx, failed, confirmed))
-    numbers = [row.number for row in rows]
-    held = {claim.number: claim for claim in claims.lock(tx, numbers)}
-    bodies = processing_attempts.find_bodies(tx, [row.attempt_id for row in rows])
-    stored = [_stored(row, held.get(row.number), bodies.get(row.attempt_id)) for row in rows]
-    redelivered = [failure.fingerprint for failure in failed if failure.redelivered]
+    nameless = {each.fingerprint: each.error_queue for each in failed if each.message_id is None}
     return Before(
-        stored={each.unique_message_id: each for each in _with_counted(tx, stored, failed)},
-        seen=processing_attempts.seen(tx, redelivered),
+        stored={each.unique_message_id: each for each in _find_stored(tx, failed, confirmed)},
+        seen=processing_attempts.seen(
+            tx, [failure.fingerprint for failure in failed if failure.redelivered]
+        ),
+        elsewhere=processing_attempts.find_elsewhere(tx, nameless),
     )
+
+
+def _find_stored(
+    tx: Transaction, failed: Sequence[Failure], confirmed: Iterable[Confirmation]
+) -> Iterable[StoredMessage]:
+    rows = message_locks.lock_by_id(tx, _candidates(tx, failed, confirmed))
+    if not rows:
+        return []
+    held = {claim.number: claim for claim in claims.lock(tx, [row.number for row in rows])}
+    bodies = processing_attempts.find_bodies(tx, [row.attempt_id for row in rows])
+    newest = processing_attempts.find_stored(tx, [row.attempt_id for row in rows])
+    often = [row.number for row in rows if row.attempts > 1]
+    first = processing_attempts.find_first(tx, often)
+    stored = [
+        _stored(
+            row,
+            held.get(row.number),
+            bodies.get(row.attempt_id),
+            newest.get(row.attempt_id, _DELETED),
+            first.get(row.number),
+        )
+        for row in rows
+    ]
+    return _with_bodies(tx, _with_ended(tx, stored, failed), failed)
+
+
+_DELETED = StoredAttempt(raw=b"", queue="", endpoint=None, message_type=None, retry_id=None)
+"""An attempt that somebody deleted: it is like no failure, as its properties cannot be read."""
 
 
 def _candidates(
@@ -46,7 +73,7 @@ def _candidates(
 ) -> list[str]:
     """Return every unique id under which one of them may be stored.
 
-    An id is computed with the body only if another message, stored or in this batch, has the id
+    An id is computed with the content only if another message, stored or in this batch, has the id
     without it. Only then is it looked up: nearly all failures are spared that.
     """
     ids = {unique_id for failure in failed for unique_id in named_ids(failure)}
@@ -56,11 +83,16 @@ def _candidates(
     taken = [
         each for each in failed if each.computed_id in found or often[each.computed_id or ""] > 1
     ]
-    others = {id_with_body(failure) for failure in taken}
-    return sorted({*found, *(each for each in others if each is not None)})
+    return sorted({*found, *(each for failure in taken for each in ids_apart(failure))})
 
 
-def _stored(row: StoredRow, claim: StoredRow | None, body: StoredBody | None) -> StoredMessage:
+def _stored(
+    row: StoredRow,
+    claim: StoredRow | None,
+    body: StoredBody | None,
+    newest: StoredAttempt,
+    first: StoredAttempt | None,
+) -> StoredMessage:
     """Return what is stored of a message; a deleted body has the hash "", equal to no other."""
     resolution = Resolution(row.resolution) if row.resolution else None
     confirmed = resolution is Resolution.CONFIRMED
@@ -80,32 +112,62 @@ def _stored(row: StoredRow, claim: StoredRow | None, body: StoredBody | None) ->
             resolution=resolution,
             confirmed_at=row.resolved_at if confirmed else None,
         ),
+        first=first or newest,
+        newest=newest,
     )
 
 
-def _with_counted(
+def _with_ended(
     tx: Transaction, stored: Sequence[StoredMessage], failed: Iterable[Failure]
-) -> Iterable[StoredMessage]:
-    """Add which retries a message counts already, where a failure names one that is no claim.
+) -> Sequence[StoredMessage]:
+    """Add what became of the retries that failures name, where these are no claims in force.
 
     Nearly all failures name no retry, or that of the claim: then nothing is looked up.
     """
-    claimed = {each.unique_message_id: each.known.claim for each in stored}
-    named: dict[str, set[str]] = {}
+    by_id = {each.unique_message_id: each for each in stored}
+    named: dict[int, set[str]] = {}
     for failure in failed:
         if failure.retry_id is None:
             continue
-        for key in candidate_ids(failure):
-            if key in claimed and claimed[key] != failure.retry_id:
-                named.setdefault(key, set()).add(failure.retry_id)
+        for each in (by_id[key] for key in candidate_ids(failure) if key in by_id):
+            if each.known.claim != failure.retry_id and each.number is not None:
+                named.setdefault(each.number, set()).add(failure.retry_id)
     if not named:
         return stored
-    numbers = {each.unique_message_id: each.number for each in stored if each.number is not None}
-    found = ended_retries.find_counted(tx, {numbers[key]: ids for key, ids in named.items()})
-    counted = {key: frozenset(found.get(numbers[key], ())) for key in named}
+    ended = ended_retries.find_ended(tx, named)
+    outcomes = processing_attempts.find_outcomes(tx, named)
     return [
-        replace(each, counted=counted.get(each.unique_message_id, each.counted)) for each in stored
+        replace(
+            each,
+            issued=frozenset(ended.get(each.number or 0, ())),
+            counted=_counted(ended.get(each.number or 0, {})),
+            outcomes=outcomes.get(each.number or 0, {}),
+        )
+        for each in stored
     ]
+
+
+def _counted(ended: Mapping[str, RetryEnd]) -> frozenset[str]:
+    return frozenset(key for key, how in ended.items() if how in ended_retries.COUNTED)
+
+
+def _with_bodies(
+    tx: Transaction, stored: Sequence[StoredMessage], failed: Iterable[Failure]
+) -> Iterable[StoredMessage]:
+    """Add the bodies of those messages of which a failure may be that has another body.
+
+    Only a failure that names a retry and may come from a library that changes bodies: few.
+    """
+    by_id = {each.unique_message_id: each for each in stored}
+    wanted = {
+        each.body_of
+        for failure in failed
+        if failure.retry_id is not None
+        for each in (by_id[key] for key in named_ids(failure) if key in by_id)
+        if each.body_hash != failure.body_hash and each.body_of is not None
+    }
+    bodies = processing_attempts.read_bodies(tx, sorted(wanted))
+    return [replace(each, body=bodies.get(each.body_of or 0)) for each in stored]
 
 
 def _claim_in_force(row: StoredRow, claim: StoredRow | None) -> str | None:

@@ -1,0 +1,172 @@
+"""What the sender of a message said in its properties, without what changes on its way.
+
+Two deliveries are of one message only if these facts agree: middleware copies headers to new
+messages, and publishers use one message id for several. What is volatile says nothing: tracing,
+what a broker writes, counters of deliveries and retries, times of sending, failure headers, and
+whatever a retry adds or leaves out.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from hashlib import sha256
+
+from retrier.domain import dialects, headers
+from retrier.domain.failed_message import SenderFacts
+from retrier.domain.wire import Properties, PropertyCodec, UnreadableProperties
+
+_FIELDS = frozenset(
+    {"app_id", "cluster_id", "content_encoding", "content_type", "correlation_id", "priority"}
+    | {"reply_to", "type"}
+)
+"""Not message id and times, which middleware renews, and not what a retry itself changes."""
+
+_OF_RETRIES = frozenset(
+    {
+        headers.UNIQUE_MESSAGE_ID,
+        headers.RETRY_SUCCESSFUL,
+        headers.ACKNOWLEDGEMENT_QUEUE,
+        headers.RETRY_ID,
+        headers.COMPLETED_STEPS,
+        headers.LOGGED_ID,
+        headers.NOTICE_ID,
+        headers.ENDPOINT,  # compared as a place, together with the queue
+        *headers.STAGING_ONLY,
+        *headers.FAN_OUT,
+    }
+)
+
+_OF_TASKS = frozenset(
+    {"retries", "eta", "expires", "origin", "timelimit", "parent_id", "stamps", "stamped_headers"}
+    | {"delivery_info", "replaced_task_nesting", "ignore_result", "argsrepr", "kwargsrepr"}
+)
+"""What Celery writes anew when it publishes a task again; what it was asked to do is the body."""
+
+_VOLATILE = re.compile(
+    r"""
+      traceparent|tracestate|baggage|b3|x-b3-.*|uber-trace-id|uberctx-.*|sentry-trace|.*trace-?id
+    | x-datadog-.*|dd-.*|newrelic|elastic-apm-.*|x-amzn-trace-id|x-cloud-trace-context|span-?id
+    | (\$\.)?diagnostic.*|mt-activity-id|mt-host-.*|mt-fault-.*|mt-reason|mt-redelivery-count
+    | nservicebus\.(retries.*|timesent|timeoffailure|deliverat|failedq|exceptioninfo\..*)
+    | nservicebus\.(processing.*|messageid|opentelemetry.*|transport\.rabbitmq\..*)
+    | nservicebus\.extensibility\.tracing.*
+    | rbs2-(senttime|error-details|source-queue|delivery-count|msg-id|deferred-.*)
+    | x-exception-.*|x-original-(exchange|routingkey|message-id)|.*_poisoned|laravel|x-cache-id
+    | x-message-stamp-.*(errordetails|redelivery|delay|senttofailuretransport)stamp
+    | (x-)?(death|first-death-.*|last-death-.*|delivery-count|acquired-count|delay|stream-offset)
+    | x-caf-worker-.*|x-delivered.*
+    | (.+[-_.])?(retry|retries|attempts?|tries|redeliver(y|ies)|delivery|deliveries)
+      ([-_.]?(count|counter|number|no))?
+    | (x-)?(sent|published|enqueued|requeued?|queued)[-_.]?(at|time|timestamp|on)
+    | (x-)?timestamp(_in_ms|-?ms)?|message-?id|x-message-id
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+"""Header names that say nothing about which message it is; the whole name has to match."""
+
+
+@dataclass(frozen=True, slots=True)
+class FactReader:
+    """Reads facts with the codec of a broker.
+
+    `volatile` are more names of headers to leave out, as patterns with `*`, in lower case.
+    """
+
+    codec: PropertyCodec
+    volatile: tuple[str, ...] = ()
+
+    def facts(self, raw: bytes) -> SenderFacts | None:
+        """Return the facts in raw properties; None if they cannot be read."""
+        try:
+            return facts_of(self.codec.read(raw), self.volatile)
+        except UnreadableProperties:
+            return None
+
+    def task(self, raw: bytes, body: bytes) -> str | None:
+        """Return `task_of` a message; None if its properties cannot be read."""
+        try:
+            return task_of(self.codec.read(raw), body)
+        except UnreadableProperties:
+            return None
+
+
+def facts_of(properties: Properties, volatile: tuple[str, ...] = ()) -> SenderFacts:
+    """Return the facts of a message; a field of AMQP is named with a leading colon."""
+    is_task = "task" in properties.headers and "id" in properties.headers
+    fields = {
+        f":{name}": _text(value)
+        for name, value in properties.fields.items()
+        if name in _FIELDS and not _is_renewed(name, value)
+    }
+    said = {
+        name: _text(value)
+        for name, value in properties.headers.items()
+        if not _is_volatile(name, volatile) and not (is_task and name in _OF_TASKS)
+    }
+    return fields | said
+
+
+def digest(facts: SenderFacts) -> str:
+    """Return a hash of facts, in any order."""
+    return sha256(json.dumps(sorted(facts.items())).encode()).hexdigest()
+
+
+def task_of(properties: Properties, body: bytes) -> str | None:
+    """Return what a message asks for if its library changes the body when it fails, else None.
+
+    Celery writes the parts about callbacks anew, Dramatiq its counters and the traceback: a hash
+    of the name and the arguments stays the same.
+    """
+    if "task" in properties.headers and "id" in properties.headers:
+        return _celery_task(properties, body)
+    try:
+        told = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(told, dict) or not {"actor_name", "message_id", "args"} <= told.keys():
+        return None
+    return _hash([told.get(name) for name in ("actor_name", "message_id", "args", "kwargs")])
+
+
+def _celery_task(properties: Properties, body: bytes) -> str:
+    said = [properties.text("task"), properties.text("id")]
+    try:
+        arguments = json.loads(body)[:2]
+    except (ValueError, RecursionError, TypeError, KeyError):
+        arguments = [properties.text("argsrepr"), properties.text("kwargsrepr")]
+    return _hash([said, arguments])
+
+
+def _hash(value: object) -> str:
+    return sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _is_renewed(name: str, value: object) -> bool:
+    """Say whether the broker wrote the value: it rewrites the address of a direct reply."""
+    return name == "reply_to" and str(value).startswith("amq.")
+
+
+@lru_cache(maxsize=4096)
+def _is_volatile(name: str, more: tuple[str, ...]) -> bool:
+    if name in _OF_RETRIES or _VOLATILE.fullmatch(name):
+        return True
+    if any(each.strips(name) for each in dialects.DIALECTS):
+        return True
+    return any(fnmatchcase(name.casefold(), pattern) for pattern in more)
+
+
+def _text(value: object) -> str:
+    """Return a value as text: libraries write a number back as text, and bytes as text."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case bytes():
+            return value.decode(errors="backslashreplace")
+        case dict():
+            return json.dumps({str(key): _text(each) for key, each in sorted(value.items())})
+        case list():
+            return json.dumps([_text(each) for each in value])
+        case _:
+            return str(value)

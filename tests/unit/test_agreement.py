@@ -1,0 +1,178 @@
+"""Whose failure it is, for everything that can be said of a failure and a stored message."""
+
+from itertools import product
+
+import pytest
+
+from retrier.domain.agreement import Likeness, RetryNamed, Said, Whose, belongs, compare, whose
+from retrier.domain.failed_message import FailedMessageStatus, Failure
+from retrier.domain.folding import as_stored
+from retrier.domain.new_failure import Known
+from retrier.domain.receipt import StoredMessage
+from tests.support.factories import failure, unique_id
+
+BOTH = (True, False)
+EVERYTHING = [
+    Likeness(retry=retry, same_id=same_id, same_place=place, same_body=body, said=said)
+    for retry, same_id, place, body, said in product(RetryNamed, BOTH, BOTH, BOTH, Said)
+]
+
+# (retry, same id, same place, same body, what the sender said); None: whatever it is.
+OUTCOMES = [
+    (RetryNamed.IN_FORCE, None, None, True, Said.EQUAL),
+    (RetryNamed.IN_FORCE, None, None, True, Said.ADDED),
+    (RetryNamed.OLDER, None, True, True, Said.EQUAL),
+    (RetryNamed.OLDER, None, True, True, Said.ADDED),
+]
+AGAIN = [
+    (RetryNamed.NONE, True, True, True, Said.EQUAL),
+    (RetryNamed.ITS_ORIGIN, True, True, True, Said.EQUAL),
+]
+
+
+def is_row(likeness: Likeness, row: tuple[object, ...]) -> bool:
+    given = (
+        likeness.retry,
+        likeness.same_id,
+        likeness.same_place,
+        likeness.same_body,
+        likeness.said,
+    )
+    return all(told is None or told == each for each, told in zip(given, row, strict=True))
+
+
+@pytest.mark.parametrize("likeness", EVERYTHING, ids=repr)
+def test_the_truth_table(likeness):
+    expected = Whose.ANOTHER
+    if any(is_row(likeness, row) for row in OUTCOMES):
+        expected = Whose.OUTCOME
+    if any(is_row(likeness, row) for row in AGAIN):
+        expected = Whose.AGAIN
+
+    assert whose(likeness) is expected
+
+
+def stored(first: Failure, *, claim: str | None = "r1", **changes: object) -> StoredMessage:
+    return StoredMessage(
+        unique_message_id=unique_id(first),
+        number=1,
+        message_id=first.message_id,
+        body_hash=first.body_hash,
+        body=first.body,
+        last_retry_id=claim,
+        known=Known(
+            status=FailedMessageStatus.RETRY_ISSUED if claim else FailedMessageStatus.UNRESOLVED,
+            claim=claim,
+            last_failure=None,
+            resolution=None,
+            confirmed_at=None,
+        ),
+        first=as_stored(first),
+        newest=as_stored(first),
+        **changes,  # type: ignore[arg-type] # fields of StoredMessage
+    )
+
+
+class TestWhatALibraryChangesWhenItFails:
+    """Each is a retry of one message, failed once more after retries of the library's own."""
+
+    def celery(self, retries: int, body: bytes, **headers: object) -> Failure:
+        said = {"task": "shop.pay", "id": "t1", "argsrepr": "(1,)", "kwargsrepr": "{}"}
+        return failure(
+            message_id="t1",
+            body=body,
+            retry_id="r1",
+            headers={**said, "retries": retries, "origin": f"gen{retries}@host", **headers},
+        )
+
+    def test_celery_writes_its_own_headers_and_callbacks_anew(self):
+        first = self.celery(0, b'[[1], {}, {"callbacks": null}]')
+        again = self.celery(2, b'[[1], {}, {"callbacks": []}]', eta="2026-05-04T12:00:00")
+
+        assert belongs(again, stored(first))
+
+    def test_celery_with_other_arguments_is_another_task(self):
+        first = self.celery(0, b"[[1], {}, {}]")
+
+        assert not belongs(self.celery(0, b"[[2], {}, {}]"), stored(first))
+
+    def test_celery_without_json_is_known_by_what_it_says_of_its_arguments(self):
+        first = self.celery(0, b"\x80\x04 one")
+
+        assert belongs(self.celery(1, b"\x80\x04 two"), stored(first))
+
+    def test_dramatiq_counts_in_its_body(self):
+        def of(options: bytes) -> Failure:
+            parts = b'"actor_name": "pay", "message_id": "m", "args": [1], "kwargs": {}'
+            body = b'{%s, "options": %s}' % (parts, options)
+            return failure(message_id="m", body=body, retry_id="r1", headers={})
+
+        assert belongs(of(b'{"retries": 3, "traceback": "..."}'), stored(of(b"{}")))
+
+    def test_any_other_body_has_to_be_the_same(self):
+        first = failure(message_id="m", body=b'{"args": 1}')
+
+        assert not belongs(
+            failure(message_id="m", body=b'{"args": 2}', retry_id="r1"), stored(first)
+        )
+
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [
+            ({"laravel": {"attempts": 1}}, {"laravel": {"attempts": 2}}),
+            ({"x-retry-count": 1}, {"x-retry-count": 2}),
+            ({}, {"x-exception-message": "no"}),
+            ({"NServiceBus.Retries": "1"}, {}),
+            ({"NServiceBus.TimeSent": "a"}, {"NServiceBus.TimeSent": "b"}),
+            ({"traceparent": "00-1"}, {"traceparent": "00-2"}),
+            ({"page": 1}, {"page": "1"}),
+            ({"page": 1}, {"page": 1, "added": "by a consumer"}),
+        ],
+        ids=str,
+    )
+    def test_these_headers_may_differ(self, before, after):
+        first = failure(message_id="m", headers=before)
+
+        assert belongs(failure(message_id="m", headers=after, retry_id="r1"), stored(first))
+
+    @pytest.mark.parametrize(
+        ("before", "after"),
+        [
+            ({"page": 1}, {"page": 2}),
+            ({"tenant": "a"}, {}),
+            ({"tenant": "a"}, {"tenant": "b"}),
+            ({"Retrier.MessageType": "OrderPlaced"}, {"Retrier.MessageType": "OrderCancelled"}),
+        ],
+        ids=str,
+    )
+    def test_these_make_it_another_message(self, before, after):
+        first = failure(message_id="m", headers=before, dialect="nservicebus")
+        other = failure(message_id="m", headers=after, retry_id="r1", dialect="nservicebus")
+
+        assert not belongs(other, stored(first))
+
+    def test_properties_that_cannot_be_read_agree_with_nothing_but_themselves(self):
+        first = failure(message_id="m", raw=b"\xff")
+
+        assert belongs(failure(message_id="m", raw=b"\xff", retry_id="r1"), stored(first))
+        assert not belongs(failure(message_id="m", raw=b"\xff\xff", retry_id="r1"), stored(first))
+
+
+def test_a_second_failure_under_one_retry_elsewhere_is_another_message():
+    """A consumer sent on what it had been sent, and both failed."""
+    first = failure(message_id="m", queue="orders")
+    sent_on = failure(message_id="m", queue="mail", retry_id="r1")
+    late = failure(message_id="m", queue="orders", retry_id="r1")
+
+    known = stored(first, claim=None, issued=frozenset({"r1"}), outcomes={"r1": as_stored(sent_on)})
+
+    assert not belongs(late, known)
+    assert belongs(sent_on, known)
+
+
+def test_a_retry_that_nobody_remembers_is_believed_where_it_names_the_message():
+    """The database may have been restored from a backup that was made before the retry."""
+    first = failure(message_id="m")
+    named = failure(message_id="m", stamped_id=unique_id(first), retry_id="r9")
+
+    assert compare(named, stored(first, claim=None)).retry is RetryNamed.OLDER
