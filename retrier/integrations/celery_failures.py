@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from celery.exceptions import Reject, SoftTimeLimitExceeded, TimeLimitExceeded
+from celery.exceptions import Reject, SoftTimeLimitExceeded, TimeLimitExceeded, WorkerLostError
 
 from retrier.integrations.celery_publisher import Publication
 from retrier.integrations.failures import Confirmation, FailedTask, describe_failure, keep_headers
@@ -29,11 +29,18 @@ def find_queue(message: Any, consumer: Any) -> str:
 
 
 def unwrap(error: Any) -> Any:
-    """Return the exception itself: a pool may wrap it together with its trace."""
-    return getattr(error, "exc", error) if type(error).__name__ == _WRAPPED else error
+    """Return the exception itself: a pool may wrap it together with its trace.
+
+    A pool without processes calls a task that wants to end its process a lost worker.
+    """
+    found = getattr(error, "exc", error) if type(error).__name__ == _WRAPPED else error
+    cause = getattr(found, "__context__", None)
+    is_no_loss = isinstance(found, WorkerLostError) and isinstance(cause, _ENDS)
+    return cause if is_no_loss else found
 
 
 _WRAPPED = "ExceptionWithTraceback"
+_ENDS = (SystemExit, KeyboardInterrupt)
 
 
 def make_problem(error: BaseException, trace: object) -> Problem:

@@ -7,6 +7,7 @@ where tasks write down what they were given. A file `broken` there makes `pack` 
 
 import os
 import signal
+import sys
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -109,6 +110,28 @@ def hang(self: Any, order: object) -> None:
 def dawdle(_order: object) -> None:
     """Take longer than it may."""
     Event().wait(30)
+
+
+@app.task(name="shop.dawdle_and_return", time_limit=1, acks_late=True, acks_on_timeout=False)
+def dawdle_and_return(_order: object) -> None:
+    """Take longer than it may, and be given back to the queue; then do nothing."""
+    if (TOLD / "dawdled").exists():
+        tell("came again")
+        return
+    (TOLD / "dawdled").touch()
+    Event().wait(30)
+
+
+@app.task(name="shop.leave", acks_late=True)
+def leave(_order: object) -> None:
+    """Want to end the process."""
+    sys.exit(3)
+
+
+@app.task(name="shop.interrupt")
+def interrupt(_order: object) -> None:
+    """Do as if somebody had pressed Ctrl+C."""
+    raise KeyboardInterrupt
 
 
 @app.task(name="shop.send")
