@@ -1,6 +1,7 @@
 """Handlers: how they are registered, and how one is called with a message."""
 
 import inspect
+import json
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from retrier.worker.outcomes import (
 
 _HERE = str(Path(__file__).parent)
 _MOST_ARGUMENTS = 2
+_NOT_JSON = (b"NaN", b"Infinity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,9 +172,17 @@ def _judge(returned: object) -> Done:
 
 
 def _to_json(value: object) -> bytes:
+    """Return it as JSON. A number that JSON has not (NaN, infinity) is null, as in a model."""
     from pydantic_core import to_json  # noqa: PLC0415 - only if something is returned
 
-    return to_json(value)
+    written = to_json(value, inf_nan_mode="null")
+    if any(word in written for word in _NOT_JSON):  # a model may insist on it
+        json.loads(written, parse_constant=_refuse)
+    return written
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"a result cannot have {word}: it is not JSON")
 
 
 def _is_worth_a_try(ended: Ended) -> bool:
