@@ -5,8 +5,15 @@ from typing import Any
 
 from celery.exceptions import Reject, SoftTimeLimitExceeded, TimeLimitExceeded, WorkerLostError
 
+from retrier.domain.completed_steps import find_said
 from retrier.integrations.celery_publisher import Publication
-from retrier.integrations.failures import Confirmation, FailedTask, describe_failure, keep_headers
+from retrier.integrations.failures import (
+    Confirmation,
+    FailedTask,
+    add_steps,
+    describe_failure,
+    keep_headers,
+)
 from retrier.worker.outcomes import Problem, Reason
 
 LATE = (TimeoutError, TimeLimitExceeded, SoftTimeLimitExceeded)
@@ -51,6 +58,7 @@ def make_problem(error: BaseException, trace: object) -> Problem:
         type=_type_of(told) if isinstance(told, BaseException) else type(error).__name__,
         message=_say(told),
         stack_trace=str(trace or ""),
+        steps=find_said(told) if isinstance(told, BaseException) else find_said(error),
     )
 
 
@@ -80,6 +88,7 @@ def make_failed(message: Any, failed: FailedTask, task_id: str, error_queue: str
     kept = keep_headers(message.headers or {})
     if kept.get(EXPIRES) is not None:
         kept[EXPIRES] = None
+    kept |= add_steps(kept, failed.problem)
     given = message.properties or {}
     properties = {name: value for name, value in given.items() if name not in _NOT_KEPT}
     return Publication(

@@ -58,6 +58,8 @@ class Problem:
     type: str
     message: str
     stack_trace: str = ""
+    steps: tuple[str, ...] = ()
+    """What the exception says of completed steps."""
 
 
 @dataclass(frozen=True, slots=True)

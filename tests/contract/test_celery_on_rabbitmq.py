@@ -76,6 +76,22 @@ def test_every_kind_of_end_is_told_with_its_exception(
     }
 
 
+def test_what_a_task_had_done_is_said_with_its_failure(
+    amqp_url: str, error_queue: str, shop: CeleryShop
+) -> None:
+    # Given the retry of a task that has done a step, and does others before it fails
+    with closing(pika_connection(amqp_url)) as connection:
+        connection.channel().queue_declare(error_queue, durable=True)
+    shop.send("shop.reserve", 1, headers={"Retrier.CompletedSteps": "order"})
+
+    # When a worker with processes has taken it
+    shop.start()
+    found = take_all(amqp_url, error_queue, 1)
+
+    # Then the failure says all of them
+    assert found["shop.reserve"]["Retrier.CompletedSteps"] == "order,reserve,pay"
+
+
 def test_a_hard_time_limit_is_one_failure(
     amqp_url: str, error_queue: str, shop: CeleryShop
 ) -> None:

@@ -105,6 +105,28 @@ class WorkerSuite(WorkerFixtures):
         assert running.handled.ids == ["m-1"]
         assert is_empty(outside, orders)
 
+    def test_what_was_done_is_said_with_the_failure_and_with_what_was_said_before(
+        self, outside: Outside, orders: str, start: Start
+    ) -> None:
+        # Given a message whose first attempts have done one step, and a handler that does others:
+        # before something is away, by its exception, and by an immediate retry
+        def work(_content: object, message: Message, time: int) -> None:
+            message.complete("reserve", f"step {time}")
+            if time == 1:
+                raise Transient
+            error = KeyError("wrapping")
+            error.completed_steps = ["pay"]  # type: ignore[attr-defined]
+            raise RuntimeError from error
+
+        put(outside, orders, **{"Retrier.CompletedSteps": "order"})
+
+        # When it fails
+        start(work, transient_delay=0.05, immediate_retries=1)
+
+        # Then the failure says all of them, each once
+        headers = take_within(outside, f"{orders}.error").headers
+        assert headers["Retrier.CompletedSteps"] == "order,reserve,step 1,step 2,pay,step 3"
+
     def test_what_an_earlier_failure_said_is_replaced(
         self, outside: Outside, orders: str, start: Start
     ) -> None:

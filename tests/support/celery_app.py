@@ -16,6 +16,7 @@ from celery import Celery
 from celery.exceptions import Reject
 
 from retrier.integrations.celery import install
+from retrier.integrations.steps import noting_steps
 
 TOLD = Path(os.environ["TOLD"])
 
@@ -132,6 +133,15 @@ def leave(_order: object) -> None:
 def interrupt(_order: object) -> None:
     """Do as if somebody had pressed Ctrl+C."""
     raise KeyboardInterrupt
+
+
+@app.task(name="shop.reserve")
+def reserve(order: object) -> None:
+    """Do two steps, and fail at the third."""
+    with noting_steps() as done:
+        done("reserve")
+        done("pay")
+        raise Unpaid(f"order {order!r}")
 
 
 @app.task(name="shop.send")

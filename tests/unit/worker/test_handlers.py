@@ -45,6 +45,22 @@ def test_a_second_argument_is_the_message() -> None:
     assert handle(handler) == Done(b'"m"')
 
 
+def test_a_handler_knows_what_is_done_already() -> None:
+    found = Message(
+        id="m",
+        queue="q",
+        headers={"Retrier.CompletedSteps": "1"},
+        body=b"",
+        crashes=0,
+        retry_id=None,
+    )
+    before = found.completed_steps
+    found.complete(2, 4)
+
+    assert (before, found.completed_steps) == ("1", "7")
+    assert message().completed_steps is None
+
+
 def test_an_argument_with_a_default_is_left_alone() -> None:
     def handler(_body: bytes, config: str = "mine") -> str:
         return config
