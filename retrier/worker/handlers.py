@@ -4,7 +4,7 @@ import inspect
 import json
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,8 @@ class Handler:
             if not _is_worth_a_try(ended):
                 break
             ended = self._handle_once(message, attempt)
+            if isinstance(ended, Done):
+                ended = replace(ended, attempts=attempt)
         return ended
 
     def _handle_once(self, message: Message, attempt: int) -> Ended:
