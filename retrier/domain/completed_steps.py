@@ -8,6 +8,11 @@ MOST_BYTES = 1024
 LOOKED_AT = 4 * MOST_BYTES
 """Characters of one attempt that are looked at; see `unite`."""
 
+ATTRIBUTE = "completed_steps"
+"""The attribute of an exception that says what was done before it was raised."""
+
+_MOST_CAUSES = 20
+
 _LARGEST = 2**63 - 1
 _MOST_DIGITS = len(str(_LARGEST))
 _FAILED = 32768
@@ -29,6 +34,33 @@ def unite(attempts: Iterable[str | None]) -> str | None:
     if None not in flags:
         return str(_join(each for each in flags if each is not None))
     return ",".join(_fitting(dict.fromkeys(name for text in said for name in _names(text))))
+
+
+def read_said(value: object) -> tuple[str, ...]:
+    """Return what a program says in one value: a name, flags as an integer, or several of them."""
+    match value:
+        case str():
+            return (value,)
+        case bool():
+            return ()
+        case int():
+            return (str(value),)
+        case list() | tuple() | set() | frozenset():
+            return tuple(text for each in value for text in read_said(each))
+        case _:
+            return ()
+
+
+def find_said(error: BaseException) -> tuple[str, ...]:
+    """Return what an exception says of completed steps, and those that are its causes."""
+    said: list[str] = []
+    found: BaseException | None = error
+    for _ in range(_MOST_CAUSES):
+        if found is None:
+            break
+        said[:0] = read_said(getattr(found, ATTRIBUTE, None))
+        found = found.__cause__
+    return tuple(said)
 
 
 def _read_flags(text: str) -> int | None:

@@ -43,7 +43,13 @@ class Installation:
         return self._account.counts
 
     def give_up(self, request: Any, consumer: Any, error: BaseException, trace: object) -> None:
-        """Publish the failure of a task. Never raises."""
+        """Publish the failure of a task, once. Never raises.
+
+        Celery tells the same end twice: a hard time limit as a failure, and as a time limit.
+        """
+        if request.retrier_told:
+            return
+        request.retrier_told = True
         told = partial(make_problem, error, trace)
         self._publish_failure(request.type, request.id, request.message, consumer, told)
 

@@ -3,10 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from celery.exceptions import Reject, SoftTimeLimitExceeded, TimeLimitExceeded
+from celery.exceptions import Reject, SoftTimeLimitExceeded, TimeLimitExceeded, WorkerLostError
 
+from retrier.domain.completed_steps import find_said
 from retrier.integrations.celery_publisher import Publication
-from retrier.integrations.failures import Confirmation, FailedTask, describe_failure, keep_headers
+from retrier.integrations.failures import (
+    Confirmation,
+    FailedTask,
+    add_steps,
+    describe_failure,
+    keep_headers,
+)
 from retrier.worker.outcomes import Problem, Reason
 
 LATE = (TimeoutError, TimeLimitExceeded, SoftTimeLimitExceeded)
@@ -29,11 +36,18 @@ def find_queue(message: Any, consumer: Any) -> str:
 
 
 def unwrap(error: Any) -> Any:
-    """Return the exception itself: a pool may wrap it together with its trace."""
-    return getattr(error, "exc", error) if type(error).__name__ == _WRAPPED else error
+    """Return the exception itself: a pool may wrap it together with its trace.
+
+    A pool without processes calls a task that wants to end its process a lost worker.
+    """
+    found = getattr(error, "exc", error) if type(error).__name__ == _WRAPPED else error
+    cause = getattr(found, "__context__", None)
+    is_no_loss = isinstance(found, WorkerLostError) and isinstance(cause, _ENDS)
+    return cause if is_no_loss else found
 
 
 _WRAPPED = "ExceptionWithTraceback"
+_ENDS = (SystemExit, KeyboardInterrupt)
 
 
 def make_problem(error: BaseException, trace: object) -> Problem:
@@ -44,6 +58,7 @@ def make_problem(error: BaseException, trace: object) -> Problem:
         type=_type_of(told) if isinstance(told, BaseException) else type(error).__name__,
         message=_say(told),
         stack_trace=str(trace or ""),
+        steps=find_said(told) if isinstance(told, BaseException) else find_said(error),
     )
 
 
@@ -73,6 +88,7 @@ def make_failed(message: Any, failed: FailedTask, task_id: str, error_queue: str
     kept = keep_headers(message.headers or {})
     if kept.get(EXPIRES) is not None:
         kept[EXPIRES] = None
+    kept |= add_steps(kept, failed.problem)
     given = message.properties or {}
     properties = {name: value for name, value in given.items() if name not in _NOT_KEPT}
     return Publication(

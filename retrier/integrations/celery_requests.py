@@ -4,11 +4,13 @@ They live in the worker's main process. Only there is the message as it came, an
 known that a child was lost or a time limit was exceeded.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import wraps
 from typing import Any, Protocol
 
+from billiard.einfo import ExceptionInfo
 from celery.bootsteps import StartStopStep
 from celery.exceptions import Ignore, Reject, Retry
 from celery.utils.imports import symbol_by_name
@@ -22,7 +24,7 @@ class Reporter(Protocol):
     """What is done about a task that has ended."""
 
     def give_up(self, request: Any, consumer: Any, error: BaseException, trace: object) -> None:
-        """Publish a failure. Never raises."""
+        """Publish a failure, once for each request. Never raises."""
         ...
 
     def confirm(self, headers: Any, name: str, task_id: str) -> None:
@@ -64,12 +66,36 @@ def _make_request_class(base: Any, reporter: Reporter, consumer: Any) -> Any:
                 return super().on_failure(exc_info, *given, **named)
 
         def on_timeout(self, soft: Any, timeout: Any) -> Any:
-            with _ending(self):
+            # Given back to its queue, it runs again. Celery sends `task_failure` all the same.
+            is_given_back = self.task.acks_late and not self.task.acks_on_timeout
+            with nullcontext() if is_given_back else _ending(self):
                 return super().on_timeout(soft, timeout)
 
+        def __init_subclass__(cls, **given: Any) -> None:
+            # Celery derives one class more for each task, with an `on_success` of its own.
+            super().__init_subclass__(**given)
+            cls.on_success = _heeding_ends(cls.on_success)
+
         retrier_consumer = consumer
+        retrier_told = False
 
     return Request
+
+
+def _heeding_ends(on_success: Callable[..., Any]) -> Callable[..., Any]:
+    """Return it for tasks that raise SystemExit or KeyboardInterrupt as well.
+
+    Pools without processes tell of them here, with a value that Celery does not expect: the task
+    would be forgotten without a word, and with `acks_late` be in hand for ever.
+    """
+
+    @wraps(on_success)
+    def heeding(request: Any, ended: Any, **named: Any) -> Any:
+        if isinstance(ended, ExceptionInfo):
+            return request.on_failure(ended)
+        return on_success(request, ended, **named)
+
+    return heeding
 
 
 def _end(reporter: Reporter, request: Any, consumer: Any, exc_info: Any) -> None:

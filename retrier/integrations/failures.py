@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from retrier.domain import headers
+from retrier.domain.completed_steps import unite
 from retrier.domain.dialects import RETRIER
 from retrier.domain.dialects import retrier as names
 from retrier.domain.headers import BROKER_COUNTERS, FAN_OUT, OF_WORKERS
 from retrier.domain.text import clean
+from retrier.domain.wire import header_text
 from retrier.worker.copies import describe_exception
 from retrier.worker.outcomes import Problem
 
@@ -46,6 +48,15 @@ def describe_failure(failed: FailedTask, *, in_short: bool = False) -> dict[str,
         headers.MESSAGE_TYPE: clean(failed.name),
         **describe_exception(failed.problem, in_short=in_short),
     }
+
+
+def add_steps(kept: Mapping[str, object], problem: Problem) -> dict[str, str]:
+    """Return the header of completed steps: what the message came with, and what was done now."""
+    if not problem.steps:
+        return {}
+    known = header_text(kept, headers.COMPLETED_STEPS)
+    united = unite([known, *problem.steps])
+    return {} if united is None else {headers.COMPLETED_STEPS: clean(united)}
 
 
 def keep_headers(given: Mapping[str, object]) -> dict[str, object]:

@@ -12,6 +12,7 @@ from retrier.errors import ConfigurationError
 from retrier.settings.addresses import redact
 from retrier.settings.breakers import BreakerSettings
 from retrier.settings.fields import KeyPath
+from retrier.settings.knobs import apply_knobs
 from retrier.settings.model import ErrorQueue, Place, Settings, find_clashes, name_own_queues
 from retrier.settings.policies import list_policy_fields
 from retrier.settings.policy_clashes import find_policy_clashes
@@ -117,10 +118,10 @@ def load_settings(path: Path | None, environ: Mapping[str, str]) -> Settings:
 
     Raises ConfigurationError with every problem of both, one line each.
     """
-    tree, problems = read_file(path) if path else ({}, [])
-    variables = read_environment(environ, Settings)
-    for place, name in variables.items():
-        override(tree, place, environ[name])
+    tree, problems, variables = _read_tree(path, environ)
+    used = apply_knobs(tree, environ)
+    problems += used.problems
+    variables = {**used.variables, **variables}
     instance = tree.get("instance", Settings().instance)
     own_queues = name_own_queues(tree, instance)
     clashes = [*find_clashes(tree, instance), *find_policy_clashes(tree, own_queues)]
@@ -133,6 +134,23 @@ def load_settings(path: Path | None, environ: Mapping[str, str]) -> Settings:
     if problems:
         raise ConfigurationError(problems)
     return settings
+
+
+def find_used_knobs(path: Path | None, environ: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the names of other systems that are used, by the key that each stands for."""
+    tree, _, _ = _read_tree(path, environ)
+    return apply_knobs(tree, environ).names
+
+
+def _read_tree(
+    path: Path | None, environ: Mapping[str, str]
+) -> tuple[dict[str, object], list[str], dict[KeyPath, str]]:
+    """Return what file and environment say by our own names; problems; and the variables."""
+    tree, problems = read_file(path) if path else ({}, [])
+    variables = read_environment(environ, Settings)
+    for place, name in variables.items():
+        override(tree, place, environ[name])
+    return tree, problems, variables
 
 
 _PREFIX = "RETRIER_"

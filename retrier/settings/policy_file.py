@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from retrier.errors import ConfigurationError
 from retrier.settings.fields import Section
+from retrier.settings.knobs import apply_policy_knobs
 from retrier.settings.loading import describe, override, read_environment, read_file, word
 from retrier.settings.model import Settings
 from retrier.settings.policies import PoliciesSection
@@ -31,6 +32,7 @@ def load_policies(
     variables = read_environment(environ, _Policies)
     for place, name in variables.items():
         override(tree, place, environ[name])
+    problems += apply_policy_knobs(tree, environ).problems
     if problems:
         raise ConfigurationError(problems)
     return _check(tree.get("policies"), own_queues, variables)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from retrier.settings.loading import find_used_knobs
 from retrier.settings.model import Settings
 
 _FROM_A_PLATFORM = "tcp://"
@@ -15,7 +16,12 @@ def find_remarks(settings: Settings, config: Path | None, environ: Mapping[str, 
     The variables of a service are often in a file of its own, and not in the shell of a person:
     without a remark a command would look at an empty database and say that all is well.
     """
-    return [*_find_mistyped(environ), *([] if config is None else _find_defaults(settings, config))]
+    knobs = find_used_knobs(config, environ)
+    return [
+        *_find_mistyped(environ),
+        *(f"{name} is used for {key}" for name, key in knobs.items()),
+        *([] if config is None else _find_defaults(settings, config)),
+    ]
 
 
 def is_database_named(settings: Settings) -> bool:

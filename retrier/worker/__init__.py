@@ -4,7 +4,8 @@ Importing it loads neither the store nor the API, and a client library only once
 """
 
 from retrier.worker.handlers import Message
+from retrier.worker.json_lines import JsonLines
 from retrier.worker.outcomes import Failed, InvalidMessage, Transient
 from retrier.worker.worker import Worker
 
-__all__ = ["Failed", "InvalidMessage", "Message", "Transient", "Worker"]
+__all__ = ["Failed", "InvalidMessage", "JsonLines", "Message", "Transient", "Worker"]

@@ -26,11 +26,12 @@ class Condition:
             is_new, self._said = why != self._said, why
             self._why = why
         if is_new:
-            LOG.warning("nothing is taken: %s", why)
+            fields = {"event": "worker.waiting", "reason": why}
+            LOG.warning("nothing is taken: %s", why, extra=fields)
 
     def take(self, queues: str) -> None:
         """Note that messages are taken."""
         with self._lock:
             waited, self._why, self._said = self._why is not None, None, None
         if waited:
-            LOG.info("messages are taken from %s", queues)
+            LOG.info("messages are taken from %s", queues, extra={"event": "worker.taking"})

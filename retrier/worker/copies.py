@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import assert_never
 
 from retrier.domain import headers
+from retrier.domain.completed_steps import unite
 from retrier.domain.dialects import RETRIER
 from retrier.domain.dialects import retrier as names
 from retrier.domain.text import clean
@@ -31,7 +32,7 @@ def make_again(codec: PropertyCodec, held: Held, crashes: int, own_user: str | N
     """
     edit = Edit(
         drop_headers=_left_out_again,
-        set_headers={CRASHES: str(crashes)} if crashes else {},
+        set_headers={**({CRASHES: str(crashes)} if crashes else {}), **_steps(held)},
         drop_fields=_foreign_user(held.properties, own_user),
     )
     return _changed(codec, held.delivery, held.delivery.queue, edit)
@@ -57,6 +58,7 @@ def make_failed(  # noqa: PLR0913 - the facts of a failure
         drop_headers=_left_out_of_failures,
         set_headers={
             **_failure(held, broken, worker, at),
+            **_steps(held),
             **describe_exception(broken.problem, in_short=in_short),
         },
         drop_fields=_foreign_user(held.properties, own_user) | {"expiration"},
@@ -131,6 +133,13 @@ def _failure(held: Held, broken: Broken, worker: str, at: datetime) -> Mapping[s
     if held.handler.message_type is not None and not is_typed:
         told[headers.MESSAGE_TYPE] = held.handler.message_type
     return told
+
+
+def _steps(held: Held) -> Mapping[str, str]:
+    """Return the header of completed steps, if the handler has said some."""
+    known = held.properties.text(headers.COMPLETED_STEPS)
+    steps = unite([known, *held.said]) if held.said else None
+    return {} if steps is None else {headers.COMPLETED_STEPS: clean(steps)}
 
 
 def describe_exception(problem: Problem, *, in_short: bool) -> Mapping[str, str]:

@@ -4,7 +4,7 @@ A message that was in hand when a process died may be the cause, or an innocent 
 suspect, and is handled alone: what dies then is counted to the right one (R43).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from retrier.domain.wire import Delivery, Properties
@@ -23,6 +23,8 @@ class Held:
     retry_id: str | None
     not_before: float = 0.0
     started: float | None = None
+    said: list[str] = field(default_factory=list)
+    """What its handler has said of completed steps."""
 
 
 class Hand:

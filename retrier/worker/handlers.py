@@ -1,12 +1,16 @@
 """Handlers: how they are registered, and how one is called with a message."""
 
 import inspect
+import json
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from retrier.domain.completed_steps import find_said, read_said, unite
+from retrier.domain.headers import COMPLETED_STEPS
+from retrier.domain.wire import header_text
 from retrier.errors import ConfigurationError
 from retrier.worker.outcomes import (
     Broken,
@@ -22,6 +26,7 @@ from retrier.worker.outcomes import (
 
 _HERE = str(Path(__file__).parent)
 _MOST_ARGUMENTS = 2
+_NOT_JSON = (b"NaN", b"Infinity")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +41,17 @@ class Message:
     """How often a process died with this message in hand."""
     retry_id: str | None
     """The same on all copies of one retry; None if the message is no retry."""
+    said: list[str] = field(default_factory=list, repr=False, compare=False)
+    """What the handler has said of completed steps."""
+
+    @property
+    def completed_steps(self) -> str | None:
+        """What is done already, as `Retrier.CompletedSteps` says it: by all attempts so far."""
+        return unite([header_text(self.headers, COMPLETED_STEPS), *self.said])
+
+    def complete(self, *steps: str | int) -> None:
+        """Note steps that are done: names, or flags. If the message fails, its retry has them."""
+        self.said.extend(read_said(steps))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +73,8 @@ class Handler:
             if not _is_worth_a_try(ended):
                 break
             ended = self._handle_once(message, attempt)
+            if isinstance(ended, Done):
+                ended = replace(ended, attempts=attempt)
         return ended
 
     def _handle_once(self, message: Message, attempt: int) -> Ended:
@@ -64,14 +82,9 @@ class Handler:
             return _judge(self._call(self.parse(message.body), message))
         except MemoryError:
             raise
-        except Transient as away:
-            return Postponed(type(away.__cause__ or away).__name__)
-        except InvalidMessage as invalid:
-            return Broken(make_problem(invalid, Reason.INVALID), attempt)
-        except TimeoutError as late:
-            return Broken(make_problem(late, Reason.TIMEOUT), attempt)
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything, also SystemExit
-            return Broken(make_problem(error, Reason.EXCEPTION), attempt)
+            message.complete(*find_said(error))
+            return _judge_raised(error, attempt)
 
     def _call(self, content: object, message: Message) -> object:
         made = self.call(*(content, message)[: self.arguments])
@@ -169,10 +182,30 @@ def _judge(returned: object) -> Done:
             return Done(_to_json(returned))
 
 
+def _judge_raised(error: BaseException, attempt: int) -> Ended:
+    match error:
+        case Transient():
+            return Postponed(type(error.__cause__ or error).__name__)
+        case InvalidMessage():
+            return Broken(make_problem(error, Reason.INVALID), attempt)
+        case TimeoutError():
+            return Broken(make_problem(error, Reason.TIMEOUT), attempt)
+        case _:
+            return Broken(make_problem(error, Reason.EXCEPTION), attempt)
+
+
 def _to_json(value: object) -> bytes:
+    """Return it as JSON. A number that JSON has not (NaN, infinity) is null, as in a model."""
     from pydantic_core import to_json  # noqa: PLC0415 - only if something is returned
 
-    return to_json(value)
+    written = to_json(value, inf_nan_mode="null")
+    if any(word in written for word in _NOT_JSON):  # a model may insist on it
+        json.loads(written, parse_constant=_refuse)
+    return written
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"a result cannot have {word}: it is not JSON")
 
 
 def _is_worth_a_try(ended: Ended) -> bool:
@@ -194,6 +227,7 @@ def make_problem(error: BaseException, reason: Reason, caller: str = _HERE) -> P
         type=type(error).__name__,
         message=_say(error),
         stack_trace=_trace(error, caller),
+        steps=find_said(error),
     )
 
 

@@ -87,6 +87,7 @@ class Handling:
             body=held.delivery.body,
             crashes=held.crashes,
             retry_id=held.retry_id,
+            said=held.said,
         )
         return held.handler.handle(message, 1 + self._options.immediate_retries)
 

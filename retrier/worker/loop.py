@@ -211,7 +211,9 @@ class Loop:
             case Startable():
                 self._hand.add(held)
             case Uncounted(crashes):
-                LOG.warning("the message %s came back: crash %s", find_id(held.properties), crashes)
+                name = find_id(held.properties)
+                fields = {"event": "message.came_back", "message_id": name, "attempt": crashes + 1}
+                LOG.warning("the message %s came back: crash %s", name, crashes, extra=fields)
                 self._settlements.add_again(held, crashes)
             case Broken():
                 self._note(held, arrived, 0)

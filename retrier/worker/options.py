@@ -13,6 +13,7 @@ CRASH_LIMIT = "CAF_WORKER_RETRY_LIMIT"
 THREADS = "WORKER_CONCURRENCY"
 TIMEOUT = "GATEWAY_TIMEOUT_MS"
 HEALTH_PORT = "--health-port"
+METRICS_PORT = "--metrics-port"
 
 DEFAULT_CRASH_LIMIT = 10
 DEFAULT_THREADS = 1
@@ -42,6 +43,7 @@ class Options:
     health_port: str | None
     metrics: Metrics | None
     seen: Any
+    metrics_port: str | None = None
 
     def find_problems(self) -> Iterator[str]:
         """Yield what cannot be, each in a sentence."""
@@ -86,7 +88,8 @@ def read_options(
             "prefetch": threads if given["prefetch"] is None else given["prefetch"],
             "crash_limit": DEFAULT_CRASH_LIMIT if limit is None else limit,
             "timeout": given["timeout"] if milliseconds is None else milliseconds / 1000,
-            "health_port": _find_health_port(given["health_port"], argv),
+            "health_port": _find_port(given["health_port"], HEALTH_PORT, argv),
+            "metrics_port": _find_port(given["metrics_port"], METRICS_PORT, argv),
         }
     )
     problems = [*reader.problems, *options.find_problems()]
@@ -115,13 +118,13 @@ class _Reader:
         return None
 
 
-def _find_health_port(given: int | str | None, argv: Sequence[str]) -> str | None:
-    """Return `PORT` or `HOST:PORT`: as given, else what follows --health-port."""
+def _find_port(given: int | str | None, argument: str, argv: Sequence[str]) -> str | None:
+    """Return `PORT` or `HOST:PORT`: as given, else what follows this argument of the program."""
     if given is not None:
         return str(given)
     for word, following in zip_longest(argv, argv[1:], fillvalue=""):
         name, equals, value = word.partition("=")
-        if name == HEALTH_PORT:
+        if name == argument:
             return value if equals else following
     return None
 

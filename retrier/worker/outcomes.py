@@ -48,6 +48,7 @@ class Done:
 
     result: bytes = b"null"
     by_own_account: bool = field(default=False, kw_only=True)
+    attempts: int = field(default=1, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,8 @@ class Problem:
     type: str
     message: str
     stack_trace: str = ""
+    steps: tuple[str, ...] = ()
+    """What the exception says of completed steps."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """What log and metrics are told of each message; never its body."""
 
+from logging import INFO, WARNING
 from typing import assert_never
 
 from retrier.worker.condition import LOG
@@ -8,18 +9,50 @@ from retrier.worker.hand import Held
 from retrier.worker.options import Metrics
 from retrier.worker.outcomes import Broken, Done, Ended, Postponed, SecondCopy
 
+_EVENTS = {Done: "message.handled", Broken: "message.failed", Postponed: "message.postponed"}
+_SECOND_COPY = "message.second_copy"
+
 
 def report(metrics: Metrics | None, held: Held, ended: Ended, seconds: float) -> None:
     """Tell log and metrics what became of a message; never raises."""
-    said = _describe(ended)
-    if said is not None:
-        LOG.warning("the message %s of %s %s", find_id(held.properties), held.delivery.queue, said)
+    LOG.log(
+        INFO if isinstance(ended, Done) and not ended.by_own_account else WARNING,
+        "the message %s of %s %s",
+        find_id(held.properties),
+        held.delivery.queue,
+        _describe(ended, seconds),
+        extra=_fields(held, ended, seconds),
+    )
     if metrics is None:
         return
     try:
         metrics(held.delivery.queue, name_outcome(ended), seconds)
     except Exception:  # noqa: BLE001 - whatever somebody else's code raises
         LOG.exception("the metrics function raised")
+
+
+def _fields(held: Held, ended: Ended, seconds: float) -> dict[str, object]:
+    """Return what the line is made of, for whoever formats lines by fields."""
+    told: dict[str, object] = {
+        "event": _EVENTS.get(type(ended), _SECOND_COPY),
+        "message_id": find_id(held.properties),
+        "queue": held.delivery.queue,
+        "outcome": name_outcome(ended),
+        "attempt": held.crashes + 1,
+        "duration_ms": round(seconds * 1000),
+    }
+    match ended:
+        case Done(attempts=attempts):
+            told["attempt"] = held.crashes + attempts
+        case Broken(problem, attempts):
+            told |= {"attempt": attempts, "reason": problem.reason.value, "exception": problem.type}
+        case Postponed(why):
+            told["exception"] = why
+        case SecondCopy():
+            pass
+        case _ as never:
+            assert_never(never)
+    return told
 
 
 def name_outcome(ended: Ended) -> str:
@@ -37,8 +70,7 @@ def name_outcome(ended: Ended) -> str:
             assert_never(never)
 
 
-def _describe(ended: Ended) -> str | None:
-    """Return what the log says; None for what is as it should be."""
+def _describe(ended: Ended, seconds: float) -> str:
     match ended:
         case Broken(problem):
             return f"goes to the error queue ({problem.reason}): {problem.type}"
@@ -47,6 +79,7 @@ def _describe(ended: Ended) -> str | None:
         case SecondCopy():
             return "is the second copy of its retry, and is not handled again"
         case Done():
-            return "failed by its own account" if ended.by_own_account else None
+            said = "failed by its own account" if ended.by_own_account else "was handled"
+            return f"{said} in {seconds:.3f} s"
         case _ as never:
             assert_never(never)

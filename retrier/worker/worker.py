@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -16,7 +17,8 @@ from retrier.worker.handlers import Handler, make_handler
 from retrier.worker.health_server import HealthServer
 from retrier.worker.line import find_transport
 from retrier.worker.loop import Loop
-from retrier.worker.options import Health, Metrics, arguments_of_program, read_options
+from retrier.worker.measures import Measures
+from retrier.worker.options import Health, Metrics, Options, arguments_of_program, read_options
 from retrier.worker.pool import end_process
 from retrier.worker.relief import Exits
 from retrier.worker.stopping import Overdue
@@ -45,6 +47,7 @@ class Worker:
         seen: Any = None,
         health_port: int | str | None = None,
         metrics: Metrics | None = None,
+        metrics_port: int | str | None = None,
         tls: Tls | None = None,
         transport_options: Mapping[str, object] | None = None,
         clock: Clock | None = None,
@@ -67,6 +70,7 @@ class Worker:
             "seen": seen,
             "health_port": health_port,
             "metrics": metrics,
+            "metrics_port": metrics_port,
         }
         self.options = read_options(given, os.environ, arguments_of_program())
         self.condition = Condition()
@@ -111,16 +115,26 @@ class Worker:
         name = self.options.name or ", ".join(each.name for each in self._handlers.values())
         transport = find_transport(self.options.urls, name, self._tls, self._transport_options)
         exits = Exits(crash=self._end, leave=_leave if is_alone else None)
-        loop = Loop(self.options, self._handlers, transport, self.condition, self._clock, exits)
         with ExitStack() as stack:
+            options = self._serve_metrics(stack)
             if self.options.health_port is not None:
                 server = HealthServer(self.options.health_port, lambda: self.condition.why)
                 stack.callback(server.close)
+            loop = Loop(options, self._handlers, transport, self.condition, self._clock, exits)
             stack.enter_context(_heeding_signals(stop))
             try:
                 loop.run(stop)
             except Overdue:
                 LOG.warning("the broker took nothing more; what is unacknowledged comes again")
+
+    def _serve_metrics(self, stack: ExitStack) -> Options:
+        """Return the options to work by: with the metrics that are served, if any are."""
+        address = self.options.metrics_port
+        if address is None:
+            return self.options
+        measures = Measures(lambda: self.healthy)
+        stack.callback(measures.serve(address).close)
+        return replace(self.options, metrics=measures.beside(self.options.metrics))
 
 
 def _leave() -> None:

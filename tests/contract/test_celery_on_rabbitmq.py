@@ -76,6 +76,64 @@ def test_every_kind_of_end_is_told_with_its_exception(
     }
 
 
+def test_what_a_task_had_done_is_said_with_its_failure(
+    amqp_url: str, error_queue: str, shop: CeleryShop
+) -> None:
+    # Given the retry of a task that has done a step, and does others before it fails
+    with closing(pika_connection(amqp_url)) as connection:
+        connection.channel().queue_declare(error_queue, durable=True)
+    shop.send("shop.reserve", 1, headers={"Retrier.CompletedSteps": "order"})
+
+    # When a worker with processes has taken it
+    shop.start()
+    found = take_all(amqp_url, error_queue, 1)
+
+    # Then the failure says all of them
+    assert found["shop.reserve"]["Retrier.CompletedSteps"] == "order,reserve,pay"
+
+
+def test_a_hard_time_limit_is_one_failure(
+    amqp_url: str, error_queue: str, shop: CeleryShop
+) -> None:
+    # Given a task that exceeds its time limit, one that Celery gives back to the queue for that,
+    # and one behind them
+    with closing(pika_connection(amqp_url)) as connection:
+        connection.channel().queue_declare(error_queue, durable=True)
+    for task in ("shop.dawdle", "shop.dawdle_and_return", "shop.reject"):
+        shop.send(task, 1)
+
+    # When a worker has taken all
+    shop.start()
+    shop.wait_for("came again")
+    shop.wait_for("failure_published shop.reject")
+
+    # Then the first has one failure, and the second none: it ran again
+    published = sorted(line for line in shop.told if line.startswith("failure"))
+    assert published == ["failure_published shop.dawdle", "failure_published shop.reject"]
+
+
+def test_a_task_that_wants_to_end_its_thread_is_published_and_acknowledged(
+    amqp_url: str, error_queue: str, shop: CeleryShop
+) -> None:
+    # Given tasks that raise what is no Exception, one of them acknowledged after the work
+    with closing(pika_connection(amqp_url)) as connection:
+        connection.channel().queue_declare(error_queue, durable=True)
+    for task in ("shop.leave", "shop.interrupt"):
+        shop.send(task, 1)
+
+    # When a worker of threads has taken them
+    shop.start("threads")
+    found = take_all(amqp_url, error_queue, 2)
+
+    # Then each is published with its type, and none is left
+    assert {task: each["Retrier.Exception.Type"] for task, each in found.items()} == {
+        "shop.leave": "SystemExit",
+        "shop.interrupt": "KeyboardInterrupt",
+    }
+    shop.stop()
+    assert shop.count_waiting() == 0
+
+
 def test_without_an_error_queue_a_task_ends_as_without_us(
     error_queue: str, shop: CeleryShop
 ) -> None:

@@ -14,6 +14,7 @@ from dramatiq.rate_limits.backends import StubBackend
 from retrier.errors import ConfigurationError
 from retrier.integrations.dramatiq import RetrierMiddleware
 from retrier.integrations.dramatiq.arrivals import Arrival
+from retrier.integrations.steps import noting_steps
 from tests.support.dramatiq_site import DramatiqSite
 from tests.support.waiting import wait_until
 from tests.support.worker_outside import DEADLINE, RabbitMQOutside, take_within
@@ -39,6 +40,24 @@ def send_back(site: DramatiqSite, body: bytes, **more: str) -> None:
     """Put a message on its queue as Retrier does."""
     headers = {RETRY_ID: "r-1", UNIQUE_ID: "u-1", ACKS: site.acks, **more}
     site.outside.put(site.queue, body, headers, delivery_mode=2)
+
+
+def test_what_a_task_had_done_is_said_with_its_failure(site: DramatiqSite) -> None:
+    # Given the retry of a task that has done two steps, and does a third before it fails
+    def pack(_number: int) -> None:
+        with noting_steps() as done:
+            done("pay")
+            raise ValueError("no such order")
+
+    sent = site.actor(pack, "pack", max_retries=1).message(7)
+    site.start()
+
+    # When it fails for good
+    send_back(site, sent.encode(), **{"Retrier.CompletedSteps": "order,reserve"})
+
+    # Then the failure says all three
+    failed = take_within(site.outside, site.error)
+    assert failed.headers["Retrier.CompletedSteps"] == "order,reserve,pay"
 
 
 class Runs:

@@ -47,6 +47,24 @@ class TestOnTheEmbeddedBroker(EmbeddedWorkers, WorkerSuite):
         with urlopen(f"http://127.0.0.1:{port}/", timeout=5) as answer:
             assert answer.status == 200
 
+    def test_the_metrics_are_served_where_it_is_told(
+        self, outside: Outside, orders: str, start: Start
+    ) -> None:
+        with closing(socket.create_server(("127.0.0.1", 0))) as free:
+            port = free.getsockname()[1]
+        outside.put(orders, b"{}", {}, message_id="m-1")
+
+        start(metrics_port=port)
+
+        take_within(outside, f"{orders}.results")
+        counted = f'retrier_worker_messages_total{{outcome="success",queue="{orders}"}} 1.0'
+
+        def is_counted() -> bool:
+            with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+                return counted in answer.read().decode()
+
+        wait_until(is_counted, DEADLINE)
+
     def test_a_message_that_cannot_be_read_is_invalid_and_its_body_is_kept(
         self, outside: Outside, orders: str, start: Start
     ) -> None:

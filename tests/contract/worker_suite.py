@@ -105,6 +105,60 @@ class WorkerSuite(WorkerFixtures):
         assert running.handled.ids == ["m-1"]
         assert is_empty(outside, orders)
 
+    def test_what_was_done_is_said_with_the_failure_and_with_what_was_said_before(
+        self, outside: Outside, orders: str, start: Start
+    ) -> None:
+        # Given a message whose first attempts have done one step, and a handler that does others:
+        # before something is away, by its exception, and by an immediate retry
+        def work(_content: object, message: Message, time: int) -> None:
+            message.complete("reserve", f"step {time}")
+            if time == 1:
+                raise Transient
+            error = KeyError("wrapping")
+            error.completed_steps = ["pay"]  # type: ignore[attr-defined]
+            raise RuntimeError from error
+
+        put(outside, orders, **{"Retrier.CompletedSteps": "order"})
+
+        # When it fails
+        start(work, transient_delay=0.05, immediate_retries=1)
+
+        # Then the failure says all of them, each once
+        headers = take_within(outside, f"{orders}.error").headers
+        assert headers["Retrier.CompletedSteps"] == "order,reserve,step 1,step 2,pay,step 3"
+
+    def test_each_message_is_a_line_with_fields_and_is_counted(
+        self, outside: Outside, orders: str, start: Start, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        # Given a handler that succeeds at its second try, and one message that fails
+        def work(_content: object, message: Message, time: int) -> None:
+            if time == 1 or message.id == "m-2":
+                raise KeyError("secret-4711")
+
+        put(outside, orders, "m-1")
+        put(outside, orders, "m-2")
+        counted: list[tuple[str, str]] = []
+
+        # When both are handled
+        start(
+            work,
+            immediate_retries=1,
+            metrics=lambda queue, outcome, _seconds: counted.append((queue, outcome)),
+        )
+        take_within(outside, f"{orders}.error")
+        wait_until(lambda: len(counted) == 2, DEADLINE)
+
+        # Then each has a line with fields, and its outcome is counted
+        lines = [vars(each) for each in caplog.records if hasattr(each, "duration_ms")]
+        names = ("event", "message_id", "queue", "attempt", "outcome", "reason", "exception")
+        assert [tuple(line.get(name) for name in names) for line in lines] == [
+            ("message.handled", "m-1", orders, 2, "success", None, None),
+            ("message.failed", "m-2", orders, 2, *("handler_exception",) * 2, "KeyError"),
+        ]
+        assert [line["levelname"] for line in lines] == ["INFO", "WARNING"]
+        assert counted == [(orders, "success"), (orders, "handler_exception")]
+        assert "secret-4711" not in caplog.text
+
     def test_what_an_earlier_failure_said_is_replaced(
         self, outside: Outside, orders: str, start: Start
     ) -> None:

@@ -7,6 +7,7 @@ where tasks write down what they were given. A file `broken` there makes `pack` 
 
 import os
 import signal
+import sys
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -15,6 +16,7 @@ from celery import Celery
 from celery.exceptions import Reject
 
 from retrier.integrations.celery import install
+from retrier.integrations.steps import noting_steps
 
 TOLD = Path(os.environ["TOLD"])
 
@@ -109,6 +111,37 @@ def hang(self: Any, order: object) -> None:
 def dawdle(_order: object) -> None:
     """Take longer than it may."""
     Event().wait(30)
+
+
+@app.task(name="shop.dawdle_and_return", time_limit=1, acks_late=True, acks_on_timeout=False)
+def dawdle_and_return(_order: object) -> None:
+    """Take longer than it may, and be given back to the queue; then do nothing."""
+    if (TOLD / "dawdled").exists():
+        tell("came again")
+        return
+    (TOLD / "dawdled").touch()
+    Event().wait(30)
+
+
+@app.task(name="shop.leave", acks_late=True)
+def leave(_order: object) -> None:
+    """Want to end the process."""
+    sys.exit(3)
+
+
+@app.task(name="shop.interrupt")
+def interrupt(_order: object) -> None:
+    """Do as if somebody had pressed Ctrl+C."""
+    raise KeyboardInterrupt
+
+
+@app.task(name="shop.reserve")
+def reserve(order: object) -> None:
+    """Do two steps, and fail at the third."""
+    with noting_steps() as done:
+        done("reserve")
+        done("pay")
+        raise Unpaid(f"order {order!r}")
 
 
 @app.task(name="shop.send")

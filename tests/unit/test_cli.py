@@ -165,6 +165,12 @@ class TestSettingsThatNameNoDatabase:
 
         assert "did you mean" not in remarks
 
+    def test_are_named_by_a_variable_that_others_use(self, bare: Path) -> None:
+        _, _, remarks = self.run(bare, "check", DATABASE_URL=f"sqlite:///{bare.parent}/shop.db")
+
+        assert "DATABASE_URL is used for database.url" in remarks
+        assert "database: the default" not in remarks
+
     def test_are_named_by_the_environment(self, bare: Path) -> None:
         named = {
             "RETRIER_DATABASE__URL": f"sqlite:///{bare.parent}/shop.db",

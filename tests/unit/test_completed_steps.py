@@ -2,7 +2,13 @@
 
 import pytest
 
-from retrier.domain.completed_steps import LOOKED_AT, MOST_BYTES, unite
+from retrier.domain.completed_steps import (
+    LOOKED_AT,
+    MOST_BYTES,
+    find_said,
+    read_said,
+    unite,
+)
 
 
 @pytest.mark.parametrize(
@@ -79,3 +85,31 @@ def test_the_last_name_of_a_text_that_was_cut_is_not_taken_for_a_name():
     cut = ("a," + "b" * LOOKED_AT)[:LOOKED_AT]
 
     assert unite([cut]) == "a"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("reserve", ("reserve",)),
+        (3, ("3",)),
+        (["reserve", 3], ("reserve", "3")),
+        (("a", {"b"}), ("a", "b")),
+        (True, ()),
+        (None, ()),
+        (1.5, ()),
+    ],
+    ids=repr,
+)
+def test_a_program_says_names_flags_or_several(value: object, said: tuple[str, ...]) -> None:
+    assert read_said(value) == said
+
+
+def test_an_exception_is_asked_with_its_causes_oldest_first() -> None:
+    cause = ValueError()
+    cause.completed_steps = "reserve"  # type: ignore[attr-defined]
+    error = RuntimeError()
+    error.__cause__ = cause
+    error.completed_steps = ["pay"]  # type: ignore[attr-defined]
+    cause.__cause__ = error
+
+    assert find_said(error)[-2:] == ("reserve", "pay")

@@ -16,6 +16,7 @@ from retrier.integrations.dramatiq.arrivals import Arrival
 from retrier.integrations.dramatiq.bodies import count_runs, find_carried, restore
 from retrier.integrations.failures import (
     FailedTask,
+    add_steps,
     describe_failure,
     keep_headers,
     make_confirmation,
@@ -97,6 +98,7 @@ class Letters:
         message_id: str | None,
     ) -> Letter:
         kept = keep_headers(given)
+        kept |= add_steps(kept, failed.problem)
         own = {} if message_id is None else {"message_id": message_id}
         whole, short = (
             _copy(arrival.properties, {**kept, **describe_failure(failed, in_short=in_short)}, own)

@@ -1,9 +1,11 @@
 """Which ends of a task are told, and that a failure to tell changes nothing."""
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from billiard.einfo import ExceptionInfo
 from celery import Celery
 from celery.exceptions import Ignore, Reject, Retry
 
@@ -34,6 +36,7 @@ class Request:
     name = "shop.pack"
     type = "shop.pack"
     acknowledged = False
+    task = SimpleNamespace(acks_late=False, acks_on_timeout=True)
     message = SimpleNamespace(headers={}, body=b"", properties={}, delivery_info={})
 
     def on_failure(self, _exc_info: Any, **named: Any) -> object:
@@ -99,6 +102,40 @@ def test_the_signal_finds_the_request_that_is_ending(told: Told) -> None:
 
     assert request.on_timeout(None, 1) is request
     assert request.on_failure(SimpleNamespace(exception=ValueError()))[0] is request
+
+
+def test_the_signal_of_a_time_limit_finds_no_request_that_is_given_back(told: Told) -> None:
+    request = make_request(told)
+    request.task = SimpleNamespace(acks_late=True, acks_on_timeout=False)
+
+    assert request.on_timeout(None, 1) is None
+
+
+def test_a_task_that_ends_its_thread_has_failed(told: Told) -> None:
+    class Derived(type(make_request(told))):  # type: ignore[misc]
+        """What Celery makes of the class of a task's requests."""
+
+        def on_success(self, ended: object, **named: Any) -> object:
+            return ended, named
+
+    request = Derived()
+    try:
+        sys.exit(3)
+    except SystemExit:
+        lost = ExceptionInfo()
+
+    assert request.on_success(lost)[0] is request
+    assert request.on_success((0, None, 1.5), more=1) == ((0, None, 1.5), {"more": 1})
+
+
+def test_an_end_that_is_told_twice_is_published_once(app: Any) -> None:
+    installation = install(app)
+    request = make_request(installation)
+
+    for _ in range(2):
+        installation.give_up(request, CONSUMER, ValueError(), "")
+
+    assert installation.counts == {"failure_not_published": 1}
 
 
 def test_the_signal_finds_no_other_request(told: Told) -> None:

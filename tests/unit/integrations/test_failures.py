@@ -1,11 +1,13 @@
 """The headers that a failed task gets and keeps, and what confirms a retry."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from retrier.integrations.failures import (
     FailedTask,
+    add_steps,
     describe_failure,
     keep_headers,
     make_confirmation,
@@ -44,6 +46,13 @@ def test_a_long_trace_fits_into_a_frame():
 
 def test_the_ids_of_a_retry_are_kept():
     assert keep_headers(RETRY | {"Retrier.RetryId": "r"}) == RETRY | {"Retrier.RetryId": "r"}
+
+
+def test_steps_that_were_done_are_joined_with_those_it_came_with():
+    problem = replace(PROBLEM, steps=("4",))
+
+    assert add_steps({"Retrier.CompletedSteps": 3}, problem) == {"Retrier.CompletedSteps": "7"}
+    assert add_steps({"Retrier.CompletedSteps": 3}, PROBLEM) == {}
 
 
 def test_what_the_task_needs_again_is_kept():

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from decimal import Decimal
+from math import inf, nan
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from retrier.errors import ConfigurationError
 from retrier.worker import Failed, InvalidMessage, Message, Transient, Worker
@@ -41,6 +43,22 @@ def test_a_second_argument_is_the_message() -> None:
         return message.id
 
     assert handle(handler) == Done(b'"m"')
+
+
+def test_a_handler_knows_what_is_done_already() -> None:
+    found = Message(
+        id="m",
+        queue="q",
+        headers={"Retrier.CompletedSteps": "1"},
+        body=b"",
+        crashes=0,
+        retry_id=None,
+    )
+    before = found.completed_steps
+    found.complete(2, 4)
+
+    assert (before, found.completed_steps) == ("1", "7")
+    assert message().completed_steps is None
 
 
 def test_an_argument_with_a_default_is_left_alone() -> None:
@@ -82,6 +100,39 @@ def test_a_class_is_made_and_then_called() -> None:
 )
 def test_what_is_returned_becomes_json(returned: object, ended: Ended) -> None:
     assert handle(lambda _: returned) == ended
+
+
+@pytest.mark.parametrize(
+    ("returned", "written"),
+    [
+        (nan, b"null"),
+        (Failed(-inf), b"null"),
+        ({"a": [inf, 1.5]}, b'{"a":[null,1.5]}'),
+        ({1: 2, None: nan}, b'{"1":2,"None":null}'),
+        (Decimal("1.5"), b'"1.5"'),
+        (Decimal("NaN"), b'"NaN"'),
+        ("NaN or -Infinity", b'"NaN or -Infinity"'),
+    ],
+    ids=repr,
+)
+def test_a_number_that_json_has_not_is_null(returned: object, written: bytes) -> None:
+    ended = handle(lambda _: returned)
+
+    assert isinstance(ended, Done)
+    assert ended.result == written
+
+
+def test_a_model_that_insists_on_such_a_number_is_an_exception() -> None:
+    class Measured(BaseModel):
+        """A model that writes what is no JSON."""
+
+        model_config = ConfigDict(ser_json_inf_nan="constants")
+        value: float
+
+    ended = handle(lambda _: Measured(value=-inf))
+
+    assert isinstance(ended, Broken)
+    assert ended.problem.message == "a result cannot have -Infinity: it is not JSON"
 
 
 def test_a_result_that_is_no_json_is_an_exception() -> None:

@@ -23,6 +23,7 @@ GIVEN: dict[str, Any] = {
     "seen": None,
     "health_port": None,
     "metrics": None,
+    "metrics_port": None,
 }
 ENVIRONMENT = {
     "CAF_WORKER_FRIENDLY_NAME": "shop",
@@ -60,6 +61,11 @@ def test_what_is_given_goes_before_the_environment() -> None:
 @pytest.mark.parametrize("argv", [["--health-port", "8081"], ["-v", "--health-port=8081"]])
 def test_the_port_of_the_health_check_may_follow_the_program(argv: list[str]) -> None:
     assert read({}, *argv).health_port == "8081"
+
+
+def test_the_port_of_the_metrics_may_follow_the_program() -> None:
+    assert read({}, "--metrics-port=host:9100", "--health-port", "8081").metrics_port == "host:9100"
+    assert read(metrics_port=9100).metrics_port == "9100"
 
 
 @pytest.mark.parametrize(
