@@ -84,7 +84,8 @@ class FailedImports:
 
     `read` understands one with the settings of today; `sender` sends one, over a connection of its
     own. `instance` is who counts in the ledger, `forward_to` the log queue if there is one. `judge`
-    decides about what becomes a failure. Nothing is sent to `own_queues`.
+    decides about what becomes a failure. Nothing is sent to `own_queues`. What is sent is persistent,
+    unless `keep_transient`.
     """
 
     db: Database
@@ -95,6 +96,7 @@ class FailedImports:
     instance: str
     forward_to: str | None = None
     judge: Judge = WAITING
+    keep_transient: bool = False
 
     def going_to(self, destination: str | None) -> "FailedImports | WrongQueue":
         """Return the same, reading each as if its error queue had that destination; None: as it is.
@@ -198,7 +200,12 @@ class FailedImports:
 
     def _send(self, line: SendLine, stamped: StampedImport) -> SendOutcome:
         self.emit(ImportStamped(import_id=stamped.import_id))
-        raw = as_it_came(self.sender.codec, stamped.raw, self.sender.user)
+        raw = as_it_came(
+            self.sender.codec,
+            stamped.raw,
+            self.sender.user,
+            keep_transient=self.keep_transient,
+        )
         outcome = line.send(Outgoing(queue=stamped.send.to, raw=raw, body=stamped.body))
         self.emit(ImportPublished(import_id=stamped.import_id))
         self._record(partial(record_send, self.db, stamped, outcome))

@@ -52,6 +52,7 @@ def make_gateway(parts: Parts) -> Gateway:
         instance=parts.counted_as,
         forward_to=parts.settings.ingestion.forward_to,
         judge=parts.judge,
+        keep_transient=settings.retries.keep_transient,
     )
     archives = Archives(
         parts.db,
@@ -164,6 +165,7 @@ def make_processor(
         window_bytes=retries.forwarding_window_bytes,
         drain_timeout=retries.drain_timeout,
         idle_wait=retries.idle_wait,
+        keep_transient=retries.keep_transient,
     )
     transport = AttendedTransport(parts.transport, progress)
     probe = partial(get_probe_ready, parts.db, lease, transport, parameters, parts.emit)

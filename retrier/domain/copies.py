@@ -3,13 +3,15 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 
 from retrier.domain import headers
 from retrier.domain.dialects import strips
 from retrier.domain.retry_batch import ClaimedMessage, StoredOriginal
 from retrier.domain.wire import Edit, Outgoing, PropertyCodec, UnreadableProperties, header_text
 
-_PERSISTENT = {"delivery_mode": 2}
+_PERSISTENT: Mapping[str, int | str] = MappingProxyType({"delivery_mode": 2})
+_NOTHING: Mapping[str, int | str] = MappingProxyType({})
 _LONGEST_QUEUE_NAME = 255
 """Bytes: AMQP's short string."""
 _MOST_DIGITS = 18
@@ -74,11 +76,13 @@ def make_forwarded(
     *,
     acknowledgement_queue: str,
     own_user: str | None,
+    keep_transient: bool = False,
 ) -> bytes:
     """Return the properties a message is sent back with: as it failed, changed for the retry.
 
     Removed are failure headers, CC and BCC (they copy it to other queues), the expiration, and a
-    user_id other than `own_user` (the broker would refuse it). Raises UnreadableProperties.
+    user_id other than `own_user` (the broker would refuse it). It is persistent, unless
+    `keep_transient` leaves that as it was (decision 0058). Raises UnreadableProperties.
     """
     retry = {
         headers.RETRY_ID: copy.retry_id,
@@ -91,25 +95,34 @@ def make_forwarded(
         drop_headers=_left_out(original.dialect),
         set_headers=retry,
         drop_fields=_fields_left_out(codec, original.raw, own_user),
+        set_fields=_NOTHING if keep_transient else _PERSISTENT,
     )
     return codec.edit(original.raw, edit)
 
 
-def as_it_came(codec: PropertyCodec, raw: bytes, own_user: str | None) -> bytes:
+def as_it_came(
+    codec: PropertyCodec, raw: bytes, own_user: str | None, *, keep_transient: bool = False
+) -> bytes:
     """Return the properties to send an import with: byte for byte those it came with.
 
     Left out is only what would bring copies of it to other queues (CC, BCC), or have the broker
-    refuse it (user_id of somebody else). Bytes that cannot be read are left as they are.
+    refuse it (user_id of somebody else). It is persistent unless `keep_transient`: once it is
+    sent, it is nowhere else. Bytes that cannot be read are left as they are.
     """
     try:
         properties = codec.read(raw)
     except UnreadableProperties:
         return raw
     is_foreign = properties.fields.get("user_id") not in (None, own_user)
-    if not is_foreign and headers.FAN_OUT.isdisjoint(properties.headers):
+    lasts = keep_transient or properties.fields.get("delivery_mode") == _PERSISTENT["delivery_mode"]
+    if lasts and not is_foreign and headers.FAN_OUT.isdisjoint(properties.headers):
         return raw
-    dropped = _USER_ID if is_foreign else frozenset()
-    return codec.edit(raw, Edit(drop_headers=headers.FAN_OUT.__contains__, drop_fields=dropped))
+    edit = Edit(
+        drop_headers=headers.FAN_OUT.__contains__,
+        drop_fields=_USER_ID if is_foreign else frozenset(),
+        set_fields=_NOTHING if keep_transient else _PERSISTENT,
+    )
+    return codec.edit(raw, edit)
 
 
 def make_logged(

@@ -21,7 +21,8 @@ class RetryParameters:
     """How batches are staged and forwarded.
 
     A window has at most `window` messages and `window_bytes` bytes, and is what a crash can send
-    twice. `session_id` is also the staging id of probes.
+    twice. `session_id` is also the staging id of probes. With `keep_transient` a retry lasts only
+    as long as its message would have; else it is persistent.
     """
 
     staging_queue: str
@@ -34,6 +35,7 @@ class RetryParameters:
     marker_timeout: timedelta = timedelta(seconds=5)
     redeclare_pause: timedelta = timedelta(seconds=1)
     idle_wait: timedelta = timedelta(seconds=30)
+    keep_transient: bool = False
 
     @property
     def prefetch(self) -> int:

@@ -147,6 +147,7 @@ def make_retry(
             copy,
             acknowledgement_queue=context.retries.acknowledgement_queue(original.error_queue),
             own_user=transport.user,
+            keep_transient=context.retries.keep_transient,
         )
     except UnreadableProperties as error:
         return _eject(copy, f"its stored properties cannot be read: {error}")

@@ -167,6 +167,8 @@ class Retries(Section):
     drain_timeout: Duration = timedelta(seconds=2)
     idle_wait: Duration = timedelta(seconds=30)
     presumed_after: DurationOrOff = None
+    keep_transient: bool = False
+    """Whether what came transient goes back transient: gone at the broker's next restart."""
 
 
 class Processor(Section):

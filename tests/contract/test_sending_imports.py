@@ -10,7 +10,7 @@ import pytest
 
 from retrier.clock import Clock, SystemClock
 from retrier.domain.failed_imports import Doubtful, NotTaken, Sent
-from retrier.domain.wire import Outgoing
+from retrier.domain.wire import Edit, Outgoing
 from retrier.errors import BrokerUnavailable
 from retrier.events.event import Event
 from retrier.events.service import ImportStamped
@@ -116,7 +116,7 @@ LARGE = os.urandom(1 << 20) * 15
 def test_an_import_arrives_byte_for_byte(
     database: Database, transport: Transport, queue: str, body: bytes
 ) -> None:
-    raw = transport.codec.empty
+    raw = transport.codec.edit(transport.codec.empty, Edit(set_fields={"delivery_mode": 2}))
     import_id = keep(database, raw, body)
 
     told = imports_over(database, transport).send(import_id, queue, "ada", again=False)

@@ -112,6 +112,7 @@ def test_what_is_sent_back_is_what_failed_and_the_retry_headers(came, claim, dia
     left = {name: value for name, value in present.items() if name != "expiration"}
     if user is None or left.get("user_id") != user.encode():
         left.pop("user_id", None)
+    left["delivery_mode"] = 2
     assert sent == encode([*kept, *added], left)
 
 

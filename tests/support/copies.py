@@ -18,7 +18,7 @@ def copy_of(codec: PropertyCodec, **changes: Any) -> bytes:
     return make_staged(codec, replace(CLAIMED, **changes), STAMPS)
 
 
-def retry_of(
+def retry_of(  # noqa: PLR0913 - each is one thing that tests change
     codec: PropertyCodec,
     raw: bytes,
     *,
@@ -26,6 +26,7 @@ def retry_of(
     completed_steps: str | None = None,
     own_user: str | None = None,
     copy: bytes | None = None,
+    keep_transient: bool = False,
 ) -> bytes:
     """Return the properties with which a message of these is sent back."""
     staged = read_staged(codec, copy if copy is not None else copy_of(codec))
@@ -36,4 +37,5 @@ def retry_of(
         staged,
         acknowledgement_queue="error",
         own_user=own_user,
+        keep_transient=keep_transient,
     )

@@ -123,7 +123,8 @@ WRONG_FILES = {
     "log: {level: verbose}": "log.level: must be debug, info, warning or error, is verbose",
     "retries: {window: 1}": (
         "retries.window: is not a setting; known here: "
-        "forwarding_window, forwarding_window_bytes, drain_timeout, idle_wait, presumed_after"
+        "forwarding_window, forwarding_window_bytes, drain_timeout, idle_wait, presumed_after, "
+        "keep_transient"
     ),
     "policies: {per_second: 0}": "policies.per_second: must be between 1 and 1000000, is 0",
     "policies: {default: retry}": "policies.default: must be wait or dead, is retry",

@@ -3,8 +3,8 @@
 import pytest
 
 from retrier.domain import headers
-from retrier.domain.copies import StagedCopy, make_end_marker, read_staged
-from retrier.domain.wire import PropertyCodec
+from retrier.domain.copies import StagedCopy, as_it_came, make_end_marker, read_staged
+from retrier.domain.wire import Edit, PropertyCodec
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.support.amqp_bytes import properties
@@ -119,12 +119,37 @@ def test_the_retry_of_a_copy_that_came_to_an_error_queue_is_no_copy() -> None:
         {"delivery_mode": 2, "priority": 0},
     ],
 )
-def test_a_retry_is_as_urgent_and_as_lasting_as_its_message(fields: dict[str, int]) -> None:
-    assert AMQP.read(retry_of(AMQP, properties(**fields))).fields == fields
+def test_a_retry_is_as_urgent_as_its_message_and_persistent(fields: dict[str, int]) -> None:
+    retry = retry_of(AMQP, properties(**fields))
+
+    assert AMQP.read(retry).fields == {**fields, "delivery_mode": 2}
+
+
+@CODECS
+@pytest.mark.parametrize("mode", [{}, {"delivery_mode": 1}, {"delivery_mode": 2}], ids=str)
+def test_a_retry_lasts_as_its_message_where_that_is_asked_for(
+    codec: PropertyCodec, mode: dict[str, int]
+) -> None:
+    came = codec.edit(codec.empty, Edit(set_fields=mode))
+
+    assert codec.read(retry_of(codec, came, keep_transient=True)).fields == mode
+
+
+@CODECS
+@pytest.mark.parametrize("mode", [{}, {"delivery_mode": 1}, {"delivery_mode": 2}], ids=str)
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_failed_import_that_is_sent_is_persistent_unless_told_otherwise(
+    codec: PropertyCodec, mode: dict[str, int], *, keeps: bool
+) -> None:
+    came = codec.edit(codec.empty, Edit(set_fields=mode))
+
+    sent = as_it_came(codec, came, None, keep_transient=keeps)
+
+    assert codec.read(sent).fields == (mode if keeps else {"delivery_mode": 2})
 
 
 def test_a_retry_does_not_expire() -> None:
-    assert AMQP.read(retry_of(AMQP, properties(expiration="1"))).fields == {}
+    assert AMQP.read(retry_of(AMQP, properties(expiration="1"))).fields == {"delivery_mode": 2}
 
 
 @pytest.mark.parametrize(("own_user", "kept"), [("guest", {"user_id": "guest"}), ("other", {})])
@@ -133,4 +158,4 @@ def test_a_retry_names_no_user_whom_the_broker_would_refuse(
 ) -> None:
     retry = retry_of(AMQP, properties(user_id="guest"), own_user=own_user)
 
-    assert AMQP.read(retry).fields == kept
+    assert AMQP.read(retry).fields == {**kept, "delivery_mode": 2}
