@@ -98,6 +98,9 @@ _REJECTED = {
 }
 """What a worker says when it gives a message up (`x-caf-worker-rejected`)."""
 
+_SAYS_WHY = reasons.BUILT_IN - {reasons.HANDLER_EXCEPTION}
+"""Not `handler_exception`: workers of earlier versions say it of each exception, a refused connection too."""
+
 _TYPE_END = re.compile(r"[.+$/:\\]")
 
 
@@ -114,7 +117,7 @@ def find_candidates(
 
 def _find_built_in(facts: Facts, most_crashes: int) -> str:
     said = facts.failure_reason
-    if said in reasons.BUILT_IN:
+    if said in _SAYS_WHY:
         return said
     if facts.rejected in _REJECTED:
         return _REJECTED[facts.rejected]

@@ -123,7 +123,7 @@ def _failure(held: Held, broken: Broken, worker: str, at: datetime) -> Mapping[s
     told = {
         names.FAILED_QUEUE: held.delivery.queue,
         names.TIME_OF_FAILURE: at.isoformat(),
-        names.REASON: broken.problem.reason,
+        **describe_reason(broken.problem),
         names.ATTEMPTS: str(broken.attempts),
         headers.ENDPOINT: worker,
     }
@@ -131,6 +131,11 @@ def _failure(held: Held, broken: Broken, worker: str, at: datetime) -> Mapping[s
     if held.handler.message_type is not None and not is_typed:
         told[headers.MESSAGE_TYPE] = held.handler.message_type
     return told
+
+
+def describe_reason(problem: Problem) -> Mapping[str, str]:
+    """Return the header with the reason; none of an ordinary exception: its type says more."""
+    return {} if problem.reason is Reason.EXCEPTION else {names.REASON: problem.reason}
 
 
 def describe_exception(problem: Problem, *, in_short: bool) -> Mapping[str, str]:

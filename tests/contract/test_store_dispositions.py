@@ -77,6 +77,18 @@ def test_a_reason_is_that_of_the_class_or_the_word_of_the_headers(database: Data
     assert find(database, Selection(reason="expired")) == set()
 
 
+def test_handler_exception_is_no_word_but_a_class(database: Database) -> None:
+    # Workers of earlier versions wrote it of every exception, whatever its class is.
+    word, classified = failure(failure_reason="handler_exception"), failure()
+    record(database, word, classified)
+    make_dead(database, unique_id(word), reason="transport_unavailable")
+    make_dead(database, unique_id(classified), reason="handler_exception")
+
+    found = find(database, Selection(reason="handler_exception"))
+
+    assert found == numbers(database, unique_id(classified))
+
+
 def test_the_figures_say_what_is_dead_what_is_scheduled_and_how_long_it_is_due(
     database: Database,
 ) -> None:

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Select, or_, select
+from sqlalchemy import ColumnElement, Select, and_, or_, select
 
+from retrier.policy.reasons import HANDLER_EXCEPTION
 from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.schema import causes, failed_messages
 
@@ -20,6 +21,10 @@ def has_reason(
     with that word, if the caller has looked them up.
     """
     classified = messages.reason == wanted
+    if wanted == HANDLER_EXCEPTION:
+        # As a word it says nothing: it counts only for what was stored before there were reasons.
+        unclassified = messages.reason.is_(None)
+        return or_(classified, and_(unclassified, messages.cause_id.in_(causes_of_word(wanted))))
     if among is None or sql is None:
         return or_(classified, messages.cause_id.in_(causes_of_word(wanted)))
     return or_(classified, sql.member(messages.cause_id, among)) if among else classified

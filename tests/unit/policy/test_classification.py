@@ -67,9 +67,26 @@ def test_without_an_exception_the_word_of_the_headers_decides(
     assert reason_of(failure_reason=word) == reason
 
 
-@pytest.mark.parametrize("word", sorted(BUILT_IN))
+@pytest.mark.parametrize("word", sorted(BUILT_IN - {"handler_exception"}))
 def test_a_word_that_is_a_reason_is_that_reason(word: str) -> None:
     assert reason_of(failure_reason=word, exception_type="TimeoutError") == word
+
+
+@pytest.mark.parametrize(
+    ("exception_type", "reason"),
+    [
+        ("ConnectionRefusedError", "transport_unavailable"),
+        ("json.decoder.JSONDecodeError", "serialization_error"),
+        ("pydantic_core.ValidationError", "validation_failure"),
+        ("ReadTimeout", "timeout_exceeded"),
+        ("Shop.OutOfStock", "handler_exception"),
+        (None, "handler_exception"),
+    ],
+)
+def test_the_word_handler_exception_says_nothing_beside_a_type(
+    exception_type: str | None, reason: str
+) -> None:
+    assert reason_of(failure_reason="handler_exception", exception_type=exception_type) == reason
 
 
 @pytest.mark.parametrize(("crashes", "reason"), [(10, "unknown"), (11, "poison_message")])
