@@ -98,9 +98,6 @@ _REJECTED = {
 }
 """What a worker says when it gives a message up (`x-caf-worker-rejected`)."""
 
-_SAYS_WHY = reasons.BUILT_IN - {reasons.HANDLER_EXCEPTION}
-"""Not `handler_exception`: workers of earlier versions say it of each exception, a refused connection too."""
-
 _TYPE_END = re.compile(r"[.+$/:\\]")
 
 
@@ -117,8 +114,10 @@ def find_candidates(
 
 def _find_built_in(facts: Facts, most_crashes: int) -> str:
     said = facts.failure_reason
-    if said in _SAYS_WHY:
-        return said
+    named = reasons.find_named(said)
+    if named is not None and named != reasons.HANDLER_EXCEPTION:
+        # That one says nothing: earlier workers wrote it of each exception, a refused connection too.
+        return named
     if facts.rejected in _REJECTED:
         return _REJECTED[facts.rejected]
     if facts.crashes > most_crashes:

@@ -73,6 +73,43 @@ def test_a_word_that_is_a_reason_is_that_reason(word: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("TransportUnavailable", "transport_unavailable"),
+        ("transport-unavailable", "transport_unavailable"),
+        ("TRANSPORT_UNAVAILABLE", "transport_unavailable"),
+        ("ValidationFailure", "validation_failure"),
+        ("TimeoutExceeded", "timeout_exceeded"),
+        ("SerializationError", "serialization_error"),
+        ("DependencyFailure", "dependency_failure"),
+        ("PoisonMessage", "poison_message"),
+        ("InvalidMessage", "invalid_message"),
+        ("Unknown", "unknown"),
+        ("1", "transport_unavailable"),
+        ("3", "validation_failure"),
+        ("4", "timeout_exceeded"),
+        ("5", "serialization_error"),
+        ("6", "dependency_failure"),
+        ("7", "poison_message"),
+        ("99", "unknown"),
+        ("HandlerException", "handler_exception"),
+        ("2", "handler_exception"),
+        ("8", "handler_exception"),
+        ("01", "handler_exception"),
+        ("transport unavailable", "handler_exception"),
+        ("out of stock", "handler_exception"),
+    ],
+)
+def test_a_reason_is_understood_as_applications_write_it(word: str, reason: str) -> None:
+    assert reason_of(failure_reason=word, exception_type="Shop.OutOfStock") == reason
+
+
+@pytest.mark.parametrize("word", ["HandlerException", "HANDLER-EXCEPTION", "2"])
+def test_handler_exception_in_other_letters_says_nothing_either(word: str) -> None:
+    assert reason_of(failure_reason=word, exception_type="TimeoutError") == "timeout_exceeded"
+
+
+@pytest.mark.parametrize(
     ("exception_type", "reason"),
     [
         ("ConnectionRefusedError", "transport_unavailable"),
