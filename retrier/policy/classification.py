@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from retrier.policy import globs, reasons
+from retrier.policy.chains import name_of
 from retrier.policy.facts import Facts
 from retrier.policy.globs import Globs
 from retrier.policy.pattern_time import LOOKED_AT
@@ -62,27 +63,108 @@ class Candidates:
 
 
 EXCEPTIONS: Sequence[tuple[str, Globs]] = (
-    (reasons.TIMEOUT_EXCEEDED, ("*Timeout*", "*TimedOut*", "DeadlineExceeded*")),
+    # Of databases: a transaction that could not be serialized, which has nothing to do with texts.
+    (reasons.DEPENDENCY_FAILURE, ("SerializationFailure*", "CannotSerialize*")),
+    (
+        reasons.TIMEOUT_EXCEEDED,
+        (
+            *("*Timeout*", "*TimedOut*", "*DeadlineExceeded*", "*TimeLimitExceeded*"),
+            *("TaskCanceled*", "QueryCanceled*", "ETIMEDOUT", "ESOCKETTIMEDOUT"),
+            *("Timeout::*", "deadlineExceeded*", "timeoutError"),
+        ),
+    ),
     (
         reasons.SERIALIZATION_ERROR,
-        ("Json*", "JSON*", "*Serializ*", "*Deserializ*", "UnicodeDecode*", "UnicodeEncode*"),
+        (
+            *("*Json*", "*JSON*", "*Serializ*", "*Deserializ*", "UnicodeDecode*", "UnicodeEncode*"),
+            *(
+                "*DecodeError*",
+                "*DecodingFailed*",
+                "Pickling*",
+                "Unpickling*",
+                "*MessageConversion*",
+            ),
+            *(
+                "*NotReadable*",
+                "MismatchedInput*",
+                "UnrecognizedProperty*",
+                "InvalidProtocolBuffer*",
+            ),
+            *(
+                "Avro*",
+                "Xml*",
+                "XML*",
+                "YAML*",
+                "*ParseE*",
+                "*ParserE*",
+                "Unmarshal*",
+                "SyntaxError",
+            ),
+        ),
     ),
     (
         reasons.TRANSPORT_UNAVAILABLE,
-        ("*Connection*", "Socket*", "*BrokenPipe*", "*Unreachable*", "NoRouteToHost*"),
+        (
+            *("*Connect*", "*Disconnect*", "*Reconnect*", "Socket*", "*BrokenPipe*"),
+            *("*Unreachable*", "NoRouteToHost*", "UnknownHost*", "*NameResolution*", "gaierror"),
+            *("DNSError", "*SSL*", "*TLS*", "*Transport*", "*Network*", "AlreadyClosed*"),
+            *("ClosedChannel*", "*ProtocolError", "NoHttpResponse*", "ResourceAccess*", "URLError"),
+            *(
+                "FetchError",
+                "MaxRetryError",
+                "ChunkedEncodingError",
+                "NoBrokersAvailable",
+                "OpError",
+            ),
+            *("*url.Error", "*amqp.Error", "ECONN*", "ENOTFOUND", "EAI_AGAIN", "EPIPE"),
+            *("EHOST*", "ENET*"),
+        ),
     ),
     (reasons.INVALID_MESSAGE, ("InvalidMessage*", "InvalidTask*")),
     (reasons.POISON_MESSAGE, ("Poison*",)),
     (
         reasons.VALIDATION_FAILURE,
-        ("*Validation*", "ArgumentException", "Argument*Exception", "IllegalArgument*"),
+        (
+            *("*Validation*", "Argument*", "IllegalArgument*", "InvalidArgument*"),
+            *("*ArgumentNotValid*", "RecordInvalid", "ZodError", "*ConstraintViolation*"),
+            *("*IntegrityViolation*", "IntegrityError", "UniqueViolation*", "*UniqueConstraint*"),
+            "DuplicateKey*",
+        ),
     ),
     (
         reasons.DEPENDENCY_FAILURE,
-        ("*ServiceUnavailable*", "*BadGateway*", "HttpRequest*", "Sql*", "Db*", "OperationalError"),
+        (
+            *("*ServiceUnavailable*", "*BadGateway*", "*InternalServerError*", "HttpRequest*"),
+            *("HTTPError", "HTTPStatusError", "HttpServerError*", "ServerError", "ServerException"),
+            *("ClientResponseError", "WebException", "AxiosError", "Feign*", "*Refit.ApiException"),
+            *(
+                "*TooManyRequests*",
+                "*RateLimit*",
+                "*Throttl*",
+                "*CircuitBreaker*",
+                "BrokenCircuit*",
+            ),
+            *(
+                "CallNotPermitted*",
+                "*Rpc*",
+                "StatusRuntime*",
+                "Sql*",
+                "SQL*",
+                "Db*",
+                "DB*",
+                "*JDBC*",
+            ),
+            *("*Database*", "*DataAccess*", "*Deadlock*", "CannotAcquireLock*", "OperationalError"),
+            *("InterfaceError", "StatementInvalid", "QueryException", "PDOException", "PSQL*"),
+            *("Npgsql*", "Postgres*", "PgError", "MySql*", "MySQL*", "Oracle*", "Mongo*", "Redis*"),
+            *("Jedis*", "Prisma*", "SQLite3::*", "PG::*", "Mysql2::*", "*pq.Error"),
+        ),
     ),
 )
-"""The built-in table: the last part of the exception's type, from the first line on."""
+"""The built-in table, from the first line on: the last part of the exception's type.
+
+A name with a dot or colons is compared with the whole type.
+"""
 
 DEATHS = {
     "rejected": reasons.HANDLER_EXCEPTION,
@@ -97,8 +179,6 @@ _REJECTED = {
     "TASKMESSAGE_INVALID": reasons.INVALID_MESSAGE,
 }
 """What a worker says when it gives a message up (`x-caf-worker-rejected`)."""
-
-_TYPE_END = re.compile(r"[.+$/:\\]")
 
 
 def find_candidates(
@@ -123,13 +203,22 @@ def _find_built_in(facts: Facts, most_crashes: int) -> str:
     if facts.crashes > most_crashes:
         return reasons.POISON_MESSAGE
     if facts.exception_type is not None:
-        return _of_exception(facts.exception_type)
+        return _of_exception(facts.inner or facts.exception_type)
     if said is None or said == UNSAID:
         return reasons.UNKNOWN
     return DEATHS.get(said, reasons.HANDLER_EXCEPTION)
 
 
 def _of_exception(exception_type: str) -> str:
-    name = _TYPE_END.split(exception_type)[-1]
-    found = (reason for reason, wanted in EXCEPTIONS if globs.matches(wanted, name))
+    names = name_of(exception_type), exception_type
+    found = (
+        reason
+        for reason, wanted in EXCEPTIONS
+        if any(globs.matches((each,), names[_is_whole(each)]) for each in wanted)
+    )
     return next(found, reasons.HANDLER_EXCEPTION)
+
+
+def _is_whole(wanted: str) -> bool:
+    """Say whether a name of the table is that of a whole type."""
+    return "." in wanted or "::" in wanted

@@ -8,6 +8,7 @@ from retrier.policy.classification import ReasonRule, find_candidates
 from retrier.policy.facts import Facts
 from retrier.policy.gateway_codes import make_gateway_rules
 from retrier.policy.reasons import BUILT_IN, GATEWAY_CODES, NUMBERS
+from tests.unit.policy.exception_types import TYPES
 
 
 def reason_of(*rules: ReasonRule, **facts: object) -> str:
@@ -21,7 +22,7 @@ def reason_of(*rules: ReasonRule, **facts: object) -> str:
         ("System.TimeoutException", "timeout_exceeded"),
         ("java.net.SocketTimeoutException", "timeout_exceeded"),
         ("builtins.TimeoutError", "timeout_exceeded"),
-        ("java.net.ConnectException", "handler_exception"),
+        ("java.net.ConnectException", "transport_unavailable"),
         ("ConnectionResetError", "transport_unavailable"),
         ("pika.exceptions.AMQPConnectionError", "transport_unavailable"),
         ("System.Net.Sockets.SocketException", "transport_unavailable"),
@@ -47,6 +48,23 @@ def reason_of(*rules: ReasonRule, **facts: object) -> str:
 )
 def test_a_type_of_exception_has_a_reason(exception_type: str, reason: str) -> None:
     assert reason_of(exception_type=exception_type) == reason
+
+
+@pytest.mark.parametrize(
+    ("exception_type", "reason"),
+    [
+        pytest.param(each, reason, id=f"{language} {each}")
+        for language, by_reason in TYPES.items()
+        for reason, types in by_reason.items()
+        for each in types
+    ],
+)
+def test_a_type_that_people_meet_has_its_reason(exception_type: str, reason: str) -> None:
+    assert reason_of(exception_type=exception_type) == reason
+
+
+def test_the_table_of_types_has_150() -> None:
+    assert sum(len(each) for of in TYPES.values() for each in of.values()) >= 150
 
 
 @pytest.mark.parametrize(
