@@ -21,7 +21,8 @@ UNSAID = "no failure headers"
 class ReasonRule:
     """Gives a reason to the failures that match all its conditions; an empty one asks nothing.
 
-    `message` is searched in the beginning of the exception's message.
+    `message` is searched in the beginning of the exception's message. A rule with `built_in` is
+    asked last: it gives another name to what is left with one of these reasons.
     """
 
     reason: str
@@ -29,6 +30,8 @@ class ReasonRule:
     exception: Globs = ()
     failure_reason: Globs = ()
     message: re.Pattern[str] | None = None
+    message_type: Globs = ()
+    built_in: Globs = ()
 
     def may_match(self, facts: Facts) -> bool:
         """Say whether a failure matches, whatever its message is."""
@@ -36,6 +39,7 @@ class ReasonRule:
             (self.queue, facts.queue),
             (self.exception, facts.exception_type),
             (self.failure_reason, facts.failure_reason),
+            (self.message_type, facts.message_type),
         )
         return all(globs.matches(wanted, text) for wanted, text in pairs if wanted)
 
@@ -189,7 +193,12 @@ def find_candidates(
         # Before all others: the exception is that of an earlier failure, which was not repeated.
         return Candidates(rules=(), otherwise=reasons.TRANSPORT_UNAVAILABLE)
     left = tuple(rule for rule in rules if rule.may_match(facts))
-    return Candidates(rules=left, otherwise=_find_built_in(facts, most_crashes))
+    built_in = _find_built_in(facts, most_crashes)
+    renamed = (rule.reason for rule in left if built_in in rule.built_in)
+    return Candidates(
+        rules=tuple(rule for rule in left if not rule.built_in),
+        otherwise=next(renamed, built_in),
+    )
 
 
 def _find_built_in(facts: Facts, most_crashes: int) -> str:

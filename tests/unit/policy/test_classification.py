@@ -1,6 +1,7 @@
 """Which reason a failure has."""
 
 import re
+from time import process_time
 
 import pytest
 
@@ -8,11 +9,12 @@ from retrier.policy.classification import ReasonRule, find_candidates
 from retrier.policy.facts import Facts
 from retrier.policy.gateway_codes import make_gateway_rules
 from retrier.policy.reasons import BUILT_IN, GATEWAY_CODES, NUMBERS
+from tests.unit.policy import gateway_texts
 from tests.unit.policy.exception_types import TYPES
 
 
 def reason_of(*rules: ReasonRule, **facts: object) -> str:
-    made = Facts(queue="orders", **facts)
+    made = Facts(**{"queue": "orders", **facts})
     return find_candidates(made, rules).reason_of(made.exception_message)
 
 
@@ -230,8 +232,73 @@ def test_a_code_of_the_gateway_is_its_own_reason(code: str) -> None:
         ({"exception_type": "ReadTimeout"}, "GW_TIMEOUT"),
         ({"exception_type": "java.io.IOException"}, "IO_ERROR"),
         ({"exception_type": "json.JSONDecodeError"}, "GW_4XX"),
-        ({"exception_type": "Shop.Full", "exception_message": "400 left"}, "handler_exception"),
+        ({"exception_type": "Shop.Full", "exception_message": "400 left"}, "UNKNOWN"),
+        ({"failure_reason": "TransportUnavailable"}, "GW_5XX"),
+        ({"failure_reason": "expired"}, "GW_TIMEOUT"),
+        ({"failure_reason": "invalid_message"}, "GW_4XX"),
+        ({"failure_reason": "out of stock"}, "UNKNOWN"),
+        ({}, "UNKNOWN"),
+        ({"crashes": 11}, "poison_message"),
     ],
 )
-def test_the_set_gateway_maps_the_codes_of_the_inside(facts: dict[str, str], code: str) -> None:
+def test_the_set_gateway_maps_the_codes_of_the_inside(facts: dict[str, object], code: str) -> None:
     assert reason_of(*make_gateway_rules(), **facts) == code
+
+
+@pytest.mark.parametrize(
+    ("code", "exception_type", "message"),
+    [
+        pytest.param(code, *each, id=f"{code} {each[0]} {each[1]}")
+        for code in ("GW_4XX", "GW_5XX", "GW_TIMEOUT", "UNKNOWN")
+        for each in getattr(gateway_texts, code)
+    ],
+)
+def test_what_an_http_client_says_has_its_code(
+    code: str, exception_type: str, message: str
+) -> None:
+    found = reason_of(
+        *make_gateway_rules(), exception_type=exception_type, exception_message=message
+    )
+
+    assert found == code
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "http ",
+        "http error ",
+        "status code ",
+        "status",
+        "returned ",
+        "4",
+        "404 ",
+        " : ",
+        "x",
+        "E",
+        "-",
+    ],
+)
+def test_a_hostile_text_takes_the_set_no_time(piece: str) -> None:
+    begin = process_time()
+
+    reason_of(*make_gateway_rules(), exception_type="A", exception_message=piece * 4096)
+
+    assert process_time() - begin < 0.5
+
+
+def test_the_set_can_be_limited() -> None:
+    rules = make_gateway_rules(queue=("convert",), message_type=("Pdf*",))
+    refused = {"exception_type": "ConnectionRefusedError"}
+
+    assert reason_of(*rules, **refused, message_type="PdfPage") == "transport_unavailable"
+    assert reason_of(*rules, **refused, message_type="PdfPage", queue="convert") == "GW_5XX"
+    assert reason_of(*rules, **refused, message_type="Order", queue="convert") == (
+        "transport_unavailable"
+    )
+
+
+def test_what_is_behind_the_set_is_asked_before_what_is_left_has_a_code() -> None:
+    rule = ReasonRule(reason="mine", exception=("Shop.Full",))
+
+    assert reason_of(*make_gateway_rules(), rule, exception_type="Shop.Full") == "mine"
