@@ -49,10 +49,11 @@ def derive(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """Headers as they came, and the message of the exception."""
+    """Headers as they came, the message of the exception, and its stack trace."""
 
     headers: Mapping[str, object] = field(default_factory=dict)
     exception_message: str | None = None
+    stack_trace: str | None = None
 
 
 def read_said(
@@ -64,8 +65,11 @@ def read_said(
     except UnreadableProperties:
         return Said()
     details = _details(properties, dialect, otherwise)
-    message = details.exception_message if details else None
-    return Said(headers=properties.headers, exception_message=message)
+    return Said(
+        headers=properties.headers,
+        exception_message=details.exception_message if details else None,
+        stack_trace=details.stack_trace if details else None,
+    )
 
 
 def _details(properties: Properties, dialect: str, otherwise: str | None) -> FailureDetails | None:

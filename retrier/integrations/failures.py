@@ -11,7 +11,7 @@ from retrier.domain.dialects import retrier as names
 from retrier.domain.headers import BROKER_COUNTERS, FAN_OUT, OF_WORKERS
 from retrier.domain.text import clean
 from retrier.domain.wire import header_text
-from retrier.worker.copies import describe_exception
+from retrier.worker.copies import describe_exception, describe_reason
 from retrier.worker.outcomes import Problem
 
 _NOT_KEPT = FAN_OUT | BROKER_COUNTERS | OF_WORKERS
@@ -42,7 +42,7 @@ def describe_failure(failed: FailedTask, *, in_short: bool = False) -> dict[str,
     return {
         names.FAILED_QUEUE: failed.queue,
         names.TIME_OF_FAILURE: failed.at.isoformat(),
-        names.REASON: failed.problem.reason,
+        **describe_reason(failed.problem),
         names.ATTEMPTS: str(failed.attempts),
         headers.ENDPOINT: clean(failed.worker),
         headers.MESSAGE_TYPE: clean(failed.name),

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from retrier.domain.failed_message import Cause, FailureDetails
+from retrier.policy.chains import find_inner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -11,7 +12,7 @@ class Facts:
 
     `failure_reason` is the headers' own word. `crashes` is how often a worker crashed over the
     message (`x-caf-worker-retry`); `rejected` is what it said when it gave up
-    (`x-caf-worker-rejected`). `unsent` means that a retry could not be sent: the broker returned or
+    (`x-caf-worker-rejected`). `inner` is the type inside an exception that says nothing. `unsent` means that a retry could not be sent: the broker returned or
     refused it.
     """
 
@@ -23,12 +24,14 @@ class Facts:
     failure_reason: str | None = None
     crashes: int = 0
     rejected: str | None = None
+    inner: str | None = None
     unsent: bool = False
 
 
 def facts_of(details: FailureDetails | Cause) -> Facts:
     """Return what the failure headers say; or the stored cause, which knows of no crashes."""
     worker = details if isinstance(details, FailureDetails) else None
+    trace = worker.stack_trace if worker else None
     return Facts(
         queue=details.queue,
         endpoint=details.endpoint,
@@ -38,4 +41,5 @@ def facts_of(details: FailureDetails | Cause) -> Facts:
         failure_reason=details.failure_reason,
         crashes=worker.crashes if worker else 0,
         rejected=worker.rejected if worker else None,
+        inner=find_inner(details.exception_type, details.exception_message, trace),
     )

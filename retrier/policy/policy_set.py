@@ -183,6 +183,7 @@ _named = attrgetter(
     "failure_reason",
     "crashes",
     "rejected",
+    "inner",
     "unsent",
 )
 

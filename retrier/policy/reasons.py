@@ -29,6 +29,27 @@ NUMBERS: Mapping[str, int] = MappingProxyType(
 
 BUILT_IN = frozenset({*NUMBERS, INVALID_MESSAGE})
 
+_SEPARATORS = str.maketrans("", "", "_-")
+
+
+def _plain(word: str) -> str:
+    return word.translate(_SEPARATORS).casefold()
+
+
+_BY_WORD: Mapping[str, str] = MappingProxyType(
+    {_plain(name): name for name in BUILT_IN}
+    | {str(number): name for name, number in NUMBERS.items()}
+)
+
+
+def find_named(word: str | None) -> str | None:
+    """Return the built-in reason that a word or a number names; None if it names none.
+
+    Applications write `TransportUnavailable`, `transport-unavailable` or 1, as their enum has it.
+    """
+    return None if word is None else _BY_WORD.get(_plain(word))
+
+
 GATEWAY_CODES = (
     "NOT_PDF",
     "TOO_LARGE",

@@ -125,7 +125,7 @@ def _failure(held: Held, broken: Broken, worker: str, at: datetime) -> Mapping[s
     told = {
         names.FAILED_QUEUE: held.delivery.queue,
         names.TIME_OF_FAILURE: at.isoformat(),
-        names.REASON: broken.problem.reason,
+        **describe_reason(broken.problem),
         names.ATTEMPTS: str(broken.attempts),
         headers.ENDPOINT: worker,
     }
@@ -140,6 +140,11 @@ def _steps(held: Held) -> Mapping[str, str]:
     known = held.properties.text(headers.COMPLETED_STEPS)
     steps = unite([known, *held.said]) if held.said else None
     return {} if steps is None else {headers.COMPLETED_STEPS: clean(steps)}
+
+
+def describe_reason(problem: Problem) -> Mapping[str, str]:
+    """Return the header with the reason; none of an ordinary exception: its type says more."""
+    return {} if problem.reason is Reason.EXCEPTION else {names.REASON: problem.reason}
 
 
 def describe_exception(problem: Problem, *, in_short: bool) -> Mapping[str, str]:

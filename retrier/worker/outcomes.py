@@ -34,7 +34,10 @@ class TaskStatus(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a message goes to the error queue: the header `Retrier.Reason`."""
+    """Why a message goes to the error queue: the header `Retrier.Reason`.
+
+    An ordinary exception writes none: Retrier derives the reason from its type.
+    """
 
     EXCEPTION = "handler_exception"
     INVALID = "invalid_message"

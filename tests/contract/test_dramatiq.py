@@ -94,7 +94,7 @@ def test_a_task_is_sent_to_the_error_queue_when_its_own_retries_are_exhausted(
     assert failed.headers["Retrier.MessageType"] == "pack"
     assert failed.headers["Retrier.Endpoint"] == "dramatiq"
     assert failed.headers["Retrier.Attempts"] == "3"
-    assert failed.headers["Retrier.Reason"] == "handler_exception"
+    assert "Retrier.Reason" not in failed.headers
     assert failed.headers["Retrier.Exception.Type"] == "ValueError"
     assert failed.headers["Retrier.Exception.Message"] == "no such order"
     assert "raise ValueError" in failed.headers["Retrier.Exception.StackTrace"]

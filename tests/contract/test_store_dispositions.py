@@ -77,6 +77,38 @@ def test_a_reason_is_that_of_the_class_or_the_word_of_the_headers(database: Data
     assert find(database, Selection(reason="expired")) == set()
 
 
+def test_handler_exception_is_no_word_but_a_class(database: Database) -> None:
+    # Workers of earlier versions wrote it of every exception, whatever its class is.
+    word, classified = failure(failure_reason="handler_exception"), failure()
+    record(database, word, classified)
+    make_dead(database, unique_id(word), reason="transport_unavailable")
+    make_dead(database, unique_id(classified), reason="handler_exception")
+
+    found = find(database, Selection(reason="handler_exception"))
+
+    assert found == numbers(database, unique_id(classified))
+
+
+@pytest.mark.parametrize("word", ["TransportUnavailable", "transport-unavailable", "1"])
+def test_a_reason_is_found_by_the_word_of_an_application(database: Database, word: str) -> None:
+    headers, classified, other = failure(failure_reason=word), failure(), failure()
+    record(database, headers, classified, other)
+    make_dead(database, unique_id(classified), reason="transport_unavailable")
+
+    found = find(database, Selection(reason=word))
+
+    assert found == numbers(database, unique_id(headers), unique_id(classified))
+
+
+def test_a_code_of_the_gateway_is_found_alone(database: Database) -> None:
+    code, classified = failure(), failure()
+    record(database, code, classified)
+    make_dead(database, unique_id(code), reason="UNKNOWN")
+    make_dead(database, unique_id(classified), reason="unknown")
+
+    assert find(database, Selection(reason="UNKNOWN")) == numbers(database, unique_id(code))
+
+
 def test_the_figures_say_what_is_dead_what_is_scheduled_and_how_long_it_is_due(
     database: Database,
 ) -> None:

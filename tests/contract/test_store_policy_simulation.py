@@ -129,11 +129,18 @@ def test_the_whole_message_and_the_headers_are_judged(database: Database) -> Non
         failure(exception_type="A", exception_message="wait 3 s"),
         failure(headers={"x-caf-worker-retry": 11}),
         failure(headers={"x-caf-worker-rejected": "TASKMESSAGE_INVALID"}),
+        failure(exception_type="Error", stack_trace="[cause]: TimeoutError: no"),
     )
 
     reasons = [each.reason for each in simulate(database, policies).found.samples]
 
-    assert sorted(reasons) == ["busy", "handler_exception", "invalid_message", "poison_message"]
+    assert sorted(reasons) == [
+        "busy",
+        "handler_exception",
+        "invalid_message",
+        "poison_message",
+        "timeout_exceeded",
+    ]
 
 
 def test_a_simulation_cannot_write(database: Database) -> None:

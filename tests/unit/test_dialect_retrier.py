@@ -56,6 +56,10 @@ def test_without_a_failed_queue_it_says_so():
     assert found == Unintelligible("the header Retrier.FailedQueue is missing or empty")
 
 
+def test_a_reason_that_is_a_number_is_read():
+    assert read(RETRIER, {**OURS, "Retrier.Reason": 1}).failure_reason == "1"
+
+
 def test_the_message_type_may_be_the_type_of_amqp():
     assert read(RETRIER, OURS, type="PlaceOrder").message_type == "PlaceOrder"
 

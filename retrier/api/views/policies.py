@@ -48,8 +48,11 @@ def definition(shown: Definition) -> Json:
     )
 
 
+_OF_REASONS = ("queue", "message_type", "exception", "failure_reason", "built_in")
+
+
 def _reason(rule: ReasonRule) -> Json:
-    conditions = {name: getattr(rule, name) for name in ("queue", "exception", "failure_reason")}
+    conditions = {name: getattr(rule, name) for name in _OF_REASONS}
     asked: Json = {name: list(globs) for name, globs in conditions.items() if globs}
     pattern = None if rule.message is None else rule.message.pattern
     return {"reason": rule.reason} | asked | present({"message": pattern})

@@ -12,6 +12,7 @@ from sqlalchemy import select
 from retrier.domain.failed_message import Disposition
 from retrier.domain.shown import read_said
 from retrier.domain.wire import PropertyCodec
+from retrier.policy.chains import find_inner
 from retrier.policy.facts import Facts
 from retrier.policy.policy_set import PolicySet
 from retrier.policy.simulation import Simulated, Simulation, StoredFailure, Verdict, rule_of
@@ -127,6 +128,7 @@ _STORED = (
         attempts.dialect,
         attempts.raw_properties,
         attempts.exception_message,
+        attempts.stack_trace,
         attempts.reason,
         attempts.failure_count,
         attempts.disposition,
@@ -145,15 +147,18 @@ _STORED = (
 
 def _failure(row: Mapping[Any, Any], failures: int, codec: PropertyCodec) -> StoredFailure:
     said = read_said(codec, row["raw_properties"], dialect=row["dialect"], otherwise=row["queue"])
+    message = row["exception_message"] or said.exception_message
+    trace = row["stack_trace"] or said.stack_trace
     crashes, rejected = said.headers.get(_CRASHES), said.headers.get(_REJECTED)
     return StoredFailure(
         unique_message_id=row["unique_message_id"],
         received_at=row["received_at"],
         facts=Facts(
             **{name: row[name] for name in _NAMES},
-            exception_message=row["exception_message"] or said.exception_message,
+            exception_message=message,
             crashes=crashes if isinstance(crashes, int) else 0,
             rejected=rejected if isinstance(rejected, str) else None,
+            inner=find_inner(row["exception_type"], message, trace),
         ),
         failures=failures,
         reason=row["reason"],

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Select, or_, select
+from sqlalchemy import ColumnElement, Select, and_, or_, select
 
+from retrier.policy.reasons import GATEWAY_CODES, HANDLER_EXCEPTION, find_named
 from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.schema import causes, failed_messages
 
@@ -16,10 +17,18 @@ def has_reason(
     """Return the condition that a failure is classified under a reason, or names it in its headers.
 
     The word of the headers counts as well: it is what people see in titles of groups, and messages
-    that were stored before reasons were derived have nothing else. `among` are the ids of the causes
+    that were stored before reasons were derived have nothing else. What an application calls a
+    built-in reason is understood as in its headers (`TransportUnavailable`, 1). `among` are the ids of the causes
     with that word, if the caller has looked them up.
     """
+    named = None if wanted in GATEWAY_CODES else find_named(wanted)
     classified = messages.reason == wanted
+    if named not in (None, wanted):
+        classified = messages.reason.in_([wanted, named])
+    if named == HANDLER_EXCEPTION:
+        # As a word it says nothing: it counts only for what was stored before there were reasons.
+        unclassified = messages.reason.is_(None)
+        return or_(classified, and_(unclassified, messages.cause_id.in_(causes_of_word(wanted))))
     if among is None or sql is None:
         return or_(classified, messages.cause_id.in_(causes_of_word(wanted)))
     return or_(classified, sql.member(messages.cause_id, among)) if among else classified

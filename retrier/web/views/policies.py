@@ -174,7 +174,7 @@ def _rule(rule: Rule) -> RuleRow:
     return RuleRow(name=rule.name, matches=_globs(rule.match, Match.__slots__), does=explain(told))
 
 
-_OF_REASONS = ("queue", "exception", "failure_reason", "message")
+_OF_REASONS = ("queue", "message_type", "exception", "failure_reason", "message", "built_in")
 
 
 def _globs(conditions: object, names: Sequence[str]) -> str:

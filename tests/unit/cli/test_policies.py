@@ -148,7 +148,7 @@ def test_a_simulation_shows_what_would_be_decided(cli: CommandLine, file: Path) 
     assert lines[0].startswith("2 failures judged, back to ")
     assert "2 would be decided differently" in lines[0]
     assert "       2  manual   scheduled by rest" in lines
-    assert len([line for line in lines if "scheduled by rest  handler_exception" in line]) == 2
+    assert len([line for line in lines if "scheduled by rest  UNKNOWN" in line]) == 2
 
 
 def test_a_simulation_of_nothing_says_so(cli: CommandLine) -> None:

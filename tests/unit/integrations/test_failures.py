@@ -31,13 +31,19 @@ def test_a_failure_says_where_what_and_why():
     assert told == {
         "Retrier.FailedQueue": "tasks",
         "Retrier.TimeOfFailure": "2026-05-04T12:00:00+00:00",
-        "Retrier.Reason": "handler_exception",
         "Retrier.Attempts": "3",
         "Retrier.Endpoint": "celery",
         "Retrier.MessageType": "shop.pack",
         "Retrier.Exception.Type": "Unpaid",
         "Retrier.Exception.Message": "7",
     }
+
+
+@pytest.mark.parametrize("reason", [Reason.INVALID, Reason.POISON, Reason.TIMEOUT])
+def test_a_reason_that_the_type_does_not_say_is_written(reason):
+    told = describe_failure(replace(FAILED, problem=replace(PROBLEM, reason=reason)))
+
+    assert told["Retrier.Reason"] == reason
 
 
 def test_a_long_trace_fits_into_a_frame():

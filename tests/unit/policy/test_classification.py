@@ -1,6 +1,7 @@
 """Which reason a failure has."""
 
 import re
+from time import process_time
 
 import pytest
 
@@ -8,10 +9,12 @@ from retrier.policy.classification import ReasonRule, find_candidates
 from retrier.policy.facts import Facts
 from retrier.policy.gateway_codes import make_gateway_rules
 from retrier.policy.reasons import BUILT_IN, GATEWAY_CODES, NUMBERS
+from tests.unit.policy import gateway_texts
+from tests.unit.policy.exception_types import TYPES
 
 
 def reason_of(*rules: ReasonRule, **facts: object) -> str:
-    made = Facts(queue="orders", **facts)
+    made = Facts(**{"queue": "orders", **facts})
     return find_candidates(made, rules).reason_of(made.exception_message)
 
 
@@ -21,7 +24,7 @@ def reason_of(*rules: ReasonRule, **facts: object) -> str:
         ("System.TimeoutException", "timeout_exceeded"),
         ("java.net.SocketTimeoutException", "timeout_exceeded"),
         ("builtins.TimeoutError", "timeout_exceeded"),
-        ("java.net.ConnectException", "handler_exception"),
+        ("java.net.ConnectException", "transport_unavailable"),
         ("ConnectionResetError", "transport_unavailable"),
         ("pika.exceptions.AMQPConnectionError", "transport_unavailable"),
         ("System.Net.Sockets.SocketException", "transport_unavailable"),
@@ -50,6 +53,23 @@ def test_a_type_of_exception_has_a_reason(exception_type: str, reason: str) -> N
 
 
 @pytest.mark.parametrize(
+    ("exception_type", "reason"),
+    [
+        pytest.param(each, reason, id=f"{language} {each}")
+        for language, by_reason in TYPES.items()
+        for reason, types in by_reason.items()
+        for each in types
+    ],
+)
+def test_a_type_that_people_meet_has_its_reason(exception_type: str, reason: str) -> None:
+    assert reason_of(exception_type=exception_type) == reason
+
+
+def test_the_table_of_types_has_150() -> None:
+    assert sum(len(each) for of in TYPES.values() for each in of.values()) >= 150
+
+
+@pytest.mark.parametrize(
     ("word", "reason"),
     [
         ("rejected", "handler_exception"),
@@ -67,9 +87,63 @@ def test_without_an_exception_the_word_of_the_headers_decides(
     assert reason_of(failure_reason=word) == reason
 
 
-@pytest.mark.parametrize("word", sorted(BUILT_IN))
+@pytest.mark.parametrize("word", sorted(BUILT_IN - {"handler_exception"}))
 def test_a_word_that_is_a_reason_is_that_reason(word: str) -> None:
     assert reason_of(failure_reason=word, exception_type="TimeoutError") == word
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("TransportUnavailable", "transport_unavailable"),
+        ("transport-unavailable", "transport_unavailable"),
+        ("TRANSPORT_UNAVAILABLE", "transport_unavailable"),
+        ("ValidationFailure", "validation_failure"),
+        ("TimeoutExceeded", "timeout_exceeded"),
+        ("SerializationError", "serialization_error"),
+        ("DependencyFailure", "dependency_failure"),
+        ("PoisonMessage", "poison_message"),
+        ("InvalidMessage", "invalid_message"),
+        ("Unknown", "unknown"),
+        ("1", "transport_unavailable"),
+        ("3", "validation_failure"),
+        ("4", "timeout_exceeded"),
+        ("5", "serialization_error"),
+        ("6", "dependency_failure"),
+        ("7", "poison_message"),
+        ("99", "unknown"),
+        ("HandlerException", "handler_exception"),
+        ("2", "handler_exception"),
+        ("8", "handler_exception"),
+        ("01", "handler_exception"),
+        ("transport unavailable", "handler_exception"),
+        ("out of stock", "handler_exception"),
+    ],
+)
+def test_a_reason_is_understood_as_applications_write_it(word: str, reason: str) -> None:
+    assert reason_of(failure_reason=word, exception_type="Shop.OutOfStock") == reason
+
+
+@pytest.mark.parametrize("word", ["HandlerException", "HANDLER-EXCEPTION", "2"])
+def test_handler_exception_in_other_letters_says_nothing_either(word: str) -> None:
+    assert reason_of(failure_reason=word, exception_type="TimeoutError") == "timeout_exceeded"
+
+
+@pytest.mark.parametrize(
+    ("exception_type", "reason"),
+    [
+        ("ConnectionRefusedError", "transport_unavailable"),
+        ("json.decoder.JSONDecodeError", "serialization_error"),
+        ("pydantic_core.ValidationError", "validation_failure"),
+        ("ReadTimeout", "timeout_exceeded"),
+        ("Shop.OutOfStock", "handler_exception"),
+        (None, "handler_exception"),
+    ],
+)
+def test_the_word_handler_exception_says_nothing_beside_a_type(
+    exception_type: str | None, reason: str
+) -> None:
+    assert reason_of(failure_reason="handler_exception", exception_type=exception_type) == reason
 
 
 @pytest.mark.parametrize(("crashes", "reason"), [(10, "unknown"), (11, "poison_message")])
@@ -158,8 +232,73 @@ def test_a_code_of_the_gateway_is_its_own_reason(code: str) -> None:
         ({"exception_type": "ReadTimeout"}, "GW_TIMEOUT"),
         ({"exception_type": "java.io.IOException"}, "IO_ERROR"),
         ({"exception_type": "json.JSONDecodeError"}, "GW_4XX"),
-        ({"exception_type": "Shop.Full", "exception_message": "400 left"}, "handler_exception"),
+        ({"exception_type": "Shop.Full", "exception_message": "400 left"}, "UNKNOWN"),
+        ({"failure_reason": "TransportUnavailable"}, "GW_5XX"),
+        ({"failure_reason": "expired"}, "GW_TIMEOUT"),
+        ({"failure_reason": "invalid_message"}, "GW_4XX"),
+        ({"failure_reason": "out of stock"}, "UNKNOWN"),
+        ({}, "UNKNOWN"),
+        ({"crashes": 11}, "poison_message"),
     ],
 )
-def test_the_set_gateway_maps_the_codes_of_the_inside(facts: dict[str, str], code: str) -> None:
+def test_the_set_gateway_maps_the_codes_of_the_inside(facts: dict[str, object], code: str) -> None:
     assert reason_of(*make_gateway_rules(), **facts) == code
+
+
+@pytest.mark.parametrize(
+    ("code", "exception_type", "message"),
+    [
+        pytest.param(code, *each, id=f"{code} {each[0]} {each[1]}")
+        for code in ("GW_4XX", "GW_5XX", "GW_TIMEOUT", "UNKNOWN")
+        for each in getattr(gateway_texts, code)
+    ],
+)
+def test_what_an_http_client_says_has_its_code(
+    code: str, exception_type: str, message: str
+) -> None:
+    found = reason_of(
+        *make_gateway_rules(), exception_type=exception_type, exception_message=message
+    )
+
+    assert found == code
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "http ",
+        "http error ",
+        "status code ",
+        "status",
+        "returned ",
+        "4",
+        "404 ",
+        " : ",
+        "x",
+        "E",
+        "-",
+    ],
+)
+def test_a_hostile_text_takes_the_set_no_time(piece: str) -> None:
+    begin = process_time()
+
+    reason_of(*make_gateway_rules(), exception_type="A", exception_message=piece * 4096)
+
+    assert process_time() - begin < 0.5
+
+
+def test_the_set_can_be_limited() -> None:
+    rules = make_gateway_rules(queue=("convert",), message_type=("Pdf*",))
+    refused = {"exception_type": "ConnectionRefusedError"}
+
+    assert reason_of(*rules, **refused, message_type="PdfPage") == "transport_unavailable"
+    assert reason_of(*rules, **refused, message_type="PdfPage", queue="convert") == "GW_5XX"
+    assert reason_of(*rules, **refused, message_type="Order", queue="convert") == (
+        "transport_unavailable"
+    )
+
+
+def test_what_is_behind_the_set_is_asked_before_what_is_left_has_a_code() -> None:
+    rule = ReasonRule(reason="mine", exception=("Shop.Full",))
+
+    assert reason_of(*make_gateway_rules(), rule, exception_type="Shop.Full") == "mine"
