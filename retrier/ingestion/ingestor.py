@@ -38,6 +38,12 @@ BACK_OFF = (1.0, 2.0, 4.0, 8.0, 10.0)
 LOOK_FOR_MISSING = 3.0
 """Seconds between two looks for an error queue that does not exist."""
 
+GATHERING = 0.01
+"""Seconds to wait for the rest of a batch while the window grows: only a full one makes it wider."""
+
+STOP_LIMIT = 4.0
+"""Seconds after an order to stop in which what was handed over is still stored."""
+
 PIPELINE_DEPTH = 3
 """Batches in hand when pipelined: one is stored, one is parsed, one is on its way here."""
 
@@ -90,7 +96,7 @@ class Ingestor:
         """Ingest until `stop` is set; after a failure, try again when the back-off is over."""
         while not stop.is_set():
             stop.wait(self._turn())
-        self._close()
+        self._leave()
         self.state = self._idle("stopped")
 
     def ingest_once(self) -> int:
@@ -153,17 +159,36 @@ class Ingestor:
         return self._window >= self.prefetch and not self.pause
 
     def _receive(self, consumer: Consumer, timeout: float) -> Reading | None:
-        limit = max(1, self._window // PIPELINE_DEPTH) if self._is_pipelined else self._window
-        deliveries = consumer.receive(limit, timeout)
-        if not deliveries:
-            return None
+        deliveries = consumer.receive(self._limit, timeout)
+        while deliveries and self._window < self.prefetch and len(deliveries) < self._limit:
+            more = consumer.receive(self._limit - len(deliveries), GATHERING)
+            if not more:
+                break
+            deliveries += more
+        return self._read(deliveries) if deliveries else None
+
+    @property
+    def _limit(self) -> int:
+        """The most messages of a batch."""
+        return max(1, self._window // PIPELINE_DEPTH) if self._is_pipelined else self._window
+
+    def _read(self, deliveries: Sequence[Delivery]) -> Reading:
         self.handed_at = self.clock.monotonic()
         return Reading(deliveries, self.transport.codec, self.mapping, self.clock.now())
 
     def _ingest(self, consumer: Consumer, reading: Reading) -> None:
-        queue, received = self.mapping.queue, reading.finish()
         if self._is_pipelined:
+            reading.finish()
             self._ahead = self._receive(consumer, 0.0)
+        self._commit(reading)
+        window = self._next_window(reading.deliveries)
+        if window == self._window:
+            self._ack(consumer, reading)
+        else:
+            self._change_window(consumer, reading, window)
+
+    def _commit(self, reading: Reading) -> None:
+        queue, received = self.mapping.queue, reading.finish()
         self.emit(BatchReceived(queue=queue, count=len(received)))
         self.storing_since = self.clock.monotonic()
         try:
@@ -171,11 +196,12 @@ class Ingestor:
         finally:
             self.storing_since = None
         self.emit(stored)
+
+    def _ack(self, consumer: Consumer, reading: Reading) -> None:
         # Acknowledged after the commit: after a crash in between the broker redelivers the batch,
         # and its fingerprints show that it is stored already.
         consumer.ack(reading.deliveries)
-        self.emit(BatchAcked(queue=queue, count=len(received)))
-        self._widen(consumer, reading.deliveries)
+        self.emit(BatchAcked(queue=self.mapping.queue, count=len(reading.deliveries)))
 
     def _store(self, deliveries: Sequence[Delivery], received: Sequence[Received]) -> BatchStored:
         """Record all in one transaction, or one by one if the database refuses one of them."""
@@ -199,12 +225,55 @@ class Ingestor:
         self.emit(StoredAlone(queue=self.mapping.queue, recorded=recorded))
         return recorded.noteworthy
 
-    def _widen(self, consumer: Consumer, deliveries: Sequence[Delivery]) -> None:
+    def _next_window(self, deliveries: Sequence[Delivery]) -> int:
+        """Return the window after a stored batch. It stays as it is while the batch was not full.
+
+        Then the broker may be handing out more, and the consumer must not be cancelled.
+        """
+        if len(deliveries) < self._limit:
+            return self._window
         size = sum(len(each.raw) + len(each.body) for each in deliveries)
-        window = next_prefetch(self._window, size / len(deliveries), self.prefetch)
-        if window != self._window:
-            consumer.widen(window)
-            self._window = window
+        return next_prefetch(self._window, size / len(deliveries), self.prefetch)
+
+    def _change_window(self, consumer: Consumer, reading: Reading, window: int) -> None:
+        """Acknowledge a stored batch, and consume with another window.
+
+        The old consumer ends before anything is acknowledged, while its window is full and nothing
+        is on its way to it. A quorum queue would put that behind later messages, and count it.
+        """
+        left = consumer.cease()
+        self._ack(consumer, reading)
+        self._finish(consumer, left)
+        consumer.resume(window)
+        self._window = window
+
+    def _finish(
+        self, consumer: Consumer, left: Sequence[Delivery], until: float | None = None
+    ) -> None:
+        """Store and acknowledge all that a consumer which has ceased was handed, in its order.
+
+        At most `until` then (monotonic seconds).
+        """
+        ahead, self._ahead = self._ahead, None
+        readings = [] if ahead is None else [ahead]
+        parts = range(0, len(left), self._limit)
+        readings += [self._read(left[start : start + self._limit]) for start in parts]
+        for reading in readings:
+            if until is not None and self.clock.monotonic() > until:
+                return
+            self._commit(reading)
+            self._ack(consumer, reading)
+
+    def _leave(self) -> None:
+        """Store what was handed over, then close: what goes back counts as a delivery."""
+        try:
+            if self._consumer is not None:
+                until = self.clock.monotonic() + STOP_LIMIT
+                self._finish(self._consumer, self._consumer.cease(), until)
+        except RetrierError as error:
+            self.emit(IngestionPaused(queue=self.mapping.queue, reason=str(error), error=None))
+        finally:
+            self._close()
 
     def _show_consuming(self) -> None:
         """Report after a whole turn that it works: an open consumer alone does not prove it."""

@@ -140,9 +140,9 @@ class KombuConsumer:
         for delivery in deliveries:
             self._settle(delivery, partial(self._line.channel.basic_reject, requeue=True))
 
-    def widen(self, prefetch: int) -> None:
-        """Allow this many unacknowledged messages from now on."""
-        self._prefetch = prefetch
+    def cease(self) -> list[Delivery]:
+        """Return nothing: what was not received was not handed over."""
+        return []
 
     def rest(self) -> bool:
         """Return False: there is nothing to stop."""
@@ -150,7 +150,7 @@ class KombuConsumer:
 
     def resume(self, prefetch: int) -> None:
         """Consume with this prefetch."""
-        self.widen(prefetch)
+        self._prefetch = prefetch
 
     def keep_alive(self) -> None:
         """Do nothing."""

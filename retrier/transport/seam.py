@@ -99,8 +99,13 @@ class Consumer(Protocol):
         """Hand these messages back to their queue. Raises BrokerUnavailable."""
         ...
 
-    def widen(self, prefetch: int) -> None:
-        """Allow this many unacknowledged messages from now on. Raises BrokerUnavailable."""
+    def cease(self) -> Sequence[Delivery]:
+        """Consume no more; return what was handed over and not received. Raises BrokerUnavailable.
+
+        What is unacknowledged can still be acknowledged. If fewer messages are unacknowledged than
+        the prefetch allows, more may be on their way here: those are waited for first. A queue may
+        put a message that meets a cancelled consumer behind later ones, and count it as delivered.
+        """
         ...
 
     def rest(self) -> bool:
@@ -111,7 +116,7 @@ class Consumer(Protocol):
         ...
 
     def resume(self, prefetch: int) -> None:
-        """Consume again after a rest. Raises BrokerUnavailable."""
+        """Consume again, after a rest or once it has ceased. Raises BrokerUnavailable."""
         ...
 
     def keep_alive(self) -> None:

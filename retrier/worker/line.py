@@ -22,8 +22,6 @@ KEEP_EVERY = 0.5
 PROBE = 0.1
 """Seconds to wait for what came back after a crash."""
 
-Cease = Callable[[], list[Delivery]]
-"""What only the consumer of a broker has that hands messages out unasked."""
 Source = Consumer
 Received = tuple[str, Source, Delivery]
 
@@ -203,8 +201,7 @@ class Line:
 
     def _cease_one(self, queue: str) -> list[Received]:
         consumer = self._consumers[queue]
-        cease: Cease | None = getattr(consumer, "cease", None)
-        return [] if cease is None else [(queue, consumer, each) for each in cease()]
+        return [(queue, consumer, each) for each in consumer.cease()]
 
 
 def _settled(outcome: Outcome) -> Outcome:

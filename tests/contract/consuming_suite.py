@@ -164,9 +164,11 @@ class ConsumingSuite(TransportFixtures):
         consumer = consume(queue, prefetch=1)
         received = receive(consumer, 1)
 
-        consumer.widen(2)
+        received += consumer.cease()
+        consumer.resume(2)
         received += receive(consumer, 2)
-        consumer.widen(9)
+        received += consumer.cease()
+        consumer.resume(9)
         received += receive(consumer, 9)
         consumer.ack(received)
         consumer.close()
@@ -231,7 +233,8 @@ class ConsumingSuite(TransportFixtures):
         consumer = consume(staging, prefetch=1)
         receive(consumer, 1)
 
-        consumer.widen(2)
+        consumer.cease()
+        consumer.resume(2)
 
         assert bodies(receive(consumer, 2)) == [b"1", b"2"]
 

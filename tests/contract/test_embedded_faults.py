@@ -367,7 +367,7 @@ class TestClosing(FaultFixtures):
         queues.close()
 
         with pytest.raises(BrokerUnavailable, match="closed"):
-            consumer.widen(5)
+            consumer.resume(5)
         with pytest.raises(BrokerUnavailable, match="closed"):
             queues.depth(queue)
         publisher.close()

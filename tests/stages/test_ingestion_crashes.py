@@ -19,9 +19,9 @@ from tests.support.scripted_transport import ScriptedTransport
 
 QUEUE = "error"
 IDS = [f"order-{number}" for number in range(7)]
-STEPS = 39
+STEPS = 45
 """Calls, before and after, and events of taking all messages off the queue."""
-STEPS_IN_FULL_SWING = 60
+STEPS_IN_FULL_SWING = 66
 """The same with a prefetch so small that batches are soon taken ahead."""
 
 

@@ -59,17 +59,26 @@ class Subscription:
     earlier: set[object] = field(default_factory=set)
     """Tags of what was unacknowledged when its prefetch was set anew: that does not count."""
     gone: str | None = None
+    ceased: bool = False
 
     @property
     def has_room(self) -> bool:
         """Whether the prefetch lets one more in."""
-        return len(self.unacked) - len(self.earlier) < self.prefetch
+        return not self.ceased and len(self.unacked) - len(self.earlier) < self.prefetch
 
     def widen(self, prefetch: int) -> None:
         """Be handed so many more, besides what is unacknowledged already."""
+        self.ceased = False
         self.prefetch = prefetch
         self.earlier = set(self.unacked)
         self.queue.hand_out()
+
+    def cease(self) -> list[Delivery]:
+        """Be handed nothing more; return what waits in the inbox."""
+        self.ceased = True
+        waiting = list(self.inbox)
+        self.inbox.clear()
+        return waiting
 
     def take(self, delivery: Delivery) -> None:
         """Be handed a message."""

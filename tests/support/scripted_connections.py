@@ -149,9 +149,9 @@ class ScriptedConsumer(ScriptedConnection):
         """Hand messages back to their queue, where they stood (seam)."""
         self.call("put_back", lambda: self._put_back(deliveries))
 
-    def widen(self, prefetch: int) -> None:
-        """Allow so many unacknowledged messages from now on (seam)."""
-        self.call("widen", lambda: self.subscription.widen(prefetch))
+    def cease(self) -> list[Delivery]:
+        """Consume no more; return what was not received (seam)."""
+        return self.call("cease", self.subscription.cease)
 
     def rest(self) -> bool:
         """Stop consuming, unless something is unacknowledged (seam)."""
@@ -162,7 +162,7 @@ class ScriptedConsumer(ScriptedConnection):
 
     def resume(self, prefetch: int) -> None:
         """Consume again (seam)."""
-        self.call("resume", lambda: self._subscribe(prefetch))
+        self.call("resume", lambda: self._resume(prefetch))
 
     def break_off(self, reason: str) -> None:
         """Break the connection; what it held goes back."""
@@ -187,6 +187,12 @@ class ScriptedConsumer(ScriptedConnection):
         if self.subscription.gone is None:
             self.subscription.queue.take_back(self.subscription.settle(deliveries))
             self.subscription.queue.hand_out()
+
+    def _resume(self, prefetch: int) -> None:
+        if self.subscription.ceased:
+            self.subscription.widen(prefetch)
+        else:
+            self._subscribe(prefetch)
 
     def _subscribe(self, prefetch: int) -> None:
         self.subscription = self.script.broker.subscribe(self._queue, prefetch)

@@ -135,7 +135,42 @@ class TestSlowStart:
         bench.ingestor.ingest_once()
 
         assert bench.consumer().prefetch == 1
-        assert "consumer.widen" not in bench.transport.calls
+        assert "consumer.resume" not in bench.transport.calls
+
+    def test_a_batch_that_is_not_full_opens_nothing_up(self, bench):
+        # Given a window of two, of which one comes: more may be on its way
+        bench.fail(b"x")
+        bench.ingestor.ingest_once()
+        bench.fail(b"x")
+
+        bench.ingestor.ingest_once()
+
+        assert bench.consumer().prefetch == 2
+
+    def test_the_consumer_ends_before_anything_of_its_window_is_acknowledged(self, bench):
+        bench.fail(b"x")
+
+        bench.ingestor.ingest_once()
+
+        assert [call for call in bench.transport.calls if call.startswith("consumer.")] == [
+            "consumer.receive",
+            "consumer.cease",
+            "consumer.ack",
+            "consumer.resume",
+        ]
+
+    def test_what_comes_while_it_ends_is_stored_before_it_consumes_again(self, bench):
+        # Given a window that shrinks while messages of it are not received yet
+        bench.fail(*[b"x"] * 3)
+        for _ in range(2):
+            bench.ingestor.ingest_once()
+        large = b"x" * 20 * 1024 * 1024
+        bench.fail(*[large] * 5)
+
+        for _ in range(2):
+            bench.ingestor.ingest_once()
+
+        assert [len(batch) for batch in bench.recorded()] == [1, 2, 4, 1]
 
     def test_after_an_interruption_it_starts_small_again(self, bench):
         bench.fail(*[b"x"] * 7)
@@ -144,7 +179,7 @@ class TestSlowStart:
 
         bench.ingestor.ingest_once()
 
-        assert [len(batch) for batch in bench.recorded()] == [1, 2, 1]
+        assert [len(batch) for batch in bench.recorded()] == [1, 2, 4, 1]
 
 
 class TestTelling:
@@ -217,6 +252,24 @@ class TestState:
         bench.turns(1)
 
         assert bench.ingestor.state.reason == "stopped"
+        assert bench.transport.connected() == 0
+
+    def test_when_it_stops_it_stores_what_it_was_handed(self, bench):
+        bench.fail(*[b"x"] * 7)
+
+        bench.turns(2)
+
+        assert [len(batch) for batch in bench.recorded()] == [1, 2, 4]
+        assert bench.transport.broker.holds(QUEUE) == []
+
+    def test_what_cannot_be_stored_when_it_stops_stays_on_the_queue(self, bench):
+        bench.fail(*[b"x"] * 7)
+        bench.store.faults = [None, None, DOWN]
+
+        bench.turns(2)
+
+        assert len(bench.transport.broker.ready(QUEUE)) == 4
+        assert bench.told.names == ["ingestion.started", "ingestion.paused"]
         assert bench.transport.connected() == 0
 
     def test_a_stop_before_the_first_turn_opens_nothing(self, bench):

@@ -36,8 +36,10 @@ class TestWithoutDatabase:
             "consumer.close",
             "transport.consumer",
             "consumer.receive",
+            "consumer.cease",
             "consumer.ack",
-            "consumer.widen",
+            "consumer.resume",
+            "consumer.cease",
             "consumer.close",
         ]
 
@@ -88,7 +90,9 @@ class TestWithoutBroker:
 
         assert bench.recorded() == [[b"one"], [b"two"]]
 
-    @pytest.mark.parametrize("call", ["consumer.receive", "consumer.ack", "consumer.widen"])
+    @pytest.mark.parametrize(
+        "call", ["consumer.receive", "consumer.cease", "consumer.ack", "consumer.resume"]
+    )
     def test_a_connection_that_breaks_at_any_call_is_replaced(self, bench, call):
         bench.fail(b"one", b"two")
         bench.transport.fail(call, BrokerUnavailable("reset"))

@@ -70,7 +70,16 @@ class EmbeddedConsumer:
         """Put these messages back in their places in the queue. Raises BrokerUnavailable."""
         self._settle(deliveries, self._db.give_back)
 
-    def widen(self, prefetch: int) -> None:
+    def cease(self) -> list[Delivery]:
+        """Return nothing: what was not received was not handed over. Raises BrokerUnavailable."""
+        self._guarded(lambda _hold: None)
+        return []
+
+    def rest(self) -> bool:
+        """Return False: opening the file again takes no time."""
+        return False
+
+    def resume(self, prefetch: int) -> None:
         """Allow this many unacknowledged messages from now on, besides those handed out already.
 
         Raises BrokerUnavailable.
@@ -78,14 +87,6 @@ class EmbeddedConsumer:
         self._guarded(lambda _hold: None)
         self._prefetch = prefetch
         self._counted.clear()
-
-    def rest(self) -> bool:
-        """Return False: opening the file again takes no time."""
-        return False
-
-    def resume(self, prefetch: int) -> None:
-        """Consume with this prefetch. Raises BrokerUnavailable."""
-        self.widen(prefetch)
 
     def keep_alive(self) -> None:
         """Do nothing: a file needs no heartbeats."""

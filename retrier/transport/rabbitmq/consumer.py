@@ -17,6 +17,11 @@ from retrier.transport.rabbitmq.raw_message import read_deliver
 
 T = TypeVar("T")
 
+ON_ITS_WAY = 0.1
+"""Seconds without a message after which none is on its way, though the prefetch allows more."""
+TRICKLE = 1.0
+"""The most seconds to wait for what is on its way, if messages come one by one."""
+
 
 class RabbitMQConsumer:
     """One consumer on one channel of its own connection; delivery tags belong to the channel."""
@@ -25,6 +30,7 @@ class RabbitMQConsumer:
         """Consume an existing queue. Raises BrokerUnavailable, QueueSilent."""
         self._connection = connection
         self._queue = queue
+        self._prefetch = prefetch
         self._inbox: deque[Delivery] = deque()
         self._unsettled: dict[int, None] = {}
         """Tags of delivered messages that are not acknowledged, ascending."""
@@ -54,17 +60,6 @@ class RabbitMQConsumer:
         for tag in sorted(self._still_unsettled(deliveries)):
             self._reject(tag)
 
-    def widen(self, prefetch: int) -> None:
-        """Allow this many unacknowledged messages from now on. Raises BrokerUnavailable.
-
-        A prefetch applies to consumers made after it (the only kind of prefetch that quorum queues
-        support), so this makes a new consumer. Messages of the old one stay unacknowledged.
-        """
-        # Cancel first: a classic queue with a single active consumer delivers nothing to a consumer
-        # that was waiting while its predecessor was cancelled, until something else wakes it.
-        self._ask(lambda channel: channel.basic_cancel(self._consumer))
-        self._consumer = self._ask(lambda channel: self._consume(channel, prefetch))
-
     def rest(self) -> bool:
         """Stop consuming, but stay connected, if nothing is unacknowledged. See the seam."""
         with suppress(BrokerUnavailable):
@@ -74,17 +69,27 @@ class RabbitMQConsumer:
         return False
 
     def cease(self) -> list[Delivery]:
-        """Consume no more; return what has arrived and was not received. Raises BrokerUnavailable.
+        """Consume no more; return what was not received. Raises BrokerUnavailable. See the seam.
 
-        What is unacknowledged can still be acknowledged.
+        A quorum queue takes back what it has sent to a consumer that is cancelled meanwhile: it
+        comes again after later ones, counted as one delivery more. With a full prefetch nothing is
+        on its way. Else the broker does not tell, so it is waited for a moment.
         """
+        deadline = monotonic() + TRICKLE
+        while len(self._unsettled) < self._prefetch and monotonic() < deadline:
+            if not self._connection.read(ON_ITS_WAY):
+                break
         self._ask(lambda channel: channel.basic_cancel(self._consumer))
         left = list(self._inbox)
         self._inbox.clear()
         return left
 
     def resume(self, prefetch: int) -> None:
-        """Consume again after a rest. Raises BrokerUnavailable."""
+        """Consume again, after a rest or once it has ceased. Raises BrokerUnavailable.
+
+        A prefetch applies to consumers made after it (the only kind of prefetch that quorum queues
+        support): to change it is to cease and to resume.
+        """
         if not self._connection.is_fit():
             # On a connection that broke meanwhile, a question would wait for the whole timeout.
             raise BrokerUnavailable("the connection of the consumer that rested is of no use")
@@ -103,6 +108,7 @@ class RabbitMQConsumer:
         self._connection.keep_alive()
 
     def _consume(self, channel: amqp.Channel, prefetch: int) -> str:
+        self._prefetch = prefetch
         channel.basic_qos(0, prefetch, a_global=False)
         return str(channel.basic_consume(self._queue))
 
