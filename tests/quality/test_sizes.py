@@ -14,7 +14,7 @@ MEDIAN_FUNCTION = 6
 LONGEST_MODULE = 250
 MEDIAN_MODULE = 110
 """Fewer modules and larger ones: it was 100 while there were 234."""
-MOST_MODULES = 570
+MOST_MODULES = 580
 """Without the `__init__` of packages."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
