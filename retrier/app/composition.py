@@ -10,6 +10,7 @@ from retrier.app.process import describe_holder, is_dead
 from retrier.archives import Archives
 from retrier.domain.breaker import BreakerRules
 from retrier.domain.retention import find_ages
+from retrier.domain.second_look import SecondLook
 from retrier.gateway import Gateway
 from retrier.imports import FailedImports
 from retrier.ingestion.arrival import QueueMapping
@@ -109,13 +110,14 @@ def make_lease(parts: Parts) -> Lease:
     return Lease(parts.db, holder, parts.settings.processor.lease, parts.clock, is_dead)
 
 
-def make_retention(parts: Parts, lease: Lease) -> Retention:
+def make_retention(parts: Parts, lease: Lease, second_look: SecondLook) -> Retention:
     """Return what deletes for its age, while this process holds the lease."""
     return Retention(
         db=parts.db,
         lease=lease,
         ages=find_ages(parts.settings.retention.times),
         instance=parts.counted_as,
+        second_look=second_look,
         clock=parts.clock,
         emit=parts.emit,
         stop=parts.stop,

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from threading import Event
 
 from retrier.clock import Clock
+from retrier.domain.second_look import SecondLook
 from retrier.errors import LeaseLost
 from retrier.events.event import Emit
 from retrier.events.service import ChunkPresumed, RetriesPresumed
@@ -32,6 +33,7 @@ class Presumption:
     db: Database
     lease: Lease
     sent_for: timedelta
+    second_look: SecondLook
     clock: Clock
     emit: Emit
     stop: Event
@@ -39,12 +41,13 @@ class Presumption:
 
     def __call__(self) -> None:
         """Resolve what was sent that long ago, chunk by chunk. Raises DatabaseUnavailable."""
-        if not self.lease.held:
+        as_of = self.second_look.agreed
+        if as_of is None or not self.lease.held:
             return
         presumed = after = 0
         try:
-            while found := self._find(after):
-                presumed += self._presume(found)
+            while found := self._find(after, as_of):
+                presumed += self._presume(found, as_of)
                 after = found[-1]
         except LeaseLost:
             # The processor notices it in its next turn and reports it; the next holder goes on.
@@ -53,12 +56,14 @@ class Presumption:
             if presumed:
                 self.emit(RetriesPresumed(count=presumed))
 
-    def _find(self, after: int) -> Sequence[int]:
-        return () if self.stop.is_set() else find_presumable(self.db, self.sent_for, after)
+    def _find(self, after: int, as_of: datetime) -> Sequence[int]:
+        if self.stop.is_set():
+            return ()
+        return find_presumable(self.db, self.sent_for, after, as_of)
 
-    def _presume(self, numbers: Sequence[int]) -> int:
+    def _presume(self, numbers: Sequence[int], as_of: datetime) -> int:
         began = self.clock.monotonic()
-        count = presume(self.db, self.lease.fence, self.sent_for, numbers)
+        count = presume(self.db, self.lease.fence, self.sent_for, numbers, as_of)
         self.emit(ChunkPresumed(count=count))
         if len(numbers) == PRESUMED_AT_ONCE:
             took = self.clock.monotonic() - began

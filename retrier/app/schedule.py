@@ -13,10 +13,12 @@ from retrier.app.policy_report import PolicyReport, Process
 from retrier.app.presumption import Presumption, seconds_between_looks
 from retrier.app.process import describe_holder
 from retrier.app.readiness import Backlogs, ReadinessBoard
+from retrier.domain.second_look import SecondLook
 from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError
 from retrier.events.event import Emit
 from retrier.events.service import SessionsEnded, TickFailed, TickRecovered
 from retrier.processor.lease import Lease
+from retrier.store.engine.database import DatabaseClock
 from retrier.store.queries.imports import count_imports
 from retrier.store.queries.next_work import is_work_due
 from retrier.store.verbs.upkeep import (
@@ -82,6 +84,7 @@ class Ticks:
         self._board = board
         self._counts = counts
         self.backlogs = Backlogs(parts.clock)
+        self._second_look = SecondLook(parts.settings.retention.second_look)
         self.imports = 0
         """How many failed imports there were at the last look."""
         # One run replaces all late or missed runs of a job; no job runs twice at the same time.
@@ -103,14 +106,18 @@ class Ticks:
         """
         if lease is not None:
             self._add("lease", _LEASE_LOOK, lambda: self._renew(lease))
-            look = _REQUESTS if self._parts.db.is_sqlite else _REQUESTS_UNHEARD
-            self._add("requests", look, lambda: self._look_for_requests(lease))
+            often = _REQUESTS if self._parts.db.is_sqlite else _REQUESTS_UNHEARD
+            self._add("requests", often, lambda: self._look_for_requests(lease))
             self._add("adoption", _ADOPTION, self._parts.wake.set)
-            self._add("retention", _RETENTION, make_retention(self._parts, lease).sweep)
+            self._add(
+                "retention", _RETENTION, make_retention(self._parts, lease, self._second_look).sweep
+            )
             self._add_presumption(lease)
         self._add("policies", _POLICIES, self._make_policy_report(judges=judges))
         if self._counts is not None:
             self._add("page counts", _COUNTS, self._counts.tick, _COUNTING, at_once=True)
+        look = seconds_between_looks(self._parts.settings.retention.second_look)
+        self._add("second look", look, self._look_at_the_clock, at_once=True)
         self._add("stuck sessions", _STUCK, self._end_stuck_sessions)
         self._add("queue depths", _DEPTHS, self.look_at_queues)
         self._add("failed imports", _DEPTHS, self.count_imports)
@@ -126,6 +133,7 @@ class Ticks:
             db=parts.db,
             lease=lease,
             sent_for=sent_for,
+            second_look=self._second_look,
             clock=parts.clock,
             emit=parts.emit,
             stop=parts.stop,
@@ -193,13 +201,19 @@ class Ticks:
         if ended := end_stuck_sessions(self._parts.db, older_than=limit):
             self._parts.emit(SessionsEnded(count=ended))
 
+    def _look_at_the_clock(self) -> None:
+        now = DatabaseClock(self._parts.db, self._parts.clock).now()
+        self._second_look.note(self._parts.clock.monotonic(), now)
+
     def _sweep(self) -> None:
-        if (kept := self._parts.settings.retention.events) is not None:
-            sweep_events(self._parts.db, older_than=kept)
+        kept, as_of = self._parts.settings.retention.events, self._second_look.agreed
+        if kept is not None and as_of is not None:
+            sweep_events(self._parts.db, older_than=kept, as_of=as_of)
 
     def _sweep_staging_ids(self) -> None:
-        sweep_staging_ids(self._parts.db, older_than=_STAGING_IDS_KEPT)
-        sweep_breaker_counts(self._parts.db, older_than=_COUNTS_KEPT)
+        if (as_of := self._second_look.agreed) is not None:
+            sweep_staging_ids(self._parts.db, older_than=_STAGING_IDS_KEPT, as_of=as_of)
+            sweep_breaker_counts(self._parts.db, older_than=_COUNTS_KEPT, as_of=as_of)
 
     def _add(
         self,

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from threading import Event
 
 from retrier.clock import Clock
 from retrier.domain.retention import Old, Swept, pause_after
+from retrier.domain.second_look import SecondLook
 from retrier.errors import LeaseLost
 from retrier.events.event import Emit
 from retrier.events.retention import ChunkDeleted, RetentionSwept
@@ -30,37 +32,39 @@ class Retention:
     lease: Lease
     ages: Sequence[Old]
     instance: str
+    second_look: SecondLook
     clock: Clock
     emit: Emit
     stop: Event
 
     def sweep(self) -> None:
         """Delete what is due; nothing without the lease. Raises DatabaseUnavailable."""
-        if not self.lease.held:
+        as_of = self.second_look.agreed
+        if as_of is None or not self.lease.held:
             return
         # Look without a lock first: each chunk writes the lease, even with nothing to delete.
-        due = find_due(self.db, self.ages)
+        due = find_due(self.db, self.ages, as_of)
         if not due:
             return
         try:
-            self._note(self._delete(due))
+            self._note(self._delete(due, as_of))
         except LeaseLost:
             # Another process has the lease now, and deletes the rest. The processor reports the loss.
             return
         self._give_back_pages()
 
-    def _delete(self, due: Sequence[Old]) -> Swept:
+    def _delete(self, due: Sequence[Old], as_of: datetime) -> Swept:
         end, swept = self.clock.monotonic() + _LONGEST, Swept()
         for old in due:
             more = True
             while more and not self.stop.is_set() and self.clock.monotonic() < end:
-                chunk = self._delete_chunk(old)
+                chunk = self._delete_chunk(old, as_of)
                 swept, more = swept.plus(old, chunk.count), chunk.more
         return swept
 
-    def _delete_chunk(self, old: Old) -> DeletedChunk:
+    def _delete_chunk(self, old: Old, as_of: datetime) -> DeletedChunk:
         began = self.clock.monotonic()
-        chunk = delete_chunk(self.db, self.lease.fence, old, self.instance)
+        chunk = delete_chunk(self.db, self.lease.fence, old, self.instance, as_of)
         if chunk.count:
             self.emit(ChunkDeleted(old=old, count=chunk.count))
         if chunk.more:

@@ -194,6 +194,8 @@ class Retention(Section):
     operations: Annotated[DurationOrOff, at_least("1h")] = timedelta(days=90)
     imports: DurationOrOff = None
     events: DurationOrOff = timedelta(days=14)
+    second_look: Duration = timedelta(hours=1)
+    """How far apart two looks are that must agree before anything is deleted or presumed."""
 
     @property
     def times(self) -> RetentionTimes:

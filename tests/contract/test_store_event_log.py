@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import event, update
 
+from retrier.clock import SystemClock
 from retrier.store.schema import event_log
 from retrier.store.tables.event_log import Entry, append
 from retrier.store.verbs.upkeep import sweep_events
@@ -95,6 +96,14 @@ class TestASweep:
         newest, new = rows(database, event_log)
         assert (newest["text"], new["text"]) == ("newest", "new")
         assert new["event_id"] > newest["event_id"]
+
+    def test_leaves_what_was_not_old_at_the_look_before(self, database):
+        log(database, an_event(text="old"), age=3 * DAY)
+        log(database, an_event())
+
+        as_of = SystemClock().now() - 2 * DAY
+
+        assert sweep_events(database, older_than=2 * DAY, as_of=as_of) == 0
 
     def test_of_nothing_is_nothing(self, database):
         assert sweep_events(database, older_than=DAY) == 0

@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from retrier.domain import retention
 from retrier.domain.message_actions import Act
+from retrier.domain.second_look import SecondLook
 from retrier.errors import LeaseLost
 from retrier.events.event import Event
 from retrier.events.retention import ChunkDeleted
@@ -80,6 +81,46 @@ def is_sound(bench: Bench) -> bool:
     ledger = read_ledger(bench.db)
     broken = [rule.rule for rule in verify_store(bench.db).rules if rule.broken]
     return (broken, ledger.missing_messages, ledger.uncounted_deliveries) == ([], 0, 0)
+
+
+class TestAClockThatIsAhead:
+    def test_deletes_nothing_that_was_not_due_at_the_look_before(self, bench: Bench) -> None:
+        ids = archived(bench)
+        before = SecondLook(timedelta(0))
+        before.note(0, ago(LONG_AGO))
+
+        make_retention(bench, before).sweep()
+
+        assert set(messages(bench.db)) == set(ids)
+
+    def test_deletes_nothing_before_there_was_a_second_look(self, bench: Bench) -> None:
+        ids = archived(bench)
+
+        make_retention(bench, SecondLook(timedelta(hours=1))).sweep()
+
+        assert set(messages(bench.db)) == set(ids)
+
+    def test_deletes_no_operation_that_was_not_due_at_the_look_before(self, bench: Bench) -> None:
+        bring_to(bench, SENT)
+        set_time(bench.db, retry_operations, completed_at=ago(91), state="completed")
+        before = SecondLook(timedelta(0))
+        before.note(0, ago(2))
+
+        make_retention(bench, before).sweep()
+
+        assert len(rows(bench.db, retry_operations)) == 1
+
+    def test_deletes_no_failed_import_that_was_not_due_at_the_look_before(
+        self, bench: Bench
+    ) -> None:
+        bench.receive(confirmation(unique_id(failure())))
+        set_time(bench.db, failed_imports, received_at=ago(LONG_AGO))
+        before = SecondLook(timedelta(0))
+        before.note(0, ago(2))
+
+        make_retention(bench, before, imports=10 * DAY).sweep()
+
+        assert len(rows(bench.db, failed_imports)) == 1
 
 
 class TestAMessageThatWasSettledLongAgo:

@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import event, update
 
+from retrier.clock import SystemClock
 from retrier.errors import LeaseLost
 from retrier.store.schema import staging_ids
 from retrier.store.tables.staging_ids import find_known
@@ -71,6 +72,13 @@ class TestASweep:
 
         assert sweep_staging_ids(bench.db, older_than=90 * DAY) == 1
         assert known(bench.db, ONE, OTHER) == {OTHER}
+
+    def test_leaves_what_was_not_old_at_the_look_before(self, bench):
+        make(bench, ONE, age=91 * DAY)
+
+        as_of = SystemClock().now() - 2 * DAY
+
+        assert sweep_staging_ids(bench.db, older_than=90 * DAY, as_of=as_of) == 0
 
     def test_leaves_the_id_of_a_batch_in_forwarding(self, bench):
         bring_to(bench, STAGED)

@@ -185,7 +185,7 @@ def endure(plan: Plan, amqp_url: str, postgres_url: str) -> Day:
 def _settings(plan: Plan) -> dict[str, Any]:
     kept = f"{int(plan.hour * KEPT * 1000)}ms"
     return {
-        "retention": {"resolved": kept, "archived": kept, "operations": "1h"},
+        "retention": {"resolved": kept, "archived": kept, "operations": "1h", "second_look": "1ms"},
         "processor": {"lease": "5s"},
     }
 

@@ -114,6 +114,7 @@ def opened_place(
                 "ingestion": {"error_queues": [shop.error]},
                 "retries": {"forwarding_window": WINDOW, "drain_timeout": "500ms"},
                 "api": {"port": 0},
+                "retention": {"second_look": "1ms"},
             },
         )
         staging = f"{instance}.staging"

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from retrier.app.presumption import Presumption, seconds_between_looks
+from retrier.domain.second_look import SecondLook
 from retrier.errors import DatabaseUnavailable
 from retrier.events.service import ChunkPresumed
 from retrier.processor.lease import Lease
@@ -13,6 +14,7 @@ from retrier.store.queries.presumption import PRESUMED_AT_ONCE
 from retrier.store.queries.verification import verify_store
 from tests.support.bench import Bench, Killed
 from tests.support.flaky_database import FlakyDatabase
+from tests.support.old import ago, at_once
 
 AT_ONCE = timedelta(0)
 MORE_THAN_A_CHUNK = PRESUMED_AT_ONCE + 1
@@ -28,12 +30,19 @@ def bench(flaky: FlakyDatabase) -> Bench:
     return Bench(flaky, window=1000)
 
 
-def task(bench: Bench, *, lease: Lease | None = None, sent_for: timedelta = AT_ONCE) -> Presumption:
+def task(
+    bench: Bench,
+    *,
+    lease: Lease | None = None,
+    sent_for: timedelta = AT_ONCE,
+    second_look: SecondLook | None = None,
+) -> Presumption:
     """Return the task of a process: of the bench's, unless another lease is given."""
     return Presumption(
         db=bench.db,
         lease=lease or bench.context.lease,
         sent_for=sent_for,
+        second_look=second_look or at_once(),
         clock=bench.clock,
         emit=bench.emit,
         stop=bench.context.stop,
@@ -98,6 +107,24 @@ def test_a_process_that_is_killed_after_a_chunk_leaves_the_rest_as_it_was(bench:
     bench.restart()
     task(bench)()
     assert how_many(bench, "resolved") == MORE_THAN_A_CHUNK
+
+
+def test_what_was_not_due_at_the_look_before_stays_pending(bench: Bench) -> None:
+    send(bench, 1)
+    an_hour_ago = SecondLook(timedelta(0))
+    an_hour_ago.note(0, ago(1 / 24))
+
+    task(bench, second_look=an_hour_ago)()
+
+    assert how_many(bench, "retry_issued") == 1
+
+
+def test_nothing_is_presumed_before_there_was_a_second_look(bench: Bench) -> None:
+    send(bench, 1)
+
+    task(bench, second_look=SecondLook(timedelta(hours=1)))()
+
+    assert how_many(bench, "retry_issued") == 1
 
 
 def test_nothing_is_sent_again_by_it(bench: Bench) -> None:

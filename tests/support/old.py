@@ -1,7 +1,7 @@
 """Messages, operations and imports that have been settled for a while, and what deletes them."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from threading import Event
 from typing import Any
 
@@ -10,6 +10,7 @@ from sqlalchemy import Table, update
 from retrier.clock import SystemClock
 from retrier.domain.message_actions import Act
 from retrier.domain.retention import RetentionTimes, find_ages
+from retrier.domain.second_look import SecondLook
 from retrier.processor.retention import Retention
 from retrier.store.engine.database import Database
 from retrier.store.schema import failed_messages
@@ -28,13 +29,23 @@ TIMES: dict[str, timedelta | None] = {
 """The defaults."""
 
 
-def make_retention(bench: Bench, **times: timedelta | None) -> Retention:
+def at_once() -> SecondLook:
+    """Return looks that agree with whatever the database's clock says."""
+    second_look = SecondLook(timedelta(0))
+    second_look.note(0, datetime.max.replace(tzinfo=UTC))
+    return second_look
+
+
+def make_retention(
+    bench: Bench, second_look: SecondLook | None = None, /, **times: timedelta | None
+) -> Retention:
     """Return what deletes for the processor of this bench; `times` replace defaults."""
     return Retention(
         db=bench.db,
         lease=bench.context.lease,
         ages=find_ages(RetentionTimes(**(TIMES | times))),
         instance="test",
+        second_look=second_look or at_once(),
         clock=bench.clock,
         emit=bench.emit,
         stop=Event(),

@@ -46,6 +46,13 @@ class Transaction:
             self._now = self.sql.now(self.conn)
         return self._now
 
+    def agreed(self, as_of: datetime | None) -> datetime:
+        """Return the database's time for what is final: no later than the second look allows.
+
+        None: no second look is asked for.
+        """
+        return self.now if as_of is None else min(self.now, as_of)
+
     def hold(self, fence: int, now: datetime) -> None:
         """Note that this transaction renewed the lease under this epoch, at this time."""
         self.fence = fence

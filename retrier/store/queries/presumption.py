@@ -1,7 +1,7 @@
 """Which pending retries were sent so long ago that they are presumed to have succeeded."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy import select
 
@@ -16,8 +16,10 @@ PRESUMED_AT_ONCE = 500
 
 
 @reading
-def find_presumable(tx: Transaction, sent_for: timedelta, after: int) -> Sequence[int]:
-    """Return the next messages after the number `after` whose retry was sent that long ago.
+def find_presumable(
+    tx: Transaction, sent_for: timedelta, after: int, as_of: datetime | None = None
+) -> Sequence[int]:
+    """Return the next messages after the number `after` whose retry was sent that long ago, also `as_of` then.
 
     In the order of their numbers, by the key of the claims. No index has the time: it would be
     written whenever a window is recorded. Locks nothing; what is found is looked at again.
@@ -25,7 +27,7 @@ def find_presumable(tx: Transaction, sent_for: timedelta, after: int) -> Sequenc
     """
     due = (
         select(claims.number)
-        .where(claims.number > after, claims.forwarded_at <= tx.now - sent_for)
+        .where(claims.number > after, claims.forwarded_at <= tx.agreed(as_of) - sent_for)
         .order_by(claims.number)
         .limit(PRESUMED_AT_ONCE)
     )

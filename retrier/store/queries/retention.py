@@ -73,9 +73,13 @@ def are_old_imports(age: timedelta, now: datetime) -> Conditions:
 
 
 @reading
-def find_due(tx: Transaction, ages: Sequence[Old]) -> Sequence[Old]:
-    """Return those of which there is something to delete. Raises DatabaseUnavailable."""
-    return [old for old in ages if any(_is_any(tx, first) for first in _first(old, tx.now))]
+def find_due(tx: Transaction, ages: Sequence[Old], as_of: datetime | None = None) -> Sequence[Old]:
+    """Return those of which there is something to delete, at that time at the latest.
+
+    Raises DatabaseUnavailable.
+    """
+    now = tx.agreed(as_of)
+    return [old for old in ages if any(_is_any(tx, first) for first in _first(old, now))]
 
 
 def _is_any(tx: Transaction, first: Select[int]) -> bool:

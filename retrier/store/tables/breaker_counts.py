@@ -1,7 +1,7 @@
 """What was counted for breakers (`breaker_counts`): each thread adds to rows of its own."""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import bindparam, delete
@@ -53,7 +53,7 @@ def forget(tx: Transaction, before: Mapping[int, datetime]) -> None:
     )
 
 
-def sweep(tx: Transaction, older_than: timedelta) -> int:
+def sweep(tx: Transaction, before: datetime) -> int:
     """Delete what was counted before that, by any thread; return how many rows."""
-    old = counts.since < tx.now - older_than
+    old = counts.since < before
     return tx.execute(delete(breaker_counts).where(old)).rowcount

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime
 from functools import cache
 from typing import overload
 
@@ -64,15 +64,15 @@ def append(tx: Transaction, events: Sequence[Entry]) -> None:
         tx.execute(_APPEND, rows[1:])
 
 
-def sweep(tx: Transaction, older_than: timedelta, at_once: int) -> int:
-    """Delete old events, and never the newest; return how many.
+def sweep(tx: Transaction, before: datetime, at_once: int) -> int:
+    """Delete events from before that, and never the newest; return how many.
 
     SQLite gives the id after the highest one that is there. With an empty log it would give ids
     again that somebody who follows the log has seen already.
     """
     events = event_log.c
     newest = select(func.max(events.event_id)).scalar_subquery()
-    old = (events.at < tx.now - older_than, events.event_id < newest)
+    old = (events.at < before, events.event_id < newest)
     oldest = select(events.event_id).where(*old).order_by(events.at)
     swept = delete(event_log).where(events.event_id.in_(oldest.limit(at_once)))
     return tx.execute(swept).rowcount

@@ -1,7 +1,7 @@
 """Staging ids (`staging_ids`): committed before anything is sent under them (decision 0020)."""
 
 from collections.abc import Collection, Sequence
-from datetime import timedelta
+from datetime import datetime
 
 from sqlalchemy import delete, select
 
@@ -30,10 +30,10 @@ def find_known(tx: Transaction, ids: Collection[str]) -> frozenset[str]:
     return frozenset(tx.execute(select(made.staging_id).where(wanted)).scalars())
 
 
-def sweep(tx: Transaction, older_than: timedelta, at_once: int) -> int:
-    """Delete old ids, at most `at_once`; return how many. The ids of existing batches stay."""
+def sweep(tx: Transaction, before: datetime, at_once: int) -> int:
+    """Delete ids from before that, at most `at_once`; return how many. The ids of existing batches stay."""
     alive = select(retry_batches.c.staging_id).where(retry_batches.c.staging_id == made.staging_id)
-    oldest = select(made.staging_id).where(made.made_at < tx.now - older_than, ~alive.exists())
+    oldest = select(made.staging_id).where(made.made_at < before, ~alive.exists())
     swept = delete(staging_ids).where(
         made.staging_id.in_(oldest.order_by(made.made_at).limit(at_once))
     )

@@ -1,7 +1,7 @@
 """Presuming that retries have succeeded that were sent long ago and did not come back."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from retrier.domain.failed_message import RetryEnd
 from retrier.store.engine.transaction import Transaction
@@ -12,14 +12,16 @@ from retrier.store.verbs.leases import fenced
 
 
 @fenced
-def presume(tx: Transaction, sent_for: timedelta, numbers: Sequence[int]) -> int:
-    """Resolve those of these messages whose retry was sent that long ago; return how many.
+def presume(
+    tx: Transaction, sent_for: timedelta, numbers: Sequence[int], as_of: datetime | None = None
+) -> int:
+    """Resolve those of these messages whose retry was sent that long ago, also `as_of` then.
 
-    One transaction, by the database's clock. What changed since it was found, or is being changed,
+    Return how many. One transaction, by the database's clock. What changed since it was found, or is being changed,
     stays as it is. One event tells of all of them: what became of each is in its own rows. Raises
     LeaseLost, DatabaseUnavailable.
     """
-    sent_before = tx.now - sent_for
+    sent_before = tx.agreed(as_of) - sent_for
     due = lock_presumable(tx, numbers, sent_before)
     if not due:
         return 0

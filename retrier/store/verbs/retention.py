@@ -6,7 +6,7 @@ So no claim is taken, stamped or recorded while it works, and two instances neve
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import assert_never
 
 from retrier.domain.retention import (
@@ -21,6 +21,7 @@ from retrier.domain.retention import (
 from retrier.store.engine.database import writing
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.queries.retention import (
+    Conditions,
     are_old_archives,
     are_old_imports,
     are_old_messages,
@@ -53,28 +54,31 @@ class DeletedChunk:
 
 
 @fenced
-def delete_chunk(tx: Transaction, old: Old, instance: str) -> DeletedChunk:
-    """Delete the oldest of them, and what belongs to them.
+def delete_chunk(
+    tx: Transaction, old: Old, instance: str, as_of: datetime | None = None
+) -> DeletedChunk:
+    """Delete the oldest of them that were due at that time already, and what belongs to them.
 
     What somebody else has locked, because a failure of it arrives or a person acts on it, is left
     out and not waited for. Raises LeaseLost, DatabaseUnavailable.
     """
+    now = tx.agreed(as_of)
     match old:
         case OldMessages():
-            return _delete_messages(tx, old, instance)
+            return _delete_messages(tx, are_old_messages(old, now), instance)
         case OldOperations(age=age):
-            return _delete_operations(tx, age)
+            return _delete_operations(tx, age, now)
         case OldImports(age=age):
-            return _chunk_of(failed_imports.delete_old(tx, are_old_imports(age, tx.now), CHUNK))
+            return _chunk_of(failed_imports.delete_old(tx, are_old_imports(age, now), CHUNK))
         case _ as never:
             assert_never(never)
 
 
-def _delete_operations(tx: Transaction, age: timedelta) -> DeletedChunk:
-    over = are_old_operations(age, tx.now)
+def _delete_operations(tx: Transaction, age: timedelta, now: datetime) -> DeletedChunk:
+    over = are_old_operations(age, now)
     retries = retry_operations.delete_old(tx, over, CHUNK)
     room = CHUNK - retries
-    archives = archive_operations.delete_old(tx, are_old_archives(age, tx.now), room) if room else 0
+    archives = archive_operations.delete_old(tx, are_old_archives(age, now), room) if room else 0
     return _chunk_of(retries + archives)
 
 
@@ -82,8 +86,8 @@ def _chunk_of(count: int) -> DeletedChunk:
     return DeletedChunk(count=count, more=count == CHUNK)
 
 
-def _delete_messages(tx: Transaction, old: OldMessages, instance: str) -> DeletedChunk:
-    found = message_locks.lock_oldest(tx, are_old_messages(old, tx.now), CHUNK)
+def _delete_messages(tx: Transaction, old: Conditions, instance: str) -> DeletedChunk:
+    found = message_locks.lock_oldest(tx, old, CHUNK)
     locked = [row.number for row in _within_bytes(found)]
     # Again, now that they are locked: a failure may have come between the look and the lock.
     numbers = sorted(set(locked) - outgoing.find_messages(tx, locked)) if locked else []

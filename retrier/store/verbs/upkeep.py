@@ -1,7 +1,7 @@
 """Upkeep: the installation id, probes of the database, sweeps, and stuck sessions."""
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy import select, text
 
@@ -12,34 +12,39 @@ from retrier.store.verbs.leases import fenced
 
 _AT_ONCE = 1000
 
-Sweep = Callable[[Transaction, timedelta, int], int]
+Sweep = Callable[[Transaction, datetime, int], int]
 
 
-def sweep_events(db: Database, *, older_than: timedelta) -> int:
-    """Delete events older than that; return how many. Raises DatabaseUnavailable."""
-    return _sweep_all(db, event_log.sweep, older_than)
+def sweep_events(db: Database, *, older_than: timedelta, as_of: datetime | None = None) -> int:
+    """Delete events that were older than that `as_of` then, and are now; return how many.
+
+    Raises DatabaseUnavailable.
+    """
+    return _sweep_all(db, event_log.sweep, older_than, as_of)
 
 
-def sweep_staging_ids(db: Database, *, older_than: timedelta) -> int:
-    """Delete staging ids older than that; return how many.
+def sweep_staging_ids(db: Database, *, older_than: timedelta, as_of: datetime | None = None) -> int:
+    """Delete staging ids that were older than that `as_of` then, and are now; return how many.
 
     The id of a batch that exists stays, however old it is. Raises DatabaseUnavailable.
     """
-    return _sweep_all(db, staging_ids.sweep, older_than)
+    return _sweep_all(db, staging_ids.sweep, older_than, as_of)
 
 
 @writing
-def sweep_breaker_counts(tx: Transaction, *, older_than: timedelta) -> int:
+def sweep_breaker_counts(
+    tx: Transaction, *, older_than: timedelta, as_of: datetime | None = None
+) -> int:
     """Delete what was counted for breakers before that; return how many rows.
 
     Each thread deletes its own: these are of threads that have ended. Raises DatabaseUnavailable.
     """
-    return breaker_counts.sweep(tx, older_than)
+    return breaker_counts.sweep(tx, tx.agreed(as_of) - older_than)
 
 
-def _sweep_all(db: Database, sweep: Sweep, older_than: timedelta) -> int:
+def _sweep_all(db: Database, sweep: Sweep, older_than: timedelta, as_of: datetime | None) -> int:
     def sweep_some(tx: Transaction) -> int:
-        return sweep(tx, older_than, _AT_ONCE)
+        return sweep(tx, tx.agreed(as_of) - older_than, _AT_ONCE)
 
     swept = deleted = db.transact(sweep_some)
     while deleted == _AT_ONCE:
