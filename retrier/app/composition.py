@@ -79,6 +79,7 @@ def make_mapping(settings: Settings, queue: ErrorQueue) -> QueueMapping:
         take_from_work_queue=queue.take_from_work_queue,
         stream_header=queue.stream_header or settings.ingestion.stream_header,
         volatile=tuple(each.casefold() for each in settings.ingestion.volatile_headers),
+        own_queues=frozenset(each.queue for each in settings.ingestion.error_queues),
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from retrier.domain import dialects
 from retrier.domain.dialects import dialect as dialect_of
+from retrier.domain.dialects.accounts import read_stored
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.text import clean, jsonable, out_of_limits
 from retrier.domain.wire import Properties, PropertyCodec, UnreadableProperties
@@ -29,7 +30,8 @@ def derive(
 ) -> Shown:
     """Return what the raw properties of a failure say, cut and cleaned. Never raises.
 
-    `otherwise` is the queue it failed on, used if the headers name none. Bytes that this codec
+    `otherwise` is the queue it failed on: used if the headers name none, and to find again which
+    of several accounts of the failure held. Bytes that this codec
     cannot read came from the other kind of broker: NOTHING is returned.
     """
     try:
@@ -75,7 +77,7 @@ def read_said(
 def _details(properties: Properties, dialect: str, otherwise: str | None) -> FailureDetails | None:
     """Return what the headers say, as ingestion understood it."""
     known = dialects.by_name(dialect)
-    details = known.read(properties, otherwise=otherwise) if known else None
+    details = read_stored(known, properties, queue=otherwise) if known else None
     if not isinstance(details, FailureDetails):
         return None
     return replace(details, **out_of_limits(details))

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from retrier.domain import dialects
 from retrier.domain.classifiers import CauseOf
+from retrier.domain.dialects.accounts import read_failure
 from retrier.domain.dialects.dialect import Dialect, Unintelligible, count
 from retrier.domain.failed_message import FailedImport, Failure, FailureDetails
 from retrier.domain.headers import (
@@ -31,6 +32,7 @@ class QueueMapping:
     go instead of the queue where the message failed. `take_from_work_queue` allows a queue that
     looks like the queue of a worker. `stream_header` has the id of the stream of a message.
     `volatile` are patterns of headers that say nothing about which message it is.
+    `own_queues` are all that Retrier itself empties: no message failed there.
     """
 
     queue: str
@@ -39,6 +41,7 @@ class QueueMapping:
     take_from_work_queue: bool = False
     stream_header: str = STREAM
     volatile: tuple[str, ...] = ()
+    own_queues: frozenset[str] = frozenset()
 
 
 CLOCK_SLACK = timedelta(days=1)
@@ -125,7 +128,14 @@ def understand_failure(arrival: Arrival) -> Failure | Unintelligible:
     if isinstance(dialect, Unintelligible):
         return dialect
     body = arrival.delivery.body if dialect.reads_body else b""
-    details = dialect.read(arrival.properties, otherwise=arrival.mapping.destination, body=body)
+    details = read_failure(
+        dialect,
+        arrival.properties,
+        otherwise=arrival.mapping.destination,
+        body=body,
+        own_queues=arrival.mapping.own_queues,
+        latest=arrival.received_at + CLOCK_SLACK,
+    )
     if isinstance(details, Unintelligible):
         return details
     if arrival.mapping.destination and not dialect.recognises(arrival.properties.headers):

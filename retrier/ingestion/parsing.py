@@ -111,7 +111,8 @@ def read_import(
         body=kept.body,
         redelivered=kept.redelivered,
     )
-    mapping = mappings.get(kept.error_queue, QueueMapping(queue=kept.error_queue))
+    unlisted = QueueMapping(queue=kept.error_queue, own_queues=frozenset(mappings))
+    mapping = mappings.get(kept.error_queue, unlisted)
     if destination is not None:
         mapping = replace(mapping, destination=destination)
     return parse(delivery, codec, mapping, kept.received_at)

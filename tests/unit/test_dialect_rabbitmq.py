@@ -47,7 +47,12 @@ def deaths(*each: tuple[str | None, object]) -> dict[str, object]:
     [
         ([("billing", "rejected"), ("orders", "rejected")], "billing"),
         ([("billing", "delivery_limit"), ("orders", "rejected")], "billing"),
-        ([("billing", "maxlen"), ("orders", "delivery_limit")], "billing"),
+        ([("billing", "maxlen"), ("orders", "delivery_limit")], "orders"),
+        ([("orders.dlq", "maxlen"), ("orders", "rejected")], "orders"),
+        ([("wait", "expired"), ("dlq", "maxlen"), ("orders", "rejected")], "orders"),
+        ([("wait", "expired"), ("orders", "maxlen")], "orders"),
+        ([("billing", "maxlen"), ("orders", "maxlen")], "billing"),
+        ([("orders", "maxlen")], "orders"),
         ([("orders.wait", "expired"), ("orders", "rejected")], "orders"),
         ([("orders", "rejected"), ("orders.wait", "expired")], "orders"),
         ([("orders.wait", "expired"), ("orders", "delivery_limit")], "orders"),
@@ -57,7 +62,7 @@ def deaths(*each: tuple[str | None, object]) -> dict[str, object]:
     ],
     ids=str,
 )
-def test_the_newest_failure_counts_and_an_expiry_only_where_nothing_else_is(
+def test_a_verdict_counts_before_a_length_and_an_expiry_only_where_nothing_else_is(
     newest_first, failed_on
 ):
     details = read(RABBITMQ, deaths(*newest_first), {"x-first-death-queue": "other"})

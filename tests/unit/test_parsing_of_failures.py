@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from retrier.app.composition import make_mapping
 from retrier.domain.classifiers import cause_of
 from retrier.domain.dialects import RABBITMQ, RETRIER
 from retrier.domain.dialects.nservicebus import NServiceBusDialect
@@ -12,6 +13,7 @@ from retrier.domain.failed_message import Failure
 from retrier.domain.headers import UNIQUE_MESSAGE_ID
 from retrier.domain.identity import body_hash
 from retrier.ingestion.arrival import NO_HEADERS, QueueMapping
+from retrier.settings import load_settings
 from tests.support.raw_messages import (
     RECEIVED_AT,
     delivery,
@@ -243,3 +245,21 @@ class TestTheStream:
         found = failure(arrived, QueueMapping(queue="error", stream_header="Shop.OrderId"))
 
         assert found.details.stream_id is None
+
+
+@pytest.mark.parametrize("headers", [{}, {"Retrier.FailedQueue": "orders"}], ids=str)
+def test_a_death_on_another_error_queue_is_not_where_it_failed(headers):
+    deaths = [{"queue": name, "reason": "rejected", "count": 1} for name in ("dead", "orders")]
+    mapping = QueueMapping(queue="error", own_queues=frozenset({"error", "dead"}))
+
+    found = failure(delivery({**headers, "x-death": deaths}), mapping)
+
+    assert found.details.destination == "orders"
+
+
+def test_the_queues_that_retrier_empties_are_known_to_each_of_them():
+    settings = load_settings(None, {"RETRIER_INGESTION__ERROR_QUEUES": "error,dead"})
+
+    found = make_mapping(settings, settings.ingestion.error_queues[0])
+
+    assert found.own_queues == {"error", "dead"}

@@ -2,21 +2,17 @@
 
 from functools import lru_cache
 
+from retrier.domain.dialects.accounts import BY_CONSUMERS
 from retrier.domain.dialects.celery import CeleryDialect
 from retrier.domain.dialects.dialect import Dialect
 from retrier.domain.dialects.dramatiq import SUFFIX, DramatiqDialect
-from retrier.domain.dialects.nservicebus import NServiceBusDialect
 from retrier.domain.dialects.rabbitmq import RabbitMqDialect
-from retrier.domain.dialects.retrier import RetrierDialect
 from retrier.domain.headers import BROKER_COUNTERS, OF_WORKERS
 from retrier.domain.wire import Properties
 
-RETRIER = RetrierDialect()
+RETRIER = BY_CONSUMERS[-1]
 RABBITMQ = RabbitMqDialect()
 DRAMATIQ = DramatiqDialect()
-
-BY_CONSUMERS: tuple[Dialect, ...] = (NServiceBusDialect(), RETRIER)
-"""Written by the consumer that gave the message up. They are tried first: they name the error."""
 
 DIALECTS: tuple[Dialect, ...] = (*BY_CONSUMERS, DRAMATIQ, CeleryDialect(), RABBITMQ)
 

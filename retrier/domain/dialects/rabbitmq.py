@@ -14,8 +14,9 @@ from retrier.domain.wire import Properties
 DEATHS = "x-death"
 
 EXPIRED = "expired"
-FAILURES = frozenset({"rejected", "delivery_limit", "maxlen"})
-"""A retry must go where one of these happened: where messages expire, nobody may consume."""
+MAXLEN = "maxlen"
+VERDICTS = frozenset({"rejected", "delivery_limit"})
+"""A consumer had the message: a retry must go there. Elsewhere it only lay in a queue."""
 
 STRIPPED_PREFIXES = ("x-first-death-", "x-last-death-")
 """If a retry kept them and died again, RabbitMQ would see a dead-letter cycle and drop it."""
@@ -72,23 +73,28 @@ class RabbitMqDialect:
 
 
 def _failure_among(deaths: object) -> Mapping[str, object]:
-    """Return the newest death that is no wait; the broker lists the newest first (decision 0037)."""
+    """Return the newest verdict, else the newest other death (decisions 0037 and 0058).
+
+    The broker lists the newest first.
+    """
     tables = [each for each in deaths if isinstance(each, dict)] if isinstance(deaths, list) else []
     return min(tables, key=_how_unlikely, default={})
 
 
 def _how_unlikely(death: Mapping[str, object]) -> tuple[bool, int]:
-    """Order deaths: a queue is named, then a failure, an unknown reason, an expiry. Ties: newest."""
+    """Order deaths: a queue is named, then a verdict, a length, the unknown, an expiry."""
     reason = _text(death.get("reason"))
-    order = 0 if reason in FAILURES else 2 if reason == EXPIRED else 1
+    order = 0 if reason in VERDICTS else _OTHERWISE.get(reason or "", 2)
     return _text(death.get("queue")) is None, order
 
+
+_OTHERWISE: Mapping[str, int] = MappingProxyType({MAXLEN: 1, EXPIRED: 3})
 
 _REASONS: Mapping[str, str] = MappingProxyType(
     {
         "delivery_limit": "delivery limit reached",
         EXPIRED: "message expired",
-        "maxlen": "queue length limit reached",
+        MAXLEN: "queue length limit reached",
         "rejected": "rejected by a consumer",
     }
 )
