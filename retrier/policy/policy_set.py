@@ -82,7 +82,7 @@ class PolicySet:
         reason, rule = self.find(facts)
         if rule is None:
             return self._judge_unmatched(reason)
-        why = _why_give_up(rule, reason, failures)
+        why = _why_give_up(rule, reason, failures, unsent=facts.unsent)
         if why is not None:
             return Judgement(reason=reason, decision=self._give_up(rule, why), stream=rule.stream)
         delays, words, policy = self._plan_retry(rule, failures)
@@ -188,10 +188,15 @@ _named = attrgetter(
 )
 
 
-def _why_give_up(rule: Rule, reason: str, failures: int) -> str | None:
-    """Return why a rule retries no more; None if it does."""
+def _why_give_up(rule: Rule, reason: str, failures: int, *, unsent: bool) -> str | None:
+    """Return why a rule retries no more; None if it does.
+
+    What could not be sent has not failed: `only` lists failures of the consumer.
+    """
     if rule.never and globs.matches(rule.never, reason):
         return f"failed with {reason}, which rule {rule.name} never retries"
+    if rule.only and not unsent and not globs.matches(rule.only, reason):
+        return f"failed with {reason}, and rule {rule.name} retries only {', '.join(rule.only)}"
     if failures >= rule.attempts:
         most = "the first" if rule.attempts <= 1 else f"{rule.attempts} failures"
         return f"failed {_times(failures)}; rule {rule.name} gives up after {most}"

@@ -19,6 +19,7 @@ class Preset:
     backoff: Backoff | None
     jitter: Jitter = Spread.NONE
     never: Globs = ()
+    only: Globs = ()
 
 
 _OUTBOX = Exponential(first=timedelta(minutes=1), cap=timedelta(hours=1))
@@ -32,7 +33,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             attempts=3,
             backoff=Exponential(first=timedelta(seconds=5)),
             jitter=Additive(most=timedelta(seconds=5)),
-            never=("GW_4XX", "NOT_PDF", "TOO_LARGE", "EXPIRED", "FORBIDDEN"),
+            only=("GW_5XX", "GW_TIMEOUT", "IO_ERROR", "UNKNOWN"),
         ),
         COOLDOWN: Preset(attempts=None, backoff=None),
         "caf": Preset(

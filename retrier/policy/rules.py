@@ -64,7 +64,7 @@ class Rule:
     """Retries what it matches until it has failed `attempts` times, then gives it up.
 
     0 and 1 attempts are the same: given up at the first failure. A reason in `never` is given up
-    at once. `stream` is stored with what it matches: whether earlier messages of a stream hold it.
+    at once, and so is one that is not in `only`, if that names any. `stream` is stored with what it matches: whether earlier messages of a stream hold it.
     """
 
     name: str
@@ -73,6 +73,7 @@ class Rule:
     backoff: Backoff
     jitter: Jitter = Spread.NONE
     never: Globs = ()
+    only: Globs = ()
     then: GivingUp = GivingUp.DEAD
     stream: StreamRule | None = None
     breaker: BreakerTerms | None = None

@@ -15,6 +15,7 @@ class Told:
     delays: Sequence[tuple[float, float]]
     then: str
     never: Sequence[str] = ()
+    only: Sequence[str] = ()
 
 
 def explain(rule: Told) -> str:
@@ -24,7 +25,8 @@ def explain(rule: Told) -> str:
     more = f", and {retries - len(rule.delays)} more" if retries > len(rule.delays) else ""
     when = f"after {_in_words(rule.delays)}{more}, then {end}" if rule.delays else f"{end} at once"
     never = f"; {end} at once: {', '.join(rule.never)}" if rule.never else ""
-    return f"{when}{never}"
+    only = f"; {end} at once: all but {', '.join(rule.only)}" if rule.only else ""
+    return f"{when}{never}{only}"
 
 
 def _in_words(delays: Sequence[tuple[float, float]]) -> str:

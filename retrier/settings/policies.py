@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, Field
 
 from retrier.domain.streams import StreamRule
 from retrier.policy.classification import MOST_CRASHES
@@ -139,6 +139,9 @@ class ReasonSection(Section):
     set: ReasonSet | None = None
     reason: Name | None = None
     queue: Globs = ()
+    message_type: Annotated[
+        Globs, Field(validation_alias=AliasChoices("message_type", "type"))
+    ] = ()
     exception: Globs = ()
     failure_reason: Globs = ()
     message: PatternText | None = None
@@ -155,6 +158,7 @@ class RuleSection(Section):
     cooldown: Duration | None = None
     jitter: Annotated[Jitter, BeforeValidator(_read_jitter)] | None = None
     never: Globs | None = None
+    only: Globs | None = None
     then: GivingUp = GivingUp.DEAD
     stream: StreamRule | None = None
     breaker: BreakerSettings | None = None

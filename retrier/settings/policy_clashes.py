@@ -23,7 +23,9 @@ _ALLOWED = {
     "fixed": ("first",),
     "list": ("delays",),
 }
-_CONDITIONS = ("queue", "exception", "failure_reason", "message")
+_CONDITIONS = ("queue", "message_type", "type", "exception", "failure_reason", "message")
+_OF_A_SET = ("queue", "message_type", "type")
+"""The conditions that limit a set; `type` is another name of `message_type`."""
 
 
 def find_policy_clashes(tree: Tree, own_queues: frozenset[str]) -> Iterator[Clash]:
@@ -59,13 +61,20 @@ def _find_in_reason(entry: Tree, place: tuple[int | str, ...]) -> Iterator[Clash
         return
     conditions = [each for each in _CONDITIONS if each in entry]
     if "set" in entry:
-        if others := [each for each in ("reason", *conditions) if each in entry]:
-            yield (*place, "set"), f"stands alone, without {', '.join(others)}"
+        given = [each for each in ("reason", *conditions) if each in entry]
+        if others := [each for each in given if each not in _OF_A_SET]:
+            yield (
+                (*place, "set"),
+                f"goes with queue and message_type only, not with {', '.join(others)}",
+            )
         return
     if "reason" not in entry:
         yield (*place, "reason"), "must be given"
     if not conditions:
-        yield place, f"must have at least one of {', '.join(_CONDITIONS)}"
+        yield (
+            place,
+            f"must have at least one of {', '.join(each for each in _CONDITIONS if each != 'type')}",
+        )
 
 
 def _find_in_rules(rules: list[Tree], own_queues: frozenset[str]) -> Iterator[Clash]:

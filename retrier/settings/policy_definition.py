@@ -34,9 +34,11 @@ def make_definition(section: PoliciesSection) -> Definition:
 
 def _make_reasons(section: ReasonSection) -> tuple[ReasonRule, ...]:
     if section.set is not None:
-        return make_gateway_rules()
+        return make_gateway_rules(queue=section.queue, message_type=section.message_type)
     message = None if section.message is None else re.compile(section.message)
-    conditions = section.model_dump(include={"queue", "exception", "failure_reason"})
+    conditions = section.model_dump(
+        include={"queue", "message_type", "exception", "failure_reason"}
+    )
     return (ReasonRule(reason=section.reason or "", message=message, **conditions),)
 
 
@@ -51,6 +53,7 @@ def _make_rule(section: RuleSection) -> Rule:
         backoff=_choose_backoff(section, preset),
         jitter=jitter,
         never=preset.never if section.never is None else section.never,
+        only=preset.only if section.only is None else section.only,
         then=section.then,
         stream=section.stream,
         breaker=None if section.breaker is None else section.breaker.terms,
@@ -94,9 +97,11 @@ def find_policy_warnings(section: PoliciesSection) -> Iterator[str]:
         yield from _find_unknown(f"{place}.match.reason", rule.match.reason, given)
         if section.rules[index].never is not None:
             yield from _find_unknown(f"{place}.never", rule.never, given)
+        if section.rules[index].only is not None:
+            yield from _find_unknown(f"{place}.only", rule.only, given)
         if section.rules[index].preset == "gateway" and not given & set(GATEWAY_CODES):
             yield (
-                f"{place}.preset: its codes are given to no failure: "
+                f"{place}.preset: its codes are given to no failure, and it retries nothing else: "
                 "add {set: gateway}, or entries of your own, to policies.classify"
             )
 

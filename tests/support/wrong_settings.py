@@ -139,7 +139,7 @@ WRONG_FILES = {
         "policies.poison.crashes: must be between 1 and 1000, is 0"
     ),
     "policies: {classify: [{reason: GW_5XX}]}": (
-        "policies.classify[0]: must have at least one of queue, exception, failure_reason, message"
+        "policies.classify[0]: must have at least one of queue, message_type, exception, failure_reason, message"
     ),
     "policies: {classify: [{message: '(', reason: GW_5XX}]}": (
         "policies.classify[0].message: is no regular expression (missing ), unterminated "

@@ -115,8 +115,8 @@ def test_something_random_can_be_added() -> None:
 def test_a_preset_gives_all_that_is_left_out(name: str) -> None:
     rule, preset = only_rule(f"preset: {name}"), PRESETS[name]
 
-    made = (rule.attempts, rule.backoff, rule.jitter, rule.never)
-    assert made == (preset.attempts, preset.backoff, preset.jitter, preset.never)
+    made = (rule.attempts, rule.backoff, rule.jitter, rule.never, rule.only)
+    assert made == (preset.attempts, preset.backoff, preset.jitter, preset.never, preset.only)
 
 
 def test_the_preset_cooldown_is_given_time_and_attempts() -> None:
@@ -126,9 +126,14 @@ def test_the_preset_cooldown_is_given_time_and_attempts() -> None:
 
 
 def test_a_rule_replaces_parts_of_its_preset() -> None:
-    rule = only_rule("preset: gateway, attempts: 5, never: [FORBIDDEN], jitter: none")
+    rule = only_rule("preset: gateway, attempts: 5, never: [FORBIDDEN], only: '*', jitter: none")
 
-    assert (rule.attempts, rule.never, rule.jitter) == (5, ("FORBIDDEN",), Spread.NONE)
+    assert (rule.attempts, rule.never, rule.only, rule.jitter) == (
+        5,
+        ("FORBIDDEN",),
+        ("*",),
+        Spread.NONE,
+    )
     assert rule.backoff == PRESETS["gateway"].backoff
 
 
@@ -148,6 +153,21 @@ def test_a_rule_that_retries_nothing_needs_no_backoff(attempts: int) -> None:
 
 def test_the_set_gateway_stands_for_its_rules() -> None:
     assert defined("classify: [{set: gateway}]").classify == make_gateway_rules()
+
+
+@pytest.mark.parametrize("key", ["message_type", "type"])
+def test_the_set_gateway_is_limited_to_queues_and_types(key: str) -> None:
+    limited = make_gateway_rules(queue=("convert", "scan.*"), message_type=("Pdf*",))
+
+    text = f"classify: [{{set: gateway, queue: [convert, 'scan.*'], {key}: 'Pdf*'}}]"
+
+    assert defined(text).classify == limited
+
+
+def test_a_reason_of_ones_own_may_ask_for_the_type_of_the_message() -> None:
+    (rule,) = defined("classify: [{message_type: 'Pdf*', reason: pdf}]").classify
+
+    assert (rule.reason, rule.message_type) == ("pdf", ("Pdf*",))
 
 
 def test_an_empty_section_waits_for_a_person() -> None:
@@ -255,7 +275,7 @@ def test_an_empty_section_waits_for_a_person() -> None:
             "rules: [{name: a, match: {}, preset: outbox, retries: 1}]",
             (
                 "policies.rules[0].retries: is not a setting; known here: name, match, preset,"
-                " attempts, backoff, cooldown, jitter, never, then, stream, breaker"
+                " attempts, backoff, cooldown, jitter, never, only, then, stream, breaker"
             ),
         ),
         (
@@ -273,13 +293,13 @@ def test_an_empty_section_waits_for_a_person() -> None:
             "classify: [{exception: A, word: B, reason: c}]",
             (
                 "policies.classify[0].word: is not a setting; known here: set, reason, queue,"
-                " exception, failure_reason, message"
+                " message_type, exception, failure_reason, message"
             ),
         ),
         ("classify: [{exception: A}]", "policies.classify[0].reason: must be given"),
         (
             "classify: [{set: gateway, reason: b}]",
-            "policies.classify[0].set: stands alone, without reason",
+            "policies.classify[0].set: goes with queue and message_type only, not with reason",
         ),
         ("classify: [{set: other}]", "policies.classify[0].set: must be gateway, is other"),
         ("rules: yes", "policies.rules: must be a list, is true"),
@@ -354,8 +374,8 @@ def test_a_wrong_shape_is_a_problem_and_no_accident(text: str) -> None:
         (
             "rules: [{name: a, match: {}, preset: gateway}]",
             (
-                "policies.rules[0].preset: its codes are given to no failure: add {set: gateway}, or"
-                " entries of your own, to policies.classify"
+                "policies.rules[0].preset: its codes are given to no failure, and it retries"
+                " nothing else: add {set: gateway}, or entries of your own, to policies.classify"
             ),
         ),
         ("default: dead", "policies.default: every failure is dead at once: there is no rule"),

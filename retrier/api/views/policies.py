@@ -66,6 +66,7 @@ def _rule(rule: Rule) -> Json:
         "backoff": _backoff(rule.backoff),
         "jitter": _jitter(rule.jitter),
         "never": list(rule.never),
+        "only": list(rule.only),
         "then": rule.then,
         "stream": rule.stream,
         "delays": [

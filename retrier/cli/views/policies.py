@@ -65,7 +65,13 @@ def explain_policies(printer: Printer, found: Json) -> None:
 def explain(rule: Mapping[str, Any]) -> str:
     """Return in words what a rule does: "after 5-10 s, 10-15 s, then dead"."""
     delays = [(each["shortest"], each["longest"]) for each in rule["delays"]]
-    told = Told(attempts=rule["attempts"], delays=delays, then=rule["then"], never=rule["never"])
+    told = Told(
+        attempts=rule["attempts"],
+        delays=delays,
+        then=rule["then"],
+        never=rule["never"],
+        only=rule.get("only", ()),
+    )
     stream = "; in the order of its stream" if rule["stream"] == "strict" else ""
     return f"{words.explain(told)}{stream}"
 
@@ -88,7 +94,8 @@ def _row(rule: Mapping[str, Any]) -> tuple[object, ...]:
     jitter = rule["jitter"]
     spread = "" if jitter == "none" else f", jitter {_plain(jitter)}"
     match = "; ".join(f"{name} {', '.join(globs)}" for name, globs in rule["match"].items())
-    never = ", ".join(rule["never"])
+    only = [f"all but {', '.join(rule['only'])}"] if rule.get("only") else []
+    never = ", ".join([*rule["never"], *only])
     backoff = f"{_plain(rule['backoff'])}{spread}"
     return rule["name"], rule["attempts"], backoff, rule["then"], never, match or "all"
 

@@ -170,6 +170,7 @@ def _rule(rule: Rule) -> RuleRow:
         delays=[(each.shortest.total_seconds(), each.longest.total_seconds()) for each in delays],
         then=rule.then.value,
         never=rule.never,
+        only=rule.only,
     )
     return RuleRow(name=rule.name, matches=_globs(rule.match, Match.__slots__), does=explain(told))
 

@@ -86,7 +86,8 @@ def test_the_rules_are_shown_in_their_order() -> None:
         "attempts": 3,
         "backoff": {"kind": "exponential", "first": "5s", "factor": 2.0},
         "jitter": {"additive": "5s"},
-        "never": ["GW_4XX", "NOT_PDF", "TOO_LARGE", "EXPIRED", "FORBIDDEN"],
+        "never": [],
+        "only": ["GW_5XX", "GW_TIMEOUT", "IO_ERROR", "UNKNOWN"],
         "then": "manual",
         "stream": None,
         "delays": [{"shortest": 5.0, "longest": 10.0}, {"shortest": 10.0, "longest": 15.0}],
@@ -138,11 +139,12 @@ class TestASimulation:
 
         assert (found["judged"], found["changed"]) == (1, 1)
         assert found["counts"] == [
-            {"old": OLD, "new": {"rule": "a", "decision": "scheduled"}, "count": 1}
+            {"old": OLD, "new": {"rule": "a", "decision": "manual"}, "count": 1}
         ]
         (sample,) = found["samples"]
         assert (sample["id"], sample["queue"], sample["failures"]) == (key, "pay", 1)
-        assert sample["new"]["why"].startswith("failed 1 of 3 times; rule a set its next retry")
+        why = sample["new"]["why"]
+        assert why.startswith("failed with handler_exception, and rule a retries only GW_5XX, ")
         assert "stopped" not in found
 
     def test_without_policies_asks_those_in_force(self, api: Api) -> None:

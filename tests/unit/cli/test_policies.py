@@ -80,7 +80,7 @@ def test_it_is_explained_when_each_rule_retries(cli: CommandLine, file: Path) ->
     assert cli.lines("policies", "list", "--explain", "--config", str(file)) == [
         (
             "gw: after 5-10 s, 10-15 s, then dead; "
-            "dead at once: GW_4XX, NOT_PDF, TOO_LARGE, EXPIRED, FORBIDDEN"
+            "dead at once: all but GW_5XX, GW_TIMEOUT, IO_ERROR, UNKNOWN"
         ),
         "never: waits for a person at once",
         f"often: after {' '.join(['2.5'] * 50)} seconds, and 49 more, then dead",

@@ -11,9 +11,11 @@ from retrier.domain.failed_message import FailureDetails
 from retrier.policy.backoff import Exponential, Fixed
 from retrier.policy.classification import ReasonRule
 from retrier.policy.facts import Facts, facts_of
+from retrier.policy.gateway_codes import make_gateway_rules
 from retrier.policy.in_force import InForce
 from retrier.policy.jitter import Spread
 from retrier.policy.policy_set import Definition, PolicySet, hash_definition
+from retrier.policy.presets import PRESETS
 from retrier.policy.rules import GivingUp, Match, Rule, Unmatched
 from retrier.policy.waiting import WAITING
 
@@ -88,6 +90,42 @@ def test_a_reason_that_is_never_retried_is_given_up_at_once() -> None:
 
     assert isinstance(decision, Dead)
     assert decision.why == "failed with timeout_exceeded, which rule payments never retries"
+
+
+@pytest.mark.parametrize("reason", ["timeout_exceeded", "time*"])
+def test_a_reason_that_is_among_the_only_ones_is_retried(reason: str) -> None:
+    assert isinstance(decide(set_of(make_rule(only=("busy", reason)))), RetryAt)
+
+
+def test_any_other_reason_is_given_up_at_once() -> None:
+    decision = decide(set_of(make_rule(only=("busy", "full"))))
+
+    assert isinstance(decision, Dead)
+    assert decision.why == "failed with timeout_exceeded, and rule payments retries only busy, full"
+
+
+def test_what_could_not_be_sent_is_retried_whatever_the_only_reasons_are() -> None:
+    facts = replace(TIMED_OUT, unsent=True)
+
+    assert isinstance(decide(set_of(make_rule(only=("busy",))), facts=facts), RetryAt)
+
+
+@pytest.mark.parametrize("code", ["GW_5XX", "GW_TIMEOUT", "IO_ERROR", "UNKNOWN"])
+def test_the_preset_gateway_retries_what_may_pass(code: str) -> None:
+    assert isinstance(decide(gateway(), facts=Facts(queue="a", failure_reason=code)), RetryAt)
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["NOT_READY", "GW_4XX", "NOT_PDF", "TOO_LARGE", "EXPIRED", "FORBIDDEN", "poison_message"],
+)
+def test_the_preset_gateway_retries_nothing_else(code: str) -> None:
+    assert isinstance(decide(gateway(), facts=Facts(queue="a", failure_reason=code)), Dead)
+
+
+def gateway() -> PolicySet:
+    rule = make_rule(only=PRESETS["gateway"].only)
+    return set_of(rule, classify=make_gateway_rules())
 
 
 def test_what_is_given_up_may_wait_for_a_person() -> None:
