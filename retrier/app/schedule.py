@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, timedelta
 
 from apscheduler.executors.pool import ThreadPoolExecutor
@@ -27,6 +28,7 @@ from retrier.store.verbs.upkeep import (
     sweep_events,
     sweep_staging_ids,
 )
+from retrier.store.verbs.waits import count_waits_anew, is_any_wait_of_later
 from retrier.web.counts import Counts
 
 _LEASE_LOOK = 1
@@ -35,6 +37,7 @@ _REQUESTS_UNHEARD = 5
 """Seconds between two looks on PostgreSQL, whose notifications replace most of them."""
 _ADOPTION = 30
 _RETENTION = 5
+_WAITS = 2
 _DEPTHS = 10
 _POLICIES = 2
 """Seconds between two looks at their file: a change is in force after two looks at the most."""
@@ -108,6 +111,7 @@ class Ticks:
             self._add("lease", _LEASE_LOOK, lambda: self._renew(lease))
             often = _REQUESTS if self._parts.db.is_sqlite else _REQUESTS_UNHEARD
             self._add("requests", often, lambda: self._look_for_requests(lease))
+            self._add("waits", _WAITS, lambda: self._count_waits_anew(lease))
             self._add("adoption", _ADOPTION, self._parts.wake.set)
             self._add(
                 "retention", _RETENTION, make_retention(self._parts, lease, self._second_look).sweep
@@ -194,6 +198,13 @@ class Ticks:
         """Wake the processor for requests to another process, and for work that is due now."""
         if lease.held and is_work_due(self._parts.db):
             self._parts.wake.set()
+
+    def _count_waits_anew(self, lease: Lease) -> None:
+        """Let what waits since a time that has not come wait no longer than was asked for."""
+        db = self._parts.db
+        with suppress(LeaseLost):
+            while lease.held and is_any_wait_of_later(db) and count_waits_anew(db, lease.fence):
+                self._parts.wake.set()
 
     def _end_stuck_sessions(self) -> None:
         """End sessions that wait for a frozen client: no server timeout does (decision 0012)."""

@@ -12,9 +12,10 @@ def next_cut(due: datetime | None, now: datetime, taken: int, rate: int) -> date
     """Return when an operation may be cut again that has just taken so many messages.
 
     `due` is when this cut was due. Counted from there, a delay of a few milliseconds per cut does
-    not add up to a lower rate. A long delay is not caught up.
+    not add up to a lower rate. A long delay is not caught up. A due time that has not come says that
+    the clock was set back: it is not counted from there, or each cut would wait for that hour.
     """
-    begun = now if due is None else max(due, now - LATENESS)
+    begun = now if due is None or due > now + LATENESS else max(due, now - LATENESS)
     return begun + timedelta(seconds=taken / rate)
 
 

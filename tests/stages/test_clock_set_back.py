@@ -4,14 +4,27 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import Table, and_, select, update
 
+from retrier.domain.breaker import BreakerState, parse_key
+from retrier.domain.retry_operation import RetryTerms
+from retrier.domain.steering import SetRate, Steered
 from retrier.processor.lease import Lease
 from retrier.store.engine.database import Database
-from retrier.store.queries.next_work import is_work_due
-from retrier.store.schema import failed_message_retries, processor_lease, retry_batches
+from retrier.store.queries.next_work import is_work_due, time_until_due
+from retrier.store.schema import (
+    breakers,
+    failed_message_retries,
+    failed_messages,
+    processor_lease,
+    retry_batches,
+    retry_operations,
+)
+from retrier.store.verbs.breakers import set_breaker
 from retrier.store.verbs.leases import Holder
+from retrier.store.verbs.waits import count_waits_anew, is_any_wait_of_later
 from tests.support.bench import STAGING, Bench, Killed
+from tests.support.scheduling import schedule
 
 HOUR = timedelta(hours=1)
 LEASE = 15
@@ -118,3 +131,107 @@ def test_what_was_stamped_before_is_in_doubt_and_goes_alone(bench: Bench) -> Non
     bench.work()
 
     assert alone.count("forwarding.sent_alone") == 2
+
+
+def shift(bench: Bench, table: Table, *names: str) -> None:
+    """Let these times have been written by a clock that was an hour ahead."""
+    with bench.db.engine.begin() as conn:
+        keys = table.primary_key.columns.values()
+        for row in conn.execute(select(table)).mappings().all():
+            later = {name: row[name] + HOUR for name in names if row[name] is not None}
+            one = and_(*(key == row[key.name] for key in keys))
+            conn.execute(update(table).where(one).values(later))
+
+
+def count_anew(bench: Bench) -> int:
+    return count_waits_anew(bench.db, bench.context.lease.fence)
+
+
+def next_due(bench: Bench) -> timedelta:
+    due = time_until_due(bench.db)
+    assert due is not None
+    return due
+
+
+def test_a_scheduled_message_waits_no_longer_than_its_policy_asked_for(bench: Bench) -> None:
+    schedule(bench.db, bench.fail(), within=timedelta(minutes=3))
+    shift(bench, failed_messages, "retry_at", "last_modified")
+    assert next_due(bench) > timedelta(minutes=30)
+
+    assert is_any_wait_of_later(bench.db)
+    assert count_anew(bench) == 1
+
+    assert next_due(bench) <= timedelta(minutes=3)
+    assert not is_any_wait_of_later(bench.db)
+
+
+def test_a_message_scheduled_after_that_is_left_as_it_is(bench: Bench) -> None:
+    schedule(bench.db, bench.fail(), within=HOUR)
+
+    assert not is_any_wait_of_later(bench.db)
+    assert count_anew(bench) == 0
+
+
+def test_an_operation_with_a_delay_waits_no_longer_than_was_asked_for(bench: Bench) -> None:
+    bench.fail()
+    bench.ask_all(RetryTerms(delay=timedelta(minutes=3)))
+    shift(bench, retry_operations, "not_before", "created_at", "modified_at")
+
+    assert is_any_wait_of_later(bench.db)
+    assert count_anew(bench) == 1
+
+    assert next_due(bench) <= timedelta(minutes=3)
+    assert not is_any_wait_of_later(bench.db)
+
+
+def test_an_operation_that_was_asked_for_at_a_time_waits_for_that_time(bench: Bench) -> None:
+    bench.fail()
+    bench.ask_all(RetryTerms(not_before=bench.db.read(lambda tx: tx.now) + HOUR))
+    shift(bench, retry_operations, "created_at", "modified_at")
+
+    assert not is_any_wait_of_later(bench.db)
+    assert count_anew(bench) == 0
+
+
+def test_an_operation_with_a_rate_goes_on_with_its_rate(bench: Bench) -> None:
+    bench.fail(4)
+    bench.ask_all(RetryTerms(rate=5))
+    bench.take_turn()
+    while bench.batches():
+        bench.take_turn()
+    shift(bench, retry_operations, "next_cut", "modified_at")
+
+    while not bench.batches():
+        bench.take_turn()
+
+    assert next_due(bench) <= timedelta(seconds=1)
+
+
+def test_the_same_rate_once_more_frees_an_operation(bench: Bench) -> None:
+    bench.fail(4)
+    asked = bench.ask_all(RetryTerms(rate=5))
+    bench.take_turn()
+    now = bench.db.read(lambda tx: tx.now)
+    with bench.db.engine.begin() as conn:
+        conn.execute(update(retry_operations).values(next_cut=now + HOUR))
+
+    steered = bench.steer(asked, SetRate(5))
+
+    assert isinstance(steered, Steered)
+    assert steered.changed
+    assert bench.operation(asked)["next_cut"] is None
+
+
+def test_a_breaker_opened_by_hand_stays_open_no_longer_than_was_said(bench: Bench) -> None:
+    minutes = timedelta(minutes=3)
+    key, state = parse_key("orders"), BreakerState.OPEN
+    set_breaker(bench.db, key, state, lasts=minutes, who="ada", why=None)
+    shift(bench, breakers, "hand_until", "changed_at")
+
+    assert is_any_wait_of_later(bench.db)
+    assert count_anew(bench) == 1
+
+    (found,) = bench.rows(select(breakers))
+    assert found["hand_until"] - found["changed_at"] == minutes
+    assert next_due(bench) <= minutes
+    assert not is_any_wait_of_later(bench.db)

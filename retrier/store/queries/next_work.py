@@ -76,7 +76,11 @@ def _may_be_cut(now: ColumnElement[datetime] | datetime) -> ColumnElement[bool]:
     """
     return and_(
         operations.state.in_(sorted(OPEN_STATES)),
-        or_(operations.passed_over.is_(False), operations.look_again_at <= now),
+        or_(
+            operations.passed_over.is_(False),
+            operations.look_again_at <= now,
+            and_(operations.look_again_at.is_not(None), operations.modified_at > now),
+        ),
         or_(operations.not_before.is_(None), operations.not_before <= now),
         or_(
             operations.next_cut.is_(None),

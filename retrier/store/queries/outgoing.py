@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import func, or_, select
 
@@ -16,6 +16,10 @@ from retrier.store.schema import causes, failed_messages, outgoing, processing_a
 attempts = processing_attempts.c
 messages = failed_messages.c
 waiting = outgoing.c
+
+
+_LONGEST = timedelta(minutes=5)
+"""Longer than any copy is put off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +47,12 @@ def find_outgoing(
 
     Raises DatabaseUnavailable.
     """
-    due = or_(waiting.not_before.is_(None), waiting.not_before <= tx.now)
+    due = or_(
+        waiting.not_before.is_(None),
+        waiting.not_before <= tx.now,
+        # Nothing is put off for that long: the clock was set back.
+        waiting.not_before > tx.now + _LONGEST,
+    )
     # The limit comes before the joins: what is joined is then found by its keys, however many wait.
     first = select(outgoing).where(due).order_by(waiting.outgoing_id).limit(limit)
     if without:

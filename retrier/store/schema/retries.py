@@ -66,6 +66,8 @@ retry_operations = Table(
     Column("dead_left_out", Integer, nullable=False, server_default=text("0")),
     # Added by revision 1011.
     Column("look_again_at", UtcTime),
+    # Added by revision 1017. The delay that was asked for; NULL: none, or a time.
+    Column("delay_ms", Number),
     one_of("retry_type", RETRY_TYPES),
     one_of("state", RetryOperationState),
     CheckConstraint(

@@ -1,6 +1,7 @@
 """Failed messages (`failed_messages`): added, counted, and moved between states."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -15,7 +16,7 @@ from retrier.domain.retry_operation import STANDING_OPERATION
 from retrier.store.engine.new_rows import add_new
 from retrier.store.engine.sql_dialect import Counter, SqlDialect
 from retrier.store.engine.transaction import Transaction
-from retrier.store.schema import failed_message_retries, failed_messages
+from retrier.store.schema import SCHEDULED, failed_message_retries, failed_messages
 from retrier.store.schema.types import UtcTime
 from retrier.store.tables.message_locks import legal, sendable
 from retrier.store.tables.processing_attempts import (
@@ -33,6 +34,11 @@ claims = failed_message_retries.c
 _KEY = messages.number == bindparam("key")
 _NOW = bindparam("now", type_=UtcTime)
 _FIRST = bindparam("first", type_=UtcTime)
+_SCHEDULE_ANEW = (
+    update(failed_messages)
+    .where(_KEY, SCHEDULED)
+    .values(retry_at=bindparam("due", type_=UtcTime), last_modified=_NOW)
+)
 _COUNTED = {
     "attempts": messages.attempts + bindparam("added"),
     "first_failure": case((messages.first_failure > _FIRST, _FIRST), else_=messages.first_failure),
@@ -203,6 +209,13 @@ def _move_anew(
     ]
     names = tuple(next(iter(changes.values())))
     tx.execute(_moved_anew(move, names, counts=counted is not None), rows)
+
+
+def schedule_anew(tx: Transaction, times: Mapping[int, datetime]) -> None:
+    """Give scheduled messages, by number, other times; the caller has locked them."""
+    if times:
+        rows = [{"key": number, "due": at, "now": tx.now} for number, at in times.items()]
+        tx.execute(_SCHEDULE_ANEW, rows)
 
 
 @cache

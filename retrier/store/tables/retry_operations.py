@@ -177,6 +177,12 @@ def put_off(tx: Transaction, operation_id: str, until: datetime | None) -> None:
     tx.execute(_of(operation_id).values(next_cut=until, modified_at=tx.now))
 
 
+def wait_no_longer(tx: Transaction, operation_id: str, until: datetime) -> bool:
+    """Let one that would wait for longer wait until that time; say whether it would have."""
+    longer = _of(operation_id).where(operations.not_before > until)
+    return tx.execute(longer.values(not_before=until, modified_at=tx.now)).rowcount == 1
+
+
 def pass_over(tx: Transaction, operation_id: str, reason: str | None, at: datetime | None) -> None:
     """Let one wait of which only held messages are left, until that time or a word (None)."""
     passed = {"passed_over": True, "reason": short(reason), "modified_at": tx.now}

@@ -132,7 +132,9 @@ def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOpera
 
 def _terms(tx: Transaction, terms: RetryTerms) -> dict[str, object]:
     not_before = terms.not_before if terms.delay is None else tx.now + terms.delay
+    delay = None if terms.delay is None else round(terms.delay.total_seconds() * 1000)
     return {
+        "delay_ms": delay,
         "message_limit": terms.limit,
         "destination": terms.destination,
         "not_before": not_before,

@@ -1,6 +1,7 @@
 """Steering operations: paused, resumed and cancelled by a person, or given another rate."""
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from typing import assert_never
 
 from sqlalchemy import ColumnElement, case, exists, or_, select
@@ -49,7 +50,7 @@ def steer_operation(
         why = refuse(order, operation.state, cancel_asked=asked, standing=standing)
         if why is not None:
             return why
-    due = [order for order in orders if not _is_done(order, operation)]
+    due = [order for order in orders if not _is_done(order, operation, tx.now)]
     if due:
         # Only if it is in the state that was read. Raises ConcurrentChange if it is not.
         values = {name: value for order in due for name, value in _find_values(order, operation)}
@@ -59,9 +60,16 @@ def steer_operation(
     return Steered(operation_id=operation.operation_id, changed=bool(due))
 
 
-def _is_done(order: Order, operation: RetryOperation) -> bool:
-    asked = operation.cancel_asked
+def _is_done(order: Order, operation: RetryOperation, now: datetime) -> bool:
+    asked, due = operation.cancel_asked, operation.next_cut
+    if isinstance(order, SetRate) and due is not None and due > now + _LONGEST_PACE:
+        # The clock was set back, or the rate was very low: the same rate again frees it.
+        return False
     return is_done(order, operation.state, cancel_asked=asked, rate=operation.rate)
+
+
+_LONGEST_PACE = timedelta(seconds=2)
+"""Longer than any rate lets a cut wait."""
 
 
 def _find_values(order: Order, operation: RetryOperation) -> Iterator[tuple[str, object]]:
