@@ -52,7 +52,8 @@ class Retry:
 
     def fail(self, **changes: Any) -> Failure:
         """Let the message fail again."""
-        failed = again(self.first, queue=QUEUE, **changes)
+        stamps = {"stamped_id": self.key} if "retry_id" in changes else {}
+        failed = again(self.first, queue=QUEUE, **(stamps | changes))
         self.bench.receive(failed)
         return failed
 

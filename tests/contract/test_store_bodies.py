@@ -11,7 +11,7 @@ from retrier.store.schema import failed_messages, processing_attempts
 from retrier.store.verbs.windows import load_originals
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.contract.store_rows import again, message, only_message, record, rows, set_columns
-from tests.support.factories import FAILED_AT, failure, unique_id
+from tests.support.factories import FAILED_AT, dramatiq_body, failure, unique_id
 
 RETRY = "6a4cf3a1-5f0c-4f1b-9d0e-6f5d7b0f0a01"
 CODEC = AmqpPropertyCodec()
@@ -30,6 +30,10 @@ def shown_body(db: Database, key: str) -> bytes:
     found = find_body(db, key, CODEC)
     assert found is not None
     return found.body
+
+
+ORDER, CHANGED = dramatiq_body(), dramatiq_body(retries=1)
+"""Bodies of one task: it counts its own retries in there, so both are of one message."""
 
 
 def fail_with(db: Database, first, body: bytes, minutes: int) -> None:
@@ -96,24 +100,24 @@ def test_a_body_does_not_go_with_another_message_that_is_deleted(database: Datab
 
 
 def test_another_body_of_the_same_message_is_stored_and_shown(database: Database) -> None:
-    first = failure(body=b"an order")
+    first = failure(body=ORDER)
     record(database, first)
 
-    fail_with(database, first, b"changed", 1)
+    fail_with(database, first, CHANGED, 1)
 
-    assert stored_bodies(database) == [b"an order", b"changed"]
-    assert shown_body(database, unique_id(first)) == b"changed"
-    assert only_message(database)["body_size"] == len(b"changed")
+    assert stored_bodies(database) == [ORDER, CHANGED]
+    assert shown_body(database, unique_id(first)) == CHANGED
+    assert only_message(database)["body_size"] == len(CHANGED)
 
 
 def test_a_third_body_that_equals_the_first_is_kept_and_shown(database: Database) -> None:
-    first = failure(body=b"an order")
+    first = failure(body=ORDER)
     record(database, first)
 
-    fail_with(database, first, b"changed", 1)
-    fail_with(database, first, b"an order", 2)
+    fail_with(database, first, CHANGED, 1)
+    fail_with(database, first, ORDER, 2)
 
-    assert shown_body(database, unique_id(first)) == b"an order"
+    assert shown_body(database, unique_id(first)) == ORDER
     assert len(rows(database, processing_attempts)) == 3
     assert broken_rules(database) == []
 
@@ -121,17 +125,17 @@ def test_a_third_body_that_equals_the_first_is_kept_and_shown(database: Database
 def test_a_batch_that_brings_the_first_body_again_after_another_shows_it(
     database: Database,
 ) -> None:
-    first = failure(body=b"an order")
+    first = failure(body=ORDER)
     record(database, first)
     set_columns(database, unique_id(first), last_retry_id=RETRY)
 
     record(
         database,
-        again(first, body=b"changed", retry_id=RETRY, time_of_failure=at(1)),
-        again(first, body=b"an order", retry_id=RETRY, time_of_failure=at(2)),
+        again(first, body=CHANGED, retry_id=RETRY, time_of_failure=at(1)),
+        again(first, body=ORDER, retry_id=RETRY, time_of_failure=at(2)),
     )
 
-    assert shown_body(database, unique_id(first)) == b"an order"
+    assert shown_body(database, unique_id(first)) == ORDER
     assert broken_rules(database) == []
 
 
@@ -147,11 +151,11 @@ def test_a_retry_sends_the_body_though_another_attempt_holds_it(database: Databa
 
 
 def test_an_older_failure_leaves_the_newest_body_shown(database: Database) -> None:
-    newest = failure(body=b"an order")
+    newest = failure(body=ORDER)
     record(database, newest)
     set_columns(database, unique_id(newest), last_retry_id=RETRY)
 
-    record(database, again(newest, body=b"older", retry_id=RETRY, time_of_failure=at(-5)))
+    record(database, again(newest, body=CHANGED, retry_id=RETRY, time_of_failure=at(-5)))
 
-    assert stored_bodies(database) == [b"an order", b"older"]
-    assert shown_body(database, unique_id(newest)) == b"an order"
+    assert stored_bodies(database) == [ORDER, CHANGED]
+    assert shown_body(database, unique_id(newest)) == ORDER

@@ -145,8 +145,8 @@ class TestAnImportReadAgain:
     def test_fails_the_message_again_that_is_stored(
         self, database: Database, imports: FailedImports
     ) -> None:
-        take_in(database, arrival({"n": 1}, message_id="9"), mapping=TODAY)
-        (import_id,) = take_in(database, arrival({"n": 2}, message_id="9"))
+        take_in(database, arrival({"x-retry-count": 1}, message_id="9"), mapping=TODAY)
+        (import_id,) = take_in(database, arrival({"x-retry-count": 2}, message_id="9"))
 
         imports.read_again(import_id, "ada")
 

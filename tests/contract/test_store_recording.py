@@ -27,7 +27,7 @@ from tests.contract.store_rows import (
     rows,
     set_columns,
 )
-from tests.support.factories import FAILED_AT, failure, unique_id
+from tests.support.factories import FAILED_AT, dramatiq_body, failure, unique_id
 
 EARLIER = FAILED_AT - timedelta(minutes=5)
 LATER = FAILED_AT + timedelta(minutes=5)
@@ -109,6 +109,7 @@ class TestANewFailure:
             "body_size": len(new.body),
             "properties_size": len(new.raw),
             "maybe_copy_of": None,
+            "derived_from": None,
         }
 
     def test_shows_what_its_raw_properties_say(self, database):
@@ -230,10 +231,10 @@ class TestARedelivery:
 
     def test_of_a_message_whose_body_was_replaced_since_is_still_that_attempt(self, database):
         """The first failure comes again after a retry failed with another body."""
-        first = failure(retry_id="r0")
+        first = failure(retry_id="r0", body=dramatiq_body())
         record(database, first)
         set_columns(database, unique_id(first), last_retry_id=RETRY)
-        record(database, again(first, body=b"changed by the consumer", retry_id=RETRY))
+        record(database, again(first, body=dramatiq_body(retries=1), retry_id=RETRY))
 
         receipt = record(database, redelivered(first))
 
@@ -241,10 +242,10 @@ class TestARedelivery:
         assert len(messages(database)) == 1
 
     def test_that_differs_in_a_byte_is_a_failure_of_its_own(self, database):
-        first = failure(headers={"Try": "1"})
+        first = failure(headers={"x-tries-count": "1"})
         record(database, first)
 
-        receipt = record(database, redelivered(again(first, headers={"Try": "2"})))
+        receipt = record(database, redelivered(again(first, headers={"x-tries-count": "2"})))
 
         assert receipt.repeated == 1
 
@@ -300,7 +301,7 @@ class TestAnotherFailureOfTheSameMessage:
     def test_that_is_newer_replaces_the_groups(self, database):
         first = failure(exception_type="A")
         record(database, first)
-        second = again(first, exception_type="B", message_type=None, time_of_failure=LATER)
+        second = again(first, exception_type="B", time_of_failure=LATER)
 
         record(database, second)
 
@@ -329,7 +330,8 @@ class TestAnotherFailureOfTheSameMessage:
         before = only_message(database)
 
         receipt = record(
-            database, again(first, exception_type="Old", queue="old", time_of_failure=EARLIER)
+            database,
+            again(first, exception_type="Old", queue=FULL["queue"], time_of_failure=EARLIER),
         )
 
         assert receipt.repeated == 1

@@ -163,7 +163,7 @@ class TestAMessageThatWasSettledLongAgo:
 
     def test_goes_with_all_its_attempts_and_the_body_that_they_share(self, bench: Bench) -> None:
         first = failure(queue=QUEUE)
-        bench.receive(first, again(first, queue=QUEUE), again(first, queue=QUEUE, retry_id="x"))
+        bench.receive(first, again(first, queue=QUEUE), again(first, queue=QUEUE))
         kept = bench.fail()
         settle(bench.db, Act.ARCHIVE, [unique_id(first)])
         age(bench.db, LONG_AGO)

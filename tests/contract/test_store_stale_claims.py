@@ -105,7 +105,8 @@ def test_such_a_claim_is_none_to_what_arrives(bench: Bench) -> None:
     bench.turn()
     set_columns(bench.db, unique_id(first), failure_seq=LATER_FAILURE)
 
-    newer = again(first, queue=QUEUE, retry_id=ANOTHER, exception_type="Newer")
+    stamped = {"stamped_id": unique_id(first), "retry_id": ANOTHER}
+    newer = again(first, queue=QUEUE, exception_type="Newer", **stamped)
     bench.receive(newer)
 
     assert bench.message(unique_id(first))["exception_type"] == "Newer"

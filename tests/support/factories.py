@@ -125,6 +125,12 @@ def raw_properties(headers: dict[str, str]) -> bytes:
     return AmqpPropertyCodec().edit(NO_PROPERTIES, Edit(set_headers=headers))
 
 
+def dramatiq_body(retries: int = 0) -> bytes:
+    """Return the body of a task of Dramatiq, which counts its own retries in there."""
+    task = b'"actor_name": "pay", "message_id": "1", "args": [], "kwargs": {}'
+    return b'{%s, "options": {"retries": %d}}' % (task, retries)
+
+
 def unique_id(made: Failure) -> str:
     """Return the unique message id under which a failure from here is stored."""
     found = made.stamped_id or made.computed_id

@@ -51,6 +51,7 @@ class TestFailures:
             error_queue="error",
             redelivered=True,
             received_at=RECEIVED_AT,
+            sender=found.sender,
         )
 
     @pytest.mark.parametrize(

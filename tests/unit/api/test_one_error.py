@@ -32,15 +32,15 @@ def test_a_message_tells_its_attempts_oldest_first(api: Api) -> None:
 
 
 def test_the_attempt_in_force_has_the_headers_as_text(api: Api) -> None:
-    first = failure(headers={"Number": "1"})
+    first = failure(headers={"x-retry-count": "1"})
     (unique_id,) = api.receive(first)
-    api.receive(again(first, headers={"Number": 2, "Text": "zwei", "List": [1]}))
+    api.receive(again(first, headers={"x-retry-count": 2, "sent-at": "zwei", "laravel": [1]}))
 
     old, new = api.get(f"errors/{unique_id}")["processing_attempts"]
 
     assert "headers" not in old
-    shown = {name: new["headers"][name] for name in ("Number", "Text", "List")}
-    assert shown == {"Number": "2", "Text": "zwei", "List": "[1]"}
+    shown = {name: new["headers"][name] for name in ("x-retry-count", "sent-at", "laravel")}
+    assert shown == {"x-retry-count": "2", "sent-at": "zwei", "laravel": "[1]"}
 
 
 def test_a_message_tells_its_groups(api: Api) -> None:
