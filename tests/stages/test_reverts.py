@@ -100,8 +100,9 @@ def test_a_message_taken_back_can_fail_anew(bench: Bench) -> None:
     bench.ask([unique_id])
     bench.work()
 
-    bench.receive(failure(queue=QUEUE, message_id="7"))
+    bench.transport.broker.declare("gone")
+    bench.receive(failure(queue="gone", message_id="7"))
     bench.ask([unique_id])
     bench.work()
 
-    assert bench.sent() == [unique_id]
+    assert bench.sent("gone") == [unique_id]

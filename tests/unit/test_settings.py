@@ -24,6 +24,7 @@ NONSENSE = {
     "instance": "a b",
     "database.upgrade": "maybe",
     "ingestion.error_queues": "[a",
+    "ingestion.volatile_headers": "[a",
     "api.allowed_hosts": "[a",
 }
 

@@ -11,11 +11,12 @@ from sqlalchemy import select, update
 
 from retrier.domain.failed_imports import ON_ITS_WAY
 from retrier.domain.failed_message import FailedImport
-from retrier.domain.wire import ChannelClosed, Refused, Unknown
+from retrier.domain.wire import ChannelClosed, Edit, Refused, Unknown
 from retrier.errors import BrokerUnavailable
 from retrier.ingestion.arrival import QueueMapping
 from retrier.store.schema import failed_import_sends
 from retrier.store.verbs.import_sends import stamp_import
+from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from retrier.transport.sender import ANSWER_WITHIN, HAND_OVER_WITHIN
 from tests.support.amqp_bytes import header, properties, string
 from tests.support.api import Api
@@ -387,7 +388,8 @@ class TestAnImportSentBack:
         answer = send(api, import_id)
 
         assert (answer.status_code, answer.json()) == (202, {"sent_to": "orders"})
-        assert arrived(api) == [(raw, b"\x00\xff")]
+        persistent = AmqpPropertyCodec().edit(raw, Edit(set_fields={"delivery_mode": 2}))
+        assert arrived(api) == [(persistent, b"\x00\xff")]
         assert api.get("imports") == []
         assert kinds(api)[:2] == ["ImportSent", "ImportStamped"]
 

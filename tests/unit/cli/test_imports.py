@@ -365,7 +365,7 @@ class TestSendingBack:
 
         assert (result.exit_code, result.stdout) == (0, "2 of 2 failed imports sent to orders\n")
         sent = {(each.raw, each.body) for each in cli.api.transport.broker.holds("orders")}
-        assert sent == {(POISON, b"1"), (b"\0\0", b"2")}
+        assert sent == {(POISON, b"1"), (b"\x10\0\x02", b"2")}  # that is persistent
         assert left(cli) == []
 
     def test_says_why_one_stays_and_sends_the_others(self, cli: CommandLine) -> None:
