@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from glob import escape
 
 from retrier.api.live_feed import LiveFeed
 from retrier.app.parts import Parts
@@ -78,7 +79,10 @@ def make_mapping(settings: Settings, queue: ErrorQueue) -> QueueMapping:
         destination=queue.destination,
         take_from_work_queue=queue.take_from_work_queue,
         stream_header=queue.stream_header or settings.ingestion.stream_header,
-        volatile=tuple(each.casefold() for each in settings.ingestion.volatile_headers),
+        volatile=(
+            *(each.casefold() for each in settings.ingestion.volatile_headers),
+            escape((queue.stream_header or settings.ingestion.stream_header).casefold()),
+        ),
         own_queues=frozenset(each.queue for each in settings.ingestion.error_queues),
     )
 

@@ -92,17 +92,19 @@ def compare(failure: Failure, stored: StoredMessage) -> Likeness:
 
     A double of an older retry has what that retry was sent with, which may be less than what the
     newest failure has: it is compared with earlier failures as well. Its place is that of the first
-    failure under the same retry, if there is one.
+    failure under the same retry, if there is one, else also where that retry may have been sent.
     """
     retry = retry_named(failure, stored)
     before = [stored.newest] if retry is RetryNamed.IN_FORCE else [stored.newest, stored.first]
     outcome = stored.outcomes.get(failure.retry_id or "")
     places = before if outcome is None else [outcome]
+    sent_there = retry is RetryNamed.OLDER and failure.details.queue in stored.sent_to
     said = {_compare_facts(failure, each) for each in {*before, *places}}
     return Likeness(
         retry=retry,
         same_id=stored.message_id == message_id_of(failure),
-        same_place=any(is_same_place(failure, each) for each in places),
+        same_place=any(is_same_place(failure, each) for each in places)
+        or (outcome is None and sent_there),
         same_body=has_same_body(failure, stored),
         said=next(each for each in Said if each in said),
     )

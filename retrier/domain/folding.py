@@ -282,6 +282,7 @@ def as_stored(failure: Failure) -> StoredAttempt:
     return StoredAttempt(
         raw=failure.raw,
         queue=failure.details.queue,
+        destination=failure.details.destination,
         endpoint=failure.details.endpoint,
         message_type=failure.details.message_type,
         retry_id=failure.retry_id,

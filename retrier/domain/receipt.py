@@ -16,6 +16,7 @@ class StoredAttempt:
 
     raw: bytes
     queue: str
+    destination: str
     endpoint: str | None
     message_type: str | None
     retry_id: str | None
@@ -29,7 +30,8 @@ class StoredMessage:
     attempt that holds the body of the newest failure. `first` and `newest` are its first failure
     and the one that it shows. Of the retries that failures of the batch name, `issued` has those
     that were issued for the message and have ended, and `counted` those that `failure_count`
-    counts; `outcomes` has the first failure under each of them. `body` is there only if a failure of the batch has another one and may be its own.
+    counts; `outcomes` has the first failure under each of them, and `sent_to` the queues to which
+    they may have been sent. `body` is there only if a failure of the batch has another one and may be its own.
     """
 
     unique_message_id: str
@@ -46,6 +48,7 @@ class StoredMessage:
     first: StoredAttempt
     newest: StoredAttempt
     outcomes: Mapping[str, StoredAttempt] = field(default_factory=dict)
+    sent_to: frozenset[str] = frozenset()
     body: bytes | None = None
 
 

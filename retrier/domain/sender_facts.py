@@ -33,6 +33,7 @@ _OF_RETRIES = frozenset(
         headers.LOGGED_ID,
         headers.NOTICE_ID,
         headers.ENDPOINT,  # compared as a place, together with the queue
+        headers.STREAM,  # a head that loses its headers stays in its stream
         *headers.STAGING_ONLY,
         *headers.FAN_OUT,
     }

@@ -10,12 +10,16 @@ import pytest
 
 from retrier.domain import headers
 from retrier.domain.failed_message import Confirmation, Failure
+from retrier.domain.message_actions import Act
+from retrier.domain.retry_operation import RetryTerms
 from retrier.domain.wire import Delivery
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.parsing import parse
+from retrier.store.verbs.redirects import create_redirect
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import ERROR_QUEUE, FAILED_AT, confirmation
+from tests.support.old import settle
 from tests.support.policies import SomePolicies, bring_due
 from tests.support.raw_messages import raw_properties
 
@@ -182,6 +186,22 @@ def test_a_follow_up_says_whose_stamps_it_carries(bench):
 
     (left,) = [key for key, status in bench.statuses().items() if status == "unresolved"]
     assert bench.message(left)["derived_from"] == handled.headers[headers.UNIQUE_MESSAGE_ID]
+
+
+@pytest.mark.parametrize("how", ["named by the request", "redirected"])
+def test_a_retry_sent_elsewhere_that_fails_there_late_opens_its_message_again(bench, how):
+    bench.receive(fails(order(), "retrier"))
+    if how == "redirected":
+        create_redirect(bench.db, QUEUE, "mail", own_queues=frozenset(), who="ada")
+    bench.ask_all(RetryTerms(destination="mail") if how != "redirected" else RetryTerms())
+    bench.work()
+    (handled,) = take(bench, "mail")
+    (unique_id,) = bench.statuses()
+    settle(bench.db, Act.RESOLVE, [unique_id])
+
+    bench.receive(fails(handled, "retrier"))
+
+    assert bench.statuses() == {unique_id: "unresolved"}
 
 
 @dataclass

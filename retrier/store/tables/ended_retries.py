@@ -1,12 +1,13 @@
 """Ended retries (`ended_retries`): what is kept of claims that had been stamped."""
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from sqlalchemy import delete, insert, literal, select
 
 from retrier.domain.failed_message import RetryEnd
 from retrier.store.engine.transaction import StoredRow, Transaction
-from retrier.store.schema import ended_retries, failed_message_retries
+from retrier.store.schema import ended_retries, failed_message_retries, retry_operations
 from retrier.store.schema.types import UtcTime
 
 
@@ -36,18 +37,27 @@ A retry that a crash doubled may have both, or one of them twice.
 """
 
 
+class Ended(NamedTuple):
+    """How a retry ended, and the queue that its request named instead of the message's own."""
+
+    outcome: RetryEnd
+    destination: str | None
+
+
 def find_ended(
     tx: Transaction, retries: Mapping[int, Collection[str]]
-) -> dict[int, dict[str, RetryEnd]]:
+) -> dict[int, dict[str, Ended]]:
     """Return, by message, how those of these retries ended that have ended."""
     columns = ended_retries.c
-    query = select(columns.number, columns.retry_id, columns.outcome).where(
-        tx.sql.member(columns.number, sorted(retries))
+    query = (
+        select(columns.number, columns.retry_id, columns.outcome, retry_operations.c.destination)
+        .outerjoin(retry_operations, retry_operations.c.operation_id == columns.operation_id)
+        .where(tx.sql.member(columns.number, sorted(retries)))
     )
-    ended: dict[int, dict[str, RetryEnd]] = {}
-    for number, retry_id, outcome in tx.execute(query):
+    ended: dict[int, dict[str, Ended]] = {}
+    for number, retry_id, outcome, destination in tx.execute(query):
         if retry_id in retries[number]:
-            ended.setdefault(number, {})[retry_id] = RetryEnd(outcome)
+            ended.setdefault(number, {})[retry_id] = Ended(RetryEnd(outcome), destination)
     return ended
 
 

@@ -16,6 +16,11 @@ def lock(tx: Transaction) -> Mapping[str, str]:
     Without the lock, two redirects made at the same time could become a chain.
     """
     tx.sql.lock_table(tx.conn, message_redirects)
+    return read(tx)
+
+
+def read(tx: Transaction) -> Mapping[str, str]:
+    """Return all redirects, from queue to queue."""
     rows = tx.execute(select(redirects.from_queue, redirects.to_queue).order_by("from_queue"))
     return {row[0]: row[1] for row in rows}
 

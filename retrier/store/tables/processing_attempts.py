@@ -229,7 +229,12 @@ def find_outcomes(
 
 
 def _stored() -> Select[Any]:
-    of_cause = (causes.c.queue, causes.c.endpoint, causes.c.message_type)
+    of_cause = (
+        causes.c.queue,
+        causes.c.destination,
+        causes.c.endpoint,
+        causes.c.message_type,
+    )
     kept = (attempts.attempt_id, attempts.number, attempts.raw_properties, attempts.retry_id)
     return select(*kept, *of_cause).join_from(
         processing_attempts, causes, causes.c.cause_id == attempts.cause_id
@@ -240,6 +245,7 @@ def _as_stored(row: StoredRow) -> StoredAttempt:
     return StoredAttempt(
         raw=bytes(row.raw_properties),
         queue=row.queue,
+        destination=row.destination,
         endpoint=row.endpoint,
         message_type=row.message_type,
         retry_id=row.retry_id,

@@ -10,13 +10,19 @@ from retrier.domain.failed_message import (
     FailedMessageStatus,
     Failure,
     Resolution,
-    RetryEnd,
 )
 from retrier.domain.folding import candidate_ids, ids_apart, named_ids
 from retrier.domain.new_failure import Known
 from retrier.domain.receipt import Before, StoredAttempt, StoredMessage
 from retrier.store.engine.transaction import StoredRow, Transaction
-from retrier.store.tables import claims, ended_retries, message_locks, processing_attempts
+from retrier.store.tables import (
+    claims,
+    ended_retries,
+    message_locks,
+    message_redirects,
+    processing_attempts,
+)
+from retrier.store.tables.ended_retries import Ended
 from retrier.store.tables.processing_attempts import StoredBody
 
 
@@ -64,7 +70,9 @@ def _find_stored(
     return _with_bodies(tx, _with_ended(tx, stored, failed), failed)
 
 
-_DELETED = StoredAttempt(raw=b"", queue="", endpoint=None, message_type=None, retry_id=None)
+_DELETED = StoredAttempt(
+    raw=b"", queue="", destination="", endpoint=None, message_type=None, retry_id=None
+)
 """An attempt that somebody deleted: it is like no failure, as its properties cannot be read."""
 
 
@@ -136,19 +144,30 @@ def _with_ended(
         return stored
     ended = ended_retries.find_ended(tx, named)
     outcomes = processing_attempts.find_outcomes(tx, named)
+    redirects = message_redirects.read(tx)
     return [
         replace(
             each,
             issued=frozenset(ended.get(each.number or 0, ())),
             counted=_counted(ended.get(each.number or 0, {})),
             outcomes=outcomes.get(each.number or 0, {}),
+            sent_to=_sent_to(each, ended.get(each.number or 0, {}).values(), redirects),
         )
         for each in stored
     ]
 
 
-def _counted(ended: Mapping[str, RetryEnd]) -> frozenset[str]:
-    return frozenset(key for key, how in ended.items() if how in ended_retries.COUNTED)
+def _counted(ended: Mapping[str, Ended]) -> frozenset[str]:
+    return frozenset(key for key, how in ended.items() if how.outcome in ended_retries.COUNTED)
+
+
+def _sent_to(
+    stored: StoredMessage, ended: Iterable[Ended], redirects: Mapping[str, str]
+) -> frozenset[str]:
+    """Return where its retries may have gone: named, redirected, or as its failures say."""
+    own = {stored.first.destination, stored.newest.destination}
+    named = {each.destination for each in ended if each.destination is not None}
+    return frozenset(own | named | {redirects[each] for each in own if each in redirects})
 
 
 def _with_bodies(
