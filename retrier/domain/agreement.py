@@ -16,6 +16,7 @@ from retrier.domain.failed_message import (
 )
 from retrier.domain.new_failure import confirmation_resolves
 from retrier.domain.receipt import StoredAttempt, StoredMessage
+from retrier.domain.sender_facts import is_field
 from retrier.domain.text import clean
 
 
@@ -47,11 +48,14 @@ class RetryNamed(Enum):
 class Said(Enum):
     """How the facts of the sender compare.
 
-    ADDED means that all that was stored is there with its value, and something more.
+    ADDED means that all that was stored is there with its value, and something more. UNSAID means
+    the same of the headers, but fields of AMQP are missing: whoever parks a message by hand copies
+    its headers, and often nothing else.
     """
 
     EQUAL = "equal"
     ADDED = "added"
+    UNSAID = "unsaid"
     CHANGED = "changed"
 
 
@@ -194,4 +198,9 @@ def _compare(now: SenderFacts | None, before: SenderFacts | None) -> Said:
         return Said.CHANGED
     if now == before:
         return Said.EQUAL
-    return Said.ADDED if now.items() >= before.items() else Said.CHANGED
+    if now.items() >= before.items():
+        return Said.ADDED
+    lost = before.keys() - now.keys()
+    kept = {name: value for name, value in before.items() if name not in lost}
+    only_fields = all(is_field(name) for name in lost)
+    return Said.UNSAID if only_fields and now.items() >= kept.items() else Said.CHANGED

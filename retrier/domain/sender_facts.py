@@ -17,11 +17,15 @@ from retrier.domain import dialects, headers
 from retrier.domain.failed_message import SenderFacts
 from retrier.domain.wire import Properties, PropertyCodec, UnreadableProperties
 
-_FIELDS = frozenset(
-    {"app_id", "cluster_id", "content_encoding", "content_type", "correlation_id", "priority"}
-    | {"reply_to", "type"}
-)
-"""Not message id and times, which middleware renews, and not what a retry itself changes."""
+_FIELDS = frozenset({"app_id", "cluster_id", "correlation_id", "reply_to", "type"})
+"""Not message id and times, which middleware renews, and not what a retry itself changes.
+
+Nor content type, encoding and priority: client libraries put defaults in where a consumer that
+parks a message does not copy them, and beside an equal body they say nothing.
+"""
+
+_FIELD = ":"
+"""What the names of fields begin with, among facts."""
 
 _OF_RETRIES = frozenset(
     {
@@ -97,7 +101,7 @@ def facts_of(properties: Properties, volatile: tuple[str, ...] = ()) -> SenderFa
     """Return the facts of a message; a field of AMQP is named with a leading colon."""
     is_task = "task" in properties.headers and "id" in properties.headers
     fields = {
-        f":{name}": _text(value)
+        _FIELD + name: _text(value)
         for name, value in properties.fields.items()
         if name in _FIELDS and not _is_renewed(name, value)
     }
@@ -107,6 +111,11 @@ def facts_of(properties: Properties, volatile: tuple[str, ...] = ()) -> SenderFa
         if not _is_volatile(name, volatile) and not (is_task and name in _OF_TASKS)
     }
     return fields | said
+
+
+def is_field(name: str) -> bool:
+    """Say whether a fact is a field of AMQP, and no header."""
+    return name.startswith(_FIELD)
 
 
 def digest(facts: SenderFacts) -> str:

@@ -148,7 +148,7 @@ class TestKombuProgramsOnTheEmbeddedBroker(EmbeddedFixtures):
             first.content_type,
             first.content_encoding,
         )
-        assert properties_of(second) == properties_of(first)
+        assert properties_of(second) == {**properties_of(first), "delivery_mode": 2}
 
     def test_a_waiting_consumer_is_handed_at_once_what_a_killed_program_held(
         self, start: Start, consume: Consume

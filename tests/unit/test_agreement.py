@@ -1,5 +1,6 @@
 """Whose failure it is, for everything that can be said of a failure and a stored message."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -10,6 +11,7 @@ from retrier.domain.folding import as_stored
 from retrier.domain.new_failure import Known
 from retrier.domain.receipt import StoredMessage
 from tests.support.factories import failure, unique_id
+from tests.support.raw_messages import raw_properties
 
 BOTH = (True, False)
 EVERYTHING = [
@@ -21,8 +23,10 @@ EVERYTHING = [
 OUTCOMES = [
     (RetryNamed.IN_FORCE, None, None, True, Said.EQUAL),
     (RetryNamed.IN_FORCE, None, None, True, Said.ADDED),
+    (RetryNamed.IN_FORCE, None, None, True, Said.UNSAID),
     (RetryNamed.OLDER, None, True, True, Said.EQUAL),
     (RetryNamed.OLDER, None, True, True, Said.ADDED),
+    (RetryNamed.OLDER, None, True, True, Said.UNSAID),
 ]
 AGAIN = [
     (RetryNamed.NONE, True, True, True, Said.EQUAL),
@@ -150,6 +154,25 @@ class TestWhatALibraryChangesWhenItFails:
         other = failure(message_id="m", headers=after, retry_id="r1", dialect="nservicebus")
 
         assert not belongs(other, stored(first))
+
+    def of_type(self, kind: str | None, **fields: str) -> Failure:
+        said = {"type": kind} if kind else {}
+        return failure(message_id="m", raw=raw_properties({"tenant": "a"}, **said, **fields))
+
+    def test_fields_that_a_consumer_did_not_copy_may_be_missing(self):
+        bare = replace(self.of_type(None), retry_id="r1")
+
+        assert belongs(bare, stored(self.of_type("OrderPlaced")))
+
+    def test_a_field_with_another_value_makes_it_another_message(self):
+        other = replace(self.of_type("OrderCancelled"), retry_id="r1")
+
+        assert not belongs(other, stored(self.of_type("OrderPlaced")))
+
+    def test_a_content_type_that_a_library_puts_in_says_nothing(self):
+        other = replace(self.of_type("OrderPlaced", content_type="application/data"), retry_id="r1")
+
+        assert belongs(other, stored(self.of_type("OrderPlaced", content_type="text/plain")))
 
     def test_properties_that_cannot_be_read_agree_with_nothing_but_themselves(self):
         first = failure(message_id="m", raw=b"\xff")
