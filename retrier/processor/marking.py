@@ -33,7 +33,7 @@ from retrier.store.queries.next_work import look_ahead
 from retrier.store.verbs.canaries import CanaryJudged
 from retrier.store.verbs.cancelling import release_batch
 from retrier.store.verbs.marked import MarkedBatch, OpenedBatch
-from retrier.store.verbs.marking import Turns, claim_messages, cut_batch, move_to_staging
+from retrier.store.verbs.marking import Turns, adopt, claim_messages, cut_batch, move_to_staging
 from retrier.store.verbs.retry_ends import CancelledOperation, CutEnd
 
 _MOST_MARKS = 1000
@@ -82,15 +82,16 @@ class Adoption:
     def run_once(self, batch: RetryBatch) -> None:
         """Adopt this orphan. Raises LeaseLost, DatabaseUnavailable."""
         context = self._context
-        size = move_to_staging(context.db, context.lease.fence, batch.batch_id)
-        context.emit(
-            BatchAdopted(
-                batch_id=batch.batch_id,
-                operation_id=batch.operation_id,
-                session_id=batch.session_id,
-                size=size,
+        size = adopt(context.db, context.lease.fence, batch)
+        if size is not None:
+            context.emit(
+                BatchAdopted(
+                    batch_id=batch.batch_id,
+                    operation_id=batch.operation_id,
+                    session_id=batch.session_id,
+                    size=size,
+                )
             )
-        )
         context.progress.made()
 
 

@@ -10,6 +10,7 @@ from retrier.store.engine.database import Database
 from retrier.store.queries.monitoring import read_figures
 from retrier.store.verbs.recording import record_received
 from tests.contract.store_rows import again, messages, select_rows, set_columns
+from tests.support.bench import QUEUE, Bench
 from tests.support.factories import FAILED_AT, failure, unique_id
 from tests.support.policies import SomePolicies
 
@@ -102,6 +103,26 @@ def test_what_is_dealt_with_is_in_none_of_them(database: Database) -> None:
 
     set_columns(database, unique_id(failed), status="archived", **manual)
 
+    assert shown(database, "v_failure_reasons") == []
+    assert shown(database, "v_attempts") == []
+    assert shown(database, "v_poison_candidates") == []
+
+
+def test_a_retry_that_is_issued_is_in_none_of_them(database: Database) -> None:
+    # Given a scheduled message, whose retry a person asks for before its time
+    bench = Bench(database)
+    failed = failure(queue=QUEUE)
+    receive(database, SomePolicies(attempts=50), *[again(failed) for _ in range(12)])
+    (backlog,) = shown(database, "v_retry_backlog")
+    assert backlog["scheduled_count"] == 1
+
+    bench.ask([unique_id(failed)])
+    bench.work()
+
+    row = messages(database)[unique_id(failed)]
+    assert (row["status"], row["disposition"]) == ("retry_issued", "manual")
+    (backlog,) = shown(database, "v_retry_backlog")
+    assert backlog["scheduled_count"] == 0
     assert shown(database, "v_failure_reasons") == []
     assert shown(database, "v_attempts") == []
     assert shown(database, "v_poison_candidates") == []

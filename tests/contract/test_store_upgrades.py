@@ -6,7 +6,7 @@ The rows of that version are written as it wrote them: this version's code knows
 from pathlib import Path
 
 import pytest
-from sqlalchemy import insert, inspect
+from sqlalchemy import insert, inspect, text
 
 from retrier.domain.classifiers import CLASSIFIERS, classify
 from retrier.domain.failed_message import FailureDetails
@@ -239,6 +239,23 @@ class TestRevision1017:
         changed = {name for name in before if after[name] != before[name]}
         assert changed == {"alembic_version", "retry_operations"}
         assert after["retry_operations"] == widened(before["retry_operations"], by=[None])
+
+
+class TestRevision1018:
+    """A view of the batches: a filled database keeps every row, and has the view."""
+
+    def test_adds_the_view_and_changes_no_row(self, new: Database, tmp_path: Path) -> None:
+        fill(new)
+        downgrade(new, "1017")
+        with new.engine.begin() as conn:
+            conn.execute(text("DROP VIEW IF EXISTS v_retry_batches"))
+        before = all_rows(new)
+
+        upgrade_schema(new, migrations_up_to(tmp_path, "1018"))
+
+        after = all_rows(new)
+        assert {name for name in before if after[name] != before[name]} == {"alembic_version"}
+        assert "v_retry_batches" in inspect(new.engine).get_view_names()
 
 
 def fill(db: Database) -> None:

@@ -6,12 +6,18 @@ from dataclasses import dataclass
 import pytest
 
 from tests.quality.test_hazards_are_covered import NODE, TESTS, exists
+from tests.support.project import ROOT
 
 PAGE = (TESTS / "seeds.md").read_text()
 LATER = re.compile(r"comes with `([\w ]+)`")
 TO_COME: set[str] = set()
 NAMED = (4, 14, 28, 14)
 """How many tests, or rules, each part of the description names."""
+FOUND = 40
+"""How many rows there are at least of what was found to differ: none is lost."""
+FOUND_IN = re.compile(r"(?:Batches|Outbox|Job queue|Worker|Dead letters|Card): \S")
+DEPARTURE = re.compile(r'departure: "([^"]+)"')
+DEPARTURES = (ROOT / "docs" / "decisions" / "departures.md").read_text()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +37,7 @@ def rows_of(part: str) -> list[Row]:
     return [Row(named=named, test=test) for named, test in cells]
 
 
-PARTS = [rows_of(part) for part in PAGE.split("\n## ")[1:]]
+*PARTS, DIFFERENT = [rows_of(part) for part in PAGE.split("\n## ")[1:]]
 ROWS = [row for part in PARTS for row in part]
 
 
@@ -40,7 +46,8 @@ def test_every_part_has_its_rows() -> None:
 
 
 def test_no_test_is_named_twice() -> None:
-    assert len({row.named for row in ROWS}) == len(ROWS)
+    rows = [*ROWS, *DIFFERENT]
+    assert len({row.named for row in rows}) == len(rows)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.named)
@@ -53,6 +60,27 @@ def test_each_has_tests_of_ours_or_what_it_comes_with(row: Row) -> None:
     assert {*LATER.findall(row.test)} <= TO_COME
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.named)
+@pytest.mark.parametrize("row", [*ROWS, *DIFFERENT], ids=lambda row: row.named)
 def test_each_of_ours_exists(row: Row) -> None:
     assert [test for test in NODE.findall(row.test) if not exists(test)] == []
+
+
+def test_none_of_what_was_found_to_differ_is_lost() -> None:
+    assert len(DIFFERENT) >= FOUND
+
+
+@pytest.mark.parametrize("row", DIFFERENT, ids=lambda row: row.named)
+def test_what_was_found_to_differ_has_a_test_or_a_departure(row: Row) -> None:
+    each = row.test.split("<br>")
+
+    assert FOUND_IN.match(row.named)
+    assert [one for one in each if not (DEPARTURE.fullmatch(one) or NODE.fullmatch(one))] == []
+
+
+@pytest.mark.parametrize("row", DIFFERENT, ids=lambda row: row.named)
+def test_each_departure_has_its_line_with_its_reason(row: Row) -> None:
+    lines = [line.strip("|").split(" | ") for line in DEPARTURES.splitlines()]
+    departures = [cells[0].strip() for cells in lines if len(cells) == len(("says", "does", "why"))]
+
+    named = DEPARTURE.findall(row.test)
+    assert [text for text in named if departures.count(text) != 1] == []

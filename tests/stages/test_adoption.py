@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from retrier.domain.retry_batch import BATCH_BYTES
 from retrier.errors import DatabaseUnavailable
 from retrier.store.engine.database import Database
-from retrier.store.schema import failed_messages
-from retrier.store.verbs.marking import move_to_staging
+from retrier.store.queries.batches import batch_from_row
+from retrier.store.schema import event_log, failed_messages
+from retrier.store.verbs.marking import adopt
 from retrier.store.verbs.operations import CreatedOperation
 from tests.conftest import opened_empty
 from tests.support.bench import Bench, Killed
@@ -74,6 +75,57 @@ def test_an_orphan_with_claims_is_adopted(bench: Bench, ask: Ask) -> None:
     assert bench.operation(operation)["batches"] == 1
 
 
+def adoptions(bench: Bench) -> list[dict[str, object]]:
+    rows = bench.rows(select(event_log).where(event_log.c.kind == "batch_adopted"))
+    return [
+        {"batch_id": row["batch_id"], "operation_id": row["operation_id"], **row["details"]}
+        for row in rows
+    ]
+
+
+def told(bench: Bench) -> list[dict[str, object]]:
+    names = ("batch_id", "operation_id", "session_id", "size")
+    return [{name: each[name] for name in names} for each in bench.told.of("batch.adopted")]
+
+
+def test_an_orphan_with_claims_is_in_the_table_as_in_the_log(bench: Bench, ask: Ask) -> None:
+    operation = ask(bench, bench.fail(3))
+    die_at(bench, "marking.claimed")
+    (left,) = bench.batches()
+
+    bench.work()
+
+    (adopted,) = adoptions(bench)
+    assert told(bench) == [adopted]
+    assert adopted == {
+        "batch_id": left["batch_id"],
+        "operation_id": operation.operation_id,
+        "session_id": left["session_id"],
+        "size": 3,
+    }
+
+
+def test_an_orphan_without_claims_is_in_both_as_deleted(bench: Bench, ask: Ask) -> None:
+    ask(bench, bench.fail(3))
+    die_at(bench, "marking.opened")
+
+    bench.work()
+
+    (adopted,) = adoptions(bench)
+    (entry,) = bench.rows(select(event_log).where(event_log.c.kind == "batch_adopted"))
+    assert told(bench) == [adopted]
+    assert adopted["size"] == 0
+    assert "it is deleted" in entry["text"]
+
+
+def test_a_batch_that_is_marked_as_usual_is_not_adopted(bench: Bench, ask: Ask) -> None:
+    ask(bench, bench.fail(3))
+
+    bench.work()
+
+    assert (told(bench), adoptions(bench)) == ([], [])
+
+
 def test_an_orphan_without_claims_is_deleted_and_its_operation_cut_again(
     bench: Bench, ask: Ask
 ) -> None:
@@ -98,7 +150,7 @@ def test_an_orphan_of_this_same_session_is_adopted(database: Database, ask: Ask)
         bench.turn()
     bench.work()
 
-    assert bench.told.names.count("batch.adopted") == 1
+    assert bench.told.names.count("batch.adopted") == len(adoptions(bench)) == 1
     assert bench.sent() == ids
 
 
@@ -156,9 +208,10 @@ def test_an_adoption_that_comes_late_pushes_no_batch_back(bench: Bench, ask: Ask
     ask(bench, ids)
     die_at(bench, "staging.committed")
     (before,) = bench.batches()
+    late = batch_from_row(before)
 
-    move_to_staging(bench.db, bench.context.lease.fence, before["batch_id"])
+    assert adopt(bench.db, bench.context.lease.fence, late) is None
 
-    assert bench.batches() == [before]
+    assert (bench.batches(), adoptions(bench)) == ([before], [])
     bench.work()
     assert bench.sent() == ids

@@ -188,6 +188,24 @@ class TestAMessageThatIsNamed:
         assert bench.sent() == []
         assert bench.operation(created)["state"] == "completed"
 
+    def test_is_skipped_in_the_answer_already_if_it_is_held(self, bench: Bench) -> None:
+        first, second = fail_in_stream(bench, 2)
+
+        created = bench.ask([first, second])
+
+        reason = f"held behind {first} (stream {ORDER}), which waits for a person"
+        assert created.skipped == {second: reason}
+        bench.work()
+        found = find_operation(bench.db, created.operation_id)
+        assert found is not None
+        assert found.skipped == created.skipped
+
+    def test_is_not_skipped_in_the_answer_if_it_was_released(self, bench: Bench) -> None:
+        _, second = fail_in_stream(bench, 2)
+        release(bench.db)
+
+        assert bench.ask([second]).skipped == {}
+
     def test_goes_if_it_is_the_head(self, bench: Bench) -> None:
         first, _ = fail_in_stream(bench, 2)
         bench.ask([first])

@@ -60,6 +60,8 @@ def test_shows_itself_without_user_and_password() -> None:
     "url",
     [
         "redis://broker.example",
+        "sqs://broker.example",
+        "memory://",
         "broker.example:5672",
         "amqp://broker.example:0",
         "amqp://broker.example:port",

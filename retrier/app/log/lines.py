@@ -78,7 +78,8 @@ LINES: Mapping[str, Wording] = {
     "processor.recovered": _info("The processor is working again"),
     "batch.marked": _info("Batch {batch_id} is marked, messages: {size}"),
     "batch.adopted": _warning(
-        "Adopted batch {batch_id}, which a stopped process had left in Marking"
+        "Adopted batch {batch_id}, which a stop or an error had left in Marking, messages: {size}; "
+        "without any it is deleted"
     ),
     "batch.staged": _info("Batch {batch_id} is staged, messages: {size}"),
     "batch.forwarding": _info("Batch {batch_id} is being forwarded"),

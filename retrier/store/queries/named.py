@@ -7,6 +7,7 @@ from sqlalchemy import select
 from retrier.domain.identity import canonical, is_guid
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.queries.cuts import UNKNOWN_ID, why_not
+from retrier.store.queries.stream_order import is_any_strict, tell_those_held
 from retrier.store.schema import failed_message_retries, failed_messages
 
 messages = failed_messages.c
@@ -33,7 +34,19 @@ def look_up(tx: Transaction, ids: Iterable[str]) -> Mapping[str, StoredRow]:
     return {unique_id: found[key] for unique_id, key in wanted.items() if key in found}
 
 
-def judge(ids: Sequence[str], found: Mapping[str, StoredRow], cut_off: int) -> Mapping[str, str]:
-    """Return why some of these ids cannot be retried as things are."""
-    reasons = {key: why_not(found[key], cut_off) if key in found else UNKNOWN_ID for key in ids}
+def judge(
+    tx: Transaction, ids: Sequence[str], found: Mapping[str, StoredRow], cut_off: int
+) -> Mapping[str, str]:
+    """Return why some of these ids cannot be retried as things are, as their cut would judge."""
+    held = tell_those_held(tx, _numbers(found)) if is_any_strict(tx) else {}
+    reasons = {
+        key: why_not(found[key], cut_off) or held.get(found[key].number)
+        if key in found
+        else UNKNOWN_ID
+        for key in ids
+    }
     return {key: why for key, why in reasons.items() if why is not None}
+
+
+def _numbers(found: Mapping[str, StoredRow]) -> Sequence[int]:
+    return sorted({row.number for row in found.values()})

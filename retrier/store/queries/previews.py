@@ -89,7 +89,7 @@ def _preview_named(
     limit = request.terms.limit
     ids = tuple(dict.fromkeys(request.selection.ids or ()))
     found = look_up(tx, ids)
-    reasons = judge(ids, found, cut_off)
+    reasons = judge(tx, ids, found, cut_off)
     # Two ids may be one message, in lower and in upper case.
     numbers = list(dict.fromkeys(found[each].number for each in ids if each not in reasons))
     chosen = select(*COUNTED).where(tx.sql.member(messages.number, numbers[:limit]))

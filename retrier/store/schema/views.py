@@ -67,6 +67,25 @@ WHERE m.status = 'unresolved' AND m.disposition <> 'dead' AND m.attempts >= {_OF
 """  # noqa: S608 - a constant of ours
 
 
+# Joined and grouped as a whole: so only the claims of batches that are alive are read, by index, and
+# not all that wait for an outcome.
+_RETRY_BATCHES = """
+SELECT b.batch_id, b.status, b.session_id, b.staging_id, b.initial_size, b.message_count,
+       COUNT(c.number) AS claims, COUNT(c.sending_since) AS stamped,
+       COUNT(c.forwarded_at) AS recorded,
+       COUNT(CASE WHEN c.sending_since IS NOT NULL AND c.forwarded_at IS NULL THEN 1 END)
+           AS in_doubt,
+       b.operation_id, o.originator, o.requested_by, b.reason, b.stage_attempts, b.not_before,
+       b.created_at, b.modified_at
+FROM retry_batches b
+JOIN retry_operations o ON o.operation_id = b.operation_id
+LEFT JOIN failed_message_retries c ON c.batch_id = b.batch_id
+GROUP BY b.batch_id, b.status, b.session_id, b.staging_id, b.initial_size, b.message_count,
+         b.operation_id, o.originator, o.requested_by, b.reason, b.stage_attempts, b.not_before,
+         b.created_at, b.modified_at
+"""
+
+
 VIEWS: Mapping[str, str] = MappingProxyType(
     {
         "v_failed_messages": _FAILED_MESSAGES,
@@ -75,6 +94,7 @@ VIEWS: Mapping[str, str] = MappingProxyType(
         "v_failure_reasons": _FAILURE_REASONS,
         "v_attempts": _ATTEMPTS,
         "v_poison_candidates": _POISON_CANDIDATES,
+        "v_retry_batches": _RETRY_BATCHES,
     }
 )
 """The query of each view, by the name of the view."""

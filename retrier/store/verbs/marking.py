@@ -8,7 +8,7 @@ batch in Marking, which is adopted.
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from retrier.domain.retry_batch import RetryBatchStatus
+from retrier.domain.retry_batch import RetryBatch, RetryBatchStatus
 from retrier.domain.retry_operation import CanaryState, RetryOperation, RetryType
 from retrier.domain.streams import LOOK_AT_ALL, HeldLooks
 from retrier.store.engine.database import Database
@@ -18,8 +18,9 @@ from retrier.store.queries.cuts import Cut
 from retrier.store.queries.left_out import LeftOut, WhatHolds, hold_nothing, join_left_out
 from retrier.store.queries.next_work import find_next, look_ahead
 from retrier.store.queries.stream_order import find_mark, hold_by_streams
-from retrier.store.tables import claims, retry_batches, retry_operations
+from retrier.store.tables import claims, event_log, retry_batches, retry_operations
 from retrier.store.tables import retry_operation_canaries as canaries
+from retrier.store.tables.event_log import Entry
 from retrier.store.verbs.canaries import CanaryJudged, judge
 from retrier.store.verbs.cut_notes import begin_trials, note_cut
 from retrier.store.verbs.leases import Fence, fenced
@@ -98,15 +99,43 @@ def claim_messages(
 def move_to_staging(tx: Transaction, batch_id: str) -> int:
     """Move a batch from Marking to Staging with the claims it has; delete it if it has none.
 
-    This ends Marking, and it also adopts an orphan. Returns how many claims the batch has. Raises
-    LeaseLost, DatabaseUnavailable.
+    This ends Marking. Returns how many claims the batch has. Raises LeaseLost, DatabaseUnavailable.
     """
-    size = claims.count(tx, batch_id)
-    if size:
-        retry_batches.move(tx, batch_id, RetryBatchStatus.STAGING, initial_size=size)
-    else:
-        end_batch(tx, batch_id)
+    return _move(tx, batch_id)[0]
+
+
+@fenced
+def adopt(tx: Transaction, batch: RetryBatch) -> int | None:
+    """Do so with an orphan, and tell it in the event log; None if it was in Marking no longer.
+
+    Raises LeaseLost, DatabaseUnavailable.
+    """
+    size, moved = _move(tx, batch.batch_id)
+    if not moved:
+        return None
+    left = "a batch that a stop or an error had left in Marking"
+    adopted = Entry(
+        kind="batch_adopted",
+        text=(
+            f"{left} is adopted with its {size} messages"
+            if size
+            else f"{left} had no messages yet: it is deleted, and its operation goes on"
+        ),
+        operation_id=batch.operation_id,
+        batch_id=batch.batch_id,
+        details={"size": size, "session_id": batch.session_id},
+    )
+    event_log.append(tx, [adopted])
     return size
+
+
+def _move(tx: Transaction, batch_id: str) -> tuple[int, bool]:
+    """Return how many claims the batch has, and whether this call moved or deleted it."""
+    size = claims.count(tx, batch_id)
+    if size == 0:
+        end_batch(tx, batch_id)
+        return 0, True
+    return size, retry_batches.move(tx, batch_id, RetryBatchStatus.STAGING, initial_size=size)
 
 
 @fenced

@@ -196,7 +196,7 @@ def _name_messages(
         return {}
     found = look_up(tx, ids)
     named.add(tx, operation_id, ids, {key: row.number for key, row in found.items()})
-    return judge(ids, found, cut_off)
+    return judge(tx, ids, found, cut_off)
 
 
 def _find_skipped(tx: Transaction, operation_id: str, ids: Sequence[str]) -> Mapping[str, str]:
@@ -207,7 +207,7 @@ def _find_skipped(tx: Transaction, operation_id: str, ids: Sequence[str]) -> Map
     begun = select(retry_operations.c.state, retry_operations.c.cut_off)
     row = tx.execute(begun.where(retry_operations.c.operation_id == operation_id)).one()
     if row.state == RetryOperationState.WAITING:
-        return judge(ids, look_up(tx, ids), row.cut_off)
+        return judge(tx, ids, look_up(tx, ids), row.cut_off)
     return read_skipped(tx, operation_id)
 
 

@@ -15,6 +15,7 @@ _WAIT = frozenset(
         "copy_of_another_came",
         "import_kept",
         "import_not_sent",
+        "batch_adopted",
         "batch_moved",
         "sent_again",
         "archive_refused",

@@ -15,6 +15,7 @@ KINDS = (
     "archive_asked",
     "archive_completed",
     "archive_refused",
+    "batch_adopted",
     "batch_forwarded",
     "batch_held_back",
     "batch_moved",

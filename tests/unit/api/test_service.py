@@ -3,7 +3,9 @@
 import pytest
 
 from retrier.api.answers import SERVICECONTROL_VERSION
+from retrier.store.engine.database import Database
 from tests.support.api import Api
+from tests.support.bench import Bench, Killed
 from tests.support.factories import failure
 
 # What a database does here is the same on each: the routes are what is tested.
@@ -89,6 +91,26 @@ def test_an_event_has_what_clients_of_servicecontrol_read(api: Api) -> None:
     }
     assert item["raised_at"].endswith("Z")
     assert isinstance(item["id"], str)
+
+
+@pytest.mark.parametrize(
+    ("point", "kind"),
+    [("marking.claimed", "batch_adopted"), ("forwarding.published", "sent_again")],
+)
+def test_what_a_crash_left_behind_is_a_warning(
+    api: Api, database: Database, point: str, kind: str
+) -> None:
+    bench = Bench(database)
+    bench.ask(bench.fail(2))
+    bench.kill_at(point)
+    with pytest.raises(Killed):
+        bench.work()
+    bench.restart()
+
+    bench.work()
+
+    severities = {item["kind"]: item["severity"] for item in api.get("eventlogitems")}
+    assert severities[kind] == "warning"
 
 
 def test_openapi_describes_every_route(api: Api) -> None:

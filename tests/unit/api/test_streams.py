@@ -176,3 +176,17 @@ class TestAHeadThatWaitsForABreaker:
         (shown,) = api.get("streams")
 
         assert shown["head"]["state"].startswith("a message which is dead")
+
+
+class TestARetryOfAMessageThatIsNamed:
+    def test_is_answered_at_once_with_what_holds_it(self, api: Api, bench: Bench) -> None:
+        first, second = fail_in_stream(bench, 2)
+
+        answer = api.http.post(f"/api/errors/{second}/retry")
+
+        assert answer.status_code == 202
+        shown = answer.json()
+        assert (shown["total"], shown["skipped"]) == (1, 1)
+        (skipped,) = shown["skipped_messages"]
+        assert skipped["id"] == second
+        assert skipped["reason"].startswith(f"held behind {first} (stream {ORDER})")

@@ -11,6 +11,7 @@ from tests.support.bench import QUEUE
 from tests.support.command_line import CommandLine
 from tests.support.factories import ERROR_QUEUE, failure
 from tests.support.script import to_queue
+from tests.support.streams import fail_in_stream
 
 
 def group_of(cli: CommandLine, title: str) -> str:
@@ -479,6 +480,26 @@ def test_a_retry_of_a_message_on_its_way_says_at_once_that_it_is_skipped(cli: Co
     assert result.stdout.startswith("asked for a retry of 0 messages: operation ")
     assert f"{message}  its retry was issued already and has neither" in result.stdout
     assert "There is nothing to retry: all that was named is skipped." in result.stderr
+
+
+def test_a_retry_of_what_its_stream_holds_says_at_once_that_it_is_skipped(cli: CommandLine) -> None:
+    first, second = fail_in_stream(cli.bench, 2)
+
+    result = cli.run("retry", second)
+
+    assert result.exit_code == 1
+    assert result.stdout.startswith("asked for a retry of 0 messages: operation ")
+    assert f"{second}  held behind {first}" in result.stdout
+    assert "There is nothing to retry: all that was named is skipped." in result.stderr
+
+
+def test_a_dry_run_of_what_its_stream_holds_would_retry_nothing(cli: CommandLine) -> None:
+    _, second = fail_in_stream(cli.bench, 2)
+
+    document = json.loads(cli.run("retry", second, "--dry-run", "--json").stdout)
+
+    assert (document["total"], document["would_retry"]) == (1, 0)
+    assert "held behind" in document["skipped_messages"][0]["reason"]
 
 
 def test_a_retry_of_which_something_is_left_says_what_is_skipped(cli: CommandLine) -> None:
