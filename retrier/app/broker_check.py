@@ -8,14 +8,19 @@ from retrier.app.composition import make_mapping
 from retrier.app.destination_check import check_destinations
 from retrier.app.parts import make_transport
 from retrier.errors import AccessRefused, BrokerUnavailable
-from retrier.ingestion.inspection import Missing, Unusable, Usable, inspect
+from retrier.ingestion.inspection import (
+    Missing,
+    Unusable,
+    Usable,
+    inspect,
+    tell_delivery_limit,
+)
 from retrier.settings import ErrorQueue, Settings
 from retrier.transport.seam import Queues, Transport
 
 _UNSEEN = (
     "not tried: whether it has a dead-letter exchange, which is shown only to who may configure it"
 )
-_LIMITED = "it may drop messages that are delivered too often (delivery limit)"
 
 
 def check_broker(settings: Settings) -> list[CheckResult]:
@@ -81,8 +86,9 @@ def _check_queue(settings: Settings, queues: Queues, queue: ErrorQueue) -> Check
 
 def _describe(queues: Queues, queue: str, usable: Usable) -> Iterator[str]:
     yield f"ok, {_count_ready(usable.look.ready)}"
-    if queues.may_limit_deliveries(queue):
-        yield _LIMITED
+    limit = queues.delivery_limit(queue)
+    if limit is not None:
+        yield tell_delivery_limit(limit, dead_letters=queues.dead_letters(queue))
     if usable.doubt is not None:
         yield usable.doubt
     if usable.unseen:

@@ -84,6 +84,7 @@ def make_mapping(settings: Settings, queue: ErrorQueue) -> QueueMapping:
             escape((queue.stream_header or settings.ingestion.stream_header).casefold()),
         ),
         own_queues=frozenset(each.queue for each in settings.ingestion.error_queues),
+        stream_order_header=settings.ingestion.stream_order_header,
     )
 
 

@@ -13,6 +13,7 @@ from retrier.events.service import (
     DatabaseReached,
     DatabaseUnreachable,
 )
+from retrier.ingestion.inspection import tell_delivery_limit
 from retrier.store.queries.outgoing import is_any_outgoing
 from retrier.store.verbs.upgrade import find_revision, upgrade_schema
 from retrier.store.verbs.upkeep import get_installation_id
@@ -93,8 +94,11 @@ class Startup:
         try:
             for queue in self.parts.error_queues:
                 declared = wanted and queues.declare_error_queue(queue)
-                if not declared and queues.may_limit_deliveries(queue):
-                    self.parts.emit(DeliveryLimitFound(queue=queue))
+                limit = None if declared else queues.delivery_limit(queue)
+                if limit is not None:
+                    why = tell_delivery_limit(limit, dead_letters=queues.dead_letters(queue))
+                    found = DeliveryLimitFound(queue=queue, limit=limit.most, reason=why)
+                    self.parts.emit(found)
             self.parts.metrics.queues.reached({})
         finally:
             queues.close()

@@ -85,7 +85,9 @@ class FailureDetails:
 
     Times carry their offset; a time that the headers do not give is None. `crashes` and `rejected`
     are a worker's words: how often it crashed over the message, and why it gave the message up.
-    `id_in_body` is the message id where the body has it, and no header.
+    `id_in_body` is the message id where the body has it, and no header. `stream_position` is the
+    position that the sender states, as it is sorted; `stream_position_unread` what it states that
+    is neither number nor time.
     """
 
     queue: str
@@ -101,6 +103,8 @@ class FailureDetails:
     attempts_reported: int | None = None
     completed_steps: str | None = None
     stream_id: str | None = None
+    stream_position: str | None = None
+    stream_position_unread: str | None = None
     crashes: int = 0
     rejected: str | None = None
     id_in_body: str | None = None

@@ -36,6 +36,7 @@ NOTICE_ID = "Retrier.NoticeId"
 MESSAGE_TYPE = "Retrier.MessageType"
 ENDPOINT = "Retrier.Endpoint"
 STREAM = "Retrier.Stream"
+STREAM_POSITION = "Retrier.StreamPosition"
 
 STAGING_ONLY = frozenset({STAGING_ID, TARGET_ADDRESS, INSTALLATION_ID, NUMBER, SIZE, END_MARKER})
 

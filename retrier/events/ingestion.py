@@ -85,10 +85,15 @@ class IngestionResumed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryLimitFound(Event):
-    """An error queue, not declared by us, may drop messages that are delivered too often."""
+    """An error queue, not declared by us, may drop messages that are delivered too often.
+
+    `limit` is None if the broker shows only that there may be one.
+    """
 
     name = "ingestion.delivery_limit"
     queue: str
+    limit: int | None
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

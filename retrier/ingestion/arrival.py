@@ -13,12 +13,14 @@ from retrier.domain.headers import (
     OF_WORKERS,
     RETRY_ID,
     STREAM,
+    STREAM_POSITION,
     UNIQUE_MESSAGE_ID,
     WORKER_CRASHES,
     WORKER_REJECTED,
 )
 from retrier.domain.identity import body_hash, canonical, fingerprint, is_guid
 from retrier.domain.sender_facts import FactReader
+from retrier.domain.stream_position import read_position
 from retrier.domain.text import clean, out_of_limits
 from retrier.domain.times import not_ahead_of
 from retrier.domain.wire import Delivery, Properties, PropertyCodec
@@ -30,7 +32,8 @@ class QueueMapping:
 
     `dialect` is used instead of the one that would be recognised. `destination` is where retries
     go instead of the queue where the message failed. `take_from_work_queue` allows a queue that
-    looks like the queue of a worker. `stream_header` has the id of the stream of a message.
+    looks like the queue of a worker. `stream_header` has the id of the stream of a message,
+    `stream_order_header` its position there.
     `volatile` are patterns of headers that say nothing about which message it is.
     `own_queues` are all that Retrier itself empties: no message failed there.
     """
@@ -42,6 +45,7 @@ class QueueMapping:
     stream_header: str = STREAM
     volatile: tuple[str, ...] = ()
     own_queues: frozenset[str] = frozenset()
+    stream_order_header: str = STREAM_POSITION
 
 
 CLOCK_SLACK = timedelta(days=1)
@@ -146,11 +150,23 @@ def understand_failure(arrival: Arrival) -> Failure | Unintelligible:
 
 
 def _with_stream(arrival: Arrival, details: FailureDetails) -> FailureDetails:
-    """Take the stream from the header that the settings name; dialects read only ours."""
+    """Take the stream from the headers that the settings name; dialects read only ours."""
     header = arrival.mapping.stream_header
-    if header == STREAM:
+    if header != STREAM:
+        details = replace(details, stream_id=arrival.properties.text(header))
+    stated = arrival.properties.headers.get(arrival.mapping.stream_order_header)
+    if details.stream_id is None or stated is None:
         return details
-    return replace(details, stream_id=arrival.properties.text(header))
+    position = read_position(stated)
+    if position is not None:
+        return replace(details, stream_position=position)
+    shown = clean(str(stated), _SHOWN_BYTES)
+    return replace(details, stream_position_unread=shown or _NOTHING)
+
+
+_SHOWN_BYTES = 200
+"""Bytes that are kept of a position that cannot be read."""
+_NOTHING = "(an empty text)"
 
 
 NO_HEADERS = "no failure headers"

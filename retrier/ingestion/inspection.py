@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 from retrier.errors import ErrorQueueMissing, ErrorQueueUnusable
 from retrier.ingestion.arrival import QueueMapping
-from retrier.transport.seam import QueueLook, Queues, Transport
+from retrier.transport.seam import (
+    USUAL_DELIVERY_LIMIT,
+    DeliveryLimit,
+    QueueLook,
+    Queues,
+    Transport,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,3 +112,25 @@ def _judge(queue: str, look: QueueLook, *, dead_letters: bool | None) -> Inspect
         case _:
             doubt = None
     return Usable(look=look, doubt=doubt, unseen=dead_letters is None)
+
+
+def tell_delivery_limit(limit: DeliveryLimit, *, dead_letters: bool | None) -> str:
+    """Return what happens on an error queue with a delivery limit, and where nobody sees it.
+
+    A window comes back at each crash and each lost connection, and the database may be away.
+    """
+    if limit.most is None:
+        told, often = "it may have a delivery limit", "too often"
+    else:
+        told = f"its delivery limit is {limit.most}"
+        often = f"more than {max(limit.most, 0)} times"
+        if limit.most < USUAL_DELIVERY_LIMIT:
+            told += f", below the {USUAL_DELIVERY_LIMIT} that is usual"
+    match dead_letters:
+        case True:
+            becomes = "goes to its dead-letter exchange"
+        case False:
+            becomes = "is dropped, because its arguments name no dead-letter exchange"
+        case _:
+            becomes = "is dropped, unless it has a dead-letter exchange"
+    return f"{told}: what comes back {often} {becomes}"

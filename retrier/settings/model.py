@@ -157,6 +157,8 @@ class Ingestion(Section):
     """The header with the id of the stream that a message belongs to."""
     volatile_headers: tuple[HeaderName, ...] = ()
     """More headers, with `*`, that say nothing about which message it is."""
+    stream_order_header: HeaderName = "Retrier.StreamPosition"
+    """The header with the position of a message in its stream: a number or a time."""
 
 
 class Retries(Section):

@@ -42,6 +42,20 @@ class Awaited:
     blocked: bool = False
 
 
+USUAL_DELIVERY_LIMIT = 20
+"""What RabbitMQ sets since 4.0 where nobody has set another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryLimit:
+    """How often a message may come back to its queue before the broker drops or dead-letters it.
+
+    `most` is None if the broker shows only that there may be a limit.
+    """
+
+    most: int | None
+
+
 class Publisher(Protocol):
     """Publishes a window of messages and settles every one of them."""
 
@@ -163,10 +177,10 @@ class Queues(Protocol):
         """
         ...
 
-    def may_limit_deliveries(self, queue: str) -> bool:
-        """Return whether the queue may drop messages that come back too often; False if missing.
+    def delivery_limit(self, queue: str) -> DeliveryLimit | None:
+        """Return after how many returns the queue drops a message; None if never, or if missing.
 
-        A limit that a policy sets is not always visible.
+        A limit that a policy sets or takes away is not visible.
         """
         ...
 

@@ -111,7 +111,7 @@ class TestRefusing(FaultFixtures):
             queues.purge("missing")
 
     def test_no_queue_limits_deliveries(self, queues: Queues, queue: str) -> None:
-        assert queues.may_limit_deliveries(queue) is False
+        assert queues.delivery_limit(queue) is None
 
 
 class TestLockedFile(FaultFixtures):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from retrier.transport.rabbitmq import RabbitMQTransport
-from retrier.transport.rabbitmq.arguments import has_dead_letter_exchange, may_limit_deliveries
+from retrier.transport.rabbitmq.arguments import find_delivery_limit, has_dead_letter_exchange
 from retrier.transport.rabbitmq.queues import RabbitMQQueues
 from tests.support.far_side import FarSide
 
@@ -72,7 +72,7 @@ def test_a_question_about_a_missing_queue_does_not_declare_it(
     name = queue_name("missing")
 
     assert has_dead_letter_exchange(queues.trying(name)) is None
-    may_limit_deliveries(queues.trying(name), unlimited=None)
+    find_delivery_limit(queues.trying(name), usual=None)
 
     assert queues.look(name) is None
 

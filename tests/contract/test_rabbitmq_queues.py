@@ -8,7 +8,7 @@ import pytest
 from retrier.errors import BrokerUnavailable, StagingQueueUnusable
 from retrier.transport.rabbitmq import RabbitMQTransport
 from retrier.transport.rabbitmq.queues import NO_PRIORITY, RabbitMQQueues
-from retrier.transport.seam import QueueKind
+from retrier.transport.seam import DeliveryLimit, QueueKind
 from tests.support.far_side import FarSide
 from tests.support.rabbitmq_habits import RabbitMQHabits
 from tests.support.waiting import wait_until
@@ -205,22 +205,30 @@ def delivery_limit(habits: RabbitMQHabits) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "limited"),
+    ("arguments", "limit"),
     [
-        ({**QUORUM, "x_delivery_limit": 20}, True),
-        ({**QUORUM, **DEAD_LETTERING, **BOUNDED, **SAC, "x_delivery_limit": 5}, True),
-        ({"x_queue_type": "classic"}, False),
-        ({"x_queue_type": "classic", "x_max_length": 7}, False),
-        ({"x_queue_type": "classic", **DEAD_LETTERING, **BOUNDED}, False),
-        ({"durable": False}, False),
+        ({**QUORUM, "x_delivery_limit": 20}, DeliveryLimit(most=20)),
+        ({**QUORUM, "x_delivery_limit": 0}, DeliveryLimit(most=0)),
+        (
+            {**QUORUM, **DEAD_LETTERING, **BOUNDED, **SAC, "x_delivery_limit": 5},
+            DeliveryLimit(most=5),
+        ),
+        ({"x_queue_type": "classic"}, None),
+        ({"x_queue_type": "classic", "x_max_length": 7}, None),
+        ({"x_queue_type": "classic", **DEAD_LETTERING, **BOUNDED}, None),
+        ({"durable": False}, None),
     ],
 )
 def test_a_delivery_limit_is_seen(
-    connect: Connect, far_side: FarSide, name: str, arguments: dict[str, object], *, limited: bool
+    connect: Connect,
+    far_side: FarSide,
+    name: str,
+    arguments: dict[str, object],
+    limit: DeliveryLimit | None,
 ) -> None:
     far_side.declare(name, **arguments)
 
-    assert connect("quorum").may_limit_deliveries(name) is limited
+    assert connect("quorum").delivery_limit(name) == limit
 
 
 @pytest.mark.parametrize(
@@ -237,9 +245,9 @@ def test_a_quorum_queue_without_a_limit_of_its_own_has_one_where_the_broker_give
 ) -> None:
     far_side.declare(name, **QUORUM, **arguments)
 
-    limited = connect("quorum").may_limit_deliveries(name)
+    limit = connect("quorum").delivery_limit(name)
 
-    assert limited is habits.limits_deliveries_unasked
+    assert limit == (DeliveryLimit(most=20) if habits.limits_deliveries_unasked else None)
 
 
 def test_a_limit_that_the_cut_off_words_of_the_broker_do_not_tell_is_the_one_it_gives_unasked(
@@ -247,9 +255,10 @@ def test_a_limit_that_the_cut_off_words_of_the_broker_do_not_tell_is_the_one_it_
 ) -> None:
     name = far_side.declare(queue_name("long" * 50), **QUORUM, **DEAD_LETTERING)
 
-    limited = connect("quorum").may_limit_deliveries(name)
+    limit = connect("quorum").delivery_limit(name)
 
-    assert limited is habits.limits_deliveries_unasked
+    # Its number is not seen: one that is set would look the same.
+    assert limit == (DeliveryLimit(most=None) if habits.limits_deliveries_unasked else None)
 
 
 @pytest.mark.parametrize("arguments", [{}, {**DEAD_LETTERING, **BOUNDED}], ids=["bare", "others"])
@@ -262,16 +271,16 @@ def test_a_limit_of_minus_one_is_none_where_the_broker_gives_one_unasked(
 ) -> None:
     far_side.declare(name, **QUORUM, **arguments, x_delivery_limit=-1)
 
-    limited = connect("quorum").may_limit_deliveries(name)
+    limit = connect("quorum").delivery_limit(name)
 
-    assert limited is not habits.limits_deliveries_unasked
+    assert limit == (None if habits.limits_deliveries_unasked else DeliveryLimit(most=-1))
 
 
 def test_the_queue_of_our_own_making_has_no_delivery_limit(connect: Connect, name: str) -> None:
     queues = connect("quorum")
     queues.declare_error_queue(name)
 
-    assert queues.may_limit_deliveries(name) is False
+    assert queues.delivery_limit(name) is None
 
 
 def test_a_missing_queue_has_no_delivery_limit_and_stays_missing(
@@ -279,7 +288,7 @@ def test_a_missing_queue_has_no_delivery_limit_and_stays_missing(
 ) -> None:
     queues = connect("quorum")
 
-    assert queues.may_limit_deliveries(name) is False
+    assert queues.delivery_limit(name) is None
     assert queues.depth(name) is None
 
 
@@ -322,3 +331,27 @@ def test_what_tells_a_type_is_refused_by_every_queue(
 
     with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="x-priority"):
         far_side.channel.basic_consume(name, lambda *_: None, arguments=NO_PRIORITY)
+
+
+@pytest.mark.parametrize("kind", ["quorum", "classic"])
+def test_the_staging_queue_loses_nothing_that_is_on_its_way_when_its_consumer_rests(
+    connect: Connect, far_side: FarSide, amqp_url: str, name: str, kind: QueueKind
+) -> None:
+    connect(kind).declare_staging_queue(name)
+    far_side.publish(name, 50)
+    transport = RabbitMQTransport(amqp_url, staging_queue_type=kind, connection_name="rests")
+
+    # When that happens more often than the limit of 20 that RabbitMQ 4 sets by itself
+    for _ in range(25):
+        consumer = transport.consumer(name, 100)
+        consumer.rest()
+        consumer.close()
+
+    consumer, found = transport.consumer(name, 100), set[bytes]()
+
+    def has_all() -> bool:
+        found.update(bytes(each.body) for each in consumer.receive(100, 0.1))
+        return len(found) == 50
+
+    wait_until(has_all, 30)
+    consumer.close()

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from sqlalchemy import select
 
+from retrier.domain.stream_position import NO_POSITION
 from retrier.domain.text import jsonable
 from retrier.store.queries.details import find_message
 from retrier.store.schema import (
@@ -110,6 +111,8 @@ class TestANewFailure:
             "properties_size": len(new.raw),
             "maybe_copy_of": None,
             "derived_from": None,
+            "stream_position": NO_POSITION,
+            "stream_position_unread": None,
         }
 
     def test_shows_what_its_raw_properties_say(self, database):

@@ -12,14 +12,18 @@ from retrier.domain.classifiers import CLASSIFIERS, classify
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.identity import md5_guid
 from retrier.domain.message_actions import Act
+from retrier.domain.stream_position import NO_POSITION
+from retrier.domain.streams import Stream
 from retrier.store.engine.database import Database
+from retrier.store.queries.ordering import PageRequest
+from retrier.store.queries.streams import find_stream
 from retrier.store.schema import cause_groups, causes, failed_messages, failure_groups
 from retrier.store.verbs.upgrade import upgrade_schema
 from tests.contract.store_retries import BEING_SENT, SENT, bring_to
 from tests.contract.store_rows import record, rows
 from tests.contract.store_shape import all_rows, shape_of
 from tests.support.bench import Bench
-from tests.support.factories import FAILED_AT, failure
+from tests.support.factories import FAILED_AT, failure, unique_id
 from tests.support.old import settle
 from tests.support.revisions import downgrade, migrations_up_to, widened
 
@@ -256,6 +260,38 @@ class TestRevision1018:
         after = all_rows(new)
         assert {name for name in before if after[name] != before[name]} == {"alembic_version"}
         assert "v_retry_batches" in inspect(new.engine).get_view_names()
+
+
+class TestRevision1015:
+    """Positions in streams: a filled database keeps every row, and none states a position."""
+
+    def test_adds_a_column_without_a_position_and_an_empty_one(
+        self, new: Database, tmp_path: Path
+    ) -> None:
+        fill(new)
+        downgrade(new, "1018")
+        before = all_rows(new)
+
+        upgrade_schema(new, migrations_up_to(tmp_path, "1015"))
+
+        after = all_rows(new)
+        changed = {name for name in before if after[name] != before[name]}
+        assert changed == {"alembic_version", "failed_messages"}
+        wide = widened(before["failed_messages"], by=[NO_POSITION, None])
+        assert after["failed_messages"] == wide
+
+    def test_keeps_the_order_of_a_stream_that_is_there(self, new: Database) -> None:
+        upgrade_schema(new)
+        kept = [failure(queue="orders", stream_id="42") for _ in range(2)]
+        record(new, *kept)
+        downgrade(new, "1018")
+
+        upgrade_schema(new)
+
+        found = find_stream(new, Stream("orders", "42"), PageRequest())
+        assert found is not None
+        shown = [each.unique_message_id for each in found.messages.items]
+        assert shown == [unique_id(each) for each in kept]
 
 
 def fill(db: Database) -> None:

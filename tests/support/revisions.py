@@ -14,23 +14,23 @@ from retrier.store.verbs.upgrade import MIGRATIONS, take_views_away
 
 def newest_revision() -> str:
     """Return the revision that this version wants."""
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    return ScriptDirectory.from_config(config).get_current_head() or ""
+    return _scripts().get_current_head() or ""
 
 
 def migrations_up_to(folder: Path, revision: str) -> Path:
-    """Make a folder of migrations that ends with a revision; return where it is.
-
-    Revisions are numbered in the order in which they follow each other.
-    """
+    """Make a folder of migrations that ends with a revision; return where it is."""
     made = folder / f"up_to_{revision}"
     (made / "versions").mkdir(parents=True)
     copy(MIGRATIONS / "env.py", made)
-    for path in sorted((MIGRATIONS / "versions").glob("[0-9]*.py")):
-        if path.name.split("_")[0] <= revision:
-            copy(path, made / "versions")
+    for each in _scripts().iterate_revisions(revision, "base"):
+        copy(each.path, made / "versions")
     return made
+
+
+def _scripts() -> ScriptDirectory:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    return ScriptDirectory.from_config(config)
 
 
 def widened(rows: list[str], *, by: list[object]) -> list[str]:

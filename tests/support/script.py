@@ -6,7 +6,7 @@ from typing import Protocol
 
 from retrier.domain.wire import Delivery, Outcome, Outgoing
 from retrier.errors import BrokerUnavailable
-from retrier.transport.seam import Awaited
+from retrier.transport.seam import Awaited, DeliveryLimit
 from tests.support.memory_broker import MemoryBroker
 
 
@@ -53,7 +53,7 @@ class Script:
         self.waits = 1
         self.awaited = Awaited()
         self.probes = True
-        self.limited: set[str] = set()
+        self.limits: dict[str, DeliveryLimit] = {}
         self.consumers: dict[str, int] = {}
         self.dead_letters: dict[str, bool | None] = {}
         self.not_ingestible: dict[str, str] = {}

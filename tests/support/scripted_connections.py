@@ -14,7 +14,7 @@ from retrier.domain.wire import (
 )
 from retrier.errors import BrokerUnavailable, StagingQueueUnusable
 from retrier.overlap import WhileInFlight, nothing_else
-from retrier.transport.seam import Awaited, QueueLook
+from retrier.transport.seam import Awaited, DeliveryLimit, QueueLook
 from tests.support.script import Script
 
 T = TypeVar("T")
@@ -227,9 +227,9 @@ class ScriptedQueues(ScriptedConnection):
         """Make sure it is ours: single active consumer, or empty and declared anew (seam)."""
         self.call("declare_staging_queue", lambda: self._declare_staging(queue))
 
-    def may_limit_deliveries(self, queue: str) -> bool:
-        """Say that no queue has a limit (seam)."""
-        return self.call("may_limit_deliveries", lambda: queue in self.script.limited)
+    def delivery_limit(self, queue: str) -> DeliveryLimit | None:
+        """Say which limit it has, if any (seam)."""
+        return self.call("delivery_limit", lambda: self.script.limits.get(queue))
 
     def why_not_ingestible(self, queue: str) -> str | None:
         """Say that no queue is of another kind (seam)."""

@@ -12,6 +12,7 @@ from retrier.domain.dialects.nservicebus import NServiceBusDialect
 from retrier.domain.failed_message import Failure
 from retrier.domain.headers import UNIQUE_MESSAGE_ID
 from retrier.domain.identity import body_hash
+from retrier.domain.stream_position import show_position
 from retrier.ingestion.arrival import NO_HEADERS, QueueMapping
 from retrier.settings import load_settings
 from tests.support.raw_messages import (
@@ -246,6 +247,60 @@ class TestTheStream:
         found = failure(arrived, QueueMapping(queue="error", stream_header="Shop.OrderId"))
 
         assert found.details.stream_id is None
+
+
+class TestThePlaceInAStream:
+    OF_A_STREAM = retrier_headers() | {"Retrier.Stream": "7"}
+
+    @pytest.mark.parametrize("stated", ["12", 12], ids=repr)
+    def test_is_what_our_header_states(self, stated):
+        found = failure(delivery(self.OF_A_STREAM | {"Retrier.StreamPosition": stated}))
+
+        assert show_position(found.details.stream_position) == "12"
+        assert found.details.stream_position_unread is None
+
+    @pytest.mark.parametrize(
+        "headers", [nservicebus_headers(), retrier_headers(), rabbitmq_headers()]
+    )
+    def test_is_what_the_header_states_that_the_settings_name(self, headers):
+        stated = {"Shop.OrderId": 42, "Shop.Sequence": 3, "Retrier.StreamPosition": "9"}
+        mapping = QueueMapping(
+            queue="error", stream_header="Shop.OrderId", stream_order_header="Shop.Sequence"
+        )
+
+        found = failure(delivery(headers | stated), mapping)
+
+        assert show_position(found.details.stream_position) == "3"
+
+    @pytest.mark.parametrize("stated", ["the third", "9" * 30, [3], True])
+    def test_that_is_neither_number_nor_time_is_kept_to_be_shown(self, stated):
+        found = failure(delivery(self.OF_A_STREAM | {"Retrier.StreamPosition": stated}))
+
+        assert found.details.stream_position is None
+        assert found.details.stream_position_unread == str(stated)
+
+    def test_that_is_empty_is_said_to_be(self):
+        found = failure(delivery(self.OF_A_STREAM | {"Retrier.StreamPosition": ""}))
+
+        assert found.details.stream_position_unread == "(an empty text)"
+
+    def test_that_cannot_be_read_is_made_fit_for_its_column(self):
+        stated = "\0" + "x" * 100_000
+
+        found = failure(delivery(self.OF_A_STREAM | {"Retrier.StreamPosition": stated}))
+
+        assert found.details.stream_position_unread == "x" * 200
+
+    def test_is_nothing_without_a_stream(self):
+        found = failure(delivery(nservicebus_headers() | {"Retrier.StreamPosition": "12"}))
+
+        assert found.details.stream_position is None
+        assert found.details.stream_position_unread is None
+
+    def test_is_nothing_without_the_header(self):
+        details = failure(delivery(self.OF_A_STREAM)).details
+
+        assert (details.stream_position, details.stream_position_unread) == (None, None)
 
 
 @pytest.mark.parametrize("headers", [{}, {"Retrier.FailedQueue": "orders"}], ids=str)

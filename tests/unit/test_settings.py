@@ -21,6 +21,7 @@ Write = Callable[[str], Path]
 NONSENSE = {
     "ingestion.forward_to": "q" * 256,
     "ingestion.stream_header": "h" * 256,
+    "ingestion.stream_order_header": "h" * 256,
     "instance": "a b",
     "database.upgrade": "maybe",
     "ingestion.error_queues": "[a",

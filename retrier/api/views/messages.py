@@ -66,6 +66,8 @@ def details(found: MessageDetails) -> Json:
         "body_url": f"/messages/{unique_id}/body",
         "completed_steps": found.completed_steps,
         "stream": found.stream_id,
+        "stream_position": found.stream_position,
+        "stream_position_unread": found.stream_position_unread,
         "resolved_at": time(found.resolved_at),
         "last_retry_id": found.last_retry_id,
         "maybe_copy_of": found.maybe_copy_of,

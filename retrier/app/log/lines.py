@@ -60,7 +60,7 @@ LINES: Mapping[str, Wording] = {
         "{queue}: {count}; a dead-letter or expiry policy of the broker sends them there"
     ),
     "ingestion.delivery_limit": _warning(
-        "{queue} has a delivery limit and may drop failed messages: remove the limit"
+        "Failed messages may leave {queue} before they are stored; {reason}. Remove the limit"
     ),
     "ingestion.queue_missing": _error(
         "The error queue {queue} does not exist: the broker drops what is dead-lettered to it. "

@@ -151,10 +151,21 @@ def _facts(found: Json) -> dict[str, object]:
         "body": f"{found['body_size']:,} bytes {found.get('content_type') or ''}".strip(),
         "maybe copy of": found.get("maybe_copy_of"),
         "carries the stamps of": found.get("derived_from"),
+        "stream": found.get("stream"),
+        "place in its stream": _place(found),
         "its stamps are on": ", ".join(found.get("derived", ())) or None,
         "retry": _claim(found["claim"]) if "claim" in found else None,
         "sent to": found.get("sent_to"),
     }
+
+
+def _place(found: Json) -> str | None:
+    """Say what the sender states of its place in the stream; None if it states nothing."""
+    unread = found.get("stream_position_unread")
+    if unread is not None:
+        return f"{unread!r} is neither a number nor a time: it goes by the order of first failures"
+    stated: str | None = found.get("stream_position")
+    return stated
 
 
 def _decision(found: Json) -> dict[str, object]:

@@ -10,6 +10,7 @@ from sqlalchemy import LargeBinary, Select, func, select
 from retrier.domain.failed_message import FailureGroup
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.shown import derive
+from retrier.domain.stream_position import show_position
 from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import IN_BINARY
@@ -60,6 +61,8 @@ class MessageDetails:
     headers: Mapping[str, object]
     completed_steps: str | None
     stream_id: str | None
+    stream_position: str | None
+    stream_position_unread: str | None
     resolved_at: datetime | None
     last_retry_id: str | None
     maybe_copy_of: str | None
@@ -75,6 +78,7 @@ _PLAIN = (
     attempts.error_queue,
     messages.body_size,
     messages.stream_id,
+    messages.stream_position_unread,
     messages.resolved_at,
     messages.last_retry_id,
     messages.maybe_copy_of,
@@ -88,13 +92,14 @@ def find_message(
     tx: Transaction, unique_message_id: str, codec: PropertyCodec
 ) -> MessageDetails | None:
     """Return the message with that id, or None. Raises DatabaseUnavailable."""
-    more = (*_PLAIN, messages.attempt_id, messages.cause_id)
+    more = (*_PLAIN, messages.stream_position, messages.attempt_id, messages.cause_id)
     row = _find(tx, unique_message_id, shown_messages(*more))
     if row is None:
         return None
     texts = texts_of(row, codec)
     return MessageDetails(
         **{column.name: row[column.name] for column in _PLAIN},
+        stream_position=show_position(row["stream_position"]),
         completed_steps=find_steps(tx, [row["number"]]).get(row["number"]),
         derived=_derived(tx, row["unique_message_id"]),
         dialect=row["dialect"],

@@ -13,6 +13,7 @@ from sqlalchemy import (
     func,
     literal_column,
     select,
+    tuple_,
 )
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
@@ -46,7 +47,8 @@ _MAY_BE_HELD: ColumnElement[bool] = and_(
 _BEFORE = and_(
     earlier.c.stream_queue == messages.stream_queue,
     earlier.c.stream_id == messages.stream_id,
-    earlier.c.number < messages.number,
+    tuple_(earlier.c.stream_position, earlier.c.number)
+    < tuple_(messages.stream_position, messages.number),
     _IS_OPEN,
 )
 IS_HELD: ColumnElement[bool] = and_(_MAY_BE_HELD, exists().where(_BEFORE))
@@ -64,7 +66,11 @@ IN_STREAMS: ColumnElement[bool] = literal_column(
 
 _IS_ANY_STRICT = select(exists(select(messages.number).where(STRICT)))
 HEAD_NUMBER = (
-    select(earlier.c.number).where(_BEFORE).order_by(earlier.c.number).limit(1).scalar_subquery()
+    select(earlier.c.number)
+    .where(_BEFORE)
+    .order_by(earlier.c.stream_position, earlier.c.number)
+    .limit(1)
+    .scalar_subquery()
 )
 """The number of the first open message of the stream before a message."""
 head = failed_messages.alias("head")
@@ -82,6 +88,23 @@ _HELD = (
     .join_from(failed_messages, head, head.c.number == HEAD_NUMBER)
     .where(IS_HELD)
 )
+FIRST_NUMBER = (
+    select(earlier.c.number)
+    .where(
+        earlier.c.stream_queue == messages.stream_queue,
+        earlier.c.stream_id == messages.stream_id,
+        _IS_OPEN,
+    )
+    .order_by(earlier.c.stream_position, earlier.c.number)
+    .limit(1)
+    .scalar_subquery()
+)
+"""The number of the first open message of a stream."""
+IN_ORDER = (messages.stream_position, messages.number)
+"""What messages of one stream are sorted by: the position that is stated, then the number.
+
+All without a position come behind those with one: else three messages could wait for each other.
+"""
 _UNCHANGED_AT_MOST = timedelta(seconds=30)
 """How long nobody looks again though nothing seems to have changed."""
 _MARK = select(

@@ -5,16 +5,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, case, exists, func, select
+from sqlalchemy import Select, case, exists, func, select, tuple_
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.identity import canonical, is_guid
+from retrier.domain.stream_position import show_position
 from retrier.domain.streams import Head, Stream, tell_held
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.breaker_waits import why_each_waits
 from retrier.store.queries.ordering import Page, PageRequest
 from retrier.store.queries.stream_order import (
+    FIRST_NUMBER,
+    IN_ORDER,
     IN_STREAMS,
     IS_HELD,
     head_from_row,
@@ -119,7 +122,7 @@ def find_stream(tx: Transaction, stream: Stream, page: PageRequest) -> StreamDet
         )
         .join_from(failed_messages, causes, causes.c.cause_id == messages.cause_id)
         .where(*of_stream(stream))
-        .order_by(messages.number)
+        .order_by(*IN_ORDER)
         .limit(page.size)
         .offset(page.offset)
     )
@@ -150,11 +153,14 @@ def count_held(tx: Transaction) -> HeldMessages:
 class PlaceInStream:
     """Where a message stands in its stream; `held_because` is None if nothing holds it.
 
+    `position` is the number that its sender states, `position_unread` what is stated and is none.
     `before` and `open` count messages of the stream that are open, without and with this one.
     """
 
     stream: Stream
     rule: str | None
+    position: str | None
+    position_unread: str | None
     released: bool
     before: int
     open: int
@@ -171,18 +177,23 @@ def find_place(tx: Transaction, unique_message_id: str) -> PlaceInStream | None:
         messages.stream_queue,
         messages.stream_id,
         messages.stream_rule,
+        messages.stream_position,
+        messages.stream_position_unread,
         messages.released,
     ).where(messages.unique_message_id == canonical(unique_message_id))
     row = tx.execute(query.where(messages.stream_id.is_not(None))).one_or_none()
     if row is None:
         return None
     stream = Stream(queue=row.stream_queue, stream_id=row.stream_id)
-    earlier = func.sum(case((messages.number < row.number, 1), else_=0))
+    place = tuple_(row.stream_position, row.number)
+    earlier = func.sum(case((tuple_(*IN_ORDER) < place, 1), else_=0))
     counted = select(func.coalesce(earlier, 0), func.count()).where(*of_stream(stream))
     before, in_all = tx.execute(counted).one()
     return PlaceInStream(
         stream=stream,
         rule=row.stream_rule,
+        position=show_position(row.stream_position),
+        position_unread=row.stream_position_unread,
         released=row.released,
         before=int(before),
         open=in_all,
@@ -198,7 +209,7 @@ def _counted(queue: str | None = None) -> Select[Any]:
             func.count().label("open"),
             func.sum(case((IS_HELD, 1), else_=0)).label("held"),
             func.sum(case((messages.released, 1), else_=0)).label("released"),
-            func.min(messages.number).label("first"),
+            FIRST_NUMBER.label("first"),
             func.min(messages.last_modified).label("since"),
         )
         .where(IN_STREAMS)

@@ -18,6 +18,7 @@ from sqlalchemy import (
 )
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
+from retrier.domain.stream_position import NO_POSITION
 from retrier.domain.streams import StreamRule
 from retrier.store.schema.types import Digest, Id, Number, UtcTime, metadata, one_of
 
@@ -126,6 +127,9 @@ failed_messages = Table(
     Column("stream_queue", Text),
     # Added by revision 1014.
     Column("derived_from", Id),
+    # Added by revision 1015.
+    Column("stream_position", String(30), nullable=False, server_default=NO_POSITION),
+    Column("stream_position_unread", Text),
     one_of("status", FailedMessageStatus),
     one_of("disposition", Disposition),
     one_of("resolution", RESOLUTIONS),
@@ -216,6 +220,7 @@ Index(
     "ix_failed_messages_stream",
     failed_messages.c.stream_queue,
     failed_messages.c.stream_id,
+    failed_messages.c.stream_position,
     failed_messages.c.number,
     postgresql_where=_open_in_stream,
     sqlite_where=_open_in_stream,

@@ -11,6 +11,7 @@ from sqlalchemy import Select, and_, delete, func, select
 from retrier.domain.decision import Decision, Judgement, RetryAt, disposition_of
 from retrier.domain.failed_message import Failure
 from retrier.domain.receipt import Attempt, MessageChange, StoredAttempt
+from retrier.domain.stream_position import NO_POSITION
 from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.schema import causes, failed_messages, processing_attempts
@@ -98,6 +99,8 @@ def shown_columns(newest: Newest) -> Columns:
         "properties_size": len(failure.raw),
         "stream_id": short(details.stream_id),
         "stream_queue": short(details.queue) if details.stream_id else None,
+        "stream_position": details.stream_position or NO_POSITION,
+        "stream_position_unread": details.stream_position_unread,
         # One that fails again may be in a stream although this failure does not say so.
         "stream_rule": shown.judgement.stream if details.stream_id or not is_new else None,
         "maybe_copy_of": shown.attempt.maybe_copy_of,

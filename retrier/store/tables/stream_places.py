@@ -23,7 +23,8 @@ def _stay_in_stream(named: Mapping[str, ColumnElement[Any]]) -> dict[str, Column
 
     A consumer may lose headers at the second failure, and a redirect changes the queue: followers
     would go if it left its stream. So it stays where it was, unless the failure names another
-    stream. The place in the stream is its number, which never changes. It must be released anew.
+    stream. Its place in the stream does not change either: the position that was stated when it
+    joined the stream, then its number. It must be released anew.
     """
     stream_id, queue, rule = (named[name] for name in ("stream_id", "stream_queue", "stream_rule"))
     stays = stream_id.is_(None) | (stream_id == messages.stream_id)
@@ -31,6 +32,10 @@ def _stay_in_stream(named: Mapping[str, ColumnElement[Any]]) -> dict[str, Column
     return {
         "stream_id": func.coalesce(stream_id, messages.stream_id),
         "stream_queue": case((stays, messages.stream_queue), else_=queue),
+        **{
+            name: case((stays, messages[name]), else_=named[name])
+            for name in ("stream_position", "stream_position_unread")
+        },
         "stream_rule": case((in_none, None), else_=rule),
         "released": false(),
     }

@@ -8,7 +8,7 @@ from retrier.domain.identity import canonical, is_guid
 from retrier.domain.streams import NotInStream, Released, Stream, UnknownStream
 from retrier.store.engine.database import writing
 from retrier.store.engine.transaction import StoredRow, Transaction
-from retrier.store.queries.stream_order import IS_HELD, of_stream
+from retrier.store.queries.stream_order import IN_ORDER, IS_HELD, of_stream
 from retrier.store.schema import failed_messages
 from retrier.store.tables import event_log, retry_operations
 from retrier.store.tables import failed_messages as rows_of_messages
@@ -65,7 +65,7 @@ def _lock_held(tx: Transaction, stream: Stream, ids: Sequence[str] | None) -> Se
     query = (
         select(messages.number, messages.unique_message_id)
         .where(*of_stream(stream), IS_HELD, *named)
-        .order_by(messages.number)
+        .order_by(*IN_ORDER)
         .with_for_update()
     )
     return tx.execute(query).all()

@@ -50,9 +50,8 @@ class EmbeddedQueues:
                 f"{messages} messages. Empty and delete it, or give this instance another name."
             )
 
-    def may_limit_deliveries(self, _queue: str) -> bool:
-        """Return False: no message is dropped, however often it is redelivered."""
-        return False
+    def delivery_limit(self, _queue: str) -> None:
+        """Return None: no message is dropped, however often it is redelivered."""
 
     def dead_letters(self, _queue: str) -> bool:
         """Return False: there are no dead-letter exchanges here."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from retrier.transport.rabbitmq.breaks import Difference
+from retrier.transport.seam import DeliveryLimit
 
 MOST_ARGUMENTS = 20
 DELIVERY_LIMIT = "x-delivery-limit"
@@ -67,22 +68,31 @@ def is_quorum(declare: Try) -> bool:
     return differs is None or differs.argument not in {"", *NOT_QUORUM}
 
 
-def may_limit_deliveries(declare: Try, *, unlimited: int | None) -> bool:
-    """Return whether it is a quorum queue that drops what is redelivered too often.
+def find_delivery_limit(declare: Try, *, usual: int | None) -> DeliveryLimit | None:
+    """Return the limit after which a quorum queue drops what is redelivered; None if it has none.
 
-    `unlimited` is the value for no limit, on a broker that sets one where there is no argument.
+    `usual` is the limit that the broker sets where there is no argument, if it sets one: there
+    an argument of -1 means that there is none.
     """
-    by_default = unlimited is not None
+    by_default = None if usual is None else DeliveryLimit(most=usual)
     wanted: Declaration | None = Declaration(
         arguments={"x-queue-type": "quorum", MAX_PRIORITY: NO_PRIORITIES}
     )
     for _ in range(MOST_ARGUMENTS):
-        differs = declare(wanted) if wanted is not None else None
-        if wanted is None or differs is None:
+        if wanted is None:
+            break
+        differs = declare(wanted)
+        if differs is None:
             return by_default
         if differs.argument == DELIVERY_LIMIT:
-            return not by_default or differs.value != unlimited
+            return _read_limit(differs, by_default)
         if differs.argument in {"", *NOT_QUORUM, *wanted.arguments}:
-            return False
+            return None
         wanted = wanted.but(differs)
-    return by_default
+    return by_default and DeliveryLimit(most=None)
+
+
+def _read_limit(differs: Difference, by_default: DeliveryLimit | None) -> DeliveryLimit | None:
+    if by_default is not None and differs.value == UNLIMITED:
+        return None
+    return DeliveryLimit(most=differs.value if isinstance(differs.value, int) else None)

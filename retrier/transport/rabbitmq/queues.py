@@ -16,8 +16,8 @@ from retrier.transport.rabbitmq.arguments import (
     UNLIMITED,
     Declaration,
     Try,
+    find_delivery_limit,
     has_dead_letter_exchange,
-    may_limit_deliveries,
 )
 from retrier.transport.rabbitmq.breaks import (
     A_STREAM,
@@ -31,7 +31,7 @@ from retrier.transport.rabbitmq.breaks import (
 )
 from retrier.transport.rabbitmq.connection import BrokerConnection
 from retrier.transport.rabbitmq.silence import ANSWER_TIMEOUT, DELETION_TIMEOUT
-from retrier.transport.seam import QueueKind, QueueLook
+from retrier.transport.seam import USUAL_DELIVERY_LIMIT, DeliveryLimit, QueueKind, QueueLook
 
 NOT_FOUND, LOCKED, PRECONDITION_FAILED, NOT_IMPLEMENTED = 404, 405, 406, 540
 NO_DELIVERY_LIMIT = {DELIVERY_LIMIT: UNLIMITED}
@@ -86,12 +86,12 @@ class RabbitMQQueues:
             if self._make_room(queue, refusal, arguments):
                 self._declare(queue, arguments)
 
-    def may_limit_deliveries(self, queue: str) -> bool:
-        """Return whether it is a quorum queue with a delivery limit, by argument or by default."""
+    def delivery_limit(self, queue: str) -> DeliveryLimit | None:
+        """Return the limit of a quorum queue, by argument or by default. See the seam."""
         if self._look(queue) is None:
-            return False
-        unlimited = UNLIMITED if self._limits_unasked() else None
-        return may_limit_deliveries(self.trying(queue), unlimited=unlimited)
+            return None
+        usual = USUAL_DELIVERY_LIMIT if self._limits_unasked() else None
+        return find_delivery_limit(self.trying(queue), usual=usual)
 
     def dead_letters(self, queue: str) -> bool | None:
         """See the seam. It needs the right to configure the queue."""

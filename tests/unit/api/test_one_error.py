@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from retrier.domain.failed_message import Failure
+from retrier.domain.stream_position import read_position
 from tests.support.api import Api
 from tests.support.factories import FAILED_AT, confirmation, failure
 
@@ -167,3 +168,14 @@ def test_a_body_known_to_the_client_is_not_sent_again(api: Api) -> None:
     again = api.http.get(f"/api/messages/{unique_id}/body", headers={"If-None-Match": etag})
 
     assert (again.status_code, again.content) == (304, b"")
+
+
+def test_a_message_tells_the_place_in_its_stream_that_its_sender_states(api: Api) -> None:
+    (stated,) = api.receive(failure(stream_id="42", stream_position=read_position("2.50")))
+    (unread,) = api.receive(failure(stream_id="42", stream_position_unread="third"))
+
+    shown = [api.get(f"errors/{each}") for each in (stated, unread)]
+
+    # Members without a value are left out.
+    assert [each.get("stream_position") for each in shown] == ["2.5", None]
+    assert [each.get("stream_position_unread") for each in shown] == [None, "third"]

@@ -1,6 +1,8 @@
 """`retrier check` over the nodes of a broker."""
 
 import json
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from retrier.app import check
 from retrier.app.check import CheckResult
 from retrier.settings import load_settings
 from tests.support.embedded_shop import opened_embedded_shop
+from tests.support.far_side import FarSide
 from tests.support.private_servers import find_free_ports
 
 
@@ -27,6 +30,39 @@ def test_a_node_that_is_gone_is_named_though_another_answers(amqp_url: str, tmp_
     assert broker.ok
     assert place in broker.text
     assert f"127.0.0.1:{gone}" in broker.text
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.parametrize(
+    ("arguments", "becomes"),
+    [
+        ({}, "is dropped, because its arguments name no dead-letter exchange"),
+        ({"x_dead_letter_exchange": "lost"}, "goes to its dead-letter exchange"),
+    ],
+    ids=["alone", "with a dead-letter exchange"],
+)
+def test_a_low_delivery_limit_is_told_with_its_number(
+    amqp_url: str,
+    tmp_path: Path,
+    queue_name: Callable[..., str],
+    arguments: dict[str, object],
+    becomes: str,
+) -> None:
+    queue = queue_name()
+    with closing(FarSide(amqp_url)) as far_side:
+        far_side.declare(queue, x_queue_type="quorum", x_delivery_limit=3, **arguments)
+    environ = {
+        "RETRIER_BROKER__URL": amqp_url,
+        "RETRIER_DATABASE__URL": f"sqlite:///{tmp_path / 'retrier.db'}",
+        "RETRIER_INGESTION__ERROR_QUEUES": queue,
+    }
+
+    results = check(load_settings(None, environ))
+
+    (found,) = [each for each in results if each.name == f"error queue {queue}"]
+    assert found.ok
+    limit = "its delivery limit is 3, below the 20 that is usual: what comes back more than 3 times"
+    assert f"{limit} {becomes}" in found.text
 
 
 def check_files(database: Path, broker: Path, **more: str) -> dict[str, CheckResult]:

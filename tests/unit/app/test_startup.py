@@ -8,9 +8,12 @@ from retrier.app.readiness import ReadinessBoard
 from retrier.app.startup import Startup
 from retrier.clock import SystemClock
 from retrier.events.event import Event
+from retrier.events.ingestion import DeliveryLimitFound
 from retrier.events.service import DatabaseUnreachable
 from retrier.settings import load_settings
 from retrier.store.verbs.upgrade import upgrade_schema
+from retrier.transport.seam import DeliveryLimit
+from tests.support.scripted_transport import ScriptedTransport
 
 DEADLINE = 20.0
 
@@ -58,3 +61,30 @@ def test_a_reason_that_changes_is_told_again(tmp_path: Path) -> None:
     assert "cannot open or make the database file" in first
     assert "run `retrier db upgrade`" in second
     db.dispose()
+
+
+def test_a_delivery_limit_is_told_with_its_number(tmp_path: Path) -> None:
+    environ = {"RETRIER_DATABASE__URL": f"sqlite:///{tmp_path / 'retrier.db'}"}
+    settings, clock = load_settings(None, environ), SystemClock()
+    transport = ScriptedTransport()
+    transport.broker.declare("error")
+    transport.limits["error"] = DeliveryLimit(most=3)
+    transport.dead_letters["error"] = False
+    db = open_database(settings)
+    told: list[Event] = []
+    parts = Parts(
+        settings=settings,
+        db=db,
+        transport=transport,
+        emit=told.append,
+        metrics=make_metrics(settings, db, clock),
+        clock=clock,
+    )
+
+    prepared = Startup(parts=parts, board=ReadinessBoard()).prepare()
+    db.dispose()
+
+    assert prepared
+    (found,) = [each for each in told if isinstance(each, DeliveryLimitFound)]
+    assert (found.queue, found.limit) == ("error", 3)
+    assert found.reason.endswith("is dropped, because its arguments name no dead-letter exchange")

@@ -9,6 +9,7 @@ import pytest
 
 from retrier.cli.commands.errors import Sort, Status
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.stream_position import read_position
 from retrier.store.queries.ordering import Sort as ApiSort
 from retrier.store.verbs.recording import record_received
 from tests.support.command_line import CommandLine
@@ -446,3 +447,22 @@ def test_failed_messages_are_listed_by_every_condition(cli: CommandLine) -> None
 def test_an_empty_condition_is_none(cli: CommandLine, option: str) -> None:
     # A script that found no name must not be shown what it did not ask for.
     assert cli.run("errors", "list", option, "").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("stated", "shown"),
+    [
+        ({"stream_position": read_position(12)}, "12"),
+        ({"stream_position_unread": "third"}, "'third' is neither a number nor a time: "),
+    ],
+    ids=["that can be read", "that cannot be read"],
+)
+def test_the_place_in_a_stream_that_its_sender_states_is_shown(
+    cli: CommandLine, stated: dict[str, object], shown: str
+) -> None:
+    (unique_id,) = cli.api.receive(failure(stream_id="42", **stated))
+
+    lines = cli.lines("errors", "show", unique_id)
+
+    (line,) = [each for each in lines if each.startswith("place in its stream")]
+    assert line.removeprefix("place in its stream").strip(" :").startswith(shown)

@@ -6,8 +6,10 @@ from html import unescape
 from random import Random
 
 import httpx
+import pytest
 
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.stream_position import read_position
 from tests.contract.store_rows import again
 from tests.support.bench import QUEUE, Bench
 from tests.support.disposing import DUE, make_dead, schedule
@@ -486,6 +488,22 @@ class TestWhatItWaitsFor:
         assert "1 open before it, 2 in all" in web.get(f"/messages/{held}")
         assert "0 open before it, 2 in all" in web.get(f"/messages/{head}")
         assert "<b>Held</b>" not in web.get(f"/messages/{head}")
+
+    @pytest.mark.parametrize(
+        ("stated", "shown"),
+        [
+            ({"stream_position": read_position(12)}, "its sender states place 12<"),
+            (
+                {"stream_position_unread": "<b>third"},
+                "the stated place <bdi>&lt;b&gt;third</bdi> is neither a number nor a time, so it",
+            ),
+        ],
+        ids=["that can be read", "that cannot be read"],
+    )
+    def test_a_place_that_its_sender_states_is_shown(
+        self, web: Web, stated: dict[str, object], shown: str
+    ) -> None:
+        assert shown in page(web, receive(web, stream_id="customer-7", **stated))
 
     def test_a_stream_that_is_done_leads_to_its_messages(self, web: Web) -> None:
         (only,) = fail_in_stream(Bench(web.api.db), 1)
