@@ -59,7 +59,8 @@ class Handling:
             self._never.wait(timeout)
         finished = self._hands.fetch(timeout if self.hand.running else 0)
         while finished is not None:
-            found.append(self._take_off(*finished, result_of))
+            if finished[0] in self.hand.running:  # else it came too late, and is handled again
+                found.append(self._take_off(*finished, result_of))
             finished = self._hands.fetch(0)
         self.check_deadlines()
         return found

@@ -25,7 +25,7 @@ from retrier.worker.release import Release
 from retrier.worker.relief import Exits, Relief
 from retrier.worker.report import report
 from retrier.worker.settlement import Settlements
-from retrier.worker.stopping import Overdue
+from retrier.worker.stopping import RELEASE_WITHIN, Overdue
 
 TICK = 0.1
 """Seconds that one wait lasts at most: so long a signal or a heartbeat may have to wait."""
@@ -52,11 +52,12 @@ class Loop:
         self._transport = transport
         self._clock = clock
         self._condition = condition
-        self._relief = Relief(condition, exits, clock)
+        self._relief = Relief(condition, exits, clock, stop_timeout=options.stop_timeout)
         self._handling = Handling(
             options, self._make_hands(exits), clock, queues=len(handlers), end=exits.crash
         )
         self._relief.check_deadlines = self._handling.check_deadlines
+        self._relief.let_go = self._let_go
         self._hand = self._handling.hand
         self._pause = Pause(options.health, options.transient_delay, clock)
         self._arrivals = Arrivals(options, handlers, transport.codec)
@@ -65,6 +66,10 @@ class Loop:
             self._hand, self._pause, self._settlements, hold_streams=options.hold_streams
         )
         self._wait = FIRST_WAIT
+
+    def hurry(self) -> None:
+        """Give handlers no more time. May be called by a signal, at any moment."""
+        self._relief.farewell.hurry()
 
     def _make_hands(self, exits: Exits) -> Hands:
         """Return what handles messages: this thread, if it is the only one and may be held up."""
@@ -190,19 +195,61 @@ class Loop:
         self._relief.farewell.begin()
         self._release.put_back()
         self._fetch(line, 5 * SHORT if self._hand.running else 0)
+        is_late = self._relief.farewell.overdue and self._hand.running
+        if is_late or (self._settlements.why is not None and not self._hand.running):
+            self._let_go()
         line.keep_alive()
 
     def _is_finished(self) -> bool:
         is_settled = self._settlements.why is not None or not self._settlements.open
         is_idle = is_settled and not self._hand.running
-        return self._relief.farewell.overdue or (self._relief.farewell.begun and is_idle)
+        return self._relief.farewell.expired or (self._relief.farewell.begun and is_idle)
+
+    def _let_go(self) -> None:
+        """Give back all that is in hand, also what is being handled, before the process ends."""
+        unfinished = list(self._hand.running)
+        line = self._relief.line
+        problem = "there is no connection" if line is None else self._give_back(line)
+        if problem is not None:
+            LOG.warning("what was not finished comes again, counted as a crash: %s", problem)
+            return
+        for held in unfinished:
+            told = (
+                "keeps its place, and is counted" if self._release.is_held(held) else "waits again"
+            )
+            LOG.warning("the message %s was not finished: it %s", find_id(held.properties), told)
+
+    def _give_back(self, line: Line) -> str | None:
+        """Put everything to the tail; return what kept from it.
+
+        Confirmed first, acknowledged then: whatever happens in between, nothing is lost.
+        """
+        until = self._clock.monotonic() + RELEASE_WITHIN
+
+        def wait() -> None:
+            if self._clock.monotonic() > until:
+                raise Overdue("the broker takes too long")
+
+        try:
+            if not line.ceased:
+                self._take(line, line.cease())
+            self._release.put_back()
+            self._release.put_back_running()
+            self._settlements.settle(line, wait)
+            if self._settlements.open:
+                self._settlements.fall_back(self._release.is_held)
+                self._settlements.settle(line, wait)
+            line.await_acks()
+        except (BrokerUnavailable, Overdue) as error:
+            return str(error)
+        return None
 
     def _while_publishing(self, line: Line) -> None:
         """Keep up, while the broker takes its time to confirm."""
         line.keep_alive()
         self._fetch(line, 0)
-        if self._relief.farewell.overdue:
-            raise Overdue
+        if self._relief.farewell.expired:
+            raise Overdue("the broker takes too long")
 
     def _receive(self, line: Line, received: Received) -> bool:
         """Take a message into the hand, or settle it at once; return whether no crash is counted."""

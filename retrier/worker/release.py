@@ -37,6 +37,16 @@ class Release:
         """Return the message that is still to be handled, alone: a suspect, if there is one."""
         return [] if self._pause.active else self._hand.suspects[:1]
 
+    def put_back_running(self) -> None:
+        """Put what is still being handled to the tail: a stop is no crash, and nothing is counted.
+
+        A message that is to keep its place is left to the end of the line.
+        """
+        for held in self._hand.running:
+            if not self.is_held(held):
+                self._settlements.add_again(held, held.crashes)
+        self._hand.running.clear()
+
     def put_back(self, keep: Sequence[Held] = ()) -> None:
         """Put what was not started to the tail: to requeue it would count as a crash (R44).
 

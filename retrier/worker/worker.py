@@ -1,5 +1,6 @@
 """The worker: its handlers, its signals, and its end."""
 
+import logging
 import os
 import signal
 import threading
@@ -39,6 +40,7 @@ class Worker:
         immediate_retries: int = 0,
         crash_limit: int | None = None,
         timeout: float | None = None,
+        stop_timeout: float | None = None,
         threads: int | None = None,
         prefetch: int | None = None,
         health: Health | None = None,
@@ -62,6 +64,7 @@ class Worker:
             "immediate_retries": immediate_retries,
             "crash_limit": crash_limit,
             "timeout": timeout,
+            "stop_timeout": stop_timeout,
             "threads": threads,
             "prefetch": prefetch,
             "health": health,
@@ -121,7 +124,7 @@ class Worker:
                 server = HealthServer(self.options.health_port, lambda: self.condition.why)
                 stack.callback(server.close)
             loop = Loop(options, self._handlers, transport, self.condition, self._clock, exits)
-            stack.enter_context(_heeding_signals(stop))
+            stack.enter_context(_heeding_signals(stop, loop.hurry))
             try:
                 loop.run(stop)
             except Overdue:
@@ -139,20 +142,26 @@ class Worker:
 
 def _leave() -> None:
     """End the process well: a handler has not ended in time, and nothing else can end it."""
-    LOG.warning("a handler took too long after the order to stop; its message comes again")
+    LOG.warning("a handler took too long after the order to stop: the process ends without it")
+    logging.shutdown()
     os._exit(0)
 
 
 @contextmanager
-def _heeding_signals(stop: threading.Event) -> Iterator[None]:
-    """Set `stop` at the first SIGTERM or SIGINT, and end the process at the second."""
+def _heeding_signals(stop: threading.Event, hurry: Callable[[], object]) -> Iterator[None]:
+    """Set `stop` at the first SIGTERM or SIGINT, hurry at the second, end the process at the third."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
+    hurried = threading.Event()
+
     def heed(_number: int, _frame: FrameType | None) -> None:
-        if stop.is_set():
+        if hurried.is_set():
             os._exit(0)
+        if stop.is_set():
+            hurried.set()
+            hurry()
         stop.set()
 
     before = {number: signal.signal(number, heed) for number in (signal.SIGTERM, signal.SIGINT)}

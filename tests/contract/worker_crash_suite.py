@@ -8,6 +8,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import pytest
+
 from tests.contract.worker_fixtures import Processes, WorkerFixtures
 from tests.support.waiting import let_pass, wait_until
 from tests.support.worker_outside import Outside, take_all, take_within
@@ -122,6 +124,36 @@ class WorkerCrashSuite(WorkerFixtures):
             "m-3",
         ]
         assert not any(each.headers.get("x-caf-worker-retry") for each in rest)
+
+    @pytest.mark.parametrize("threads", [1, 2])
+    def test_a_stop_is_no_crash_for_a_handler_that_takes_longer(
+        self, outside: Outside, orders: str, processes: Processes, tmp_path: Path, threads: int
+    ) -> None:
+        # Given a job that ends after the time for a stop, and with several threads others beside it
+        goes_on = tmp_path / "goes on"
+        put(outside, orders, "long", do="slow", after=str(goes_on), seconds=0)
+        others = [f"m-{number}" for number in range(3 if threads > 1 else 0)]
+        for name in others:
+            put(outside, orders, name, do="slow", after=str(goes_on), seconds=0)
+        workers = processes(
+            threads=threads, prefetch=2 * threads - 1, stop_timeout=0.3, crash_limit=0
+        )
+
+        # When two deploys stop it
+        for deploys in (1, 2):
+            process = workers.start()
+            wait_until(lambda n=deploys: len(workers.told("begun")) == threads * n, DEADLINE)
+            os.kill(process.pid or 0, signal.SIGTERM)
+            process.join(DEADLINE)
+            assert process.exitcode == 0
+            wait_until(lambda: outside.count(orders) == 1 + len(others), DEADLINE)
+
+        # Then all are there once, are started again though no crash is allowed, and end well
+        goes_on.touch()
+        workers.run_until(lambda: len(workers.told("done")) == 1 + len(others), DEADLINE)
+        assert sorted(workers.told("done")) == ["long", *others]
+        assert outside.count(f"{orders}.error") == 0
+        assert "crash" not in workers.logged
 
     def test_a_second_sigterm_ends_it_at_once(
         self, outside: Outside, orders: str, processes: Processes

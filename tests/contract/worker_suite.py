@@ -345,6 +345,34 @@ class WorkerSuite(WorkerFixtures):
         assert take_within(outside, f"{orders}.error").properties["message_id"] == "m-1"
         wait_until(lambda: running.handled.ids == ["m-1", "m-2"], DEADLINE)
 
+    def test_a_failure_that_reaches_no_error_queue_before_a_stop_is_handled_again_uncounted(
+        self, outside: Outside, orders: str, start: Start
+    ) -> None:
+        # Given a message that fails while there is no error queue
+        def fail(_content: object, _message: Message, _time: int) -> None:
+            outside_of_the_thread.append("")
+            wait_until(lambda: len(outside_of_the_thread) > 1, DEADLINE)
+            raise ValueError("broken")
+
+        outside_of_the_thread: list[str] = []
+        handled_again: list[str] = []
+        put(outside, orders, "m-1")
+        running = start(fail, crash_limit=0)
+        wait_until(lambda: outside_of_the_thread, DEADLINE)
+        outside.delete(f"{orders}.error")
+        outside_of_the_thread.append("deleted")
+        running.wait_until_it_waits(f"the queue {orders}.error is missing")
+
+        # When the worker is stopped, and another one finds an error queue
+        running.end()
+        wait_until(lambda: outside.count(orders) == 1, DEADLINE)
+        outside.declare(f"{orders}.error")
+        start(lambda _content, _message, _time: handled_again.append(""), crash_limit=0)
+
+        # Then it is handled again, though no crash is allowed
+        wait_until(lambda: handled_again == [""], DEADLINE)
+        assert is_empty(outside, f"{orders}.error")
+
     def test_what_is_postponed_goes_to_the_tail_and_is_never_counted(
         self, outside: Outside, orders: str, start: Start
     ) -> None:

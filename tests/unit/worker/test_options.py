@@ -15,6 +15,7 @@ GIVEN: dict[str, Any] = {
     "immediate_retries": 0,
     "crash_limit": None,
     "timeout": None,
+    "stop_timeout": None,
     "threads": None,
     "prefetch": None,
     "health": None,
@@ -30,6 +31,7 @@ ENVIRONMENT = {
     "CAF_WORKER_RETRY_LIMIT": "3",
     "WORKER_CONCURRENCY": "4",
     "GATEWAY_TIMEOUT_MS": "1500",
+    "WORKER_STOP_TIMEOUT_MS": "60000",
 }
 
 
@@ -42,13 +44,14 @@ def test_the_defaults_are_the_documented_ones() -> None:
 
     assert (options.crash_limit, options.threads, options.prefetch) == (10, 1, 1)
     assert (options.name, options.timeout, options.health_port) == (None, None, None)
+    assert options.stop_timeout == 20
 
 
 def test_the_environment_stands_in_for_what_is_not_given() -> None:
     options = read(ENVIRONMENT)
 
     assert (options.name, options.crash_limit, options.threads) == ("shop", 3, 4)
-    assert (options.prefetch, options.timeout) == (4, 1.5)
+    assert (options.prefetch, options.timeout, options.stop_timeout) == (4, 1.5, 60)
 
 
 def test_what_is_given_goes_before_the_environment() -> None:
@@ -79,6 +82,7 @@ def test_the_port_of_the_metrics_may_follow_the_program() -> None:
         ({"immediate_retries": -1}, "immediate_retries must be at least 0, not -1"),
         ({"threads": 3, "prefetch": 2}, "prefetch must be at least 3, not 2"),
         ({"timeout": 0}, "timeout must be more than 0 seconds, not 0"),
+        ({"stop_timeout": -1}, "stop_timeout must be at least 0, not -1"),
         ({"transient_delay": 0}, "transient_delay must be more than 0 seconds, not 0"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
