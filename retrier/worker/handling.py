@@ -26,11 +26,9 @@ class Handling:
         clock: Clock,
         *,
         queues: int,
-        end: Callable[[str], object],
     ) -> None:
         self._options = options
         self._clock = clock
-        self._end = end
         self._hands = hands
         self._retries = Retries(options.seen, clock)
         self._never = Event()
@@ -62,18 +60,15 @@ class Handling:
             if finished[0] in self.hand.running:  # else it came too late, and is handled again
                 found.append(self._take_off(*finished, result_of))
             finished = self._hands.fetch(0)
-        self.check_deadlines()
         return found
 
-    def check_deadlines(self) -> None:
-        """End the process for a handler that takes too long: a thread cannot be killed."""
+    def find_late(self) -> list[Held]:
+        """Return the messages whose handlers take too long."""
         timeout = self._options.timeout
-        for held in self.hand.running if timeout is not None else ():
-            if self._clock.monotonic() - (held.started or 0) > (timeout or 0):
-                self._end(
-                    f"the handler of {held.delivery.queue} took longer than {timeout:g} s "
-                    f"with the message {find_id(held.properties)}"
-                )
+        if timeout is None:
+            return []
+        now = self._clock.monotonic()
+        return [held for held in self.hand.running if now - (held.started or 0) > timeout]
 
     def close(self) -> None:
         """Let the threads end when they are done with what they do."""
@@ -96,5 +91,5 @@ class Handling:
         self.hand.running.remove(held)
         self._retries.end(held, ended, result_of)
         if isinstance(ended, Broken):
-            ended = Broken(ended.problem, held.crashes + ended.attempts)
+            ended = Broken(ended.problem, held.starts + ended.attempts)
         return held, ended

@@ -26,6 +26,7 @@ from retrier.worker.relief import Exits, Relief
 from retrier.worker.report import report
 from retrier.worker.settlement import Settlements
 from retrier.worker.stopping import RELEASE_WITHIN, Overdue
+from retrier.worker.timeouts import stamp
 
 TICK = 0.1
 """Seconds that one wait lasts at most: so long a signal or a heartbeat may have to wait."""
@@ -53,14 +54,13 @@ class Loop:
         self._clock = clock
         self._condition = condition
         self._relief = Relief(condition, exits, clock, stop_timeout=options.stop_timeout)
-        self._handling = Handling(
-            options, self._make_hands(exits), clock, queues=len(handlers), end=exits.crash
-        )
-        self._relief.check_deadlines = self._handling.check_deadlines
+        self._crash = exits.crash
+        self._handling = Handling(options, self._make_hands(exits), clock, queues=len(handlers))
+        self._relief.check_deadlines = self._check_deadlines
         self._relief.let_go = self._let_go
         self._hand = self._handling.hand
         self._pause = Pause(options.health, options.transient_delay, clock)
-        self._arrivals = Arrivals(options, handlers, transport.codec)
+        self._arrivals = Arrivals(options, handlers, transport.codec, clock)
         self._settlements = Settlements(options, transport.codec, transport.user, clock)
         self._release = Release(
             self._hand, self._pause, self._settlements, hold_streams=options.hold_streams
@@ -144,6 +144,7 @@ class Loop:
     def _go_on(self, line: Line) -> None:
         self._wait = FIRST_WAIT
         self._condition.take(", ".join(self._handlers))
+        self._release.put_back_early(self._clock.monotonic())
         for held, copy in self._handling.start():
             self._note(held, copy, 0)
         if self._settlements.open:
@@ -247,7 +248,7 @@ class Loop:
     def _while_publishing(self, line: Line) -> None:
         """Keep up, while the broker takes its time to confirm."""
         line.keep_alive()
-        self._fetch(line, 0)
+        self._collect(line, 0)
         if self._relief.farewell.expired:
             raise Overdue("the broker takes too long")
 
@@ -269,7 +270,30 @@ class Loop:
         return not held.crashes
 
     def _fetch(self, line: Line | None, timeout: float) -> None:
-        """Settle all that is finished; wait so long for the first one."""
+        """Settle all that is finished; wait so long for the first one. Not while publishing."""
+        self._collect(line, timeout)
+        self._check_deadlines()
+
+    def _check_deadlines(self) -> None:
+        """End the process for a handler that takes too long: a thread cannot be killed.
+
+        Its message is not to blame for a crash: it says how often this happened, and waits.
+        """
+        late = self._handling.find_late()
+        if not late:
+            return
+        timeout = self._options.timeout or 0
+        for held in late:
+            held.stamps = stamp(held.timeouts + 1, timeout, self._clock.now())
+        try:
+            self._let_go()
+        finally:
+            queue, name = late[0].delivery.queue, find_id(late[0].properties)
+            self._crash(
+                f"the handler of {queue} took longer than {timeout:g} s with the message {name}"
+            )
+
+    def _collect(self, line: Line | None, timeout: float) -> None:
         for held, ended in self._handling.fetch(timeout, self._settlements.result_of):
             if line is None or not line.has(held.source):
                 # Its connection is gone, so it cannot be acked: the broker hands it out again.

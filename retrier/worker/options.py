@@ -38,6 +38,7 @@ class Options:
     immediate_retries: int
     crash_limit: int
     timeout: float | None
+    timeout_limit: int
     stop_timeout: float
     threads: int
     prefetch: int
@@ -63,6 +64,7 @@ class Options:
         least = {
             "immediate_retries": 0,
             "crash_limit": 0,
+            "timeout_limit": 0,
             "stop_timeout": 0,
             "threads": 1,
             "prefetch": self.threads,
@@ -89,6 +91,7 @@ def read_options(
     threads = DEFAULT_THREADS if threads is None else threads
     stop_timeout = reader.seconds(given["stop_timeout"], STOP_TIMEOUT)
     limit = reader.number(given["crash_limit"], CRASH_LIMIT)
+    limit = DEFAULT_CRASH_LIMIT if limit is None else limit
     options = Options(
         **{
             **given,
@@ -96,7 +99,10 @@ def read_options(
             "name": given["name"] or environ.get(NAME) or None,
             "threads": threads,
             "prefetch": threads if given["prefetch"] is None else given["prefetch"],
-            "crash_limit": DEFAULT_CRASH_LIMIT if limit is None else limit,
+            "crash_limit": limit,
+            "timeout_limit": max(limit, 0)
+            if given["timeout_limit"] is None
+            else given["timeout_limit"],
             "timeout": reader.seconds(given["timeout"], TIMEOUT),
             "stop_timeout": DEFAULT_STOP_TIMEOUT if stop_timeout is None else stop_timeout,
             "health_port": _find_port(given["health_port"], HEALTH_PORT, argv),

@@ -47,6 +47,13 @@ class Release:
                 self._settlements.add_again(held, held.crashes)
         self._hand.running.clear()
 
+    def put_back_early(self, now: float) -> None:
+        """Put what is too early to be started to the tail, so that it does not hold its queue."""
+        for held in list(self._hand.waiting):
+            if held.timeouts and held.seen_until <= now < held.not_before:
+                self._hand.waiting.remove(held)
+                self._settlements.add_again(held, held.crashes)
+
     def put_back(self, keep: Sequence[Held] = ()) -> None:
         """Put what was not started to the tail: to requeue it would count as a crash (R44).
 

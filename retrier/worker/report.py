@@ -38,12 +38,12 @@ def _fields(held: Held, ended: Ended, seconds: float) -> dict[str, object]:
         "message_id": find_id(held.properties),
         "queue": held.delivery.queue,
         "outcome": name_outcome(ended),
-        "attempt": held.crashes + 1,
+        "attempt": held.starts + 1,
         "duration_ms": round(seconds * 1000),
     }
     match ended:
         case Done(attempts=attempts):
-            told["attempt"] = held.crashes + attempts
+            told["attempt"] = held.starts + attempts
         case Broken(problem, attempts):
             told |= {"attempt": attempts, "reason": problem.reason.value, "exception": problem.type}
         case Postponed(why):

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from time import time
 from typing import Any
 
 import pytest
@@ -372,6 +373,26 @@ class WorkerSuite(WorkerFixtures):
         # Then it is handled again, though no crash is allowed
         wait_until(lambda: handled_again == [""], DEADLINE)
         assert is_empty(outside, f"{orders}.error")
+
+    def test_a_message_that_took_too_long_waits_and_does_not_hold_its_queue(
+        self, outside: Outside, orders: str, start: Start
+    ) -> None:
+        # Given a message that is to be tried again in some minutes, and one behind it
+        late = {
+            "x-caf-worker-timeouts": "1",
+            "x-caf-worker-not-before": str(int(time()) + 900),
+        }
+        outside.put(orders, b"{}", late, message_id="late")
+        put(outside, orders, "behind")
+
+        running = start(timeout=1000)
+
+        # Then the other one is handled, and that one stays as it is
+        wait_until(lambda: running.handled.ids == ["behind"], DEADLINE)
+        running.end()
+        letter = take_within(outside, orders)
+        assert letter.properties["message_id"] == "late"
+        assert {name: letter.headers.get(name) for name in late} == late
 
     def test_what_is_postponed_goes_to_the_tail_and_is_never_counted(
         self, outside: Outside, orders: str, start: Start
