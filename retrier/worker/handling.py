@@ -34,10 +34,11 @@ class Handling:
         self._never = Event()
         self.hand = Hand(options.prefetch * queues)
 
-    def start(self) -> list[tuple[Held, SecondCopy]]:
-        """Start what may be started; return the messages that were handled before."""
+    def start(self, at_most: int | None = None) -> list[tuple[Held, SecondCopy]]:
+        """Start what may be started, so that at most so many run; return what was handled before."""
         now = self._clock.monotonic()
-        free = self._options.threads - len(self.hand.running)
+        threads = self._options.threads if at_most is None else at_most
+        free = threads - len(self.hand.running)
         copies = []
         for held in self.hand.choose(free, now) if free > 0 else ():
             copy = self._retries.begin(held)

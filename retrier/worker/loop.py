@@ -9,6 +9,7 @@ from retrier.clock import Clock
 from retrier.errors import BrokerUnavailable
 from retrier.transport.seam import Transport
 from retrier.worker.arrivals import Arrivals
+from retrier.worker.breaker import Circuit, State
 from retrier.worker.condition import LOG, Condition
 from retrier.worker.copies import find_id
 from retrier.worker.crashes import Startable, Uncounted
@@ -18,7 +19,7 @@ from retrier.worker.handling import Handling
 from retrier.worker.inline import Inline
 from retrier.worker.line import Line, Received, find_missing
 from retrier.worker.options import Options
-from retrier.worker.outcomes import Broken, Done, Ended, Postponed
+from retrier.worker.outcomes import Broken, Done, Ended, Postponed, Reason
 from retrier.worker.pause import Pause
 from retrier.worker.pool import Hands, Pool
 from retrier.worker.release import Release
@@ -59,7 +60,8 @@ class Loop:
         self._relief.check_deadlines = self._check_deadlines
         self._relief.let_go = self._let_go
         self._hand = self._handling.hand
-        self._pause = Pause(options.health, options.transient_delay, clock)
+        self._circuit = Circuit(options.breaker)
+        self._pause = Pause(options.health, options.transient_delay, clock, self._circuit)
         self._arrivals = Arrivals(options, handlers, transport.codec, clock)
         self._settlements = Settlements(options, transport.codec, transport.user, clock)
         self._release = Release(
@@ -145,11 +147,12 @@ class Loop:
         self._wait = FIRST_WAIT
         self._condition.take(", ".join(self._handlers))
         self._release.put_back_early(self._clock.monotonic())
-        for held, copy in self._handling.start():
+        is_trying = self._circuit.state is State.HALF_OPEN
+        for held, copy in self._handling.start(1 if is_trying else None):
             self._note(held, copy, 0)
         if self._settlements.open:
             return
-        if self._hand.full:
+        if self._hand.full or (is_trying and len(self._hand)):
             self._fetch(line, TICK)
             line.keep_alive()
             return
@@ -310,11 +313,21 @@ class Loop:
                     return
             case Done():
                 self._pause.succeed()
+                self._count(failed=False)
+            case Broken(problem) if problem.reason is not Reason.INVALID:
+                self._count(failed=True)
             case _:
                 pass
         self._note(held, ended, self._clock.monotonic() - (held.started or 0))
 
+    def _count(self, *, failed: bool) -> None:
+        """Count a message for the breaker, and tell if that changes it."""
+        if self._circuit.note(self._clock.monotonic(), failed=failed):
+            fields = {"event": "worker.breaker", "breaker": self._circuit.state}
+            LOG.warning("the breaker is %s", self._circuit.state.replace("_", " "), extra=fields)
+
     def _note(self, held: Held, ended: Ended, seconds: float) -> None:
         """Have the message settled as this, and tell log and metrics."""
         self._settlements.add(held, ended)
-        report(self._options.metrics, held, ended, seconds)
+        breaker = None if self._options.breaker is None else self._circuit.state
+        report(self._options.metrics, held, ended, seconds, breaker)

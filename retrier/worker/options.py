@@ -7,6 +7,7 @@ from itertools import zip_longest
 from typing import Any
 
 from retrier.errors import ConfigurationError
+from retrier.worker.breaker import Breaker
 
 NAME = "CAF_WORKER_FRIENDLY_NAME"
 CRASH_LIMIT = "CAF_WORKER_RETRY_LIMIT"
@@ -49,6 +50,7 @@ class Options:
     metrics: Metrics | None
     seen: Any
     metrics_port: str | None = None
+    breaker: Breaker | None = None
 
     def find_problems(self) -> Iterator[str]:
         """Yield what cannot be, each in a sentence."""
@@ -59,6 +61,8 @@ class Options:
         if self.error_queue == self.output_queue:
             yield "error_queue and output_queue are the same queue"
         yield from self._find_wrong_numbers()
+        if self.breaker is not None:
+            yield from self.breaker.find_problems()
 
     def _find_wrong_numbers(self) -> Iterator[str]:
         least = {

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from retrier.clock import Clock, SystemClock
 from retrier.errors import ConfigurationError
 from retrier.transport.transports import Tls
+from retrier.worker.breaker import Breaker
 from retrier.worker.condition import LOG, Condition
 from retrier.worker.handlers import Handler, make_handler
 from retrier.worker.health_server import HealthServer
@@ -51,6 +52,7 @@ class Worker:
         health_port: int | str | None = None,
         metrics: Metrics | None = None,
         metrics_port: int | str | None = None,
+        breaker: Breaker | None = None,
         tls: Tls | None = None,
         transport_options: Mapping[str, object] | None = None,
         clock: Clock | None = None,
@@ -76,6 +78,7 @@ class Worker:
             "health_port": health_port,
             "metrics": metrics,
             "metrics_port": metrics_port,
+            "breaker": breaker,
         }
         self.options = read_options(given, os.environ, arguments_of_program())
         self.condition = Condition()

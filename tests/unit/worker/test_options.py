@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from retrier.errors import ConfigurationError
+from retrier.worker.breaker import Breaker
 from retrier.worker.options import Options, read_options
 
 GIVEN: dict[str, Any] = {
@@ -86,6 +87,7 @@ def test_the_port_of_the_metrics_may_follow_the_program() -> None:
         ({"timeout": 0}, "timeout must be more than 0 seconds, not 0"),
         ({"timeout_limit": -1}, "timeout_limit must be at least 0, not -1"),
         ({"stop_timeout": -1}, "stop_timeout must be at least 0, not -1"),
+        ({"breaker": Breaker(window=0)}, "the window of the breaker must be at least 1, not 0"),
         ({"transient_delay": 0}, "transient_delay must be more than 0 seconds, not 0"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
