@@ -213,14 +213,14 @@ class Loop:
         """Give back all that is in hand, also what is being handled, before the process ends."""
         unfinished = list(self._hand.running)
         line = self._relief.line
-        problem = "there is no connection" if line is None else self._give_back(line)
-        if problem is not None:
-            LOG.warning("what was not finished comes again, counted as a crash: %s", problem)
+        problem = None if line is None else self._give_back(line)
+        if line is None or problem is not None:
+            why = problem or "there is no connection"
+            LOG.warning("what was not finished comes again, counted as a crash: %s", why)
             return
         for held in unfinished:
-            told = (
-                "keeps its place, and is counted" if self._release.is_held(held) else "waits again"
-            )
+            stays = self._release.keeps_place(line, held)
+            told = "keeps its place, and is counted" if stays else "waits again"
             LOG.warning("the message %s was not finished: it %s", find_id(held.properties), told)
 
     def _give_back(self, line: Line) -> str | None:
@@ -238,10 +238,10 @@ class Loop:
             if not line.ceased:
                 self._take(line, line.cease())
             self._release.put_back()
-            self._release.put_back_running()
+            self._release.put_back_running(line)
             self._settlements.settle(line, wait)
             if self._settlements.open:
-                self._settlements.fall_back(self._release.is_held)
+                self._settlements.fall_back(partial(self._release.keeps_place, line))
                 self._settlements.settle(line, wait)
             line.await_acks()
         except (BrokerUnavailable, Overdue) as error:

@@ -37,13 +37,20 @@ class Release:
         """Return the message that is still to be handled, alone: a suspect, if there is one."""
         return [] if self._pause.active else self._hand.suspects[:1]
 
-    def put_back_running(self) -> None:
+    def keeps_place(self, line: Line, held: Held) -> bool:
+        """Return whether the message is left to the end of the line, to be in its place again.
+
+        Only where the queue counts: elsewhere it would be counted by a copy for the tail.
+        """
+        return self.is_held(held) and held.delivery.queue in line.counted
+
+    def put_back_running(self, line: Line) -> None:
         """Put what is still being handled to the tail: a stop is no crash, and nothing is counted.
 
         A message that is to keep its place is left to the end of the line.
         """
         for held in self._hand.running:
-            if not self.is_held(held):
+            if not self.keeps_place(line, held):
                 self._settlements.add_again(held, held.crashes)
         self._hand.running.clear()
 
