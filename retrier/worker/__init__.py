@@ -3,9 +3,10 @@
 Importing it loads neither the store nor the API, and a client library only once a worker runs.
 """
 
+from retrier.worker.breaker import Breaker
 from retrier.worker.handlers import Message
 from retrier.worker.json_lines import JsonLines
 from retrier.worker.outcomes import Failed, InvalidMessage, Transient
 from retrier.worker.worker import Worker
 
-__all__ = ["Failed", "InvalidMessage", "JsonLines", "Message", "Transient", "Worker"]
+__all__ = ["Breaker", "Failed", "InvalidMessage", "JsonLines", "Message", "Transient", "Worker"]

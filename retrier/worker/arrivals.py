@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import assert_never
 
+from retrier.clock import Clock
 from retrier.domain import headers
 from retrier.domain.wire import Properties, PropertyCodec
 from retrier.worker.crashes import Poison, Startable, Uncounted, Verdict, judge_delivery
@@ -11,22 +12,28 @@ from retrier.worker.handlers import Handler
 from retrier.worker.line import Line, Received
 from retrier.worker.options import Options
 from retrier.worker.outcomes import Broken, Problem, Reason
+from retrier.worker.timeouts import read_late
 
 Arrived = Startable | Uncounted | Broken
 
+EARLY_FOR = 0.5
+"""Seconds for which a message stays in hand that is tried again later; then others have their turn."""
+
 
 class Arrivals:
-    """Reads the properties of messages, and judges how often a process died of them."""
+    """Reads the properties of messages, and judges how often they ended a process."""
 
     def __init__(
         self,
         options: Options,
         handlers: Mapping[str, Handler],
         codec: PropertyCodec,
+        clock: Clock,
     ) -> None:
         self._options = options
         self._handlers = handlers
         self._codec = codec
+        self._clock = clock
 
     def take_in(self, line: Line, received: Received) -> tuple[Held, Arrived]:
         """Return the message, and what is to be done with it."""
@@ -38,6 +45,8 @@ class Arrivals:
             counted=queue in line.counted,
             limit=self._options.crash_limit,
         )
+        late = read_late(properties.headers, self._options.timeout, self._clock.now())
+        now = self._clock.monotonic()
         held = Held(
             source=source,
             handler=self._handlers[queue],
@@ -45,17 +54,24 @@ class Arrivals:
             properties=properties,
             crashes=verdict.crashes,
             retry_id=_retry_id(properties),
+            not_before=now + late.seconds,
+            timeouts=late.times,
+            seen_until=now + EARLY_FOR,
         )
         if unreadable is not None:
-            return held, Broken(_unreadable(unreadable), verdict.crashes)
+            return held, Broken(_unreadable(unreadable), held.starts)
         return held, self._judge(held, verdict)
 
     def _judge(self, held: Held, verdict: Verdict) -> Arrived:
+        name = self._options.name or held.handler.name
         match verdict:
+            case Startable() if held.timeouts > self._options.timeout_limit:
+                problem = _too_slow(name, held.timeouts, self._options.timeout or 0)
+                return Broken(problem, held.starts)
             case Startable() | Uncounted():
                 return verdict
             case Poison(crashes):
-                return Broken(_poison(self._options.name or held.handler.name, crashes), crashes)
+                return Broken(_poison(name, crashes), held.starts)
             case _ as never:
                 assert_never(never)
 
@@ -69,6 +85,14 @@ def _poison(name: str, crashes: int) -> Problem:
         reason=Reason.POISON,
         type="PoisonMessage",
         message=f"{name} was started {crashes} times with this message, and crashed each time",
+    )
+
+
+def _too_slow(name: str, times: int, seconds: float) -> Problem:
+    return Problem(
+        reason=Reason.TIMEOUT,
+        type="HandlerTimeout",
+        message=f"{name} took longer than {seconds:g} s with this message, each of {times} times",
     )
 
 

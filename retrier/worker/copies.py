@@ -32,7 +32,11 @@ def make_again(codec: PropertyCodec, held: Held, crashes: int, own_user: str | N
     """
     edit = Edit(
         drop_headers=_left_out_again,
-        set_headers={**({CRASHES: str(crashes)} if crashes else {}), **_steps(held)},
+        set_headers={
+            **({CRASHES: str(crashes)} if crashes else {}),
+            **held.stamps,
+            **_steps(held),
+        },
         drop_fields=_foreign_user(held.properties, own_user),
     )
     return _changed(codec, held.delivery, held.delivery.queue, edit)
@@ -51,8 +55,8 @@ def make_failed(  # noqa: PLR0913 - the facts of a failure
 ) -> Outgoing:
     """Return the message for the error queue: as it came, with headers that say why it failed.
 
-    Without an expiration: a failure must not vanish. Without our count of crashes: its retry is a
-    new beginning. `in_short` leaves the stack trace out, for what does not fit into a frame.
+    Without an expiration: a failure must not vanish. Without our counts of crashes and of
+    timeouts: its retry is a new beginning. `in_short` leaves the stack trace out, for what does not fit into a frame.
     """
     edit = Edit(
         drop_headers=_left_out_of_failures,
@@ -182,4 +186,4 @@ def _left_out_again(name: str) -> bool:
 def _left_out_of_failures(name: str) -> bool:
     # The completed steps are not about the failure: the consumer wrote them, and needs them again.
     is_old = RETRIER.strips(name) and name != headers.COMPLETED_STEPS
-    return _left_out_again(name) or is_old or name == CRASHES
+    return _left_out_again(name) or is_old or name in headers.OF_WORKERS

@@ -4,6 +4,7 @@ A message that was in hand when a process died may be the cause, or an innocent 
 suspect, and is handled alone: what dies then is counted to the right one (R43).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +26,17 @@ class Held:
     started: float | None = None
     said: list[str] = field(default_factory=list)
     """What its handler has said of completed steps."""
+    timeouts: int = 0
+    """How often its handler took too long before."""
+    seen_until: float = 0.0
+    """When it goes to the tail again if it is too early to start it."""
+    stamps: Mapping[str, str] = field(default_factory=dict)
+    """What its copy for the tail says of the time that its handler has taken now."""
+
+    @property
+    def starts(self) -> int:
+        """How often its handler was started before."""
+        return self.crashes + self.timeouts
 
 
 class Hand:

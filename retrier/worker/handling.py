@@ -26,20 +26,19 @@ class Handling:
         clock: Clock,
         *,
         queues: int,
-        end: Callable[[str], object],
     ) -> None:
         self._options = options
         self._clock = clock
-        self._end = end
         self._hands = hands
         self._retries = Retries(options.seen, clock)
         self._never = Event()
         self.hand = Hand(options.prefetch * queues)
 
-    def start(self) -> list[tuple[Held, SecondCopy]]:
-        """Start what may be started; return the messages that were handled before."""
+    def start(self, at_most: int | None = None) -> list[tuple[Held, SecondCopy]]:
+        """Start what may be started, so that at most so many run; return what was handled before."""
         now = self._clock.monotonic()
-        free = self._options.threads - len(self.hand.running)
+        threads = self._options.threads if at_most is None else at_most
+        free = threads - len(self.hand.running)
         copies = []
         for held in self.hand.choose(free, now) if free > 0 else ():
             copy = self._retries.begin(held)
@@ -59,20 +58,18 @@ class Handling:
             self._never.wait(timeout)
         finished = self._hands.fetch(timeout if self.hand.running else 0)
         while finished is not None:
-            found.append(self._take_off(*finished, result_of))
+            if finished[0] in self.hand.running:  # else it came too late, and is handled again
+                found.append(self._take_off(*finished, result_of))
             finished = self._hands.fetch(0)
-        self.check_deadlines()
         return found
 
-    def check_deadlines(self) -> None:
-        """End the process for a handler that takes too long: a thread cannot be killed."""
+    def find_late(self) -> list[Held]:
+        """Return the messages whose handlers take too long."""
         timeout = self._options.timeout
-        for held in self.hand.running if timeout is not None else ():
-            if self._clock.monotonic() - (held.started or 0) > (timeout or 0):
-                self._end(
-                    f"the handler of {held.delivery.queue} took longer than {timeout:g} s "
-                    f"with the message {find_id(held.properties)}"
-                )
+        if timeout is None:
+            return []
+        now = self._clock.monotonic()
+        return [held for held in self.hand.running if now - (held.started or 0) > timeout]
 
     def close(self) -> None:
         """Let the threads end when they are done with what they do."""
@@ -95,5 +92,5 @@ class Handling:
         self.hand.running.remove(held)
         self._retries.end(held, ended, result_of)
         if isinstance(ended, Broken):
-            ended = Broken(ended.problem, held.crashes + ended.attempts)
+            ended = Broken(ended.problem, held.starts + ended.attempts)
         return held, ended

@@ -148,6 +148,15 @@ class Line:
         queues = self._queues[len(self._consumers) - 1 :] if self.careful else self._queues
         return [received for queue in queues for received in self._cease_one(queue)]
 
+    def await_acks(self) -> None:
+        """Return when the broker has read all acks. After `cease`. Raises BrokerUnavailable.
+
+        A process that ends right after them may take them along. The answer to a second cancel
+        comes after what was sent before it.
+        """
+        for queue in self._consumers:
+            self._cease_one(queue)
+
     def publish(
         self, messages: Sequence[Outgoing], waiting: Callable[[], None]
     ) -> tuple[Outcome, ...]:

@@ -9,6 +9,7 @@ from retrier.clock import Clock
 from retrier.errors import BrokerUnavailable
 from retrier.transport.seam import Transport
 from retrier.worker.arrivals import Arrivals
+from retrier.worker.breaker import Circuit, State
 from retrier.worker.condition import LOG, Condition
 from retrier.worker.copies import find_id
 from retrier.worker.crashes import Startable, Uncounted
@@ -18,14 +19,15 @@ from retrier.worker.handling import Handling
 from retrier.worker.inline import Inline
 from retrier.worker.line import Line, Received, find_missing
 from retrier.worker.options import Options
-from retrier.worker.outcomes import Broken, Done, Ended, Postponed
+from retrier.worker.outcomes import Broken, Done, Ended, Postponed, Reason
 from retrier.worker.pause import Pause
 from retrier.worker.pool import Hands, Pool
 from retrier.worker.release import Release
 from retrier.worker.relief import Exits, Relief
 from retrier.worker.report import report
 from retrier.worker.settlement import Settlements
-from retrier.worker.stopping import Overdue
+from retrier.worker.stopping import RELEASE_WITHIN, Overdue
+from retrier.worker.timeouts import stamp
 
 TICK = 0.1
 """Seconds that one wait lasts at most: so long a signal or a heartbeat may have to wait."""
@@ -52,19 +54,24 @@ class Loop:
         self._transport = transport
         self._clock = clock
         self._condition = condition
-        self._relief = Relief(condition, exits, clock)
-        self._handling = Handling(
-            options, self._make_hands(exits), clock, queues=len(handlers), end=exits.crash
-        )
-        self._relief.check_deadlines = self._handling.check_deadlines
+        self._relief = Relief(condition, exits, clock, stop_timeout=options.stop_timeout)
+        self._crash = exits.crash
+        self._handling = Handling(options, self._make_hands(exits), clock, queues=len(handlers))
+        self._relief.check_deadlines = self._check_deadlines
+        self._relief.let_go = self._let_go
         self._hand = self._handling.hand
-        self._pause = Pause(options.health, options.transient_delay, clock)
-        self._arrivals = Arrivals(options, handlers, transport.codec)
+        self._circuit = Circuit(options.breaker)
+        self._pause = Pause(options.health, options.transient_delay, clock, self._circuit)
+        self._arrivals = Arrivals(options, handlers, transport.codec, clock)
         self._settlements = Settlements(options, transport.codec, transport.user, clock)
         self._release = Release(
             self._hand, self._pause, self._settlements, hold_streams=options.hold_streams
         )
         self._wait = FIRST_WAIT
+
+    def hurry(self) -> None:
+        """Give handlers no more time. May be called by a signal, at any moment."""
+        self._relief.farewell.hurry()
 
     def _make_hands(self, exits: Exits) -> Hands:
         """Return what handles messages: this thread, if it is the only one and may be held up."""
@@ -139,11 +146,13 @@ class Loop:
     def _go_on(self, line: Line) -> None:
         self._wait = FIRST_WAIT
         self._condition.take(", ".join(self._handlers))
-        for held, copy in self._handling.start():
+        self._release.put_back_early(self._clock.monotonic())
+        is_trying = self._circuit.state is State.HALF_OPEN
+        for held, copy in self._handling.start(1 if is_trying else None):
             self._note(held, copy, 0)
         if self._settlements.open:
             return
-        if self._hand.full:
+        if self._hand.full or (is_trying and len(self._hand)):
             self._fetch(line, TICK)
             line.keep_alive()
             return
@@ -190,19 +199,61 @@ class Loop:
         self._relief.farewell.begin()
         self._release.put_back()
         self._fetch(line, 5 * SHORT if self._hand.running else 0)
+        is_late = self._relief.farewell.overdue and self._hand.running
+        if is_late or (self._settlements.why is not None and not self._hand.running):
+            self._let_go()
         line.keep_alive()
 
     def _is_finished(self) -> bool:
         is_settled = self._settlements.why is not None or not self._settlements.open
         is_idle = is_settled and not self._hand.running
-        return self._relief.farewell.overdue or (self._relief.farewell.begun and is_idle)
+        return self._relief.farewell.expired or (self._relief.farewell.begun and is_idle)
+
+    def _let_go(self) -> None:
+        """Give back all that is in hand, also what is being handled, before the process ends."""
+        unfinished = list(self._hand.running)
+        line = self._relief.line
+        problem = None if line is None else self._give_back(line)
+        if line is None or problem is not None:
+            why = problem or "there is no connection"
+            LOG.warning("what was not finished comes again, counted as a crash: %s", why)
+            return
+        for held in unfinished:
+            stays = self._release.keeps_place(line, held)
+            told = "keeps its place, and is counted" if stays else "waits again"
+            LOG.warning("the message %s was not finished: it %s", find_id(held.properties), told)
+
+    def _give_back(self, line: Line) -> str | None:
+        """Put everything to the tail; return what kept from it.
+
+        Confirmed first, acknowledged then: whatever happens in between, nothing is lost.
+        """
+        until = self._clock.monotonic() + RELEASE_WITHIN
+
+        def wait() -> None:
+            if self._clock.monotonic() > until:
+                raise Overdue("the broker takes too long")
+
+        try:
+            if not line.ceased:
+                self._take(line, line.cease())
+            self._release.put_back()
+            self._release.put_back_running(line)
+            self._settlements.settle(line, wait)
+            if self._settlements.open:
+                self._settlements.fall_back(partial(self._release.keeps_place, line))
+                self._settlements.settle(line, wait)
+            line.await_acks()
+        except (BrokerUnavailable, Overdue) as error:
+            return str(error)
+        return None
 
     def _while_publishing(self, line: Line) -> None:
         """Keep up, while the broker takes its time to confirm."""
         line.keep_alive()
-        self._fetch(line, 0)
-        if self._relief.farewell.overdue:
-            raise Overdue
+        self._collect(line, 0)
+        if self._relief.farewell.expired:
+            raise Overdue("the broker takes too long")
 
     def _receive(self, line: Line, received: Received) -> bool:
         """Take a message into the hand, or settle it at once; return whether no crash is counted."""
@@ -222,7 +273,30 @@ class Loop:
         return not held.crashes
 
     def _fetch(self, line: Line | None, timeout: float) -> None:
-        """Settle all that is finished; wait so long for the first one."""
+        """Settle all that is finished; wait so long for the first one. Not while publishing."""
+        self._collect(line, timeout)
+        self._check_deadlines()
+
+    def _check_deadlines(self) -> None:
+        """End the process for a handler that takes too long: a thread cannot be killed.
+
+        Its message is not to blame for a crash: it says how often this happened, and waits.
+        """
+        late = self._handling.find_late()
+        if not late:
+            return
+        timeout = self._options.timeout or 0
+        for held in late:
+            held.stamps = stamp(held.timeouts + 1, timeout, self._clock.now())
+        try:
+            self._let_go()
+        finally:
+            queue, name = late[0].delivery.queue, find_id(late[0].properties)
+            self._crash(
+                f"the handler of {queue} took longer than {timeout:g} s with the message {name}"
+            )
+
+    def _collect(self, line: Line | None, timeout: float) -> None:
         for held, ended in self._handling.fetch(timeout, self._settlements.result_of):
             if line is None or not line.has(held.source):
                 # Its connection is gone, so it cannot be acked: the broker hands it out again.
@@ -239,11 +313,21 @@ class Loop:
                     return
             case Done():
                 self._pause.succeed()
+                self._count(failed=False)
+            case Broken(problem) if problem.reason is not Reason.INVALID:
+                self._count(failed=True)
             case _:
                 pass
         self._note(held, ended, self._clock.monotonic() - (held.started or 0))
 
+    def _count(self, *, failed: bool) -> None:
+        """Count a message for the breaker, and tell if that changes it."""
+        if self._circuit.note(self._clock.monotonic(), failed=failed):
+            fields = {"event": "worker.breaker", "breaker": self._circuit.state}
+            LOG.warning("the breaker is %s", self._circuit.state.replace("_", " "), extra=fields)
+
     def _note(self, held: Held, ended: Ended, seconds: float) -> None:
         """Have the message settled as this, and tell log and metrics."""
         self._settlements.add(held, ended)
-        report(self._options.metrics, held, ended, seconds)
+        breaker = None if self._options.breaker is None else self._circuit.state
+        report(self._options.metrics, held, ended, seconds, breaker)

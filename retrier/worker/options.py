@@ -7,16 +7,20 @@ from itertools import zip_longest
 from typing import Any
 
 from retrier.errors import ConfigurationError
+from retrier.worker.breaker import Breaker
 
 NAME = "CAF_WORKER_FRIENDLY_NAME"
 CRASH_LIMIT = "CAF_WORKER_RETRY_LIMIT"
 THREADS = "WORKER_CONCURRENCY"
 TIMEOUT = "GATEWAY_TIMEOUT_MS"
+STOP_TIMEOUT = "WORKER_STOP_TIMEOUT_MS"
 HEALTH_PORT = "--health-port"
 METRICS_PORT = "--metrics-port"
 
 DEFAULT_CRASH_LIMIT = 10
 DEFAULT_THREADS = 1
+DEFAULT_STOP_TIMEOUT = 20.0
+"""Seconds. Kubernetes kills after 30, systemd after 90."""
 
 Metrics = Callable[[str, str, float], object]
 Health = Callable[[], object]
@@ -35,6 +39,8 @@ class Options:
     immediate_retries: int
     crash_limit: int
     timeout: float | None
+    timeout_limit: int
+    stop_timeout: float
     threads: int
     prefetch: int
     health: Health | None
@@ -44,6 +50,7 @@ class Options:
     metrics: Metrics | None
     seen: Any
     metrics_port: str | None = None
+    breaker: Breaker | None = None
 
     def find_problems(self) -> Iterator[str]:
         """Yield what cannot be, each in a sentence."""
@@ -54,9 +61,18 @@ class Options:
         if self.error_queue == self.output_queue:
             yield "error_queue and output_queue are the same queue"
         yield from self._find_wrong_numbers()
+        if self.breaker is not None:
+            yield from self.breaker.find_problems()
 
     def _find_wrong_numbers(self) -> Iterator[str]:
-        least = {"immediate_retries": 0, "crash_limit": 0, "threads": 1, "prefetch": self.threads}
+        least = {
+            "immediate_retries": 0,
+            "crash_limit": 0,
+            "timeout_limit": 0,
+            "stop_timeout": 0,
+            "threads": 1,
+            "prefetch": self.threads,
+        }
         for name, number in least.items():
             if getattr(self, name) < number:
                 yield f"{name} must be at least {number}, not {getattr(self, name)}"
@@ -77,8 +93,9 @@ def read_options(
     url = given["url"]
     threads = reader.number(given["threads"], THREADS)
     threads = DEFAULT_THREADS if threads is None else threads
-    milliseconds = reader.number(None, TIMEOUT) if given["timeout"] is None else None
+    stop_timeout = reader.seconds(given["stop_timeout"], STOP_TIMEOUT)
     limit = reader.number(given["crash_limit"], CRASH_LIMIT)
+    limit = DEFAULT_CRASH_LIMIT if limit is None else limit
     options = Options(
         **{
             **given,
@@ -86,8 +103,12 @@ def read_options(
             "name": given["name"] or environ.get(NAME) or None,
             "threads": threads,
             "prefetch": threads if given["prefetch"] is None else given["prefetch"],
-            "crash_limit": DEFAULT_CRASH_LIMIT if limit is None else limit,
-            "timeout": given["timeout"] if milliseconds is None else milliseconds / 1000,
+            "crash_limit": limit,
+            "timeout_limit": max(limit, 0)
+            if given["timeout_limit"] is None
+            else given["timeout_limit"],
+            "timeout": reader.seconds(given["timeout"], TIMEOUT),
+            "stop_timeout": DEFAULT_STOP_TIMEOUT if stop_timeout is None else stop_timeout,
             "health_port": _find_port(given["health_port"], HEALTH_PORT, argv),
             "metrics_port": _find_port(given["metrics_port"], METRICS_PORT, argv),
         }
@@ -116,6 +137,13 @@ class _Reader:
             return int(text)
         self.problems.append(f"{name} must be a whole number, not {text!r}")
         return None
+
+    def seconds(self, given: float | None, name: str) -> float | None:
+        """Return the seconds that are given, else those of the milliseconds in the environment."""
+        if given is not None:
+            return given
+        milliseconds = self.number(None, name)
+        return None if milliseconds is None else milliseconds / 1000
 
 
 def _find_port(given: int | str | None, argument: str, argv: Sequence[str]) -> str | None:

@@ -1,8 +1,9 @@
-"""When a worker takes nothing because something it needs is away, and when it goes on."""
+"""When a worker takes nothing because something it needs is away or fails, and when it goes on."""
 
 from threading import Lock, Thread
 
 from retrier.clock import Clock
+from retrier.worker.breaker import Circuit, State
 from retrier.worker.options import Health
 
 LONGEST = 60.0
@@ -10,24 +11,40 @@ LONGEST = 60.0
 
 
 class Pause:
-    """Over when the health check passes; without one, after a delay that is doubled each time."""
+    """Over when the health check passes; without one, after a delay that is doubled each time.
 
-    def __init__(self, health: Health | None, delay: float, clock: Clock) -> None:
+    A breaker that is open is a pause as well: `circuit` says when that is over.
+    """
+
+    def __init__(
+        self, health: Health | None, delay: float, clock: Clock, circuit: Circuit | None = None
+    ) -> None:
         """With a health check it begins paused: nothing is taken before it has passed once."""
         self._probe = None if health is None else HealthProbe(health)
         self._clock = clock
+        self._circuit = circuit or Circuit(None)
         self._first = delay
         self._delay = delay
         self._next = clock.monotonic()
-        self.active = health is not None
-        self.why = "the health check has not passed yet"
+        self._is_away = health is not None
+        self._why_away = "the health check has not passed yet"
+
+    @property
+    def active(self) -> bool:
+        """Whether nothing is to be taken."""
+        return self._is_away or self._circuit.state is State.OPEN
+
+    @property
+    def why(self) -> str:
+        """Why nothing is taken; what was the reason, if it is."""
+        return self._why_away if self._is_away else self._circuit.why or self._why_away
 
     def begin(self, why: str) -> None:
         """Pause, or stay paused: something is away."""
-        if self.active:
+        if self._is_away:
             return
-        self.active = True
-        self.why = why
+        self._is_away = True
+        self._why_away = why
         self._next = self._clock.monotonic() + self._delay
         if self._probe is None:
             self._delay = min(2 * self._delay, LONGEST)
@@ -38,20 +55,23 @@ class Pause:
 
     def check(self) -> bool:
         """Return whether it is still paused; look at the health check if that is due."""
-        if not self.active:
-            return False
+        self._circuit.check(self._clock.monotonic())
+        if self._is_away:
+            self._look()
+        return self.active
+
+    def _look(self) -> None:
         now = self._clock.monotonic()
         if self._probe is None:
-            self.active = now < self._next
-            return self.active
+            self._is_away = now < self._next
+            return
         if now >= self._next:
             self._next = now + self._delay
             self._probe.ask()
         answer = self._probe.take_answer()
         if answer is not None:
-            self.active = answer != ""
-            self.why = f"the health check fails: {answer}" if answer else self.why
-        return self.active
+            self._is_away = answer != ""
+            self._why_away = f"the health check fails: {answer}" if answer else self._why_away
 
 
 class HealthProbe:

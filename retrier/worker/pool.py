@@ -12,7 +12,7 @@ from retrier.worker.hand import Held
 from retrier.worker.outcomes import Ended
 
 CRASHED = 70
-"""The exit code of a worker that ends itself: the next one counts a crash."""
+"""The exit code of a worker that ends itself: something has to start the next one."""
 
 Work = Callable[[], Ended]
 Finished = tuple[Held, Ended]
@@ -75,7 +75,7 @@ class Pool:
 
 
 def end_process(why: str) -> None:
-    """End this process at once: whoever starts it again counts a crash."""
+    """End this process at once: what was not given back comes again, counted as a crash."""
     LOG.critical("this worker ends itself (exit code %s): %s", CRASHED, why)
     shutdown()
     os._exit(CRASHED)

@@ -37,6 +37,30 @@ class Release:
         """Return the message that is still to be handled, alone: a suspect, if there is one."""
         return [] if self._pause.active else self._hand.suspects[:1]
 
+    def keeps_place(self, line: Line, held: Held) -> bool:
+        """Return whether the message is left to the end of the line, to be in its place again.
+
+        Only where the queue counts: elsewhere it would be counted by a copy for the tail.
+        """
+        return self.is_held(held) and held.delivery.queue in line.counted
+
+    def put_back_running(self, line: Line) -> None:
+        """Put what is still being handled to the tail: a stop is no crash, and nothing is counted.
+
+        A message that is to keep its place is left to the end of the line.
+        """
+        for held in self._hand.running:
+            if not self.keeps_place(line, held):
+                self._settlements.add_again(held, held.crashes)
+        self._hand.running.clear()
+
+    def put_back_early(self, now: float) -> None:
+        """Put what is too early to be started to the tail, so that it does not hold its queue."""
+        for held in list(self._hand.waiting):
+            if held.timeouts and held.seen_until <= now < held.not_before:
+                self._hand.waiting.remove(held)
+                self._settlements.add_again(held, held.crashes)
+
     def put_back(self, keep: Sequence[Held] = ()) -> None:
         """Put what was not started to the tail: to requeue it would count as a crash (R44).
 

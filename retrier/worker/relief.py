@@ -25,13 +25,17 @@ class Exits:
 class Relief:
     """Heartbeats, deadlines, and the end after an order to stop."""
 
-    def __init__(self, condition: Condition, exits: Exits, clock: Clock) -> None:
+    def __init__(
+        self, condition: Condition, exits: Exits, clock: Clock, *, stop_timeout: float
+    ) -> None:
         self._condition = condition
         self._exits = exits
-        self.farewell = Farewell(clock)
+        self.farewell = Farewell(stop_timeout, clock)
         self.line: Line | None = None
         self.stop = Event()
         self.check_deadlines: Callable[[], object] = lambda: None
+        self.let_go: Callable[[], object] = lambda: None
+        """Gives everything in hand back to the broker."""
 
     def relieve(self) -> None:
         """Keep up. Called by another thread, while the worker's own one handles a message."""
@@ -47,4 +51,7 @@ class Relief:
         if self.stop.is_set():
             self.farewell.begin()
         if self.farewell.overdue and self._exits.leave is not None:
-            self._exits.leave()
+            try:
+                self.let_go()
+            finally:
+                self._exits.leave()

@@ -13,15 +13,21 @@ _EVENTS = {Done: "message.handled", Broken: "message.failed", Postponed: "messag
 _SECOND_COPY = "message.second_copy"
 
 
-def report(metrics: Metrics | None, held: Held, ended: Ended, seconds: float) -> None:
-    """Tell log and metrics what became of a message; never raises."""
+def report(
+    metrics: Metrics | None,
+    held: Held,
+    ended: Ended,
+    seconds: float,
+    breaker: str | None = None,
+) -> None:
+    """Tell log and metrics what became of a message; never raises. `breaker` is its state."""
     LOG.log(
         INFO if isinstance(ended, Done) and not ended.by_own_account else WARNING,
         "the message %s of %s %s",
         find_id(held.properties),
         held.delivery.queue,
         _describe(ended, seconds),
-        extra=_fields(held, ended, seconds),
+        extra=_fields(held, ended, seconds) | ({} if breaker is None else {"breaker": breaker}),
     )
     if metrics is None:
         return
@@ -38,12 +44,12 @@ def _fields(held: Held, ended: Ended, seconds: float) -> dict[str, object]:
         "message_id": find_id(held.properties),
         "queue": held.delivery.queue,
         "outcome": name_outcome(ended),
-        "attempt": held.crashes + 1,
+        "attempt": held.starts + 1,
         "duration_ms": round(seconds * 1000),
     }
     match ended:
         case Done(attempts=attempts):
-            told["attempt"] = held.crashes + attempts
+            told["attempt"] = held.starts + attempts
         case Broken(problem, attempts):
             told |= {"attempt": attempts, "reason": problem.reason.value, "exception": problem.type}
         case Postponed(why):

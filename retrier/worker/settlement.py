@@ -87,6 +87,17 @@ class Settlements:
         self.open = [settlement for settlement in self.open if settlement not in complete]
         self.why = problems[0] if problems else None
 
+    def fall_back(self, keeps_place: Callable[[Held], bool]) -> None:
+        """Have what cannot be settled put to the tail: a stop must not count it.
+
+        A message that is to keep its place stays as it is.
+        """
+        for settlement in self.open:
+            held = settlement.held
+            if not keeps_place(held):
+                again = make_again(self._codec, held, held.crashes, self._own_user)
+                settlement.left = [Publication(again)]
+
     def drop(self) -> None:
         """Forget all: the line is gone, and the broker hands these messages out again."""
         self.open = []

@@ -2,8 +2,8 @@
 
 from retrier.clock import Clock
 
-FINISH_WITHIN = 20.0
-"""Seconds that handlers have to finish after the worker was told to stop."""
+RELEASE_WITHIN = 5.0
+"""Seconds that the broker has to take back what was not finished; then the process ends anyway."""
 
 
 class Overdue(Exception):
@@ -13,14 +13,20 @@ class Overdue(Exception):
 class Farewell:
     """The time in which what was begun may be finished."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, seconds: float, clock: Clock) -> None:
+        self._seconds = seconds
         self._clock = clock
         self._until: float | None = None
+        self._hurried: float | None = None
 
     def begin(self) -> None:
         """Note that the worker was told to stop."""
         if self._until is None:
-            self._until = self._clock.monotonic() + FINISH_WITHIN
+            self._until = self._clock.monotonic() + self._seconds
+
+    def hurry(self) -> None:
+        """Note that it was told so again: handlers have no more time."""
+        self._hurried = self._clock.monotonic()
 
     @property
     def begun(self) -> bool:
@@ -30,4 +36,15 @@ class Farewell:
     @property
     def overdue(self) -> bool:
         """Whether the time is over."""
-        return self._until is not None and self._clock.monotonic() > self._until
+        return self._is_over(0)
+
+    @property
+    def expired(self) -> bool:
+        """Whether the time is over in which the broker could take back what was not finished."""
+        return self._is_over(RELEASE_WITHIN)
+
+    def _is_over(self, seconds_ago: float) -> bool:
+        if self._until is None:
+            return False
+        until = self._until if self._hurried is None else min(self._until, self._hurried)
+        return self._clock.monotonic() > until + seconds_ago

@@ -1,5 +1,6 @@
 """The worker: its handlers, its signals, and its end."""
 
+import logging
 import os
 import signal
 import threading
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 from retrier.clock import Clock, SystemClock
 from retrier.errors import ConfigurationError
 from retrier.transport.transports import Tls
+from retrier.worker.breaker import Breaker
 from retrier.worker.condition import LOG, Condition
 from retrier.worker.handlers import Handler, make_handler
 from retrier.worker.health_server import HealthServer
@@ -39,6 +41,8 @@ class Worker:
         immediate_retries: int = 0,
         crash_limit: int | None = None,
         timeout: float | None = None,
+        timeout_limit: int | None = None,
+        stop_timeout: float | None = None,
         threads: int | None = None,
         prefetch: int | None = None,
         health: Health | None = None,
@@ -48,6 +52,7 @@ class Worker:
         health_port: int | str | None = None,
         metrics: Metrics | None = None,
         metrics_port: int | str | None = None,
+        breaker: Breaker | None = None,
         tls: Tls | None = None,
         transport_options: Mapping[str, object] | None = None,
         clock: Clock | None = None,
@@ -62,6 +67,8 @@ class Worker:
             "immediate_retries": immediate_retries,
             "crash_limit": crash_limit,
             "timeout": timeout,
+            "timeout_limit": timeout_limit,
+            "stop_timeout": stop_timeout,
             "threads": threads,
             "prefetch": prefetch,
             "health": health,
@@ -71,6 +78,7 @@ class Worker:
             "health_port": health_port,
             "metrics": metrics,
             "metrics_port": metrics_port,
+            "breaker": breaker,
         }
         self.options = read_options(given, os.environ, arguments_of_program())
         self.condition = Condition()
@@ -121,7 +129,7 @@ class Worker:
                 server = HealthServer(self.options.health_port, lambda: self.condition.why)
                 stack.callback(server.close)
             loop = Loop(options, self._handlers, transport, self.condition, self._clock, exits)
-            stack.enter_context(_heeding_signals(stop))
+            stack.enter_context(_heeding_signals(stop, loop.hurry))
             try:
                 loop.run(stop)
             except Overdue:
@@ -139,20 +147,26 @@ class Worker:
 
 def _leave() -> None:
     """End the process well: a handler has not ended in time, and nothing else can end it."""
-    LOG.warning("a handler took too long after the order to stop; its message comes again")
+    LOG.warning("a handler took too long after the order to stop: the process ends without it")
+    logging.shutdown()
     os._exit(0)
 
 
 @contextmanager
-def _heeding_signals(stop: threading.Event) -> Iterator[None]:
-    """Set `stop` at the first SIGTERM or SIGINT, and end the process at the second."""
+def _heeding_signals(stop: threading.Event, hurry: Callable[[], object]) -> Iterator[None]:
+    """Set `stop` at the first SIGTERM or SIGINT, hurry at the second, end the process at the third."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
+    hurried = threading.Event()
+
     def heed(_number: int, _frame: FrameType | None) -> None:
-        if stop.is_set():
+        if hurried.is_set():
             os._exit(0)
+        if stop.is_set():
+            hurried.set()
+            hurry()
         stop.set()
 
     before = {number: signal.signal(number, heed) for number in (signal.SIGTERM, signal.SIGINT)}

@@ -1,11 +1,32 @@
 """Worker processes that die, on every kind of queue."""
 
+import json
+import os
+import signal
+from pathlib import Path
+
 import pytest
 
 from tests.contract.worker_crash_suite import WorkerCrashSuite, put
 from tests.contract.worker_fixtures import EmbeddedWorkers, Processes, RabbitMQWorkers
 from tests.support.waiting import wait_until
 from tests.support.worker_outside import Outside, take_within
+from tests.support.worker_process import WorkerProcesses
+
+
+def put_of_a_stream(outside: Outside, queue: str, goes_on: Path) -> None:
+    """Put a message of a stream whose handler ends when there is this file."""
+    order = {"id": "first", "do": "slow", "after": str(goes_on), "seconds": 0}
+    outside.put(queue, json.dumps(order).encode(), {"Retrier.Stream": "s-1"}, message_id="first")
+
+
+def stop_while_it_handles(workers: WorkerProcesses) -> None:
+    """Start a worker, and tell it to stop once its handler has begun."""
+    process = workers.start()
+    wait_until(lambda: workers.told("begun"), 20)
+    os.kill(process.pid or 0, signal.SIGTERM)
+    process.join(20)
+    assert process.exitcode == 0
 
 
 class Republished(WorkerCrashSuite):
@@ -23,6 +44,21 @@ class Republished(WorkerCrashSuite):
         wait_until(lambda: outside.count(orders), 20)
 
         assert take_within(outside, orders).headers["x-caf-worker-retry"] == "2"
+
+    def test_a_stop_counts_no_message_of_a_stream_that_cannot_keep_its_place(
+        self, outside: Outside, orders: str, processes: Processes, tmp_path: Path
+    ) -> None:
+        goes_on = tmp_path / "goes on"
+        put_of_a_stream(outside, orders, goes_on)
+        workers = processes(hold_streams=True, stop_timeout=0.3, crash_limit=0)
+        stop_while_it_handles(workers)
+        wait_until(lambda: outside.count(orders) == 1, 20)
+
+        goes_on.touch()
+        workers.run_until(lambda: workers.told("done") == ["first"])
+
+        assert "crash" not in workers.logged
+        assert outside.count(f"{orders}.error") == 0
 
 
 @pytest.mark.rabbitmq
@@ -45,6 +81,22 @@ class TestOnQuorumQueues(RabbitMQWorkers, WorkerCrashSuite):
 
         assert workers.told("begun") == ["poison"] * 3 + ["behind"]
         assert workers.logged.count("crash") == 0
+
+    def test_a_message_of_a_stream_keeps_its_place_at_a_stop_that_is_counted(
+        self, outside: Outside, orders: str, processes: Processes, tmp_path: Path
+    ) -> None:
+        goes_on = tmp_path / "goes on"
+        put_of_a_stream(outside, orders, goes_on)
+        put(outside, orders, "behind")
+        workers = processes(hold_streams=True, stop_timeout=0.3, crash_limit=1)
+        stop_while_it_handles(workers)
+        wait_until(lambda: outside.count(orders) == 2, 20)
+
+        goes_on.touch()
+        workers.run_until(lambda: "behind" in workers.told("done"))
+
+        assert workers.told("done") == ["first", "behind"]
+        assert "keeps its place, and is counted" in workers.logged
 
 
 class TestOnTheEmbeddedBroker(EmbeddedWorkers, Republished):

@@ -2,13 +2,15 @@
 
 import json
 import sys
+from time import time
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field
 
-from retrier.worker import Failed, InvalidMessage, Message, Transient
+from retrier.worker import Breaker, Failed, InvalidMessage, Message, Transient
 from tests.contract.worker_fixtures import Start, WorkerFixtures, retry_headers
+from tests.support.frozen_clock import FrozenClock
 from tests.support.waiting import wait_until
 from tests.support.worker_outside import DEADLINE, Outside, take_all, take_within
 
@@ -345,6 +347,54 @@ class WorkerSuite(WorkerFixtures):
         assert take_within(outside, f"{orders}.error").properties["message_id"] == "m-1"
         wait_until(lambda: running.handled.ids == ["m-1", "m-2"], DEADLINE)
 
+    def test_a_failure_that_reaches_no_error_queue_before_a_stop_is_handled_again_uncounted(
+        self, outside: Outside, orders: str, start: Start
+    ) -> None:
+        # Given a message that fails while there is no error queue
+        def fail(_content: object, _message: Message, _time: int) -> None:
+            outside_of_the_thread.append("")
+            wait_until(lambda: len(outside_of_the_thread) > 1, DEADLINE)
+            raise ValueError("broken")
+
+        outside_of_the_thread: list[str] = []
+        handled_again: list[str] = []
+        put(outside, orders, "m-1")
+        running = start(fail, crash_limit=0)
+        wait_until(lambda: outside_of_the_thread, DEADLINE)
+        outside.delete(f"{orders}.error")
+        outside_of_the_thread.append("deleted")
+        running.wait_until_it_waits(f"the queue {orders}.error is missing")
+
+        # When the worker is stopped, and another one finds an error queue
+        running.end()
+        wait_until(lambda: outside.count(orders) == 1, DEADLINE)
+        outside.declare(f"{orders}.error")
+        start(lambda _content, _message, _time: handled_again.append(""), crash_limit=0)
+
+        # Then it is handled again, though no crash is allowed
+        wait_until(lambda: handled_again == [""], DEADLINE)
+        assert is_empty(outside, f"{orders}.error")
+
+    def test_a_message_that_took_too_long_waits_and_does_not_hold_its_queue(
+        self, outside: Outside, orders: str, start: Start
+    ) -> None:
+        # Given a message that is to be tried again in some minutes, and one behind it
+        late = {
+            "x-caf-worker-timeouts": "1",
+            "x-caf-worker-not-before": str(int(time()) + 900),
+        }
+        outside.put(orders, b"{}", late, message_id="late")
+        put(outside, orders, "behind")
+
+        running = start(timeout=1000)
+
+        # Then the other one is handled, and that one stays as it is
+        wait_until(lambda: running.handled.ids == ["behind"], DEADLINE)
+        running.end()
+        letter = take_within(outside, orders)
+        assert letter.properties["message_id"] == "late"
+        assert {name: letter.headers.get(name) for name in late} == late
+
     def test_what_is_postponed_goes_to_the_tail_and_is_never_counted(
         self, outside: Outside, orders: str, start: Start
     ) -> None:
@@ -410,6 +460,56 @@ class WorkerSuite(WorkerFixtures):
         assert running.handled.ids == ["m-1"]
         away.clear()
         assert result(outside, orders)["taskStatus"] == "RESULT_SUCCESS"
+
+    def test_a_breaker_leaves_messages_in_the_queue_and_tries_one_after_its_time(
+        self, outside: Outside, orders: str, start: Start, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        # Given a handler that fails at first
+        def work(_content: object, _message: Message, _time: int) -> None:
+            if len(running.handled.ids) <= failing["first"]:
+                raise ValueError("broken")
+
+        failing = {"first": 5}
+        clock = FrozenClock()
+        breaker = Breaker(window=4, cooldown=30)
+        running = start(work, breaker=breaker, threads=2, clock=clock)
+        for number in range(9):
+            put(outside, orders, f"m-{number}")
+
+        # Then no more is taken after the last of its window, and what is not handled waits
+        running.wait_until_it_waits("of the last 4 messages failed; one is tried after 30 s")
+        wait_until(lambda: outside.count(orders) == 9 - len(running.handled.ids), DEADLINE)
+        begun = len(running.handled.ids)
+        assert begun in (4, 5)  # with two threads one more may have been started
+
+        # When its time is over, and the one that is tried fails
+        failing["first"] = begun + 1
+        clock.advance(30)
+        running.wait_until_it_waits("the message that was tried failed")
+        wait_until(lambda: outside.count(orders) == 8 - begun, DEADLINE)
+        assert len(running.handled.ids) == begun + 1
+
+        # When it is over again, and the one that is tried succeeds, all others follow
+        clock.advance(30)
+        wait_until(lambda: len(running.handled.ids) == 9, DEADLINE)
+        wait_until(lambda: outside.count(f"{orders}.error") == begun + 1, DEADLINE)
+        states = [vars(each).get("breaker") for each in caplog.records]
+        assert [each for each in dict.fromkeys(states) if each] == ["closed", "open"]
+        assert "the breaker is closed" in caplog.text
+
+    def test_what_says_nothing_about_the_work_opens_no_breaker(
+        self, outside: Outside, orders: str, start: Start
+    ) -> None:
+        def refuse(_content: object, message: Message, _time: int) -> None:
+            if message.id != "last":
+                raise InvalidMessage("no such thing")
+
+        running = start(refuse, breaker=Breaker(window=2, cooldown=1000))
+        for number in range(5):
+            put(outside, orders, f"m-{number}")
+        put(outside, orders, "last")
+
+        wait_until(lambda: "last" in running.handled.ids, DEADLINE)
 
     def test_a_message_of_a_stream_is_held_and_keeps_its_place(
         self, outside: Outside, orders: str, start: Start

@@ -67,6 +67,8 @@ def test_names_are_unique():
         "x-last-death-exchange",
         "x-caf-worker-retry",
         "x-caf-worker-rejected",
+        "x-caf-worker-timeouts",
+        "x-caf-worker-not-before",
     ],
 )
 def test_what_broker_and_workers_wrote_is_stripped_in_every_dialect(dialect, header):

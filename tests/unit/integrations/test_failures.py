@@ -76,6 +76,7 @@ def test_what_the_task_needs_again_is_kept():
         "CC",
         "x-delivery-count",
         "x-caf-worker-retry",
+        "x-caf-worker-timeouts",
     ],
 )
 def test_what_an_earlier_failure_or_the_broker_wrote_is_left_out(name):

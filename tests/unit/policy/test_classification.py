@@ -235,6 +235,14 @@ def test_a_code_of_the_gateway_is_its_own_reason(code: str) -> None:
         ({"exception_type": "Shop.Full", "exception_message": "400 left"}, "UNKNOWN"),
         ({"failure_reason": "TransportUnavailable"}, "GW_5XX"),
         ({"failure_reason": "expired"}, "GW_TIMEOUT"),
+        (
+            {
+                "failure_reason": "timeout_exceeded",
+                "exception_type": "HandlerTimeout",
+                "exception_message": "shop took longer than 500 s with this message, each of 3 times",
+            },
+            "GW_TIMEOUT",
+        ),
         ({"failure_reason": "invalid_message"}, "GW_4XX"),
         ({"failure_reason": "out of stock"}, "UNKNOWN"),
         ({}, "UNKNOWN"),

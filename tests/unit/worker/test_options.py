@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from retrier.errors import ConfigurationError
+from retrier.worker.breaker import Breaker
 from retrier.worker.options import Options, read_options
 
 GIVEN: dict[str, Any] = {
@@ -15,6 +16,8 @@ GIVEN: dict[str, Any] = {
     "immediate_retries": 0,
     "crash_limit": None,
     "timeout": None,
+    "timeout_limit": None,
+    "stop_timeout": None,
     "threads": None,
     "prefetch": None,
     "health": None,
@@ -30,6 +33,7 @@ ENVIRONMENT = {
     "CAF_WORKER_RETRY_LIMIT": "3",
     "WORKER_CONCURRENCY": "4",
     "GATEWAY_TIMEOUT_MS": "1500",
+    "WORKER_STOP_TIMEOUT_MS": "60000",
 }
 
 
@@ -42,13 +46,15 @@ def test_the_defaults_are_the_documented_ones() -> None:
 
     assert (options.crash_limit, options.threads, options.prefetch) == (10, 1, 1)
     assert (options.name, options.timeout, options.health_port) == (None, None, None)
+    assert (options.stop_timeout, options.timeout_limit) == (20, 10)
 
 
 def test_the_environment_stands_in_for_what_is_not_given() -> None:
     options = read(ENVIRONMENT)
 
     assert (options.name, options.crash_limit, options.threads) == ("shop", 3, 4)
-    assert (options.prefetch, options.timeout) == (4, 1.5)
+    assert (options.prefetch, options.timeout, options.stop_timeout) == (4, 1.5, 60)
+    assert options.timeout_limit == 3
 
 
 def test_what_is_given_goes_before_the_environment() -> None:
@@ -79,6 +85,9 @@ def test_the_port_of_the_metrics_may_follow_the_program() -> None:
         ({"immediate_retries": -1}, "immediate_retries must be at least 0, not -1"),
         ({"threads": 3, "prefetch": 2}, "prefetch must be at least 3, not 2"),
         ({"timeout": 0}, "timeout must be more than 0 seconds, not 0"),
+        ({"timeout_limit": -1}, "timeout_limit must be at least 0, not -1"),
+        ({"stop_timeout": -1}, "stop_timeout must be at least 0, not -1"),
+        ({"breaker": Breaker(window=0)}, "the window of the breaker must be at least 1, not 0"),
         ({"transient_delay": 0}, "transient_delay must be more than 0 seconds, not 0"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

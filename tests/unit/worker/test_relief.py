@@ -13,7 +13,6 @@ from retrier.worker.handlers import make_handler
 from retrier.worker.inline import Inline
 from retrier.worker.outcomes import Done
 from retrier.worker.relief import Exits, Relief
-from retrier.worker.stopping import FINISH_WITHIN
 from tests.support.frozen_clock import FrozenClock
 
 
@@ -32,8 +31,13 @@ class FakeLine:
         self.lost = error
 
 
+STOP_TIMEOUT = 20.0
+
+
 def relief_of(clock: FrozenClock, left: list[str], line: Any = None) -> Relief:
-    relief = Relief(Condition(), Exits(crash=left.append, leave=lambda: left.append("left")), clock)
+    exits = Exits(crash=left.append, leave=lambda: left.append("left"))
+    relief = Relief(Condition(), exits, clock, stop_timeout=STOP_TIMEOUT)
+    relief.let_go = lambda: left.append("let go")
     relief.line = line
     return relief
 
@@ -44,13 +48,26 @@ def test_a_handler_that_does_not_end_is_ended_with_its_process_after_the_order_t
 
     relief.stop.set()
     relief.relieve()
-    clock.advance(FINISH_WITHIN)
+    clock.advance(STOP_TIMEOUT)
     relief.relieve()
     assert left == []
 
     clock.advance(0.1)
     relief.relieve()
-    assert left == ["left"]
+    assert left == ["let go", "left"]
+
+
+def test_a_second_order_to_stop_gives_it_no_more_time() -> None:
+    clock, left = FrozenClock(), list[str]()
+    relief = relief_of(clock, left)
+
+    relief.stop.set()
+    relief.relieve()
+    relief.farewell.hurry()
+    clock.advance(0.1)
+    relief.relieve()
+
+    assert left == ["let go", "left"]
 
 
 def test_without_that_order_it_may_take_its_time() -> None:
