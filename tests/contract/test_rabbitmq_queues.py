@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterator
 import pika.exceptions
 import pytest
 
+from retrier.api.parts import Sight
+from retrier.app.queue_looks import QueueLooks
+from retrier.clock import SystemClock
 from retrier.errors import BrokerUnavailable, StagingQueueUnusable
 from retrier.transport.rabbitmq import RabbitMQTransport
 from retrier.transport.rabbitmq.queues import NO_PRIORITY, RabbitMQQueues
@@ -322,3 +325,27 @@ def test_what_tells_a_type_is_refused_by_every_queue(
 
     with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="x-priority"):
         far_side.channel.basic_consume(name, lambda *_: None, arguments=NO_PRIORITY)
+
+
+def test_a_queue_that_another_connection_has_to_itself_exists(
+    connect: Connect, far_side: FarSide, name: str
+) -> None:
+    far_side.channel.queue_declare(name, exclusive=True)
+
+    assert connect("quorum").exists(name)
+
+    far_side.close()  # or nobody could delete it
+
+
+def test_after_a_locked_queue_the_others_are_looked_at(
+    amqp_url: str, far_side: FarSide, name: str
+) -> None:
+    far_side.channel.queue_declare(name, exclusive=True)
+    transport = RabbitMQTransport(amqp_url, staging_queue_type="classic", connection_name="looks")
+
+    # It has longer than a person waits: the machine may be slow.
+    found = QueueLooks(transport, SystemClock(), 30).look_at([name, f"{name}.gone"])
+
+    assert found == Sight(missing=frozenset({f"{name}.gone"}))
+
+    far_side.close()  # or nobody could delete it
