@@ -72,7 +72,10 @@ def make_feed(parts: Parts) -> LiveFeed:
 
 
 def make_mapping(settings: Settings, queue: ErrorQueue) -> QueueMapping:
-    """Return an error queue as ingestion knows it."""
+    """Return an error queue as ingestion knows it.
+
+    Headers that its retries go without are volatile: a retry that fails again lacks them.
+    """
     return QueueMapping(
         queue=queue.queue,
         dialect=queue.dialect,
@@ -81,6 +84,7 @@ def make_mapping(settings: Settings, queue: ErrorQueue) -> QueueMapping:
         stream_header=queue.stream_header or settings.ingestion.stream_header,
         volatile=(
             *(each.casefold() for each in settings.ingestion.volatile_headers),
+            *(each.casefold() for each in queue.drop_headers),
             escape((queue.stream_header or settings.ingestion.stream_header).casefold()),
         ),
         own_queues=frozenset(each.queue for each in settings.ingestion.error_queues),
@@ -173,6 +177,9 @@ def make_processor(
         drain_timeout=retries.drain_timeout,
         idle_wait=retries.idle_wait,
         keep_transient=retries.keep_transient,
+        drop_headers={
+            each.queue: each.drop_headers for each in parts.settings.ingestion.error_queues
+        },
     )
     transport = AttendedTransport(parts.transport, progress)
     probe = partial(get_probe_ready, parts.db, lease, transport, parameters, parts.emit)

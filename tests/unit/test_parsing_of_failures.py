@@ -264,3 +264,15 @@ def test_the_queues_that_retrier_empties_are_known_to_each_of_them():
     found = make_mapping(settings, settings.ingestion.error_queues[0])
 
     assert found.own_queues == {"error", "dead"}
+
+
+def test_headers_that_retries_go_without_say_nothing_about_which_message_it_is():
+    settings = load_settings(None, {})
+    queue = settings.ingestion.error_queues[0].model_copy(update={"drop_headers": ("X-Count-*",)})
+    mapping = make_mapping(settings, queue)
+    first, later = (
+        failure(delivery({"Retrier.FailedQueue": "orders", **more}), mapping)
+        for more in ({"x-count-1": "3", "tenant": "a"}, {"tenant": "a"})
+    )
+
+    assert first.sender.facts(first.raw) == later.sender.facts(later.raw) == {"tenant": "a"}
