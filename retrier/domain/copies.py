@@ -53,7 +53,7 @@ class StagedCopy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetryTerms:
+class SendingTerms:
     """How a message is sent back, beside what it is itself.
 
     `own_user` is ours at the broker; `leave_out` are patterns of headers that it goes without.
@@ -84,7 +84,7 @@ def make_staged(codec: PropertyCodec, message: ClaimedMessage, stamps: Stamps) -
 
 
 def make_forwarded(
-    codec: PropertyCodec, original: StoredOriginal, copy: StagedCopy, terms: RetryTerms
+    codec: PropertyCodec, original: StoredOriginal, copy: StagedCopy, terms: SendingTerms
 ) -> bytes:
     """Return the properties a message is sent back with: as it failed, changed for the retry.
 

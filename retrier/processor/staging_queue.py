@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from retrier.domain.copies import (
-    RetryTerms,
+    SendingTerms,
     StagedCopy,
     Stamps,
     make_end_marker,
@@ -146,7 +146,7 @@ def make_retry(
             transport.codec,
             original,
             copy,
-            RetryTerms(
+            SendingTerms(
                 acknowledgement_queue=context.retries.acknowledgement_queue(original.error_queue),
                 own_user=transport.user,
                 keep_transient=context.retries.keep_transient,

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from retrier.domain.copies import RetryTerms, Stamps, make_forwarded, make_staged, read_staged
+from retrier.domain.copies import SendingTerms, Stamps, make_forwarded, make_staged, read_staged
 from retrier.domain.retry_batch import ClaimedMessage, StoredOriginal
 from retrier.domain.wire import PropertyCodec
 
@@ -36,7 +36,7 @@ def retry_of(  # noqa: PLR0913 - each is one thing that tests change
         codec,
         StoredOriginal(raw, b"", dialect, "error", completed_steps),
         staged,
-        RetryTerms(
+        SendingTerms(
             acknowledgement_queue="error",
             own_user=own_user,
             keep_transient=keep_transient,
