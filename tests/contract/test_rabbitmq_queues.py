@@ -7,6 +7,7 @@ import pytest
 
 from retrier.api.parts import Sight
 from retrier.app.queue_looks import QueueLooks
+from retrier.app.whole_names import WholeNames
 from retrier.clock import SystemClock
 from retrier.errors import BrokerUnavailable, StagingQueueUnusable
 from retrier.transport.rabbitmq import RabbitMQTransport
@@ -349,3 +350,14 @@ def test_after_a_locked_queue_the_others_are_looked_at(
     assert found == Sight(missing=frozenset({f"{name}.gone"}))
 
     far_side.close()  # or nobody could delete it
+
+
+def test_a_queue_with_an_at_sign_is_known_by_its_whole_name(
+    amqp_url: str, far_side: FarSide, queue_name: Callable[..., str]
+) -> None:
+    name = far_side.declare(queue_name("billing@eu"))
+    transport = RabbitMQTransport(amqp_url, staging_queue_type="classic", connection_name="names")
+    names = WholeNames(QueueLooks(transport, SystemClock(), 30).look_at, SystemClock())
+
+    assert names.exists(name)
+    assert not names.exists(f"{name}.gone")
