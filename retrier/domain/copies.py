@@ -101,7 +101,7 @@ def make_forwarded(
         retry[headers.COMPLETED_STEPS] = original.completed_steps
     retry[headers.UNIQUE_MESSAGE_ID] = copy.unique_message_id
     edit = Edit(
-        drop_headers=_left_out(original.dialect, terms.leave_out),
+        drop_headers=_left_out(original.dialect, (*terms.leave_out, *original.drop_headers)),
         set_headers=retry,
         drop_fields=_fields_left_out(codec, original.raw, terms.own_user),
         set_fields=_NOTHING if terms.keep_transient else _PERSISTENT,

@@ -20,16 +20,13 @@ def newest_revision() -> str:
 
 
 def migrations_up_to(folder: Path, revision: str) -> Path:
-    """Make a folder of migrations that ends with a revision; return where it is.
-
-    Revisions are numbered in the order in which they follow each other.
-    """
+    """Make a folder of migrations that ends with a revision; return where it is."""
     made = folder / f"up_to_{revision}"
     (made / "versions").mkdir(parents=True)
     copy(MIGRATIONS / "env.py", made)
-    for path in sorted((MIGRATIONS / "versions").glob("[0-9]*.py")):
-        if path.name.split("_")[0] <= revision:
-            copy(path, made / "versions")
+    # Not by their numbers: a revision may follow one with a higher number.
+    for each in ScriptDirectory(MIGRATIONS).iterate_revisions(revision, "base"):
+        copy(each.path, made / "versions")
     return made
 
 
