@@ -10,7 +10,7 @@ from retrier.api.live_feed import LiveFeed
 from retrier.app.parts import Parts
 from retrier.app.process import describe_holder, is_dead
 from retrier.app.queue_looks import QueueLooks
-from retrier.app.whole_names import WholeNames
+from retrier.app.whole_names import LOOK_SECONDS, WholeNames
 from retrier.archives import Archives
 from retrier.domain.breaker import BreakerRules
 from retrier.domain.dialects.accounts import have_none
@@ -101,7 +101,8 @@ def make_mapping(
 
 def _names(parts: Parts) -> WholeNames:
     """Return what knows queues with `@` in their names; its looks hold up no previews."""
-    return WholeNames(QueueLooks(parts.transport, parts.clock).look_at, parts.clock)
+    looks = QueueLooks(parts.transport, parts.clock, LOOK_SECONDS)
+    return WholeNames(looks.look_at, parts.clock)
 
 
 def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:

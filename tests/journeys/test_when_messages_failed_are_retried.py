@@ -189,3 +189,23 @@ def test_a_consumer_that_counts_for_itself_begins_anew_with_each_retry(site: Sit
     # Then it is the same message that failed again
     wait_until(lambda: site.count(FAILURES) == 3, DEADLINE)
     assert site.count("SELECT count(*) FROM failed_messages") == 1
+
+
+def test_a_queue_with_an_at_sign_in_its_name_gets_its_own_messages_back(site: Site) -> None:
+    # Given a queue whose whole name stands in the failure, and another one without what is behind @
+    whole = site.shop.declare(f"{site.shop.orders}@eu")
+    site.shop.put({"NServiceBus.FailedQ": whole, "NServiceBus.MessageId": "1"}, b"invoice")
+    site.shop.put(
+        {"NServiceBus.FailedQ": f"{site.shop.orders}@host-1", "NServiceBus.MessageId": "2"},
+        b"order",
+    )
+    service = site.host.start_ready()
+    wait_until(lambda: site.count(FAILURES) == 2, DEADLINE)
+
+    with service.http as http:
+        assert http.post("/api/errors/retry/all").status_code == 202
+
+    # Then each goes where it failed: an @ is a machine only where there is no such queue
+    assert [each.body for each in site.shop.take(whole, 1)] == [b"invoice"]
+    assert [each.body for each in site.shop.take(site.shop.orders, 1)] == [b"order"]
+    site.shop.delete(whole)

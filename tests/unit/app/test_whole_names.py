@@ -83,3 +83,16 @@ def test_many_names_are_not_all_asked(names: WholeNames, broker: Broker) -> None
 
     assert len(broker.asked) == MOST_NAMES
     assert found[MOST_NAMES:] == [False] * 5
+
+
+def test_a_broker_that_is_away_is_not_asked_about_every_name(
+    names: WholeNames, broker: Broker, clock: FrozenClock
+) -> None:
+    broker.answer = UNKNOWN[0]
+    names.exists(NAME)
+    broker.answer = Sight()
+
+    assert not names.exists("bills@eu")
+    assert broker.asked == [NAME]
+    clock.advance(KEPT_UNKNOWN)
+    assert names.exists("bills@eu")
