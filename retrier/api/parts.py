@@ -105,9 +105,13 @@ _WATCHERS = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
-    """Which queues the broker does not have; `why_not` says why it could not be looked at all."""
+    """Which queues the broker does not have.
+
+    `unsure` says of single queues why it is not known; `why_not` says why the look ended early.
+    """
 
     missing: frozenset[str] = frozenset()
+    unsure: Mapping[str, str] = field(default_factory=dict)
     why_not: str | None = None
 
 

@@ -52,14 +52,19 @@ def _plan(text: str) -> str:
     return text
 
 
+LONGEST_HEADER = 255
+MOST_HEADERS = 50
+"""Patterns of headers that one operation drops, at most."""
+
 Line = Annotated[str, AfterValidator(_without_nul)]
+HeaderPattern = Annotated[Line, Field(min_length=1, max_length=LONGEST_HEADER)]
 Rate = Annotated[int, Field(ge=1, le=HIGHEST_RATE)]
 
 
 class AskedBody(BaseModel):
     """A request for retries: which messages, and on what terms.
 
-    The length and the owner of `destination` are judged later: they are answered 400.
+    The length and the owner of `destination`, and what `drop_headers` name, are judged later: they are answered 400.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -74,6 +79,7 @@ class AskedBody(BaseModel):
     canary: Annotated[int, Field(ge=1, le=LARGEST_CANARY)] | None = None
     canary_wait: Duration | None = None
     canary_limit: Annotated[int, Field(ge=0, le=LARGEST_CANARY)] | None = None
+    drop_headers: Annotated[list[HeaderPattern], Field(max_length=MOST_HEADERS)] | None = None
     plan: Annotated[str, Field(max_length=LONGEST_PLAN), AfterValidator(_plan)] | None = None
 
     @field_validator("*", mode="before")
@@ -113,6 +119,7 @@ class AskedBody(BaseModel):
             delay=self.delay,
             rate=self.rate,
             canary=self._canary(),
+            drop_headers=tuple(self.drop_headers or ()),
         )
 
     @property

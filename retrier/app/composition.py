@@ -1,5 +1,6 @@
 """Builds what works from the parts: the only code that knows all of it."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -8,8 +9,11 @@ from glob import escape
 from retrier.api.live_feed import LiveFeed
 from retrier.app.parts import Parts
 from retrier.app.process import describe_holder, is_dead
+from retrier.app.queue_looks import QueueLooks
+from retrier.app.whole_names import LOOK_SECONDS, WholeNames
 from retrier.archives import Archives
 from retrier.domain.breaker import BreakerRules
+from retrier.domain.dialects.accounts import have_none
 from retrier.domain.retention import find_ages
 from retrier.domain.second_look import SecondLook
 from retrier.gateway import Gateway
@@ -44,7 +48,8 @@ def make_gateway(parts: Parts) -> Gateway:
     own_queues = frozenset({*parts.error_queues, parts.settings.staging_queue})
     settings = parts.settings
     queues = settings.ingestion.error_queues
-    mappings = {each.queue: make_mapping(settings, each) for each in queues}
+    exists = _names(parts).exists
+    mappings = {each.queue: make_mapping(settings, each, exists) for each in queues}
     imports = FailedImports(
         db=parts.db,
         emit=parts.emit,
@@ -71,8 +76,13 @@ def make_feed(parts: Parts) -> LiveFeed:
     return LiveFeed(parts.db.apart(1, ANSWER_LIMIT), parts.emit)
 
 
-def make_mapping(settings: Settings, queue: ErrorQueue) -> QueueMapping:
-    """Return an error queue as ingestion knows it."""
+def make_mapping(
+    settings: Settings, queue: ErrorQueue, exists: Callable[[str], bool] = have_none
+) -> QueueMapping:
+    """Return an error queue as ingestion knows it.
+
+    Headers that its retries go without are volatile: a retry that fails again lacks them.
+    """
     return QueueMapping(
         queue=queue.queue,
         dialect=queue.dialect,
@@ -81,17 +91,25 @@ def make_mapping(settings: Settings, queue: ErrorQueue) -> QueueMapping:
         stream_header=queue.stream_header or settings.ingestion.stream_header,
         volatile=(
             *(each.casefold() for each in settings.ingestion.volatile_headers),
+            *(each.casefold() for each in queue.drop_headers),
             escape((queue.stream_header or settings.ingestion.stream_header).casefold()),
         ),
         own_queues=frozenset(each.queue for each in settings.ingestion.error_queues),
         stream_order_header=settings.ingestion.stream_order_header,
+        exists=exists,
     )
+
+
+def _names(parts: Parts) -> WholeNames:
+    """Return what knows queues with `@` in their names; its looks hold up no previews."""
+    looks = QueueLooks(parts.transport, parts.clock, LOOK_SECONDS)
+    return WholeNames(looks.look_at, parts.clock)
 
 
 def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:
     """Return the ingestor of one error queue."""
     return Ingestor(
-        mapping=make_mapping(parts.settings, queue),
+        mapping=make_mapping(parts.settings, queue, _names(parts).exists),
         transport=parts.transport,
         record=partial(
             record_received,
@@ -174,6 +192,9 @@ def make_processor(
         drain_timeout=retries.drain_timeout,
         idle_wait=retries.idle_wait,
         keep_transient=retries.keep_transient,
+        drop_headers={
+            each.queue: each.drop_headers for each in parts.settings.ingestion.error_queues
+        },
     )
     transport = AttendedTransport(parts.transport, progress)
     probe = partial(get_probe_ready, parts.db, lease, transport, parameters, parts.emit)

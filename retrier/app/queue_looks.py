@@ -6,7 +6,7 @@ from threading import BoundedSemaphore, Lock, Thread
 
 from retrier.api.parts import Sight
 from retrier.clock import Clock
-from retrier.errors import BrokerUnavailable
+from retrier.errors import BrokerUnavailable, QueueSilent
 from retrier.transport.seam import Transport
 
 MOST_QUEUES = 20
@@ -20,6 +20,8 @@ AT_ONCE = 2
 
 _BUSY = "others are looking, and the broker has not answered them yet"
 _AWAY = "the broker cannot be reached"
+_SILENT = "the queue does not answer, though the broker does"
+_NO_ANSWER = "the broker refused to say, or the connection broke"
 _SLOW = f"the broker did not answer within {MOST_SECONDS:g} s"
 
 
@@ -29,11 +31,16 @@ class _Findings:
     def __init__(self) -> None:
         self._lock = Lock()
         self._missing: set[str] = set()
+        self._unsure: dict[str, str] = {}
         self._why_not: str | None = _SLOW
 
     def note_missing(self, queue: str) -> None:
         with self._lock:
             self._missing.add(queue)
+
+    def note_unsure(self, queue: str, why_not: str) -> None:
+        with self._lock:
+            self._unsure[queue] = why_not
 
     def end(self, why_not: str | None) -> None:
         with self._lock:
@@ -41,7 +48,11 @@ class _Findings:
 
     def read(self) -> Sight:
         with self._lock:
-            return Sight(missing=frozenset(self._missing), why_not=self._why_not)
+            return Sight(
+                missing=frozenset(self._missing),
+                unsure=dict(self._unsure),
+                why_not=self._why_not,
+            )
 
 
 class QueueLooks:
@@ -80,6 +91,12 @@ class QueueLooks:
             for queue in queues:
                 if self._clock.monotonic() > end:
                     return _SLOW
-                if connected.depth(queue) is None:
-                    found.note_missing(queue)
+                # A look that fails says nothing about the other queues.
+                try:
+                    if not connected.exists(queue):
+                        found.note_missing(queue)
+                except QueueSilent:
+                    found.note_unsure(queue, _SILENT)
+                except BrokerUnavailable:
+                    found.note_unsure(queue, _NO_ANSWER)
         return None

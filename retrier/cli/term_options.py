@@ -46,6 +46,12 @@ class TermOptions:
         str | None,
         typer.Option("--destination", metavar="QUEUE", help="Send all to this queue instead."),
     ] = None
+    drop_headers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--drop-header", metavar="NAME", help="Send it without this header; with * for many."
+        ),
+    ] = None
     why: Annotated[
         str | None,
         typer.Option("--why", metavar="TEXT", help="Why, for those who look at it later."),
@@ -66,8 +72,14 @@ class TermOptions:
         """Return the terms that were given, as the API reads them."""
         values = {each.name: getattr(self, each.name) for each in fields(TermOptions)}
         named = {"in" if name == "begin_in" else name: value for name, value in values.items()}
-        return {
-            name: valid_text(value) if isinstance(value, str) else value
-            for name, value in named.items()
-            if value is not None
-        }
+        return {name: _valid(value) for name, value in named.items() if value not in (None, [])}
+
+
+def _valid(value: object) -> object:
+    match value:
+        case str():
+            return valid_text(value)
+        case list():
+            return [valid_text(each) for each in value]
+        case _:
+            return value

@@ -4,6 +4,7 @@ A false split is seen by a person: the message is there twice. A false merge los
 only the newest of two messages is ever sent back. So whatever does not agree is another message.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -14,6 +15,7 @@ from retrier.domain.failed_message import (
     Resolution,
     SenderFacts,
 )
+from retrier.domain.header_patterns import is_among
 from retrier.domain.new_failure import confirmation_resolves
 from retrier.domain.receipt import StoredAttempt, StoredMessage
 from retrier.domain.sender_facts import is_field
@@ -103,7 +105,8 @@ def compare(failure: Failure, stored: StoredMessage) -> Likeness:
     outcome = stored.outcomes.get(failure.retry_id or "")
     places = before if outcome is None else [outcome]
     sent_there = retry is RetryNamed.OLDER and failure.details.queue in stored.sent_to
-    said = {_compare_facts(failure, each) for each in {*before, *places}}
+    dropped = stored.dropped.get(failure.retry_id or "", ())
+    said = {_compare_facts(failure, each, dropped) for each in {*before, *places}}
     return Likeness(
         retry=retry,
         same_id=stored.message_id == message_id_of(failure),
@@ -186,10 +189,20 @@ def message_id_of(failure: Failure) -> str | None:
     return clean(failure.message_id) if failure.message_id else None
 
 
-def _compare_facts(failure: Failure, stored: StoredAttempt) -> Said:
+def _compare_facts(failure: Failure, stored: StoredAttempt, dropped: Sequence[str]) -> Said:
+    """Compare what the sender said, without the headers that the retry went without."""
     if failure.raw == stored.raw:
         return Said.EQUAL
-    return _compare(failure.sender.facts(failure.raw), failure.sender.facts(stored.raw))
+    now, before = (
+        _without(dropped, failure.sender.facts(raw)) for raw in (failure.raw, stored.raw)
+    )
+    return _compare(now, before)
+
+
+def _without(dropped: Sequence[str], facts: SenderFacts | None) -> SenderFacts | None:
+    if not dropped or facts is None:
+        return facts
+    return {name: value for name, value in facts.items() if not is_among(name, dropped)}
 
 
 def _compare(now: SenderFacts | None, before: SenderFacts | None) -> Said:

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from retrier.domain import headers
 from retrier.domain.dialects import strips
+from retrier.domain.header_patterns import is_among
 from retrier.domain.retry_batch import ClaimedMessage, StoredOriginal
 from retrier.domain.wire import Edit, Outgoing, PropertyCodec, UnreadableProperties, header_text
 
@@ -51,6 +52,19 @@ class StagedCopy:
     end_marker: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendingTerms:
+    """How a message is sent back, beside what it is itself.
+
+    `own_user` is ours at the broker; `leave_out` are patterns of headers that it goes without.
+    """
+
+    acknowledgement_queue: str
+    own_user: str | None
+    keep_transient: bool = False
+    leave_out: tuple[str, ...] = ()
+
+
 def make_staged(codec: PropertyCodec, message: ClaimedMessage, stamps: Stamps) -> bytes:
     """Return the properties of the copy for the staging queue: persistent, and nothing but stamps.
 
@@ -70,32 +84,27 @@ def make_staged(codec: PropertyCodec, message: ClaimedMessage, stamps: Stamps) -
 
 
 def make_forwarded(
-    codec: PropertyCodec,
-    original: StoredOriginal,
-    copy: StagedCopy,
-    *,
-    acknowledgement_queue: str,
-    own_user: str | None,
-    keep_transient: bool = False,
+    codec: PropertyCodec, original: StoredOriginal, copy: StagedCopy, terms: SendingTerms
 ) -> bytes:
     """Return the properties a message is sent back with: as it failed, changed for the retry.
 
-    Removed are failure headers, CC and BCC (they copy it to other queues), the expiration, and a
-    user_id other than `own_user` (the broker would refuse it). It is persistent, unless
-    `keep_transient` leaves that as it was (decision 0058). Raises UnreadableProperties.
+    Removed are failure headers, CC and BCC (they copy it to other queues), the expiration, a
+    user_id other than `own_user` (the broker would refuse it), and what the terms leave out. It is
+    persistent, unless `keep_transient` leaves that as it was (decision 0058). Raises
+    UnreadableProperties.
     """
     retry = {
         headers.RETRY_ID: copy.retry_id,
-        headers.ACKNOWLEDGEMENT_QUEUE: acknowledgement_queue,
+        headers.ACKNOWLEDGEMENT_QUEUE: terms.acknowledgement_queue,
     }
     if original.completed_steps is not None:
         retry[headers.COMPLETED_STEPS] = original.completed_steps
     retry[headers.UNIQUE_MESSAGE_ID] = copy.unique_message_id
     edit = Edit(
-        drop_headers=_left_out(original.dialect),
+        drop_headers=_left_out(original.dialect, (*terms.leave_out, *original.drop_headers)),
         set_headers=retry,
-        drop_fields=_fields_left_out(codec, original.raw, own_user),
-        set_fields=_NOTHING if keep_transient else _PERSISTENT,
+        drop_fields=_fields_left_out(codec, original.raw, terms.own_user),
+        set_fields=_NOTHING if terms.keep_transient else _PERSISTENT,
     )
     return codec.edit(original.raw, edit)
 
@@ -201,10 +210,12 @@ def _fans_out(name: str) -> bool:
     return name in headers.FAN_OUT
 
 
-@lru_cache(maxsize=16)
-def _left_out(dialect: str) -> Callable[[str], bool]:
-    """Return the `drop_headers` of a dialect, always the same object: codecs cache by it."""
-    return lambda name: strips(dialect, name) or name in _UNWANTED
+@lru_cache(maxsize=256)
+def _left_out(dialect: str, patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    """Return the `drop_headers` of these, always the same object: codecs cache by it."""
+    return lambda name: (
+        strips(dialect, name) or name in _UNWANTED or bool(patterns and is_among(name, patterns))
+    )
 
 
 def _number(text: str) -> int:

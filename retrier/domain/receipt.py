@@ -31,7 +31,7 @@ class StoredMessage:
     and the one that it shows. Of the retries that failures of the batch name, `issued` has those
     that were issued for the message and have ended, and `counted` those that `failure_count`
     counts; `outcomes` has the first failure under each of them, and `sent_to` the queues to which
-    they may have been sent. `body` is there only if a failure of the batch has another one and may be its own.
+    they may have been sent. `dropped` has, by retry, the headers that it went without. `body` is there only if a failure of the batch has another one and may be its own.
     """
 
     unique_message_id: str
@@ -49,6 +49,7 @@ class StoredMessage:
     newest: StoredAttempt
     outcomes: Mapping[str, StoredAttempt] = field(default_factory=dict)
     sent_to: frozenset[str] = frozenset()
+    dropped: Mapping[str, Sequence[str]] = field(default_factory=dict)
     body: bytes | None = None
 
 

@@ -79,13 +79,14 @@ class ClaimedMessage:
 
 @dataclass(frozen=True, slots=True)
 class StoredOriginal:
-    """A message as it came off its error queue."""
+    """A message as it came off its error queue, and what its operation drops of its headers."""
 
     raw: bytes
     body: bytes
     dialect: str
     error_queue: str
     completed_steps: str | None
+    drop_headers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

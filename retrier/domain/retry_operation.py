@@ -103,7 +103,7 @@ class RetryTerms:
     """How the messages of a request are to be sent; each part may be left open.
 
     `limit` messages at most, the first ones by failure number. All to `destination`, without
-    redirects. Not before `not_before`, or not before a `delay` is over, counted from the request by
+    redirects, and without the headers that fit `drop_headers`. Not before `not_before`, or not before a `delay` is over, counted from the request by
     the database's clock. At most `rate` messages a second.
     """
 
@@ -113,6 +113,7 @@ class RetryTerms:
     delay: timedelta | None = None
     rate: int | None = None
     canary: Canary | None = None
+    drop_headers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +177,8 @@ def hash_request(request: RetryRequest) -> str:
         "canary": canary and [canary.size, canary.wait.total_seconds(), canary.most_back],
         "cut_off": request.cut_off,
     }
+    if terms.drop_headers:  # else the hash is that of a version that knew none
+        asked["drop_headers"] = sorted(set(terms.drop_headers))
     return sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
@@ -219,6 +222,7 @@ class RetryOperation:
     modified_at: datetime
     canary: RunningCanary | None = None
     dead_left_out: int = 0
+    drop_headers: tuple[str, ...] = ()
 
     @property
     def is_standing(self) -> bool:

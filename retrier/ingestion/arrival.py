@@ -1,11 +1,12 @@
 """One delivery with its properties read, and the failed message that is made of it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from retrier.domain import dialects
 from retrier.domain.classifiers import CauseOf
-from retrier.domain.dialects.accounts import read_failure
+from retrier.domain.dialects.accounts import have_none, read_failure
 from retrier.domain.dialects.dialect import Dialect, Unintelligible, count
 from retrier.domain.failed_message import FailedImport, Failure, FailureDetails
 from retrier.domain.headers import (
@@ -36,6 +37,7 @@ class QueueMapping:
     `stream_order_header` its position there.
     `volatile` are patterns of headers that say nothing about which message it is.
     `own_queues` are all that Retrier itself empties: no message failed there.
+    `exists` says whether the broker has a queue; asked is only about names with `@`.
     """
 
     queue: str
@@ -46,6 +48,7 @@ class QueueMapping:
     volatile: tuple[str, ...] = ()
     own_queues: frozenset[str] = frozenset()
     stream_order_header: str = STREAM_POSITION
+    exists: Callable[[str], bool] = have_none
 
 
 CLOCK_SLACK = timedelta(days=1)
@@ -139,6 +142,7 @@ def understand_failure(arrival: Arrival) -> Failure | Unintelligible:
         body=body,
         own_queues=arrival.mapping.own_queues,
         latest=arrival.received_at + CLOCK_SLACK,
+        exists=arrival.mapping.exists,
     )
     if isinstance(details, Unintelligible):
         return details

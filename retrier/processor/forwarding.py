@@ -158,7 +158,9 @@ class Forwarding:
         window = run.next_window(context.retries.window, context.retries.window_bytes)
         if not window:
             return run
-        originals = load_originals(context.db, [copy.number for copy in window])
+        originals = load_originals(
+            context.db, [copy.number for copy in window], run.batch.operation_id
+        )
         copies = [copy.stamps for copy in window if copy.number in originals]
         made = {each.number: make_retry(context, each, originals[each.number]) for each in copies}
         return self._keep(run.made_ready(window, made))

@@ -1,6 +1,6 @@
 """What every stage is given: parameters, database, broker, lease, clock, and where events go."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from threading import Event
@@ -22,7 +22,8 @@ class RetryParameters:
 
     A window has at most `window` messages and `window_bytes` bytes, and is what a crash can send
     twice. `session_id` is also the staging id of probes. With `keep_transient` a retry lasts only
-    as long as its message would have; else it is persistent.
+    as long as its message would have; else it is persistent. `drop_headers` has patterns of headers
+    that messages from an error queue are sent back without.
     """
 
     staging_queue: str
@@ -36,6 +37,7 @@ class RetryParameters:
     redeclare_pause: timedelta = timedelta(seconds=1)
     idle_wait: timedelta = timedelta(seconds=30)
     keep_transient: bool = False
+    drop_headers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def prefetch(self) -> int:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from retrier.domain.copies import (
+    SendingTerms,
     StagedCopy,
     Stamps,
     make_end_marker,
@@ -145,9 +146,12 @@ def make_retry(
             transport.codec,
             original,
             copy,
-            acknowledgement_queue=context.retries.acknowledgement_queue(original.error_queue),
-            own_user=transport.user,
-            keep_transient=context.retries.keep_transient,
+            SendingTerms(
+                acknowledgement_queue=context.retries.acknowledgement_queue(original.error_queue),
+                own_user=transport.user,
+                keep_transient=context.retries.keep_transient,
+                leave_out=context.retries.drop_headers.get(original.error_queue, ()),
+            ),
         )
     except UnreadableProperties as error:
         return _eject(copy, f"its stored properties cannot be read: {error}")

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
+from retrier.domain.header_patterns import why_not_dropped
+
 KeyPath = tuple[str, ...]
 """A key, after the sections that hold it: `("broker", "url")`."""
 
@@ -153,3 +155,13 @@ def _check_header_name(name: str) -> str:
 
 
 HeaderName = Annotated[str, AfterValidator(_check_header_name)]
+
+
+def _check_dropped(pattern: str) -> str:
+    why_not = why_not_dropped(pattern)
+    if why_not is not None:
+        raise ValueError(why_not)
+    return pattern
+
+
+DroppedHeader = Annotated[HeaderName, AfterValidator(_check_dropped)]

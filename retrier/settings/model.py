@@ -14,6 +14,7 @@ from retrier.settings.addresses import AllowedHost, BrokerUrls, DatabaseUrl, Loo
 from retrier.settings.breakers import BreakersSection
 from retrier.settings.fields import (
     Count,
+    DroppedHeader,
     Duration,
     DurationOrOff,
     HeaderName,
@@ -65,6 +66,8 @@ class ErrorQueue(Section):
     take_from_work_queue: bool = False
     stream_header: HeaderName | None = None
     """The header with the stream id; None: that of `ingestion.stream_header`."""
+    drop_headers: tuple[DroppedHeader, ...] = ()
+    """Patterns of headers that retries of its messages go without."""
 
 
 def _read_error_queue(value: object) -> object:

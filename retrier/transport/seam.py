@@ -161,6 +161,10 @@ class Queues(Protocol):
         """Return how many messages are ready, or None when there is no such queue."""
         ...
 
+    def exists(self, queue: str) -> bool:
+        """Return whether there is such a queue, also if another connection has it to itself."""
+        ...
+
     def declare_error_queue(self, queue: str) -> bool:
         """Declare it durable if it is missing; return whether it was missing."""
         ...

@@ -9,6 +9,7 @@ from uuid import uuid4
 from fastapi import Depends, HTTPException, Request
 
 from retrier.domain.archive_operation import ArchiveRequest
+from retrier.domain.header_patterns import why_not_dropped
 from retrier.domain.message_actions import Act
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
 from retrier.domain.selection import Selection
@@ -19,6 +20,7 @@ from retrier.gateway import AskedAgain
 LONGEST_KEY = 255
 LONGEST_WHY = 1000
 LONGEST_NAME = 200
+LONGEST_HEADERS = 1000
 LONGEST_ADDRESS = 8000
 """Bytes: names of queues and streams may stand in it."""
 MOST_FIELDS = 10_000
@@ -74,6 +76,21 @@ class Form:
         if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= HIGHEST_RATE):
             raise HTTPException(400, f"A rate is a whole number from 1 to {HIGHEST_RATE:,}.")
         return int(text)
+
+    @property
+    def drop_headers(self) -> tuple[str, ...]:
+        """The headers that retries go without. Raises HTTPException for one that they need."""
+        text = self.text("drop_headers", LONGEST_HEADERS + 1)
+        if len(text) > LONGEST_HEADERS:
+            raise HTTPException(
+                400, f"Headers are named in {LONGEST_HEADERS:,} characters at most."
+            )
+        named = tuple(each.strip() for each in text.split(","))
+        for each in named:
+            why_not = why_not_dropped(each)
+            if why_not is not None:
+                raise HTTPException(400, f"{each} {why_not}.")
+        return tuple(each for each in named if each)
 
     def back(self, otherwise: str) -> str:
         """Return the page from which the form came; never that of another site."""

@@ -24,11 +24,16 @@ Places = Callable[[], AbstractAsyncContextManager[None]]
 
 
 class Sight(Protocol):
-    """Which queues the broker does not have; `why_not` says why it could not be looked at all."""
+    """Which queues the broker does not have; `why_not` says why the look ended early."""
 
     @property
     def missing(self) -> frozenset[str]:
         """The queues that do not exist."""
+        ...
+
+    @property
+    def unsure(self) -> Mapping[str, str]:
+        """The queues of which it is not known, and why."""
         ...
 
     @property

@@ -5,6 +5,10 @@ from collections.abc import Callable, Iterator
 import pika.exceptions
 import pytest
 
+from retrier.api.parts import Sight
+from retrier.app.queue_looks import QueueLooks
+from retrier.app.whole_names import WholeNames
+from retrier.clock import SystemClock
 from retrier.errors import BrokerUnavailable, StagingQueueUnusable
 from retrier.transport.rabbitmq import RabbitMQTransport
 from retrier.transport.rabbitmq.queues import NO_PRIORITY, RabbitMQQueues
@@ -355,3 +359,38 @@ def test_the_staging_queue_loses_nothing_that_is_on_its_way_when_its_consumer_re
 
     wait_until(has_all, 30)
     consumer.close()
+
+
+def test_a_queue_that_another_connection_has_to_itself_exists(
+    connect: Connect, far_side: FarSide, name: str
+) -> None:
+    far_side.channel.queue_declare(name, exclusive=True)
+
+    assert connect("quorum").exists(name)
+
+    far_side.close()  # or nobody could delete it
+
+
+def test_after_a_locked_queue_the_others_are_looked_at(
+    amqp_url: str, far_side: FarSide, name: str
+) -> None:
+    far_side.channel.queue_declare(name, exclusive=True)
+    transport = RabbitMQTransport(amqp_url, staging_queue_type="classic", connection_name="looks")
+
+    # It has longer than a person waits: the machine may be slow.
+    found = QueueLooks(transport, SystemClock(), 30).look_at([name, f"{name}.gone"])
+
+    assert found == Sight(missing=frozenset({f"{name}.gone"}))
+
+    far_side.close()  # or nobody could delete it
+
+
+def test_a_queue_with_an_at_sign_is_known_by_its_whole_name(
+    amqp_url: str, far_side: FarSide, queue_name: Callable[..., str]
+) -> None:
+    name = far_side.declare(queue_name("billing@eu"))
+    transport = RabbitMQTransport(amqp_url, staging_queue_type="classic", connection_name="names")
+    names = WholeNames(QueueLooks(transport, SystemClock(), 30).look_at, SystemClock())
+
+    assert names.exists(name)
+    assert not names.exists(f"{name}.gone")

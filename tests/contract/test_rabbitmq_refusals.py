@@ -9,9 +9,11 @@ from retrier.domain.wire import ChannelClosed, Confirmed, Outgoing, Refused, Ret
 from retrier.transport.rabbitmq import RabbitMQTransport
 from retrier.transport.rabbitmq.address import parse_address
 from retrier.transport.rabbitmq.connection import BrokerConnection
+from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from retrier.transport.rabbitmq.publisher import NACK, RabbitMQPublisher
 from tests.contract.transport_fixtures import nothing
 from tests.support.amqp_bytes import NO_PROPERTIES, array, header, properties, string
+from tests.support.copies import retry_of
 from tests.support.far_side import FarSide
 from tests.support.rabbitmq_habits import RabbitMQHabits
 
@@ -161,3 +163,20 @@ def test_properties_that_just_fit_a_frame_are_sent(
     fitting = properties(headers=[header("k", string(b"x" * (131_072 - around)))])
 
     assert publisher.publish([message(classic_queue, raw=fitting)], nothing) == (Confirmed(),)
+
+
+def test_what_nearly_fills_a_frame_goes_back_without_a_header(
+    publisher: RabbitMQPublisher, classic_queue: str
+) -> None:
+    came = properties(headers=[header("k", string(b"x" * 131_000)), header("tenant", string(b"a"))])
+    codec = AmqpPropertyCodec()
+    whole, dropped = retry_of(codec, came), retry_of(codec, came, leave_out=("k",))
+
+    outcomes = publisher.publish(
+        [message(classic_queue, raw=raw) for raw in (came, whole, dropped)], nothing
+    )
+
+    # It fitted as it came, does not with the headers of a retry, and the reason says what to do
+    assert (outcomes[0], outcomes[2]) == (Confirmed(), Confirmed())
+    assert isinstance(outcomes[1], Refused)
+    assert "--drop-header" in outcomes[1].reason

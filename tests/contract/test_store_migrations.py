@@ -124,7 +124,7 @@ class TestADatabaseOfTheFirstRevision:
         same = {name: after[name] for name in before if name not in {"alembic_version", IMPORTS}}
         expected = before | {
             "retry_operations": widened(
-                before["retry_operations"], by=[None, False, None, 0, None, None]
+                before["retry_operations"], by=[None, False, None, 0, None, None, None]
             ),
             "processing_attempts": widened(before["processing_attempts"], by=[None] * 3),
             "failed_messages": widened(before["failed_messages"], by=[None, None, "2", None]),

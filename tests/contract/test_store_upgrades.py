@@ -294,6 +294,22 @@ class TestRevision1015:
         assert shown == [unique_id(each) for each in kept]
 
 
+class TestRevision1016:
+    """Dropped headers: a filled database keeps every row, and what was asked for drops none."""
+
+    def test_adds_a_column_without_a_value(self, new: Database, tmp_path: Path) -> None:
+        fill(new)
+        downgrade(new, "1015")
+        before = all_rows(new)
+
+        upgrade_schema(new, migrations_up_to(tmp_path, "1016"))
+
+        after = all_rows(new)
+        changed = {name for name in before if after[name] != before[name]}
+        assert changed == {"alembic_version", "retry_operations"}
+        assert after["retry_operations"] == widened(before["retry_operations"], by=[None])
+
+
 def fill(db: Database) -> None:
     """Fill a new database: a message confirmed, one being sent, one archived."""
     upgrade_schema(db)

@@ -34,6 +34,8 @@ AT_ONCE = {"staging", "forwarding"}
 """What is seen of a batch where it is marked in one transaction: with PostgreSQL."""
 STEPS = ("batch.marked", "batch.staged", "batch.forwarding", "batch.forwarded")
 IN_STEPS = {"marking", *AT_ONCE}
+DEADLINE = 60
+FAILURES = "SELECT count(*) FROM processing_attempts"
 
 
 @contextmanager
@@ -163,3 +165,47 @@ def test_a_single_retry_on_an_idle_service_is_quick(site: Site) -> None:
         http.post(f"/api/errors/{listed['id']}/retry")
 
         wait_until(lambda: site.shop.depth(site.shop.orders) == 1, 1.0, "well under a second")
+
+
+def test_a_consumer_that_counts_for_itself_begins_anew_with_each_retry(site: Site) -> None:
+    # Given a message that was parked because its consumer has counted to three in its headers
+    queue = {"queue": site.shop.error, "drop_headers": ["x-loops"]}
+    site.host.configure("ingestion", error_queues=[queue])
+    counted = {"Retrier.FailedQueue": site.shop.orders, "x-loops": 3, "tenant": "a"}
+    site.shop.put(counted, b"job")
+    service = site.host.start_ready()
+
+    for attempts in (1, 2):
+        wait_until(lambda n=attempts: site.count(FAILURES) == n, DEADLINE)
+
+        # When it is retried, the retry has no count, and fails as the first time
+        with service.http as http:
+            assert http.post("/api/errors/retry/all").status_code == 202
+        (sent,) = site.shop.take(site.shop.orders, 1)
+        assert sent.headers.keys() >= {"tenant"}
+        assert "x-loops" not in sent.headers
+        site.shop.put({**sent.headers, **counted}, sent.body)
+
+    # Then it is the same message that failed again
+    wait_until(lambda: site.count(FAILURES) == 3, DEADLINE)
+    assert site.count("SELECT count(*) FROM failed_messages") == 1
+
+
+def test_a_queue_with_an_at_sign_in_its_name_gets_its_own_messages_back(site: Site) -> None:
+    # Given a queue whose whole name stands in the failure, and another one without what is behind @
+    whole = site.shop.declare(f"{site.shop.orders}@eu")
+    site.shop.put({"NServiceBus.FailedQ": whole, "NServiceBus.MessageId": "1"}, b"invoice")
+    site.shop.put(
+        {"NServiceBus.FailedQ": f"{site.shop.orders}@host-1", "NServiceBus.MessageId": "2"},
+        b"order",
+    )
+    service = site.host.start_ready()
+    wait_until(lambda: site.count(FAILURES) == 2, DEADLINE)
+
+    with service.http as http:
+        assert http.post("/api/errors/retry/all").status_code == 202
+
+    # Then each goes where it failed: an @ is a machine only where there is no such queue
+    assert [each.body for each in site.shop.take(whole, 1)] == [b"invoice"]
+    assert [each.body for each in site.shop.take(site.shop.orders, 1)] == [b"order"]
+    site.shop.delete(whole)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrier.domain import headers
-from retrier.domain.copies import Stamps, make_forwarded, make_staged, read_staged
+from retrier.domain.copies import SendingTerms, Stamps, make_forwarded, make_staged, read_staged
 from retrier.domain.dialects import strips
 from retrier.domain.retry_batch import ClaimedMessage, StoredOriginal
 from retrier.domain.wire import Edit
@@ -93,7 +93,9 @@ def test_what_is_sent_back_is_what_failed_and_the_retry_headers(came, claim, dia
     stamps = Stamps(staging_id="s", installation_id="i")
     copy = read_staged(AMQP, make_staged(AMQP, claim, stamps))
 
-    sent = make_forwarded(AMQP, original, copy, acknowledgement_queue="error", own_user=user)
+    sent = make_forwarded(
+        AMQP, original, copy, SendingTerms(acknowledgement_queue="error", own_user=user)
+    )
 
     retry = {
         headers.RETRY_ID: claim.retry_id,

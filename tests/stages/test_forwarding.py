@@ -10,7 +10,7 @@ from retrier.domain.wire import ChannelClosed, Refused, Returned, Unknown
 from retrier.store.engine.database import Database
 from retrier.store.schema import event_log, processor_lease
 from tests.support.amqp_bytes import NO_PROPERTIES
-from tests.support.bench import QUEUE, STAGING, Bench, Killed
+from tests.support.bench import ERROR_QUEUE, QUEUE, STAGING, Bench, Killed
 from tests.support.factories import failure, raw_properties
 from tests.support.script import to_queue
 from tests.support.staged import is_marker, of_message, put_again
@@ -458,3 +458,16 @@ def test_a_lease_that_ran_out_and_that_nobody_took_costs_nothing(bench: Bench) -
 
     assert bench.sent() == ids
     assert "processor.lease_lost" not in bench.told.names
+
+
+def test_a_retry_goes_without_what_its_error_queue_drops(database: Database) -> None:
+    bench = Bench(database, drop_headers={ERROR_QUEUE: ("x-retry-count",), "dead": ("x-tenant",)})
+    bench.fail(raw=raw_properties({"x-retry-count": "3", "x-tenant": "a"}))
+
+    bench.ask_all()
+    bench.work()
+
+    (lying,) = bench.transport.broker.holds(QUEUE)
+    left = bench.transport.codec.read(lying.raw).headers
+    assert "x-retry-count" not in left
+    assert left["x-tenant"] == "a"

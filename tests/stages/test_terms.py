@@ -478,3 +478,66 @@ class TestWhatWasGivenUp:
 
         assert bench.sent() == [other]
         assert counts(bench, created) == ("completed", 1, 1, 0)
+
+
+WITH_LARGE = {"x-large": "l", "x-tenant": "a"}
+
+
+def fail_without(bench: Bench, key: str) -> None:
+    """Let the consumer fail with what was sent to it: all but the large header."""
+    message = bench.message(key)
+    bench.receive(
+        failure(
+            queue=QUEUE,
+            message_id=message["message_id"],
+            stamped_id=key,
+            retry_id=message["last_retry_id"],
+            headers={"x-tenant": "a"},
+        )
+    )
+
+
+def test_a_retry_goes_without_the_headers_that_its_request_names(bench: Bench) -> None:
+    bench.fail(headers=WITH_LARGE)
+
+    bench.ask_all(RetryTerms(drop_headers=("X-Large",)))
+    bench.work()
+
+    (lying,) = bench.transport.broker.holds(QUEUE)
+    left = bench.transport.codec.read(lying.raw).headers
+    assert "x-large" not in left
+    assert left["x-tenant"] == "a"
+
+
+def test_another_request_drops_nothing(bench: Bench) -> None:
+    first, other = bench.fail(2, headers=WITH_LARGE)
+    bench.ask([first], RetryTerms(drop_headers=("x-large",)))
+    bench.ask([other])
+    bench.work()
+
+    sent = [bench.transport.codec.read(each.raw) for each in bench.transport.broker.holds(QUEUE)]
+
+    assert ["x-large" in each.headers for each in sent] == [False, True]
+
+
+def test_a_retry_without_headers_that_fails_is_a_failure_of_its_message(bench: Bench) -> None:
+    (key,) = bench.fail(headers=WITH_LARGE)
+    bench.ask([key], RetryTerms(drop_headers=("x-large",)))
+    bench.work()
+
+    fail_without(bench, key)
+    fail_without(bench, key)
+
+    with bench.db.engine.connect() as conn:
+        assert conn.execute(select(failed_messages.c.unique_message_id)).scalars().all() == [key]
+    assert bench.message(key)["attempts"] == 3
+
+
+def test_a_missing_header_that_nobody_dropped_makes_it_another_message(bench: Bench) -> None:
+    (key,) = bench.fail(headers=WITH_LARGE)
+    bench.ask([key], RetryTerms(drop_headers=("x-other",)))
+    bench.work()
+
+    fail_without(bench, key)
+
+    assert bench.message(key)["attempts"] == 1

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from retrier.domain.copies import Stamps, make_forwarded, make_staged, read_staged
+from retrier.domain.copies import SendingTerms, Stamps, make_forwarded, make_staged, read_staged
 from retrier.domain.retry_batch import ClaimedMessage, StoredOriginal
 from retrier.domain.wire import PropertyCodec
 
@@ -27,6 +27,7 @@ def retry_of(  # noqa: PLR0913 - each is one thing that tests change
     own_user: str | None = None,
     copy: bytes | None = None,
     keep_transient: bool = False,
+    leave_out: tuple[str, ...] = (),
 ) -> bytes:
     """Return the properties with which a message of these is sent back."""
     staged = read_staged(codec, copy if copy is not None else copy_of(codec))
@@ -35,7 +36,10 @@ def retry_of(  # noqa: PLR0913 - each is one thing that tests change
         codec,
         StoredOriginal(raw, b"", dialect, "error", completed_steps),
         staged,
-        acknowledgement_queue="error",
-        own_user=own_user,
-        keep_transient=keep_transient,
+        SendingTerms(
+            acknowledgement_queue="error",
+            own_user=own_user,
+            keep_transient=keep_transient,
+            leave_out=leave_out,
+        ),
     )

@@ -215,6 +215,10 @@ class ScriptedQueues(ScriptedConnection):
         """Return how many messages are ready, or None when there is no such queue (seam)."""
         return self.call("depth", lambda: self._depth(queue))
 
+    def exists(self, queue: str) -> bool:
+        """Return whether there is such a queue (seam)."""
+        return self.call("exists", lambda: self._depth(queue) is not None)
+
     def declare_error_queue(self, queue: str) -> bool:
         """Declare it if it is missing; return whether it was (seam)."""
         return self.call("declare_error_queue", lambda: self._declare(queue))

@@ -78,6 +78,18 @@ WRONG_FILES = {
     "ingestion: {error_queues: [{queue: a, destination: error}, error]}": (
         "ingestion.error_queues[0].destination: error is a queue that Retrier itself empties"
     ),
+    "ingestion: {error_queues: [{queue: a, drop_headers: [x-count, Retrier.RetryId]}]}": (
+        "ingestion.error_queues[0].drop_headers[1]: "
+        "would leave out Retrier.RetryId, which a retry needs, is Retrier.RetryId"
+    ),
+    "ingestion: {error_queues: [{queue: a, drop_headers: ['*']}]}": (
+        "ingestion.error_queues[0].drop_headers[0]: "
+        "would leave out ServiceControl.Retry.UniqueMessageId, which a retry needs, is *"
+    ),
+    "ingestion: {error_queues: [{queue: a, drop_headers: ['servicecontrol.RETRY.ack*']}]}": (
+        "ingestion.error_queues[0].drop_headers[0]: would leave out "
+        "ServiceControl.Retry.AcknowledgementQueue, which a retry needs, is servicecontrol.RETRY.ack*"
+    ),
     "ingestion: {forward_to: error}": (
         "ingestion.forward_to: error is a queue that Retrier itself empties"
     ),

@@ -180,3 +180,14 @@ def test_without_any_account_nothing_is_made_up() -> None:
     assert known is not None
 
     assert isinstance(read_failure(known, properties(), otherwise=None), Unintelligible)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_what_is_shown_later_has_the_whole_name_if_that_was_found(*, is_there: bool) -> None:
+    known = by_name("nservicebus")
+    assert known is not None
+    found = properties({"NServiceBus.FailedQ": "billing@eu", "NServiceBus.MessageId": "1"})
+    first = read_failure(known, found, otherwise=None, exists=lambda _queue: is_there)
+    assert isinstance(first, FailureDetails)
+
+    assert read_stored(known, found, queue=first.queue) == first

@@ -199,3 +199,24 @@ def test_a_retry_that_nobody_remembers_is_believed_where_it_names_the_message():
     named = failure(message_id="m", stamped_id=unique_id(first), retry_id="r9")
 
     assert compare(named, stored(first, claim=None)).retry is RetryNamed.OLDER
+
+
+@pytest.mark.parametrize("claim", ["r1", None], ids=["in force", "older"])
+def test_headers_that_a_retry_went_without_are_not_missed(claim):
+    first = failure(message_id="m", headers={"X-Large": "l", "tenant": "a"})
+    again = failure(message_id="m", headers={"tenant": "a"}, retry_id="r1")
+    other = failure(message_id="m", headers={"tenant": "b"}, retry_id="r1")
+    known = {"claim": claim, "issued": frozenset({"r1"})}
+
+    assert not belongs(again, stored(first, **known))
+    assert belongs(again, stored(first, **known, dropped={"r1": ["x-lar*"]}))
+    assert not belongs(other, stored(first, **known, dropped={"r1": ["x-lar*"]}))
+
+
+def test_what_one_retry_went_without_another_one_had():
+    first = failure(message_id="m", headers={"page": 1})
+    other = failure(message_id="m", headers={"page": 2}, retry_id="r2")
+
+    known = stored(first, claim="r2", issued=frozenset({"r1"}), dropped={"r1": ["page"]})
+
+    assert not belongs(other, known)

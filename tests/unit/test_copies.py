@@ -159,3 +159,25 @@ def test_a_retry_names_no_user_whom_the_broker_would_refuse(
     retry = retry_of(AMQP, properties(user_id="guest"), own_user=own_user)
 
     assert AMQP.read(retry).fields == {**kept, "delivery_mode": 2}
+
+
+@CODECS
+def test_a_retry_goes_without_the_headers_that_its_queue_drops(codec: PropertyCodec) -> None:
+    came = {"X-Retry-Count": "3", "x-exception-type": "OSError", "x-tenant": "a"}
+    raw = codec.edit(codec.empty, Edit(set_headers=came))
+
+    retry = retry_of(codec, raw, leave_out=("x-retry-count", "x-Exception-*"))
+
+    left = codec.read(retry).headers
+    assert not left.keys() & {"X-Retry-Count", "x-exception-type"}
+    assert left["x-tenant"] == "a"
+    assert headers.RETRY_ID in left
+
+
+@CODECS
+def test_what_one_queue_drops_another_keeps(codec: PropertyCodec) -> None:
+    raw = codec.edit(codec.empty, Edit(set_headers={"x-retry-count": "3"}))
+
+    retry_of(codec, raw, leave_out=("x-retry-count",))
+
+    assert codec.read(retry_of(codec, raw)).headers["x-retry-count"] == "3"

@@ -319,3 +319,70 @@ def test_the_queues_that_retrier_empties_are_known_to_each_of_them():
     found = make_mapping(settings, settings.ingestion.error_queues[0])
 
     assert found.own_queues == {"error", "dead"}
+
+
+def test_headers_that_retries_go_without_say_nothing_about_which_message_it_is():
+    settings = load_settings(None, {})
+    queue = settings.ingestion.error_queues[0].model_copy(update={"drop_headers": ("X-Count-*",)})
+    mapping = make_mapping(settings, queue)
+    first, later = (
+        failure(delivery({"Retrier.FailedQueue": "orders", **more}), mapping)
+        for more in ({"x-count-1": "3", "tenant": "a"}, {"tenant": "a"})
+    )
+
+    assert first.sender.facts(first.raw) == later.sender.facts(later.raw) == {"tenant": "a"}
+
+
+AT_EU = {"NServiceBus.FailedQ": "billing@eu", "NServiceBus.MessageId": "1"}
+
+
+def has(*queues):
+    return QueueMapping(queue="error", exists=lambda name: name in queues)
+
+
+@pytest.mark.parametrize(
+    ("queues", "found"),
+    [
+        (("billing@eu", "billing"), "billing@eu"),
+        (("billing@eu",), "billing@eu"),
+        (("billing",), "billing"),
+        ((), "billing"),
+    ],
+    ids=str,
+)
+def test_an_at_sign_is_part_of_a_name_if_there_is_such_a_queue(queues, found):
+    details = failure(delivery(AT_EU), has(*queues)).details
+
+    assert (details.queue, details.destination) == (found, found)
+
+
+def test_the_id_of_servicecontrol_is_computed_without_a_machine_whatever_queues_there_are():
+    ids = {failure(delivery(AT_EU), has(*queues)).computed_id for queues in ((), ("billing@eu",))}
+
+    assert len(ids) == 1
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"NServiceBus.FailedQ": "billing", "NServiceBus.MessageId": "1"},
+        {"Retrier.FailedQueue": "billing@eu"},
+        {"x-death": [{"queue": "billing@eu", "reason": "rejected", "count": 1}]},
+    ],
+    ids=str,
+)
+def test_nobody_is_asked_where_no_name_is_in_doubt(headers):
+    asked = []
+    mapping = QueueMapping(queue="error", exists=lambda name: bool(asked.append(name)))
+
+    failure(delivery(headers), mapping)
+
+    assert asked == []
+
+
+def test_a_later_rejection_counts_before_the_whole_name():
+    deaths = [{"queue": "mail", "reason": "rejected", "count": 1}]
+
+    found = failure(delivery({**AT_EU, "x-death": deaths}), has("billing@eu"))
+
+    assert found.details.destination == "mail"

@@ -1,6 +1,6 @@
 """Asking for exactly what is meant: POST operations, and its preview, which changes nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -13,6 +13,7 @@ from retrier.api.problems import WrongField, problem
 from retrier.api.request_context import InContext, RequestContext
 from retrier.api.terms import YEAR, AskedBody
 from retrier.api.views import previews as views
+from retrier.domain.header_patterns import why_not_dropped
 from retrier.domain.plan import Plan, hash_selection, within
 from retrier.domain.retry_operation import RetryRequest, type_of
 from retrier.domain.selection import Selection, describe
@@ -51,6 +52,7 @@ def _read(body: AskedBody, parts: ApiParts, context: RequestContext) -> RetryReq
     """Return what is asked for. Raises WrongField, RequestValidationError."""
     selection = body.selection.to_selection()
     _check_destination(context, body.destination)
+    _check_dropped(body.drop_headers or ())
     _check_time(parts, body.not_before)
     words = f"retry of {_name(parts, selection)}"
     request = context.request(type_of(selection), selection, words)
@@ -61,6 +63,13 @@ def _check_destination(context: RequestContext, destination: str | None) -> None
     why_not = None if destination is None else context.gateway.why_not_send_to(destination)
     if why_not is not None:
         raise WrongField("body.destination", f"Retries cannot be sent there: {why_not}.")
+
+
+def _check_dropped(patterns: Sequence[str]) -> None:
+    for index, pattern in enumerate(patterns):
+        why_not = why_not_dropped(pattern)
+        if why_not is not None:
+            raise WrongField(f"body.drop_headers.{index}", f"{pattern!r} {why_not}.")
 
 
 def _check_time(parts: ApiParts, not_before: datetime | None) -> None:

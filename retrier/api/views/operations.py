@@ -33,6 +33,7 @@ def operation(shown: RetryOperation, schedule: Schedule | None = None) -> Json:
             "limit": shown.limit,
             "destination": shown.destination,
             "rate": shown.rate,
+            "drop_headers": list(shown.drop_headers) or None,
             "total": shown.total,
             "forwarded": shown.forwarded,
             "skipped": shown.skipped,

@@ -73,6 +73,8 @@ def _by_number(line: Line) -> int:
 def _warnings(found: Preview, destination: str | None, seen: Sight) -> Iterator[Json]:
     for queue in sorted(seen.missing):
         yield _warning("queue_missing", f"The queue {queue} does not exist: retries to it fail.")
+    for queue, why_not in sorted(seen.unsure.items()):
+        yield _warning("not_looked_at", f"Not known whether the queue {queue} exists: {why_not}.")
     if seen.why_not is not None:
         yield _warning("not_looked_at", f"Not looked whether the queues exist: {seen.why_not}.")
     for line in found.lines(By.REDIRECTS) if destination is None else ():

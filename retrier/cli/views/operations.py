@@ -183,6 +183,7 @@ def _terms(found: Json) -> dict[str, object]:
         "asked because": found.get("why"),
         "limit": found.get("limit"),
         "destination": found.get("destination"),
+        "without headers": ", ".join(found.get("drop_headers", ())) or None,
         "rate": None if rate is None else f"{rate:,} messages a second",
         "not before": moment(found["not_before"]) if "not_before" in found else None,
         "canary": None if canary is None else describe_canary(canary),

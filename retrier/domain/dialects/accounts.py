@@ -1,11 +1,11 @@
 """Which account of a failure holds: the consumer's headers, or what the broker wrote (decision 0058)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from retrier.domain.dialects.dialect import Dialect, Unintelligible
-from retrier.domain.dialects.nservicebus import NServiceBusDialect
+from retrier.domain.dialects.nservicebus import FAILED_QUEUE, NServiceBusDialect
 from retrier.domain.dialects.rabbitmq import DEATHS, VERDICTS, RabbitMqDialect
 from retrier.domain.dialects.retrier import RetrierDialect
 from retrier.domain.failed_message import FailureDetails
@@ -18,9 +18,15 @@ BY_CONSUMERS: tuple[Dialect, ...] = (NServiceBusDialect(), RetrierDialect())
 """Written by the consumer that gave the message up. They are tried first: they name the error."""
 
 _BROKER = RabbitMqDialect()
+_MACHINE = "@"
 
 
-def read_failure(
+def have_none(_queue: str) -> bool:
+    """Take it that no queue has `@` in its name."""
+    return False
+
+
+def read_failure(  # noqa: PLR0913 - each is one thing that is known of where it came from
     dialect: Dialect,
     properties: Properties,
     *,
@@ -28,8 +34,11 @@ def read_failure(
     body: bytes = b"",
     own_queues: frozenset[str] = frozenset(),
     latest: datetime | None = None,
+    exists: Callable[[str], bool] = have_none,
 ) -> FailureDetails | Unintelligible:
     """Read the newest account of a failure; a time after `latest` is none.
+
+    `exists` is asked about a queue with `@` in its name: if it is there, that is no machine.
 
     A death on one of `own_queues`, which Retrier itself empties, says nothing where another death
     names a queue, and nothing against headers: the message failed before it came there.
@@ -38,6 +47,7 @@ def read_failure(
     details = dialect.read(properties, otherwise=otherwise, body=body)
     if isinstance(details, Unintelligible):
         return details
+    details = _with_whole_name(dialect, properties, details, exists)
     death = _death_beside(dialect, properties)
     if death is None or death.queue in own_queues:
         return details
@@ -54,6 +64,7 @@ def read_stored(
     details = dialect.read(focused, otherwise=queue)
     if isinstance(details, Unintelligible):
         return details
+    details = _with_whole_name(dialect, focused, details, lambda whole: whole == queue)
     death = _death_beside(dialect, focused)
     if death is None or death.queue != queue:
         return details
@@ -61,6 +72,22 @@ def read_stored(
     if not held:
         return details
     return _overruled(dialect, details, death)
+
+
+def _with_whole_name(
+    dialect: Dialect,
+    properties: Properties,
+    details: FailureDetails,
+    exists: Callable[[str], bool],
+) -> FailureDetails:
+    """Name the queue as the header does, with what may be a machine, if there is such a queue.
+
+    The endpoint stays as it was: the id that ServiceControl gives the message is computed from it.
+    """
+    whole = properties.text(FAILED_QUEUE) if dialect.mark == FAILED_QUEUE else None
+    if whole is None or _MACHINE not in whole or not exists(whole):
+        return details
+    return replace(details, queue=whole, destination=whole)
 
 
 def _death_beside(dialect: Dialect, properties: Properties) -> FailureDetails | None:

@@ -189,6 +189,7 @@ def operation_from_row(row: Mapping[str, Any]) -> RetryOperation:
         priority=Priority(row["priority"]),
         state=RetryOperationState(row["state"]),
         canary=_canary(row),
+        drop_headers=tuple(row["drop_headers"] or ()),
     )
 
 

@@ -68,6 +68,8 @@ retry_operations = Table(
     Column("look_again_at", UtcTime),
     # Added by revision 1017. The delay that was asked for; NULL: none, or a time.
     Column("delay_ms", Number),
+    # Added by revision 1016. Patterns of headers that its retries go without; NULL: none.
+    Column("drop_headers", Json),
     one_of("retry_type", RETRY_TYPES),
     one_of("state", RetryOperationState),
     CheckConstraint(

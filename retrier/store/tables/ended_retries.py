@@ -38,26 +38,32 @@ A retry that a crash doubled may have both, or one of them twice.
 
 
 class Ended(NamedTuple):
-    """How a retry ended, and the queue that its request named instead of the message's own."""
+    """How a retry ended, and on what terms it was sent.
+
+    The queue that its request named instead of the message's own, and the headers it went without.
+    """
 
     outcome: RetryEnd
     destination: str | None
+    drop_headers: tuple[str, ...] = ()
 
 
 def find_ended(
     tx: Transaction, retries: Mapping[int, Collection[str]]
 ) -> dict[int, dict[str, Ended]]:
     """Return, by message, how those of these retries ended that have ended."""
-    columns = ended_retries.c
+    columns, asked = ended_retries.c, retry_operations.c
     query = (
-        select(columns.number, columns.retry_id, columns.outcome, retry_operations.c.destination)
+        select(columns.number, columns.retry_id, columns.outcome)
+        .add_columns(asked.destination, asked.drop_headers)
         .outerjoin(retry_operations, retry_operations.c.operation_id == columns.operation_id)
         .where(tx.sql.member(columns.number, sorted(retries)))
     )
     ended: dict[int, dict[str, Ended]] = {}
-    for number, retry_id, outcome, destination in tx.execute(query):
+    for number, retry_id, outcome, destination, dropped in tx.execute(query):
         if retry_id in retries[number]:
-            ended.setdefault(number, {})[retry_id] = Ended(RetryEnd(outcome), destination)
+            found = Ended(RetryEnd(outcome), destination, tuple(dropped or ()))
+            ended.setdefault(number, {})[retry_id] = found
     return ended
 
 

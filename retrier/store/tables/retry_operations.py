@@ -234,6 +234,16 @@ def count_skipped(tx: Transaction, operation_id: str, number: int) -> None:
     tx.execute(_of(operation_id).values(skipped=operations.skipped + number, modified_at=tx.now))
 
 
+def find_dropped(tx: Transaction, operation_ids: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """Return the headers that retries go without, of those of these operations that drop any."""
+    if not operation_ids:
+        return {}
+    query = select(operations.operation_id, operations.drop_headers).where(
+        operations.operation_id.in_(sorted(operation_ids)), operations.drop_headers.is_not(None)
+    )
+    return {operation_id: tuple(dropped) for operation_id, dropped in tx.execute(query)}
+
+
 def acknowledge(tx: Transaction, operation_ids: Collection[str]) -> None:
     """Note that a person has seen that these, which are over, are over."""
     those = tx.sql.member(operations.operation_id, sorted(operation_ids))

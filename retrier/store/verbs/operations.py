@@ -133,7 +133,10 @@ def freeze(tx: Transaction, request: RetryRequest, cut_off: int) -> CreatedOpera
 def _terms(tx: Transaction, terms: RetryTerms) -> dict[str, object]:
     not_before = terms.not_before if terms.delay is None else tx.now + terms.delay
     delay = None if terms.delay is None else round(terms.delay.total_seconds() * 1000)
+    # Without any, the column is NULL, and not the value null of JSON.
+    dropped = {"drop_headers": list(terms.drop_headers)} if terms.drop_headers else {}
     return {
+        **dropped,
         "delay_ms": delay,
         "message_limit": terms.limit,
         "destination": terms.destination,

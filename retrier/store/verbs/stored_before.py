@@ -21,6 +21,7 @@ from retrier.store.tables import (
     message_locks,
     message_redirects,
     processing_attempts,
+    retry_operations,
 )
 from retrier.store.tables.ended_retries import Ended
 from retrier.store.tables.processing_attempts import StoredBody
@@ -67,7 +68,8 @@ def _find_stored(
         )
         for row in rows
     ]
-    return _with_bodies(tx, _with_ended(tx, stored, failed), failed)
+    sent = _with_dropped(tx, stored, list(held.values()))
+    return _with_bodies(tx, _with_ended(tx, sent, failed), failed)
 
 
 _DELETED = StoredAttempt(
@@ -125,6 +127,21 @@ def _stored(
     )
 
 
+def _with_dropped(
+    tx: Transaction, stored: Sequence[StoredMessage], held: Sequence[StoredRow]
+) -> Sequence[StoredMessage]:
+    """Add which headers the retries of these claims went without."""
+    of_operations = retry_operations.find_dropped(tx, {each.operation_id for each in held})
+    if not of_operations:
+        return stored
+    by_retry = {
+        each.number: {each.retry_id: of_operations[each.operation_id]}
+        for each in held
+        if each.operation_id in of_operations
+    }
+    return [replace(each, dropped=by_retry.get(each.number, {})) for each in stored]
+
+
 def _with_ended(
     tx: Transaction, stored: Sequence[StoredMessage], failed: Iterable[Failure]
 ) -> Sequence[StoredMessage]:
@@ -151,6 +168,7 @@ def _with_ended(
             issued=frozenset(ended.get(each.number or 0, ())),
             counted=_counted(ended.get(each.number or 0, {})),
             outcomes=outcomes.get(each.number or 0, {}),
+            dropped={**each.dropped, **_dropped(ended.get(each.number or 0, {}))},
             sent_to=_sent_to(each, ended.get(each.number or 0, {}).values(), redirects),
         )
         for each in stored
@@ -159,6 +177,10 @@ def _with_ended(
 
 def _counted(ended: Mapping[str, Ended]) -> frozenset[str]:
     return frozenset(key for key, how in ended.items() if how.outcome in ended_retries.COUNTED)
+
+
+def _dropped(ended: Mapping[str, Ended]) -> Mapping[str, Sequence[str]]:
+    return {key: how.drop_headers for key, how in ended.items() if how.drop_headers}
 
 
 def _sent_to(

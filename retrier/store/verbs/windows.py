@@ -77,7 +77,9 @@ def open_window(
 
 
 @reading
-def load_originals(tx: Transaction, numbers: Sequence[int]) -> Mapping[int, StoredOriginal | None]:
+def load_originals(
+    tx: Transaction, numbers: Sequence[int], operation_id: str | None = None
+) -> Mapping[int, StoredOriginal | None]:
     """Return these messages as they failed, by number; None for one whose failure is deleted.
 
     A deleted message is missing in the result. Nothing is locked: a message may fail again with
@@ -86,11 +88,17 @@ def load_originals(tx: Transaction, numbers: Sequence[int]) -> Mapping[int, Stor
     """
     shown = {row[0]: row[1] for row in tx.execute(_shown(tx.sql), {"numbers": numbers})}
     steps = find_steps(tx, numbers)
+    dropped = retry_operations.find_dropped(tx, [operation_id]) if operation_id else {}
     rows = tx.execute(_stored(tx.sql), {"attempts": list(shown.values())})
     # If somebody deleted only the body, there is nothing to send either.
     stored = {
         row.attempt_id: StoredOriginal(
-            row.raw_properties, row.body, row.dialect, row.error_queue, steps.get(row.number)
+            row.raw_properties,
+            row.body,
+            row.dialect,
+            row.error_queue,
+            steps.get(row.number),
+            dropped.get(operation_id or "", ()),
         )
         for row in rows
         if row.body is not None

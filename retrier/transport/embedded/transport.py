@@ -32,6 +32,10 @@ class EmbeddedQueues:
         """Return how many messages are ready, or None when there is no such queue."""
         return self._db.count_ready(queue)
 
+    def exists(self, queue: str) -> bool:
+        """Return whether there is such a queue; none belongs to one connection."""
+        return self._db.look(queue) is not None
+
     def declare_error_queue(self, queue: str) -> bool:
         """Declare it if it is missing; return whether it was missing."""
         missing = self._db.look(queue) is None

@@ -70,6 +70,15 @@ class RabbitMQQueues:
         found = self.look(queue)
         return None if found is None else found.ready
 
+    def exists(self, queue: str) -> bool:
+        """See the seam. A queue that is refused as locked is an exclusive one: it is there."""
+        try:
+            return self._look(queue) is not None
+        except ChannelLost as refusal:
+            if refusal.code == LOCKED:
+                return True
+            raise
+
     def declare_error_queue(self, queue: str) -> bool:
         """Declare it, durable and quorum, if it is missing; return whether it was missing."""
         if self._look(queue) is not None:

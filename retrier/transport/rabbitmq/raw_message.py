@@ -111,7 +111,8 @@ def why_unsendable(message: Outgoing, largest_properties: int) -> str | None:
     if len(encode_name(message.queue)) > LONGEST_QUEUE_NAME:
         return f"the name of a queue has at most {LONGEST_QUEUE_NAME} bytes"
     if len(message.raw) > largest_properties:
-        return f"{len(message.raw)} bytes of properties: one frame holds {largest_properties}"
+        size = f"{len(message.raw)} bytes of properties: one frame holds {largest_properties}"
+        return f"{size}. A retry may go without headers that it names (--drop-header)"
     return None
 
 

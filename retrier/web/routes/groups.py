@@ -52,7 +52,7 @@ def preview_retry(request: Request, group_id: str, parts: Parts, back: str = "/g
 def retry(group_id: str, parts: Parts, form: SentForm) -> Response:
     """Ask for a retry of what the preview counted."""
     title = _title(parts, group_id)
-    terms = RetryTerms(rate=form.rate)
+    terms = RetryTerms(rate=form.rate, drop_headers=form.drop_headers)
     request = form.retry(Selection(group=group_id), f"retry of group {title}", terms)
     plan = read_plan(form.text("plan"))
     if plan is not None and plan.selection_hash == hash_selection(request.selection):

@@ -182,7 +182,7 @@ def _to_retry(parts: PageParts, unique_id: str, form: Form, name: str) -> RetryR
     destination = form.text("destination") or None
     if destination is not None:
         _check_destination(parts, destination)
-    terms = RetryTerms(rate=form.rate, destination=destination)
+    terms = RetryTerms(rate=form.rate, destination=destination, drop_headers=form.drop_headers)
     return form.retry(selection, f"{name} of message {unique_id}", terms)
 
 

@@ -114,7 +114,7 @@ def ask_about_selected(
 def retry(parts: Parts, form: SentForm) -> Response:
     """Ask for a retry of what the preview counted."""
     selected = sent(parts, form)
-    terms = RetryTerms(rate=form.rate)
+    terms = RetryTerms(rate=form.rate, drop_headers=form.drop_headers)
     request = form.retry(selected.selection, f"retry of {selected.words}", terms)
     plan = read_plan(form.text("plan"))
     if plan is None or plan.selection_hash != hash_selection(request.selection):

@@ -157,6 +157,8 @@ def _terms(shown: RetryOperation) -> Iterator[Fact]:
         yield Fact(name="Limit", value=plural(shown.limit, "message"))
     if shown.destination is not None:
         yield Fact(name="Sent to", value=shown.destination)
+    if shown.drop_headers:
+        yield Fact(name="Without the headers", value=", ".join(shown.drop_headers))
     if shown.rate is not None:
         yield Fact(name="Rate", value=f"{plural(shown.rate, 'message')} a second at most")
 

@@ -88,6 +88,8 @@ def look_ahead(parts: PageParts, asked: Asked) -> RetryPreview:
 
 
 def _warnings(found: Preview, seen: Sight) -> Iterator[str]:
+    for queue, why_not in sorted(seen.unsure.items()):
+        yield f"It is not known whether the queue {queue} exists: {why_not}."
     if seen.why_not is not None:
         yield f"Nobody looked whether these queues exist: {seen.why_not}."
     for line in found.lines(By.REDIRECTS):

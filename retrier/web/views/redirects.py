@@ -28,6 +28,7 @@ class RedirectList:
     rows: Sequence[RedirectRow]
     queues: Sequence[str]
     why_not_looked: str | None
+    unsure: Mapping[str, str]
 
 
 def redirect_list(redirects: Sequence[Redirect], found: Snapshot, seen: Sight) -> RedirectList:
@@ -37,6 +38,7 @@ def redirect_list(redirects: Sequence[Redirect], found: Snapshot, seen: Sight) -
         rows=[row(each, counts, seen) for each in redirects],
         queues=sorted(counts),
         why_not_looked=seen.why_not if redirects else None,
+        unsure=seen.unsure,
     )
 
 

@@ -322,3 +322,42 @@ class TestAKey:
 
         assert post(api, {"queue": "orders"}, key="k", **terms).status_code == status
         assert post(api, {"queue": "bills"}, key="k", **terms).status_code == 422
+
+
+def test_headers_to_drop_are_kept_and_shown(api: Api) -> None:
+    api.receive(failure())
+
+    shown = ask(api, {"all": True}, drop_headers=["x-trace", "x-exception-*"])
+
+    assert shown["drop_headers"] == ["x-trace", "x-exception-*"]
+
+
+def test_an_operation_that_drops_no_headers_names_none(api: Api) -> None:
+    api.receive(failure())
+
+    assert "drop_headers" not in ask(api, {"all": True})
+    assert stored(api, retry_operations.c.drop_headers.is_(None)) is True
+
+
+@pytest.mark.parametrize("path", ["operations", "operations/preview"])
+@pytest.mark.parametrize("name", ["Retrier.RetryId", "*", "servicecontrol.retry.*"])
+def test_a_header_that_a_retry_needs_is_not_dropped(api: Api, path: str, name: str) -> None:
+    body = {"selection": {"all": True}, "drop_headers": ["x-trace", name]}
+
+    answer = api.http.post(f"/api/{path}", json=body)
+
+    assert answer.status_code == 400
+    assert refused_fields(answer) == ["body.drop_headers.1"]
+
+
+@pytest.mark.parametrize("headers", [[""], ["h" * 256], ["a\0"], ["x"] * 51, "x", [1]], ids=repr)
+def test_what_names_no_header_is_refused(api: Api, headers: Any) -> None:
+    assert post(api, {"all": True}, drop_headers=headers).status_code == 422
+
+
+def test_the_same_key_with_other_headers_is_another_request(api: Api) -> None:
+    api.receive(failure())
+    post(api, {"all": True}, key="k", drop_headers=["x-trace"])
+
+    assert post(api, {"all": True}, key="k", drop_headers=["x-trace"]).status_code == 202
+    assert post(api, {"all": True}, key="k").status_code == 422

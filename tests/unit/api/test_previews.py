@@ -265,6 +265,19 @@ def test_a_broker_that_cannot_be_asked_is_told(api: Api) -> None:
     assert warning["kind"] == "not_looked_at"
 
 
+def test_a_queue_that_was_not_answered_for_is_told_beside_a_missing_one(api: Api) -> None:
+    api.receive(failure(queue="orders"), failure(queue="bills"))
+    see(api, Sight(missing=frozenset({"bills"}), unsure={"orders": "nobody knows"}))
+
+    missing, unsure = look(api, {"all": True})["warnings"]
+
+    assert missing["kind"] == "queue_missing"
+    assert unsure == {
+        "kind": "not_looked_at",
+        "text": "Not known whether the queue orders exists: nobody knows.",
+    }
+
+
 class TestAPlan:
     """What a preview counted, and no more, is sent by the operation that names it."""
 

@@ -7,13 +7,32 @@ import pytest
 
 from retrier.api.parts import Sight
 from retrier.app.queue_looks import QueueLooks
-from retrier.errors import BrokerUnavailable
+from retrier.errors import BrokerUnavailable, QueueSilent
 from tests.support.frozen_clock import FrozenClock
+from tests.support.scripted_connections import ScriptedQueues
 from tests.support.scripted_transport import ScriptedTransport
 from tests.support.waiting import wait_until
 
 SHORT = 0.05
 SLOW = "the broker did not answer within 1 s"
+
+
+class OneIsSilent(ScriptedQueues):
+    """Queues of which one does not answer; the connection outlives it, as RabbitMQ's does."""
+
+    def exists(self, queue: str) -> bool:
+        """Answer for all but `bills` (seam)."""
+        if queue == "bills":
+            raise QueueSilent(queue, "no answer")
+        return super().exists(queue)
+
+
+class HasASilentQueue(ScriptedTransport):
+    """A broker with such queues."""
+
+    def queues(self) -> ScriptedQueues:
+        """Connect to look at queues (seam)."""
+        return OneIsSilent(self)
 
 
 @pytest.fixture
@@ -65,7 +84,7 @@ def test_twenty_queues_are_looked_at_at_most(transport: ScriptedTransport) -> No
 
 def test_what_was_found_within_the_time_is_told(transport: ScriptedTransport) -> None:
     clock = FrozenClock()
-    transport.after_call = lambda name: clock.advance(2) if name == "queues.depth" else None
+    transport.after_call = lambda name: clock.advance(2) if name == "queues.exists" else None
 
     found = QueueLooks(transport, clock).look_at(["a", "b", "c"])
 
@@ -78,6 +97,26 @@ def test_a_broker_that_is_away_is_told(transport: ScriptedTransport) -> None:
     found = QueueLooks(transport, FrozenClock()).look_at(["orders"])
 
     assert found == Sight(why_not="the broker cannot be reached")
+
+
+def test_a_look_that_fails_costs_one_queue() -> None:
+    transport = HasASilentQueue()
+    transport.broker.declare("orders")
+
+    found = QueueLooks(transport, FrozenClock()).look_at(["bills", "gone", "orders"])
+
+    assert found == Sight(
+        missing=frozenset({"gone"}),
+        unsure={"bills": "the queue does not answer, though the broker does"},
+    )
+
+
+def test_a_refusal_is_not_said_as_a_broker_that_is_away(transport: ScriptedTransport) -> None:
+    transport.fail("queues.exists", BrokerUnavailable("refused: 403"))
+
+    found = QueueLooks(transport, FrozenClock()).look_at(["orders"])
+
+    assert found == Sight(unsure={"orders": "the broker refused to say, or the connection broke"})
 
 
 def test_a_broker_that_hangs_is_not_waited_for(

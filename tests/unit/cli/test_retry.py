@@ -586,3 +586,23 @@ def test_one_is_retried_by_its_message_id(cli: CommandLine) -> None:
 
     assert result.exit_code == 0
     assert "asked for a retry of 1 message" in result.stdout
+
+
+def test_headers_to_drop_are_handed_on_and_shown(cli: CommandLine) -> None:
+    cli.api.receive(failure())
+
+    cli.run("retry", "--all", "--drop-header", "x-trace", "--drop-header", "x-exception-*")
+
+    (operation,) = cli.asked()
+    assert operation["drop_headers"] == ["x-trace", "x-exception-*"]
+    assert "x-trace, x-exception-*" in cli.run("operations", "show", operation["id"]).stdout
+
+
+def test_a_header_that_a_retry_needs_is_not_dropped(cli: CommandLine) -> None:
+    cli.api.receive(failure())
+
+    result = cli.run("retry", "--all", "--drop-header", "Retrier.RetryId")
+
+    assert result.exit_code != 0
+    assert "which a retry needs" in result.stderr
+    assert cli.asked() == []

@@ -3,6 +3,7 @@
 import re
 
 import httpx
+import pytest
 
 from retrier.domain.failed_message import FailedMessageStatus
 from tests.support.factories import failure
@@ -224,3 +225,26 @@ def archive(web: Web, group: str) -> httpx.Response:
 def follow(web: Web, answer: httpx.Response) -> str:
     assert answer.status_code == 303, answer.text
     return web.get(answer.headers["Location"])
+
+
+def test_headers_that_are_named_are_dropped(web: Web) -> None:
+    web.api.receive(failure())
+    group = only_group(web)
+    named = {"drop_headers": " x-trace, x-exception-*,"}
+
+    web.post(f"/groups/{group}/retry", {**retry_form(web, group), **named})
+
+    (asked,) = operations(web)
+    assert asked["drop_headers"] == ["x-trace", "x-exception-*"]
+    assert "x-trace, x-exception-*" in web.get(f"/operations/{asked['id']}")
+
+
+@pytest.mark.parametrize("named", ["x-trace, Retrier.RetryId", "*", "x" * 1001])
+def test_headers_that_cannot_be_dropped_are_refused(web: Web, named: str) -> None:
+    web.api.receive(failure())
+    group = only_group(web)
+
+    answer = web.post(f"/groups/{group}/retry", {**retry_form(web, group), "drop_headers": named})
+
+    assert answer.status_code == 400
+    assert operations(web) == []

@@ -323,6 +323,13 @@ class TestRetry:
 
         assert operations(web)[0]["destination"] == "orders.repaired"
 
+    def test_goes_without_the_headers_that_are_named(self, web: Web) -> None:
+        key = receive(web)
+
+        answer(web, key, "retry", drop_headers="x-trace")
+
+        assert operations(web)[0]["drop_headers"] == ["x-trace"]
+
     def test_goes_to_no_queue_of_our_own(self, web: Web) -> None:
         key = receive(web)
 

@@ -66,6 +66,13 @@ def test_a_queue_that_does_not_exist_is_told(web: Web) -> None:
     assert "does not exist: retries to it fail" in web.get("/redirects")
 
 
+def test_a_queue_that_was_not_answered_for_is_told(web: Web) -> None:
+    web.api.look_at = lambda _queues: Sight(unsure={"new": "nobody knows"})
+    create(web, QUEUE, "new")
+
+    assert "nobody knows" in web.get("/redirects")
+
+
 @pytest.mark.parametrize(
     ("source", "target", "status"),
     [("", "new", 400), ("old", " ", 400), ("old", "old", 400), ("old", STAGING, 400)],
