@@ -263,3 +263,12 @@ def test_a_key_that_comes_with_another_request_is_refused_and_drops_none(
     assert {"Idempotency-Key" in answer.json()["detail"] for answer in others} == {True}
     assert len(api.get("operations")) == 1
     assert api.http.post(f"/api/{path}", json=body, headers=KEY).json() == created
+
+
+def test_a_key_of_a_retry_is_refused_for_an_archive(api: Api) -> None:
+    api.http.post("/api/errors/retry/all", headers=KEY)
+    body = {"act": "archive", "selection": {"all": True}}
+
+    answer = api.http.post("/api/archive_operations", json=body, headers=KEY)
+
+    assert (answer.status_code, api.get("archive_operations")) == (422, [])
