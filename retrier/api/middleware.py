@@ -14,6 +14,8 @@ LARGEST_BODY = 16 * 1024 * 1024
 """Bytes of a request's body."""
 
 _HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
+_OWN_SITE = frozenset({"same-origin", "none"})
+"""What a browser says of a page of ours, and of an address that a person has typed."""
 _DIGITS = 18
 _TOO_LARGE = f"The body of a request has at most {LARGEST_BODY} bytes."
 
@@ -54,10 +56,13 @@ def _is_foreign(headers: Headers) -> bool:
     """Say whether a browser sends this for another site's page; other clients name no origin.
 
     A browser sends a POST without a body without a preflight, so any page could ask for retries.
-    The Host was checked before, so an origin with the same host is a page of ours.
+    The Host was checked before, so an origin with the same host is a page of ours. A browser that
+    leaves the origin out still says how far away its page is.
     """
-    origin = headers.get("origin")
-    return origin is not None and _authority(origin) != headers.get("host", "").lower()
+    origins, host = headers.getlist("origin"), headers.get("host", "").lower()
+    if origins:
+        return any(_authority(origin) != host for origin in origins)
+    return any(site.lower() not in _OWN_SITE for site in headers.getlist("sec-fetch-site"))
 
 
 def _authority(origin: str) -> str | None:

@@ -232,6 +232,34 @@ def test_a_browser_may_not_ask_from_a_page_of_another_origin(api: Api, origin: s
     assert api.get("operations") == []
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "Cross-Site", "elsewhere"])
+def test_a_browser_that_names_no_origin_may_not_ask_from_another_site(api: Api, site: str) -> None:
+    answer = api.http.post("/api/errors/retry/all", headers={"Sec-Fetch-Site": site})
+
+    assert answer.status_code == 403
+    assert api.get("operations") == []
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+def test_a_browser_may_ask_from_a_page_of_ours(api: Api, site: str) -> None:
+    answer = api.http.post("/api/errors/retry/all", headers={"Sec-Fetch-Site": site})
+
+    assert answer.status_code == 202
+
+
+def test_a_browser_may_read_from_another_site(api: Api) -> None:
+    """A link to the page leads to it; what is read is no other page's to see."""
+    answer = api.http.get("/api/errors", headers={"Sec-Fetch-Site": "cross-site"})
+
+    assert answer.status_code == 200
+
+
+def test_of_two_origins_a_foreign_one_counts(api: Api) -> None:
+    headers = [("Origin", "http://localhost"), ("Origin", "http://evil.example")]
+
+    assert api.http.post("/api/errors/retry/all", headers=headers).status_code == 403
+
+
 KEY = {"Idempotency-Key": "monday"}
 ONE, OTHER = "b0f4cb64-9b3e-4a4b-9a11-0d1b6a3d2f6e", "b0f4cb64-9b3e-4a4b-9a11-0d1b6a3d2f6f"
 REQUESTS: list[tuple[str, object]] = [
