@@ -293,6 +293,14 @@ def test_a_key_that_comes_with_another_request_is_refused_and_drops_none(
     assert api.http.post(f"/api/{path}", json=body, headers=KEY).json() == created
 
 
+def test_two_keys_in_one_request_are_refused(api: Api) -> None:
+    headers = [("Idempotency-Key", "monday"), ("Idempotency-Key", "tuesday")]
+
+    answer = api.http.post("/api/errors/retry/all", headers=headers)
+
+    assert (answer.status_code, api.get("operations")) == (400, [])
+
+
 def test_a_key_of_a_retry_is_refused_for_an_archive(api: Api) -> None:
     api.http.post("/api/errors/retry/all", headers=KEY)
     body = {"act": "archive", "selection": {"all": True}}
