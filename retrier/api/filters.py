@@ -111,6 +111,8 @@ IdsQuery = Annotated[IdRange | None, Depends(_ids)]
 
 
 def _filter(query: Annotated[FilterQuery, Depends()], ids: IdsQuery) -> Selection:
+    if query.queueaddress and query.queue and query.queueaddress != query.queue:
+        raise HTTPException(400, "queue and queueaddress are the same, and name two queues here.")
     return Selection(
         group=query.group or None,
         queue=query.queueaddress or query.queue or None,

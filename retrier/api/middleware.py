@@ -13,9 +13,18 @@ from retrier.domain.hosts import Hosts, parse_host
 LARGEST_BODY = 16 * 1024 * 1024
 """Bytes of a request's body."""
 
+MOST_COMMAS = 250_000
+"""In a body in JSON: more than 100,000 ids have; each may stand for an object that has to be made.
+
+Millions of them take seconds to read, in which nothing else is answered.
+"""
+
 _HARMLESS = frozenset({"GET", "HEAD", "OPTIONS"})
+_OWN_SITE = frozenset({"same-origin", "none"})
+"""What a browser says of a page of ours, and of an address that a person has typed."""
 _DIGITS = 18
 _TOO_LARGE = f"The body of a request has at most {LARGEST_BODY} bytes."
+_TOO_MANY = f"The body of a request in JSON has at most {MOST_COMMAS} commas."
 
 
 class RequestMiddleware:
@@ -32,7 +41,7 @@ class RequestMiddleware:
         elif (refusal := self._refusal(scope)) is not None:
             await refusal(scope, receive, send)
         else:
-            await self._app(_normalised(scope), _bounded(receive), send)
+            await self._app(_normalised(scope), _bounded(scope, receive), send)
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
@@ -54,10 +63,13 @@ def _is_foreign(headers: Headers) -> bool:
     """Say whether a browser sends this for another site's page; other clients name no origin.
 
     A browser sends a POST without a body without a preflight, so any page could ask for retries.
-    The Host was checked before, so an origin with the same host is a page of ours.
+    The Host was checked before, so an origin with the same host is a page of ours. A browser that
+    leaves the origin out still says how far away its page is.
     """
-    origin = headers.get("origin")
-    return origin is not None and _authority(origin) != headers.get("host", "").lower()
+    origins, host = headers.getlist("origin"), headers.get("host", "").lower()
+    if origins:
+        return any(_authority(origin) != host for origin in origins)
+    return any(site.lower() not in _OWN_SITE for site in headers.getlist("sec-fetch-site"))
 
 
 def _authority(origin: str) -> str | None:
@@ -79,15 +91,20 @@ def _lower_names(query: bytes) -> bytes:
     return b"&".join(name.lower() + equals + value for name, equals, value in pairs)
 
 
-def _bounded(receive: Receive) -> Receive:
-    size = 0
+def _bounded(scope: Scope, receive: Receive) -> Receive:
+    size = commas = 0
+    is_json = "json" in Headers(scope=scope).get("content-type", "").lower()
 
     async def receive_bounded() -> Message:
-        nonlocal size
+        nonlocal size, commas
         message = await receive()
-        size += len(message.get("body", b""))
+        content = message.get("body", b"")
+        size += len(content)
+        commas += content.count(b",") if is_json else 0
         if size > LARGEST_BODY:
             raise HTTPException(413, _TOO_LARGE)
+        if commas > MOST_COMMAS:
+            raise HTTPException(413, _TOO_MANY)
         return message
 
     return receive_bounded

@@ -120,6 +120,9 @@ def _context(
         str, Header(description="makes repeating safe: the same key, the same operation")
     ] = "",
 ) -> RequestContext:
+    if len(request.headers.getlist("Idempotency-Key")) > 1:
+        # One of them would be dropped, and the request be done again under it.
+        raise HTTPException(400, "Idempotency-Key stands twice in the request.")
     if len(idempotency_key) > LONGEST_KEY:
         raise HTTPException(400, f"Idempotency-Key has at most {LONGEST_KEY} characters.")
     address = request.client.host if request.client else "unknown address"

@@ -15,6 +15,8 @@ from retrier.domain.parameters import Stray, find_strays, find_too_long, names_r
 from retrier.domain.text import COLUMN_BYTES
 
 _LONGEST_SHOWN = 100
+_MOST_MEMBERS = 1000
+"""Nothing here reads more than some dozens; each that nobody reads would be told."""
 _QUICK = 64 * 1024
 """Bytes; a larger body is read again in a thread, so that others are answered meanwhile."""
 
@@ -42,6 +44,8 @@ def _look_through(content: bytes) -> None:
 
 
 def _distinct(members: Sequence[tuple[str, object]]) -> None:
+    if len(members) > _MOST_MEMBERS:
+        raise WrongField("body", f"An object has at most {_MOST_MEMBERS} members.")
     seen: set[str] = set()
     for name, _ in members:
         if name in seen:

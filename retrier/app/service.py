@@ -41,6 +41,7 @@ from retrier.errors import DatabaseUnavailable
 from retrier.events.service import (
     ApiListening,
     HealthListening,
+    KnobUsed,
     PlacesKnown,
     ServiceStarted,
     ServiceStarting,
@@ -50,7 +51,7 @@ from retrier.events.service import (
 from retrier.ingestion.ingestor import Ingestor
 from retrier.processor.lease import Lease
 from retrier.processor.progress import Progress
-from retrier.settings import Role, Settings
+from retrier.settings import Role, Settings, find_used_knobs
 from retrier.store.verbs.upkeep import probe_read
 from retrier.web.parts import Addition, QueueState
 
@@ -95,6 +96,8 @@ def serve(
     )
     service = Service(parts, roles, additions)
     StopSignals(service.begin_stop).listen()
+    for variable, setting in find_used_knobs(config, os.environ).items():
+        stream.emit(KnobUsed(variable=variable, setting=setting))
     code = service.run()
     if service.hangs():
         # At exit Python would wait for ever for a thread that waits for a frozen server.

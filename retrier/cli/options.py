@@ -17,7 +17,7 @@ from retrier.cli.api_client import ApiClient, Listing
 from retrier.cli.command import tools_of
 from retrier.cli.printer import Printer, counted, one_line
 from retrier.errors import ConfigurationError
-from retrier.settings import Settings, find_remarks, load_settings, redact
+from retrier.settings import Settings, find_remarks, find_used_knobs, load_settings, redact
 
 DEFAULT_URL = "http://127.0.0.1:33333"
 TOKEN = "RETRIER_TOKEN"  # noqa: S105 - the name of the variable, not a token
@@ -58,6 +58,17 @@ def load_remarking(ctx: typer.Context, config: Path | None) -> Settings:
     settings = load_config(config)
     for remark in find_remarks(settings, config, os.environ):
         tools_of(ctx).printer.note(remark)
+    return settings
+
+
+def load_for_policies(ctx: typer.Context, config: Path | None) -> Settings:
+    """Read them, and remark which names of other systems are used; addresses do not matter here.
+
+    Raises ConfigurationError.
+    """
+    settings = load_config(config)
+    for variable, key in find_used_knobs(config, os.environ).items():
+        tools_of(ctx).printer.note(f"{variable} is used for {key}")
     return settings
 
 

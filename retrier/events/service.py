@@ -63,6 +63,15 @@ class ServiceStarting(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KnobUsed(Event):
+    """A variable by a name that other systems use stands for a setting of ours."""
+
+    name = "service.knob_used"
+    variable: str
+    setting: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlacesKnown(Event):
     """The places of broker and database are known."""
 

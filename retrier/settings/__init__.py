@@ -1,7 +1,7 @@
 """The settings: a YAML file and the environment become frozen values, or a list of problems."""
 
 from retrier.settings.addresses import redact
-from retrier.settings.loading import load_settings, read_file
+from retrier.settings.loading import find_used_knobs, load_settings, read_file
 from retrier.settings.model import (
     Api,
     Broker,
@@ -38,6 +38,7 @@ __all__ = [
     "find_policy_warnings",
     "find_remarks",
     "find_section",
+    "find_used_knobs",
     "is_database_named",
     "load_policies",
     "load_settings",

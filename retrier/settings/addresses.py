@@ -37,7 +37,11 @@ def _check_broker_url(url: str) -> str:
     else:
         _check_host_and_port(url)
         _check_end(url)
-        if "," in (urlsplit(url).hostname or ""):
+        host = urlsplit(url).hostname or ""
+        if not unquote(host).strip():
+            # A client would take this machine for it: a variable that is not set would go unseen.
+            raise ValueError("must name a host, such as amqp://127.0.0.1")
+        if "," in host:
             raise ValueError("must be a list of URLs where it names several hosts")
     return f"{scheme.lower()}://{rest}"
 

@@ -11,6 +11,7 @@ from fastapi import Depends, HTTPException, Request
 from retrier.domain.archive_operation import ArchiveRequest
 from retrier.domain.header_patterns import why_not_dropped
 from retrier.domain.message_actions import Act
+from retrier.domain.plan import hash_selection, read_plan, within
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
 from retrier.domain.selection import Selection
 from retrier.domain.steering import HIGHEST_RATE
@@ -26,6 +27,7 @@ LONGEST_ADDRESS = 8000
 MOST_FIELDS = 10_000
 LARGEST_FORM = 256 * 1024
 """Bytes. The text of policies is the longest that a form of ours has: 64 Ki characters."""
+OTHER_THAN_COUNTED = "What was selected is not what the preview counted. Look again."
 NOBODY = "anonymous"
 NAME_COOKIE = "retrier_user"
 
@@ -124,6 +126,17 @@ class Form:
             idempotency_key=self.key,
             terms=terms,
         )
+
+    def planned(self, request: RetryRequest) -> RetryRequest:
+        """Return a request for what the preview counted, and nothing that failed since.
+
+        Raises HTTPException if the form has no plan, or that of another preview: without its bound
+        the request would be about more than a person has seen.
+        """
+        plan = read_plan(self.text("plan"))
+        if plan is None or plan.selection_hash != hash_selection(request.selection):
+            raise HTTPException(409, OTHER_THAN_COUNTED)
+        return within(request, plan)
 
     def archive(self, act: Act, selection: Selection, words: str) -> ArchiveRequest:
         """Return a request to archive, unarchive or resolve; `words` name it: `archive of ...`."""

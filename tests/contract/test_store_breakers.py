@@ -4,11 +4,12 @@ import threading
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import func, select, text
+from sqlalchemy import func, select, text, update
 
 from retrier.domain.breaker import BreakerState
 from retrier.store.engine.database import Database
-from retrier.store.schema import breaker_counts
+from retrier.store.queries.monitoring import MOST_NAMED_BREAKERS, read_figures
+from retrier.store.schema import breaker_counts, breakers
 from retrier.store.verbs.upkeep import sweep_breaker_counts
 from tests.support.bench import QUEUE
 from tests.support.breaking import Breakdown
@@ -97,3 +98,22 @@ def test_two_acts_on_one_key_make_one_breaker(bench: Breakdown) -> None:
     bench.set(QUEUE, BreakerState.CLOSED)
 
     assert bench.rows_of_breakers() == 1
+
+
+def test_names_that_people_make_up_hide_no_breaker_that_opened_by_itself(bench: Breakdown) -> None:
+    """A metric has a time series for each name; people can open a breaker for any."""
+    for number in range(MOST_NAMED_BREAKERS + 1):
+        bench.set(f"made up {number}", BreakerState.OPEN, lasts=HOUR)
+    bench.set(QUEUE, BreakerState.OPEN, lasts=HOUR)
+    since = breakers.c.changed_at
+    by_itself = {"state": BreakerState.OPEN, "opened_at": since, "due_at": since}
+    nobody = {"hand": None, "hand_until": None, "hand_who": None}
+    with bench.db.engine.begin() as conn:
+        conn.execute(update(breakers).where(breakers.c.name == QUEUE).values(by_itself | nobody))
+
+    figures = read_figures(bench.db)
+
+    assert len(figures.open_breakers) == MOST_NAMED_BREAKERS
+    assert QUEUE in figures.open_breakers
+    assert "made up 0" in figures.open_breakers
+    assert figures.breakers[BreakerState.OPEN] == MOST_NAMED_BREAKERS + 2

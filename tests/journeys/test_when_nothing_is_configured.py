@@ -39,6 +39,23 @@ def test_the_defaults_need_no_server(tmp_path: Path, environ: dict[str, str]) ->
         service.kill()
 
 
+def test_names_of_other_systems_that_are_used_stand_in_the_log(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    knobs = {"DATABASE_URL": f"sqlite:///{tmp_path}/shop.db", "RETRY_MAX_ATTEMPTS": "4"}
+    service = Service(None, environ | knobs, (), folder=tmp_path)
+    try:
+        service.wait_ready()
+        used = [line for line in service.logged if line.get("event") == "service.knob_used"]
+    finally:
+        service.kill()
+
+    assert {line["variable"]: line["setting"] for line in used} == {
+        "DATABASE_URL": "database.url",
+        "RETRY_MAX_ATTEMPTS": "policies.rules",
+    }
+
+
 def test_check_makes_no_files(tmp_path: Path, environ: dict[str, str]) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "retrier", "check"],

@@ -168,3 +168,18 @@ def test_more_bytes_come_when_they_are_asked_for(running: Running, screen: Scree
 
     expect(page.locator("pre.body").last).to_contain_text("00004e10")
     expect(page.locator("#more-bytes")).to_have_count(0)
+
+
+def test_the_note_about_an_unknown_filter_goes_with_the_list_it_is_about(
+    running: Running, screen: Screen
+) -> None:
+    running.fail(2)
+    page = screen.open("/messages?queu=orders")
+    note, everything = page.get_by_text("Unknown filter"), page.get_by_label("that match")
+    expect(note).to_be_visible()
+    expect(everything).to_have_count(0)
+
+    page.locator("#filter").fill(running.site.shop.orders)
+
+    expect(everything).to_be_visible()
+    expect(note).to_have_count(0)

@@ -35,6 +35,9 @@ WRONG_FILES = {
         "database.url: must have a host and a port between 1 and 65535; "
         "/ : @ , in a password are written %2F %3A %40 %2C"
     ),
+    "broker: {url: 'amqp://me:secret@:5672/'}": (
+        "broker.url: must name a host, such as amqp://127.0.0.1"
+    ),
     "broker: {url: 'amqp://127.0.0.1/?heartbeat=10'}": (
         "broker.url: takes no parameters: no ? and no # (in a name or password they are written "
         "%3F %23); TLS is set with amqps:// and broker.tls"

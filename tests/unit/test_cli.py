@@ -171,6 +171,14 @@ class TestSettingsThatNameNoDatabase:
         assert "DATABASE_URL is used for database.url" in remarks
         assert "database: the default" not in remarks
 
+    @pytest.mark.parametrize("command", ["check", "list"])
+    def test_a_rule_that_others_name_is_told_with_the_policies(
+        self, bare: Path, command: str
+    ) -> None:
+        code, _, remarks = self.run(bare, "policies", command, RETRY_MAX_ATTEMPTS="4")
+
+        assert (code, remarks) == (0, "RETRY_MAX_ATTEMPTS is used for policies.rules\n")
+
     def test_are_named_by_the_environment(self, bare: Path) -> None:
         named = {
             "RETRIER_DATABASE__URL": f"sqlite:///{bare.parent}/shop.db",

@@ -375,6 +375,34 @@ def test_nodes_with_commas_in_the_file_are_refused_without_the_password(
     assert "secret" not in problem
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "amqp://me:hunter2@:5672/",
+        "amqp://me:hunter2@/shop",
+        "amqps://:5671",
+        "amqp://",
+        "amqp:///shop",
+        "amqp://me@ :5672",
+        "amqp://%20",
+        "amqp://me:hunter2@one,amqp://me:hunter2@:5673",
+    ],
+)
+def test_a_broker_has_a_host(url: str) -> None:
+    with pytest.raises(ConfigurationError) as told:
+        load_settings(None, {"RETRIER_BROKER__URL": url})
+
+    (problem,) = told.value.problems
+    assert "must name a host" in problem
+    assert "hunter2" not in problem
+
+
+def test_a_database_needs_no_host() -> None:
+    url = "postgresql:///shop"
+
+    assert load_settings(None, {"RETRIER_DATABASE__URL": url}).database.url.endswith(":///shop")
+
+
 @pytest.mark.parametrize("text", [", ".join(NODES), json.dumps(NODES)])
 def test_the_nodes_of_the_environment_are_urls_with_commas_or_json(text: str) -> None:
     assert load_settings(None, {"RETRIER_BROKER__URL": text}).broker.url == NODES

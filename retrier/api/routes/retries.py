@@ -141,7 +141,12 @@ def resolve_all_pending(body: Those, parts: Parts, context: InContext) -> Respon
 
 
 class Between(BaseModel):
-    """The time of the messages' last change: two ISO 8601 times, both included."""
+    """The time of the messages' last change: two ISO 8601 times, both included.
+
+    Other members are refused: a condition that nobody reads would mean the messages of all queues.
+    """
+
+    model_config = ConfigDict(extra="forbid")
 
     first: Annotated[Moment | None, Field(alias="from")] = None
     last: Annotated[Moment | None, Field(alias="to")] = None

@@ -33,6 +33,7 @@ def _error(sentence: str) -> Wording:
 
 LINES: Mapping[str, Wording] = {
     "service.starting": _info("Retrier {version} is starting as {instance}, roles: {roles}"),
+    "service.knob_used": _info("{variable} is used for {setting}"),
     "service.places": _info("Broker: {broker}; database: {database}"),
     "service.started": _info("Retrier is up"),
     "service.part_failed": _error("Unexpected error: {part} has stopped working"),

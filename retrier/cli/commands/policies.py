@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from retrier.cli.command import command, make_app, tools_of
-from retrier.cli.options import AsJson, Config, Service, load_config
+from retrier.cli.options import AsJson, Config, Service, load_for_policies
 from retrier.cli.printer import counted
 from retrier.cli.views.policies import explain_policies, show_policies, show_simulation
 from retrier.errors import ConfigurationError
@@ -30,7 +30,7 @@ def check(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False)
     Every problem is listed, and the command ends with 2. What is allowed and can hardly be meant is
     a warning.
     """
-    settings, printer = load_config(config), tools_of(ctx).printer
+    settings, printer = load_for_policies(ctx, config), tools_of(ctx).printer
     section = settings.policies
     warnings = [] if section is None else list(find_policy_warnings(section))
     policies = _policies_of(settings)
@@ -67,7 +67,7 @@ def list_policies(
         with service.open(ctx) as api:
             found = api.find("policies")
     else:
-        settings = load_config(config)
+        settings = load_for_policies(ctx, config)
         # Slow to load, and only needed for settings that no service has read.
         from retrier.api.views.policies import policies as show_as_json  # noqa: PLC0415
 

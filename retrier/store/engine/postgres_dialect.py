@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
+from zlib import crc32
 
 import psycopg
 from psycopg.adapt import Buffer, Dumper, Loader
@@ -71,6 +72,8 @@ _CLOCK = func.clock_timestamp(type_=DateTime(timezone=True))
 # The keys of locks: two numbers that nothing else in the database uses; 2 is that of upgrades.
 _CUT_OFF_LOCK = "7263, 1"
 _MAKE_STANDING = text("SELECT pg_try_advisory_xact_lock(7263, 3)")
+# A first number of its own: the second is any number.
+_RESERVE_KEY = text("SELECT pg_advisory_xact_lock(7264, CAST(:checksum AS integer))")
 _TAKE = {
     counter: text(f"SELECT nextval('{counter}') FROM generate_series(1, :count)")  # noqa: S608 - a name of ours
     for counter in Counter
@@ -130,6 +133,11 @@ class PostgresDialect(SqlDialect):
     def take_cut_off(self, conn: Connection) -> None:
         """Take the exclusive lock; it ends with the transaction."""
         conn.execute(text(f"SELECT pg_advisory_xact_lock({_CUT_OFF_LOCK})"))
+
+    def reserve_key(self, conn: Connection, key: str) -> None:
+        """Take a lock that ends with the transaction; keys with the same checksum share it."""
+        checksum = crc32(key.encode()) - 2**31  # signed, as PostgreSQL's numbers are
+        conn.execute(_RESERVE_KEY, {"checksum": checksum})
 
     def makes_standing(self, conn: Connection) -> bool:
         """Take a lock that ends with the transaction, if nobody has it."""

@@ -96,6 +96,14 @@ class SqlDialect(ABC):
     def take_cut_off(self, conn: Connection) -> None:
         """Wait until all failure numbers taken are committed; nobody can take one meanwhile."""
 
+    @abstractmethod
+    def reserve_key(self, conn: Connection, key: str) -> None:
+        """Let nobody else add a request under this key until this transaction ends.
+
+        Keys stand in several tables, and a unique index is about one. Call it before locking any
+        row: else deadlocks are possible.
+        """
+
     def makes_standing(self, conn: Connection) -> bool:  # noqa: ARG002 - PostgreSQL uses it
         """Say whether this transaction may add the standing operation; waits for nobody.
 

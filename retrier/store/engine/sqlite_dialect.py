@@ -155,6 +155,9 @@ class SqliteDialect(SqlDialect):
     def take_cut_off(self, conn: Connection) -> None:
         """Do nothing: BEGIN IMMEDIATE lets one transaction write at a time."""
 
+    def reserve_key(self, conn: Connection, key: str) -> None:
+        """Do nothing: BEGIN IMMEDIATE lets one transaction write at a time."""
+
     def force_index_order(self, conn: Connection) -> None:
         """Do nothing: with one writer no lock order matters, and SQLite uses indexes anyway."""
 

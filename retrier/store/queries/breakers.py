@@ -105,12 +105,19 @@ def find_not_closed(tx: Transaction) -> tuple[Breaker, ...]:
 
 
 def count_open(tx: Transaction) -> Mapping[str, tuple[BreakerState, timedelta]]:
-    """Return the state of each breaker for which messages wait, and for how long they have."""
+    """Return the state of each breaker for which messages wait, and for how long they have.
+
+    Those that opened by themselves first, then those that people have opened, which may be for
+    names that nothing has; of each the one that has waited longest first.
+    """
     now = tx.now
+    waiting = [
+        each for each in find_not_closed(tx) if each.state_at(now) is not BreakerState.CLOSED
+    ]
+    waiting.sort(key=lambda each: (each.hand is not None, each.held_since))
     return {
         str(each.key): (each.state_at(now), max(timedelta(0), now - each.held_since))
-        for each in find_not_closed(tx)
-        if each.state_at(now) is not BreakerState.CLOSED
+        for each in waiting
     }
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Select, exists, func, select
@@ -40,6 +41,8 @@ KINDS_OF_DELIVERY = (
     "failed_imports",
 )
 """The ledger counts each delivery taken off an error queue as one of these."""
+MOST_NAMED_BREAKERS = 100
+"""A time series each: people can open a breaker for any name, and a metric has no end of names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +168,9 @@ def read_figures(tx: Transaction) -> ServiceFigures:
         oldest_outgoing=_age(tx, oldest_copy),
         breakers=Counter(state for state, _ in open_breakers.values())
         + Counter({BreakerState.CLOSED: closed - len(open_breakers)}),
-        open_breakers={key: age for key, (_, age) in open_breakers.items()},
+        open_breakers={
+            key: age for key, (_, age) in islice(open_breakers.items(), MOST_NAMED_BREAKERS)
+        },
         left_out=int(tx.execute(left_out).scalar_one()),
         scheduled=scheduled,
         dead=tx.execute(_DEAD).scalar_one(),

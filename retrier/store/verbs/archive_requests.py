@@ -19,7 +19,6 @@ from retrier.domain.archive_operation import (
     select_for,
 )
 from retrier.domain.selection import Selection
-from retrier.errors import KeyReused
 from retrier.store.engine.database import Database, writing
 from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import ConcurrentChange, Transaction
@@ -31,6 +30,7 @@ from retrier.store.tables import archive_operation_messages as named
 from retrier.store.tables import archive_operations as operations
 from retrier.store.tables import event_log
 from retrier.store.verbs.bulk_entries import tell_asked
+from retrier.store.verbs.idempotency_keys import find_keyed, reused
 from retrier.store.verbs.message_actions import Action, ActionResult, change, tell_refusals
 
 
@@ -174,13 +174,12 @@ def _find_repeated(tx: Transaction, request: ArchiveRequest) -> AskedArchive | N
     """
     if request.idempotency_key is None:
         return None
-    key = archive_operations.c.idempotency_key == request.idempotency_key
-    row = tx.execute(select(archive_operations).where(key)).mappings().first()
+    row = find_keyed(tx, request.idempotency_key, archive_operations)
     if row is None:
         return None
-    if row["request_hash"] != hash_archive_request(request):
-        raise KeyReused(f"This Idempotency-Key was used for another request: {row['originator']}.")
-    return AskedArchive(operation=archive_from_row(dict(row)), repeated=True)
+    if row.request_hash != hash_archive_request(request):
+        raise reused(row)
+    return AskedArchive(operation=archive_from_row(row._asdict()), repeated=True)
 
 
 def _read(tx: Transaction, operation_id: str) -> ArchiveOperation:

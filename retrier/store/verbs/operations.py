@@ -13,7 +13,6 @@ from retrier.domain.retry_operation import (
     hash_request,
 )
 from retrier.domain.selection import Selection
-from retrier.errors import KeyReused
 from retrier.store.engine.database import Database, writing
 from retrier.store.engine.transaction import ConcurrentChange, StoredRow, Transaction
 from retrier.store.queries.named import judge, look_up
@@ -36,6 +35,7 @@ from retrier.store.tables import retry_operation_canaries as canaries
 from retrier.store.tables import retry_operation_messages as named
 from retrier.store.tables import retry_operations as operations
 from retrier.store.tables.event_log import Entry
+from retrier.store.verbs.idempotency_keys import find_keyed, reused
 
 messages = failed_messages.c
 
@@ -155,12 +155,11 @@ def find_repeated(
     """
     if request.idempotency_key is None:
         return None
-    key = retry_operations.c.idempotency_key == request.idempotency_key
-    row = tx.execute(select(retry_operations).where(key)).first()
+    row = find_keyed(tx, request.idempotency_key, retry_operations)
     if row is None:
         return None
     if row.retry_type != request.retry_type or not _is_same(tx, row, request, selection):
-        raise KeyReused(f"This Idempotency-Key was used for another request: {row.originator}.")
+        raise reused(row)
     return CreatedOperation(
         operation_id=row.operation_id,
         total=row.total,

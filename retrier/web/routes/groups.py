@@ -5,7 +5,6 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 
 from retrier.domain.message_actions import Act
-from retrier.domain.plan import hash_selection, read_plan, within
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
 from retrier.domain.selection import Selection
 from retrier.store.queries.groups import find_title
@@ -54,10 +53,7 @@ def retry(group_id: str, parts: Parts, form: SentForm) -> Response:
     title = _title(parts, group_id)
     terms = RetryTerms(rate=form.rate, drop_headers=form.drop_headers)
     request = form.retry(Selection(group=group_id), f"retry of group {title}", terms)
-    plan = read_plan(form.text("plan"))
-    if plan is not None and plan.selection_hash == hash_selection(request.selection):
-        request = within(request, plan)
-    made = parts.gateway.retry(request)
+    made = parts.gateway.retry(form.planned(request))
     return see_other(form.next(f"retry:{made.operation_id}", "/groups"))
 
 

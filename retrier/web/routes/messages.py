@@ -8,7 +8,6 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 
 from retrier.domain.identity import canonical
 from retrier.domain.message_actions import Act
-from retrier.domain.plan import hash_selection, read_plan, within
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
 from retrier.domain.selection import Selection
 from retrier.store.queries.archive_previews import preview_archive
@@ -17,7 +16,7 @@ from retrier.store.queries.messages import list_messages
 from retrier.store.queries.ordering import Order, PageRequest, Sort
 from retrier.store.queries.selections import last_number, take_cut_off
 from retrier.web.filters import FilterQuery, select_all, understand
-from retrier.web.forms import SentForm, local
+from retrier.web.forms import OTHER_THAN_COUNTED, SentForm, local
 from retrier.web.parts import PageParts, Parts
 from retrier.web.selected import Selected, select, sent, title_of
 from retrier.web.showing import see_other, show
@@ -38,7 +37,6 @@ from retrier.web.views.questions import LATER, Question, ask_about
 router = APIRouter(prefix="/messages")
 
 Filter = Annotated[FilterQuery, Depends()]
-_OTHER = "What was selected is not what the preview counted. Look again."
 
 
 @router.get("")
@@ -116,10 +114,7 @@ def retry(parts: Parts, form: SentForm) -> Response:
     selected = sent(parts, form)
     terms = RetryTerms(rate=form.rate, drop_headers=form.drop_headers)
     request = form.retry(selected.selection, f"retry of {selected.words}", terms)
-    plan = read_plan(form.text("plan"))
-    if plan is None or plan.selection_hash != hash_selection(request.selection):
-        raise HTTPException(409, _OTHER)
-    made = parts.gateway.retry(within(request, plan))
+    made = parts.gateway.retry(form.planned(request))
     return see_other(form.next(f"retry:{made.operation_id}", "/messages"))
 
 
@@ -146,7 +141,7 @@ def act_on_selected(act: Act, parts: Parts, form: SentForm) -> Response:
     bound = form.text("cut_off")
     if selected.selection.ids is None:
         if not (bound.isascii() and bound.isdecimal()):
-            raise HTTPException(409, _OTHER)
+            raise HTTPException(409, OTHER_THAN_COUNTED)
         request = replace(request, cut_off=int(bound[:18]))
     done = parts.gateway.archives.ask(request).operation
     return see_other(form.next(f"archive:{done.operation_id}", "/messages"))

@@ -2,7 +2,6 @@
 
 from fastapi import APIRouter, Request, Response
 
-from retrier.domain.plan import hash_selection, read_plan, within
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
 from retrier.domain.selection import Selection
 from retrier.web.forms import SentForm
@@ -31,8 +30,5 @@ def preview_retry(request: Request, parts: Parts) -> Response:
 def retry(parts: Parts, form: SentForm) -> Response:
     """Ask for a retry of what the preview counted."""
     request = form.retry(_ALL, f"retry of {_WORDS}", RetryTerms(rate=form.rate))
-    plan = read_plan(form.text("plan"))
-    if plan is not None and plan.selection_hash == hash_selection(request.selection):
-        request = within(request, plan)
-    made = parts.gateway.retry(request)
+    made = parts.gateway.retry(form.planned(request))
     return see_other(form.next(f"retry:{made.operation_id}"))

@@ -147,6 +147,32 @@ class TestThoseThatMatch:
         assert ids(api) == [waiting]
 
 
+EVER = {"from": "1970-01-01T00:00:00Z", "to": "2100-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize("misread", ["queueaddress", "queue", "older_than", "uniquemessageid"])
+def test_those_of_a_time_are_not_those_of_all_queues_where_a_condition_is_not_read(
+    api: Api, bench: Bench, misread: str
+) -> None:
+    waiting = send(bench)
+
+    answer = api.http.patch("/api/pendingretries/resolve", json={**EVER, misread: "nowhere"})
+
+    assert (answer.status_code, ids(api)) == (422, [waiting])
+
+
+@pytest.mark.parametrize(("method", "act"), [("POST", "retry"), ("PATCH", "resolve")])
+def test_those_of_a_queue_are_not_all_of_it_where_a_condition_is_not_read(
+    api: Api, bench: Bench, method: str, act: str
+) -> None:
+    waiting = send(bench)
+    body = {**EVER, "queueaddress": QUEUE, "older_than": 172800}
+
+    answer = api.http.request(method, f"/api/pendingretries/queues/{act}", json=body)
+
+    assert (answer.status_code, ids(api)) == (422, [waiting])
+
+
 def test_a_list_of_messages_says_on_what_evidence_they_are_resolved(api: Api, bench: Bench) -> None:
     first, second = send(bench), send(bench)
     bench.receive(confirmation(first))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from retrier.api.middleware import LARGEST_BODY
+from retrier.api.middleware import LARGEST_BODY, MOST_COMMAS
 from retrier.store.engine.database import Database, DatabaseOptions
 from tests.support.api import Api
 
@@ -70,6 +70,43 @@ def test_a_body_that_is_too_large_is_refused_as_it_comes(idle: Api) -> None:
     answer = idle.http.post("/api/errors/retry", content=pieces, headers=JSON)
 
     assert answer.status_code == 413
+
+
+def test_a_body_of_too_many_parts_is_refused_before_they_are_made(idle: Api) -> None:
+    pieces = (b"[" + b"1," * (MOST_COMMAS // 2), b"1," * (MOST_COMMAS // 2), b"1,1]")
+
+    answer = idle.http.post("/api/errors/retry", content=iter(pieces), headers=JSON)
+
+    assert answer.status_code == 413
+
+
+def test_a_text_may_have_as_many_commas_as_it_likes_where_it_is_no_json(idle: Api) -> None:
+    """It is read in one piece, whatever stands in it."""
+    content = b"," * (MOST_COMMAS + 1)
+
+    answer = idle.http.post("/api/errors/retry", content=content)
+
+    assert answer.status_code == 422
+
+
+def test_of_many_errors_the_first_are_told(idle: Api) -> None:
+    body = {"selection": {"ids": [1] * 5000}}
+
+    answer = idle.http.post("/api/operations/preview", json=body)
+
+    assert answer.status_code == 422
+    assert len(answer.json()["errors"]) == 100
+
+
+def test_an_object_of_a_thousand_members_that_nobody_reads_is_refused_as_one(idle: Api) -> None:
+    body = {"selection": {f"a{number}": 1 for number in range(1001)}}
+
+    answer = idle.http.post("/api/operations/preview", json=body)
+
+    assert answer.status_code == 400
+    assert answer.json()["errors"] == [
+        {"field": "body", "reason": "An object has at most 1000 members."}
+    ]
 
 
 @pytest.mark.parametrize("path", ["errors", "errors/7", "recoverability/groups", "operations"])

@@ -232,6 +232,34 @@ def test_a_browser_may_not_ask_from_a_page_of_another_origin(api: Api, origin: s
     assert api.get("operations") == []
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "Cross-Site", "elsewhere"])
+def test_a_browser_that_names_no_origin_may_not_ask_from_another_site(api: Api, site: str) -> None:
+    answer = api.http.post("/api/errors/retry/all", headers={"Sec-Fetch-Site": site})
+
+    assert answer.status_code == 403
+    assert api.get("operations") == []
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+def test_a_browser_may_ask_from_a_page_of_ours(api: Api, site: str) -> None:
+    answer = api.http.post("/api/errors/retry/all", headers={"Sec-Fetch-Site": site})
+
+    assert answer.status_code == 202
+
+
+def test_a_browser_may_read_from_another_site(api: Api) -> None:
+    """A link to the page leads to it; what is read is no other page's to see."""
+    answer = api.http.get("/api/errors", headers={"Sec-Fetch-Site": "cross-site"})
+
+    assert answer.status_code == 200
+
+
+def test_of_two_origins_a_foreign_one_counts(api: Api) -> None:
+    headers = [("Origin", "http://localhost"), ("Origin", "http://evil.example")]
+
+    assert api.http.post("/api/errors/retry/all", headers=headers).status_code == 403
+
+
 KEY = {"Idempotency-Key": "monday"}
 ONE, OTHER = "b0f4cb64-9b3e-4a4b-9a11-0d1b6a3d2f6e", "b0f4cb64-9b3e-4a4b-9a11-0d1b6a3d2f6f"
 REQUESTS: list[tuple[str, object]] = [
@@ -263,3 +291,20 @@ def test_a_key_that_comes_with_another_request_is_refused_and_drops_none(
     assert {"Idempotency-Key" in answer.json()["detail"] for answer in others} == {True}
     assert len(api.get("operations")) == 1
     assert api.http.post(f"/api/{path}", json=body, headers=KEY).json() == created
+
+
+def test_two_keys_in_one_request_are_refused(api: Api) -> None:
+    headers = [("Idempotency-Key", "monday"), ("Idempotency-Key", "tuesday")]
+
+    answer = api.http.post("/api/errors/retry/all", headers=headers)
+
+    assert (answer.status_code, api.get("operations")) == (400, [])
+
+
+def test_a_key_of_a_retry_is_refused_for_an_archive(api: Api) -> None:
+    api.http.post("/api/errors/retry/all", headers=KEY)
+    body = {"act": "archive", "selection": {"all": True}}
+
+    answer = api.http.post("/api/archive_operations", json=body, headers=KEY)
+
+    assert (answer.status_code, api.get("archive_operations")) == (422, [])

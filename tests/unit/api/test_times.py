@@ -40,7 +40,8 @@ def ask_address(api: Api, route: str, first: str, last: str) -> Response:
 
 def ask_body(api: Api, route: str, first: object, last: object) -> Response:
     method, path = route.split()
-    body = {"queueaddress": "a", "from": first, "to": last}
+    of_queue = {"queueaddress": "a"} if path.startswith("queues/") else {}
+    body = {**of_queue, "from": first, "to": last}
     return api.http.request(method, f"/api/pendingretries/{path}", json=body)
 
 

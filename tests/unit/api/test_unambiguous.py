@@ -139,6 +139,10 @@ class TestAConditionThatStandsTwice:
         assert answer.status_code == 400
         assert answer.json()["errors"][0]["field"] == "query.queue"
 
+    def test_is_refused_under_its_two_names(self, api: Api) -> None:
+        assert api.http.get("/api/errors?queue=a&queueaddress=b").status_code == 400
+        assert api.http.get("/api/errors?queue=a&queueaddress=a").status_code == 200
+
 
 LONG = sorted(
     (route.path, name)

@@ -60,6 +60,13 @@ def test_a_form_of_another_site_is_refused(web: Web, path: str) -> None:
     assert answer.status_code == 403
 
 
+@pytest.mark.parametrize("path", FORMS)
+def test_a_form_of_another_site_is_refused_without_its_origin(web: Web, path: str) -> None:
+    answer = web.http.post(path, data={"name": "eve"}, headers={"Sec-Fetch-Site": "cross-site"})
+
+    assert answer.status_code == 403
+
+
 def test_a_host_that_is_not_ours_is_refused(web: Web) -> None:
     assert web.http.get("/", headers={"Host": "evil.example"}).status_code == 421
 

@@ -138,6 +138,18 @@ def test_a_form_without_a_key_asks_for_nothing(web: Web) -> None:
     assert operations(web) == []
 
 
+def test_a_form_without_the_plan_of_its_preview_asks_for_nothing(web: Web) -> None:
+    web.api.receive(failure())
+    group = only_group(web)
+    form = retry_form(web, group)
+    plans = ["", form["plan"][:-1], web.form("/retry", "/retry")["plan"]]
+
+    answers = [web.post(f"/groups/{group}/retry", {**form, "plan": plan}) for plan in plans]
+
+    assert {answer.status_code for answer in answers} == {409}
+    assert operations(web) == []
+
+
 def test_what_fails_after_the_preview_is_not_retried(web: Web) -> None:
     web.api.receive(failure())
     group = only_group(web)

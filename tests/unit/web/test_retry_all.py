@@ -1,5 +1,7 @@
 """Everything that is unresolved is retried from the overview, after a preview."""
 
+import pytest
+
 from tests.support.factories import failure
 from tests.support.web import Web
 
@@ -34,3 +36,14 @@ def test_what_the_preview_counted_is_asked_for_once(web: Web) -> None:
     (asked,) = web.api.get("operations")
     assert answers == [303, 303]
     assert (asked["total"], asked["why"]) == (2, "fixed")
+
+
+@pytest.mark.parametrize("plan", ["", "bogus", "W10"])
+def test_nothing_is_asked_for_without_the_plan_of_the_preview(web: Web, plan: str) -> None:
+    """It would be about what has failed since, too."""
+    web.api.receive(failure())
+    form = web.form("/retry", "/retry")
+
+    answer = web.post("/retry", {**form, "plan": plan})
+
+    assert (answer.status_code, web.api.get("operations")) == (409, [])

@@ -1,5 +1,7 @@
 """A condition in an address that no page reads: told, and nothing is done with all that is shown."""
 
+import re
+
 import pytest
 
 from retrier.domain.failed_message import FailedMessageStatus
@@ -46,6 +48,16 @@ def test_it_is_shown_and_not_run(web: Web) -> None:
 
 def test_nothing_is_said_without_one(web: Web) -> None:
     assert "Unknown filter" not in web.get("/messages", queue="x", done="nothing", _="1")
+
+
+@pytest.mark.parametrize("path", ["/messages", "/groups", "/archived"])
+def test_a_list_that_is_looked_through_anew_takes_the_note_along(web: Web, path: str) -> None:
+    """Else the note would stay above a list from which it keeps nothing any more."""
+    (live,) = re.findall(r"<input [^>]*data-filter[^>]*>", web.get(path, queu="x"))
+
+    assert 'hx-select-oob="#strays"' in live
+    assert '<div id="strays"><p class="note' in web.get(path, queu="x")
+    assert '<div id="strays"></div>' in web.get(path, text="a")
 
 
 @pytest.mark.parametrize("path", ASKING)
