@@ -94,11 +94,11 @@ def _find_long_searches(reasons: Sequence[Tree]) -> Iterator[Clash]:
     if total > LONGEST_OF_ALL:
         slowest = sorted(times, key=lambda each: (-each[0], each[1]))[:_SLOWEST_NAMED]
         named = ", ".join(f"[{index}] {seconds * 1000:.0f} ms" for seconds, index in slowest)
-        yield (
-            (_ROOT, "classify"),
+        words = (
             f"its regular expressions may search for {total * 1000:.0f} ms together in a hostile "
-            f"text, and {LONGEST_OF_ALL * 1000:.0f} ms are the most; the slowest: {named}",
+            f"text, and {LONGEST_OF_ALL * 1000:.0f} ms are the most; the slowest: {named}"
         )
+        yield (_ROOT, "classify"), words
 
 
 def _estimate(pattern: str) -> float:
