@@ -8,6 +8,8 @@ import pytest
 from retrier.app import check
 from retrier.app.check import CheckResult
 from retrier.settings import load_settings
+from retrier.store.verbs.recovery import begin_recovery
+from tests.support.databases import open_upgraded, sqlite_url
 from tests.support.embedded_shop import opened_embedded_shop
 from tests.support.private_servers import find_free_ports
 
@@ -27,6 +29,27 @@ def test_a_node_that_is_gone_is_named_though_another_answers(amqp_url: str, tmp_
     assert broker.ok
     assert place in broker.text
     assert f"127.0.0.1:{gone}" in broker.text
+
+
+def test_a_recovery_that_nobody_ended_is_told(tmp_path: Path) -> None:
+    db = open_upgraded(sqlite_url(tmp_path))
+    begin_recovery(db, db.read(lambda tx: tx.now), "ada")
+    url = str(db.engine.url)
+    db.dispose()
+
+    results = check(
+        load_settings(
+            None,
+            {
+                "RETRIER_DATABASE__URL": url,
+                "RETRIER_BROKER__URL": f"embedded:///{tmp_path}/broker.db",
+            },
+        )
+    )
+
+    (found,) = [each for each in results if each.name == "database"]
+    assert found.ok
+    assert "warning: ada has begun a recovery, and nothing is presumed" in found.text
 
 
 def check_files(database: Path, broker: Path, **more: str) -> dict[str, CheckResult]:
