@@ -65,7 +65,7 @@ class Act:
 )
 @command
 def recover(ctx: typer.Context, act: Act, asking: Asking, service: Service) -> None:
-    """Show what was on its way when the restored backup was made.
+    """Show what was on its way when a backup was made.
 
     With --since nothing is presumed to have succeeded any more, by no process, until --done. What
     was sent in the hour before that time, or later, may have failed again since: that failure went
