@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
 from typing import TypeVar, assert_never
@@ -13,6 +13,7 @@ from retrier.domain.breaker import BreakerKey, BreakerState
 from retrier.domain.breaker_words import why_closed, why_waiting
 from retrier.domain.copies import why_not_sendable
 from retrier.domain.message_actions import Refusal
+from retrier.domain.recovery import Recovery, RecoveryRefusal
 from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.selection import Selection
 from retrier.domain.steering import Cancel, Order, Pause, Resume, SetRate, Steered, SteeringRefusal
@@ -31,6 +32,7 @@ from retrier.store.verbs.breakers import HandedBreaker, set_breaker
 from retrier.store.verbs.dead_messages import revive
 from retrier.store.verbs.message_actions import retry_pending
 from retrier.store.verbs.operations import CreatedOperation, create_operation
+from retrier.store.verbs.recovery import begin_recovery, end_recovery
 from retrier.store.verbs.steering import steer_operation
 
 Done = TypeVar("Done")
@@ -181,6 +183,14 @@ class Gateway:
         self._emit(BreakerSet(breaker=str(key), words=words))
         self._wake()
         return done
+
+    def begin_recovery(self, since: datetime, who: str) -> Recovery | RecoveryRefusal:
+        """Begin a recovery after a restore: nothing is presumed. Raises DatabaseUnavailable."""
+        return self._record(partial(begin_recovery, self._db, since, who))
+
+    def end_recovery(self, who: str) -> bool:
+        """End the recovery; False if none is under way. Raises DatabaseUnavailable."""
+        return self._record(partial(end_recovery, self._db, who))
 
     def create_redirect(self, from_queue: str, to_queue: str, who: str) -> str | None:
         """Create a redirect; return None, or why it is refused. Raises DatabaseUnavailable."""

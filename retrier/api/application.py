@@ -40,7 +40,7 @@ _MEANINGS: Mapping[int, str] = MappingProxyType(
         400: "A value that is not allowed",
         403: "A browser sends this for a page of another origin",
         404: "No such id or address",
-        409: "The state of the message, another redirect, another plan, or the broker's answer forbids it",
+        409: "The state of the message, another redirect, another plan, a recovery that is over, or the broker's answer forbids it",
         413: "The body is too large",
         421: "The Host header names no host of this API",
         422: "A body of the wrong shape, or an Idempotency-Key of another request",
@@ -49,6 +49,7 @@ _MEANINGS: Mapping[int, str] = MappingProxyType(
 )
 _CONFLICTS = frozenset(
     {
+        ("post", "/api/recovery/retry"),
         ("post", "/api/archive_operations/{archive_operation_id}/undo"),
         ("post", "/api/errors/{failed_message_id}/archive"),
         ("post", "/api/errors/{failed_message_id}/dead"),

@@ -1,6 +1,6 @@
 """The context of a request (who asks, with which key, for which messages) and answers to acts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from typing import Annotated, Any
@@ -13,6 +13,7 @@ from retrier.api.views.operations import asked_again
 from retrier.domain.archive_operation import ArchiveRequest
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.message_actions import Act
+from retrier.domain.recovery import Recovery
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.domain.text import clean
@@ -110,6 +111,12 @@ def pending_retries(
         pending=True,
         sent_before=sent_before,
     )
+
+
+def recovered_retries(recovery: Recovery, queue: str | None = None) -> Selection:
+    """Return what was sent around the backup and has no outcome; nothing that was sent since."""
+    pending = pending_retries(queue, sent_before=recovery.begun_at)
+    return replace(pending, sent_since=recovery.sent_from)
 
 
 def _context(

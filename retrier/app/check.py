@@ -11,6 +11,7 @@ from retrier.errors import ConfigurationError, DatabaseRefused, DatabaseUnavaila
 from retrier.private_files import find_open_to_others
 from retrier.settings import Settings
 from retrier.store.engine.database import Database
+from retrier.store.queries.recovery import get_recovery
 from retrier.store.verbs.trial import find_missing_rights
 from retrier.store.verbs.upgrade import SchemaRevision, find_revision, upgrade_schema
 
@@ -20,6 +21,7 @@ _NEVER_ENDS = (
     "its streams stand after their first message: set retries.presumed_after for those"
 )
 _OPEN_TO_OTHERS = "other users of this machine may read messages in files that were made before"
+_RECOVERY = "a recovery, and nothing is presumed until it ends: `retrier recover --done`"
 _UPGRADE_IS_OFF = "and database.upgrade is false: run `retrier db upgrade`"
 
 
@@ -102,7 +104,7 @@ def _look_into_database(settings: Settings, db: Database) -> CheckResult:
         return CheckResult(name="database", ok=False, text="; ".join(problems))
     revision = find_revision(db)
     if revision.is_current:
-        text = f"ok, {db.place}, schema at revision {revision.current}"
+        text = f"ok, {db.place}, schema at revision {revision.current}{_describe_recovery(db)}"
         return CheckResult(name="database", ok=True, text=text)
     if not settings.database.upgrade:
         text = f"{db.place} {_describe_old(revision)}, {_UPGRADE_IS_OFF}"
@@ -110,6 +112,13 @@ def _look_into_database(settings: Settings, db: Database) -> CheckResult:
     problems = find_missing_rights(db, upgrading=True)
     text = f"ok, {db.place} {_describe_old(revision)}; `retrier run` does that"
     return CheckResult(name="database", ok=not problems, text="; ".join(problems) or text)
+
+
+def _describe_recovery(db: Database) -> str:
+    found = get_recovery(db)
+    if found is None:
+        return ""
+    return f"; warning: {found.begun_by} has begun {_RECOVERY}"
 
 
 def _describe_old(revision: SchemaRevision) -> str:

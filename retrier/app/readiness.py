@@ -79,12 +79,15 @@ class ReadinessBoard:
         return {part: look() for part, look in looks.items()}
 
 
-def describe_database(imports: int) -> str:
+def describe_database(imports: int, *, recovering: bool = False) -> str:
     """Say how a database is that answers, and what waits in it that nobody else would name."""
-    if imports == 0:
-        return "reached"
-    messages = "1 message" if imports == 1 else f"{imports} messages"
-    return f"reached; {messages} could not be read: `retrier imports list`"
+    words = ["reached"]
+    if imports:
+        messages = "1 message" if imports == 1 else f"{imports} messages"
+        words.append(f"{messages} could not be read: `retrier imports list`")
+    if recovering:
+        words.append("a recovery is under way, and nothing is presumed: `retrier recover`")
+    return "; ".join(words)
 
 
 def describe_processor(processor: Processor, lease: Lease, progress: Progress) -> tuple[bool, str]:

@@ -22,6 +22,7 @@ from retrier.processor.lease import Lease
 from retrier.store.engine.database import DatabaseClock
 from retrier.store.queries.imports import count_imports
 from retrier.store.queries.next_work import is_work_due
+from retrier.store.queries.recovery import get_recovery
 from retrier.store.verbs.upkeep import (
     end_stuck_sessions,
     sweep_breaker_counts,
@@ -90,6 +91,8 @@ class Ticks:
         self._second_look = SecondLook(parts.settings.retention.second_look)
         self.imports = 0
         """How many failed imports there were at the last look."""
+        self.recovering = False
+        """Whether a recovery was under way at the last look."""
         # One run replaces all late or missed runs of a job; no job runs twice at the same time.
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
@@ -125,6 +128,7 @@ class Ticks:
         self._add("stuck sessions", _STUCK, self._end_stuck_sessions)
         self._add("queue depths", _DEPTHS, self.look_at_queues)
         self._add("failed imports", _DEPTHS, self.count_imports)
+        self._add("recovery", _DEPTHS, self.look_for_recovery, at_once=True)
         self._add("event log sweep", _SWEEP, self._sweep)
         self._add("staging id sweep", _SWEEP, self._sweep_staging_ids)
         self._scheduler.start()
@@ -186,6 +190,10 @@ class Ticks:
     def count_imports(self) -> None:
         """Count the messages that could not be read: they wait, and are no reason not to be ready."""
         self.imports = count_imports(self._parts.db)
+
+    def look_for_recovery(self) -> None:
+        """See whether a person holds presumption, which nothing else would tell."""
+        self.recovering = get_recovery(self._parts.db) is not None
 
     def _renew(self, lease: Lease) -> None:
         try:

@@ -239,4 +239,4 @@ class Service:
             self._probe.read()
         except DatabaseUnavailable as error:
             return False, str(error)
-        return True, describe_database(self._ticks.imports)
+        return True, describe_database(self._ticks.imports, recovering=self._ticks.recovering)

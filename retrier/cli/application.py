@@ -21,6 +21,7 @@ from retrier.cli.commands import (
     pending,
     policies,
     processor,
+    recovery,
     redirects,
     retry,
     service,
@@ -41,6 +42,7 @@ for part in (
     history.app,
     comments.app,
     processor.app,
+    recovery.app,
 ):
     # Added without a name, so that its commands are at the top level.
     app.add_typer(part)

@@ -28,7 +28,8 @@ class Selection:
     `ids` are whole ids; `id_range` selects ids by their beginning. `modified` is a range of times
     of the last change, both ends included. `up_to` is a failure number: messages that became
     unresolved after the request have a higher one. `pending` selects only messages whose retry is
-    recorded as forwarded and has no outcome yet, with `sent_before` only those recorded by then.
+    recorded as forwarded and has no outcome yet, with `sent_before` only those recorded by then,
+    with `sent_since` those recorded then or later.
 
     `reason` is what the failure is classified under, or the headers' own word. `stream`
     is the id of a stream, of whichever queue. `failed_from` and `failed_to` are times of the last failure, both included. `attempts_at_least` counts failures. `text` is looked for in the ids, types and
@@ -57,6 +58,7 @@ class Selection:
     up_to: int | None = None
     pending: bool = False
     sent_before: datetime | None = None
+    sent_since: datetime | None = None
 
 
 NAMES = ("group", "queue", "endpoint", "exception_type", "message_type", "reason", "stream", "text")

@@ -18,6 +18,15 @@ from retrier.policy.pattern_characters import Item, characters_of
 LOOKED_AT = 4096
 """Characters of a text that are looked at: its first ones."""
 
+LONGEST_SEARCH = 0.1
+"""Seconds that one expression may search in a hostile text, by the estimate."""
+
+LONGEST_OF_ALL = 0.25
+"""Seconds that all expressions of a set may search together in one hostile text, by the estimates.
+
+These were up to four times too low: it is a second at most.
+"""
+
 _STEP = 3e-9
 """Seconds to compare one character, measured on a slow machine, and doubled."""
 _SCAN = 3.5e-9

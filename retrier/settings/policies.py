@@ -11,7 +11,7 @@ from retrier.domain.streams import StreamRule
 from retrier.policy.classification import MOST_CRASHES
 from retrier.policy.gateway_codes import GATEWAY_SET
 from retrier.policy.jitter import Additive, Jitter, Spread
-from retrier.policy.pattern_time import longest_search
+from retrier.policy.pattern_time import LONGEST_SEARCH, longest_search
 from retrier.policy.policy_set import PER_SECOND
 from retrier.policy.presets import PRESETS
 from retrier.policy.rules import GivingUp, Unmatched
@@ -27,8 +27,6 @@ from retrier.settings.fields import (
 )
 
 MOST_ATTEMPTS = 1000
-LONGEST_SEARCH = 0.1
-"""Seconds that a regular expression may search in a hostile text."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _JITTER = "must be none, full, equal or {additive: DURATION}"

@@ -1,9 +1,11 @@
 """What does not go together in the section `policies`; reads values that are not checked yet."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from retrier.policy import globs
+from retrier.policy.pattern_time import LONGEST_OF_ALL, LONGEST_SEARCH, longest_search
 from retrier.policy.policy_set import UNMATCHED
 from retrier.policy.presets import COOLDOWN, PRESETS
 
@@ -27,14 +29,18 @@ _CONDITIONS = ("queue", "message_type", "type", "exception", "failure_reason", "
 _OF_A_SET = ("queue", "message_type", "type")
 """The conditions that limit a set; `type` is another name of `message_type`."""
 
+_SLOWEST_NAMED = 3
+
 
 def find_policy_clashes(tree: Tree, own_queues: frozenset[str]) -> Iterator[Clash]:
     """Find them, with the place of each in the tree; own queues are those that Retrier empties."""
     match tree:
         case {"policies": dict(policies)}:
             yield from _find_notices(policies, own_queues)
-            for index, each in enumerate(_list(policies, "classify")):
+            reasons = _list(policies, "classify")
+            for index, each in enumerate(reasons):
                 yield from _find_in_reason(each, (_ROOT, "classify", index))
+            yield from _find_long_searches(reasons)
             yield from _find_in_rules(_list(policies, "rules"), own_queues)
         case _:
             return
@@ -75,6 +81,33 @@ def _find_in_reason(entry: Tree, place: tuple[int | str, ...]) -> Iterator[Clash
             place,
             f"must have at least one of {', '.join(each for each in _CONDITIONS if each != 'type')}",
         )
+
+
+def _find_long_searches(reasons: Sequence[Tree]) -> Iterator[Clash]:
+    """Find out whether all regular expressions together may search for too long.
+
+    A message that none of them fits is searched by each, while ingestion and requests wait.
+    """
+    texts = ((index, each.get("message")) for index, each in enumerate(reasons))
+    times = [(_estimate(text), index) for index, text in texts if isinstance(text, str)]
+    total = sum(seconds for seconds, _ in times)
+    if total > LONGEST_OF_ALL:
+        slowest = sorted(times, key=lambda each: (-each[0], each[1]))[:_SLOWEST_NAMED]
+        named = ", ".join(f"[{index}] {seconds * 1000:.0f} ms" for seconds, index in slowest)
+        words = (
+            f"its regular expressions may search for {total * 1000:.0f} ms together in a hostile "
+            f"text, and {LONGEST_OF_ALL * 1000:.0f} ms are the most; the slowest: {named}"
+        )
+        yield (_ROOT, "classify"), words
+
+
+def _estimate(pattern: str) -> float:
+    """Return how long a pattern may search; 0 for one that is a problem of its own."""
+    try:
+        seconds = longest_search(pattern)
+    except (re.error, OverflowError, RecursionError):
+        return 0
+    return seconds if seconds <= LONGEST_SEARCH else 0
 
 
 def _find_in_rules(rules: list[Tree], own_queues: frozenset[str]) -> Iterator[Clash]:

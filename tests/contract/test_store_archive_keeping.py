@@ -1,16 +1,19 @@
 """Archive operations as history: how long they are kept, and what `retrier verify` finds off."""
 
+from datetime import timedelta
+
 import pytest
 from sqlalchemy import delete, update
 
 from retrier.domain.message_actions import Act
+from retrier.domain.second_look import SecondLook
 from retrier.store.engine.database import Database
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import archive_operation_messages, archive_operations, failed_messages
 from tests.contract.store_rows import rows
 from tests.support.archiving import ask, state_of, work_off_all
 from tests.support.bench import QUEUE, Bench
-from tests.support.old import ago, sweep
+from tests.support.old import ago, make_retention, sweep
 
 LONG_AGO = 100
 """Days: operations are kept for 90."""
@@ -44,6 +47,17 @@ class TestAnOldOperation:
         sweep(bench)
 
         assert rows(bench.db, archive_operations) == []
+
+    def test_stays_if_it_was_not_due_at_the_look_before(self, bench: Bench) -> None:
+        bench.fail()
+        ask(bench, Act.RESOLVE, queue=QUEUE)
+        execute(bench, update(archive_operations).values(completed_at=ago(91)))
+        before = SecondLook(timedelta(0))
+        before.note(0, ago(2))
+
+        make_retention(bench, before).sweep()
+
+        assert len(rows(bench.db, archive_operations)) == 1
 
     def test_goes_with_the_ids_that_it_named(self, bench: Bench) -> None:
         ask(bench, ids=("a", "b", "c"))

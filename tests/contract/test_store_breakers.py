@@ -81,6 +81,15 @@ def test_what_ended_threads_have_counted_is_swept(bench: Breakdown) -> None:
     assert bench.counted() == (0, 0, 0, 0)
 
 
+def test_what_was_not_old_at_the_look_before_stays_counted(bench: Breakdown) -> None:
+    bench.ask(bench.fail(2))
+    bench.work()
+    long_ago = bench.db.read(lambda tx: tx.now) - 2 * HOUR
+
+    assert sweep_breaker_counts(bench.db, older_than=-HOUR, as_of=long_ago) == 0
+    assert bench.counted() == (2, 0, 0, 0)
+
+
 def test_a_failure_that_arrives_before_its_window_is_recorded_counts_it_as_sent(
     bench: Breakdown,
 ) -> None:

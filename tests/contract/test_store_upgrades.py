@@ -310,6 +310,21 @@ class TestRevision1016:
         assert after["retry_operations"] == widened(before["retry_operations"], by=[None])
 
 
+class TestRevision1020:
+    """Recoveries: a filled database keeps every row, and none is under way."""
+
+    def test_adds_an_empty_table(self, new: Database, tmp_path: Path) -> None:
+        fill(new)
+        downgrade(new, "1016")
+        before = all_rows(new)
+
+        upgrade_schema(new, migrations_up_to(tmp_path, "1020"))
+
+        after = all_rows(new)
+        assert after.pop("recovery") == []
+        assert {name for name in before if after[name] != before[name]} == {"alembic_version"}
+
+
 def fill(db: Database) -> None:
     """Fill a new database: a message confirmed, one being sent, one archived."""
     upgrade_schema(db)

@@ -1,11 +1,14 @@
 """A process is killed between two chunks of old pending retries; the next one does the rest."""
 
 import signal
+from datetime import timedelta
 
 import pytest
+from sqlalchemy import update
 
 from retrier.events.service import ChunkPresumed
 from retrier.store.queries.presumption import PRESUMED_AT_ONCE
+from retrier.store.schema import failed_message_retries
 from retrier.store.verbs.recording import record_received
 from tests.kills.conftest import Tally
 from tests.kills.rotation import everywhere
@@ -24,7 +27,7 @@ SENT = "SELECT count(*) FROM failed_message_retries WHERE forwarded_at IS NOT NU
 
 
 def send_all(place: Place) -> None:
-    """Let all messages be sent back, to consumers that confirm nothing."""
+    """Let all messages have been sent back an hour ago, to consumers that confirm nothing."""
     shop = place.shop
     raw = NOTHING[place.broker_url.startswith("embedded:")]
     made = [failure(raw=raw, queue=shop.orders, error_queue=shop.error) for _ in range(COUNT)]
@@ -36,6 +39,11 @@ def send_all(place: Place) -> None:
     completed = "SELECT count(*) FROM retry_operations WHERE state = 'completed'"
     wait_until(lambda: place.count(completed) == 1, DEADLINE, "it completes")
     assert service.stop() == 0
+    # Else some are due at the first look of the next process, and the others at a later one.
+    long_ago = place.database.read(lambda tx: tx.now) - timedelta(hours=1)
+    sent = update(failed_message_retries).values(sending_since=long_ago, forwarded_at=long_ago)
+    with place.database.engine.begin() as conn:
+        conn.execute(sent)
 
 
 @pytest.mark.parametrize(("combination", "point"), everywhere(PRESUMING), indirect=["combination"])

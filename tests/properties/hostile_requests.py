@@ -31,6 +31,7 @@ _READS = (
     "GET eventlogitems",
     "GET pendingretries",
     "GET recoverability/history",
+    "GET recovery",
 )
 _ACTS = (
     "POST errors/{}/retry",
@@ -44,6 +45,7 @@ _ACTS = (
     "POST imports/retry",
     "DELETE imports/{}",
     "DELETE redirects/{}",
+    "DELETE recovery",
     "DELETE recoverability/unacknowledgedgroups/{}",
 )
 _BODIES = (
@@ -60,6 +62,8 @@ _BODIES = (
     "POST pendingretries/retry/all",
     "PATCH pendingretries/resolve/all",
     "POST redirects",
+    "POST recovery",
+    "POST recovery/retry",
     "PUT redirects/{}",
 )
 _RANGES = (
@@ -123,6 +127,7 @@ _FIELDS = [
     "FROM",
     "queue",
     "older_than",
+    "since",
 ]
 _TEXTS = (
     "",

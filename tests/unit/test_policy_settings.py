@@ -458,3 +458,52 @@ def test_half_a_file_is_a_problem(file: Path) -> None:
 
 def test_the_queues_that_retrier_empties_are_those_of_the_settings() -> None:
     assert name_settings_queues(Settings()) == OWN
+
+
+SLOW_TOGETHER = r"""
+classify:
+  - {message: "(aa?){1,10}b", reason: one}
+  - {message: "deadlock", reason: two}
+  - {message: "\\d+[a-z]", reason: three}
+  - {message: "\\w*? ", reason: four}
+  - {message: "(aa?){1,10}c", reason: five}
+  - {message: "(aa?){1,10}d", reason: six}
+"""
+TOO_SLOW = (
+    "policies.classify: its regular expressions may search for 261 ms together in a hostile text, "
+    "and 250 ms are the most; the slowest: [3] 59 ms, [2] 55 ms, [0] 49 ms"
+)
+
+
+def test_patterns_that_are_slow_together_are_refused() -> None:
+    assert problems_of(SLOW_TOGETHER) == (TOO_SLOW,)
+
+
+def test_one_pattern_less_is_taken() -> None:
+    text = SLOW_TOGETHER.replace('message: "(aa?){1,10}d"', 'queue: "scans"')
+
+    assert len(checked(text).classify) == 6
+
+
+def test_many_patterns_of_the_usual_kind_are_taken() -> None:
+    entries = "".join(f'\n  - {{message: "(?i)code {n}: .{{0,9}}", reason: a}}' for n in range(200))
+
+    assert len(checked(f"classify:{entries}").classify) == 200
+
+
+def test_a_pattern_that_is_refused_by_itself_is_told_once() -> None:
+    assert len(problems_of('classify: [{message: "(a+)+b", reason: a}]')) == 1
+
+
+def test_patterns_that_are_slow_together_are_refused_at_the_start_and_in_a_changed_file(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "retrier.yaml"
+    path.write_text(yaml.safe_dump({"policies": yaml.safe_load(SLOW_TOGETHER)}))
+
+    with pytest.raises(ConfigurationError) as at_start:
+        load_settings(path, {})
+    with pytest.raises(ConfigurationError) as changed:
+        load_policies(path, {}, OWN)
+
+    assert (at_start.value.problems, changed.value.problems) == ((TOO_SLOW,), (TOO_SLOW,))

@@ -70,6 +70,7 @@ _URLS = {
     "processor_url": "processor",
     "imports_url": "imports",
     "redirects_url": "redirects",
+    "recovery_url": "recovery",
     "policies_url": "policies",
     "ledger_url": "ledger",
 }

@@ -119,7 +119,12 @@ def _ask(
     """Say how many it is about, and go on only if a person says yes. Raises Exit."""
     if chosen.yes:
         return
-    printer.note(f"{question.format(chosen.describe(api, ids))} [y/N]")
+    confirm(printer, question.format(chosen.describe(api, ids)))
+
+
+def confirm(printer: Printer, question: str) -> None:
+    """Go on only if a person says yes. Raises Exit."""
+    printer.note(f"{question} [y/N]")
     # Not typer's prompt: that writes to standard output, which is for the answer.
     answer = sys.stdin.readline()
     if answer.strip().lower() in {"y", "yes"}:

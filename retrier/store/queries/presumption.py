@@ -7,6 +7,7 @@ from sqlalchemy import select
 
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
+from retrier.store.queries.recovery import find_recovery
 from retrier.store.schema import failed_message_retries
 
 claims = failed_message_retries.c
@@ -23,8 +24,10 @@ def find_presumable(
 
     In the order of their numbers, by the key of the claims. No index has the time: it would be
     written whenever a window is recorded. Locks nothing; what is found is looked at again.
-    Raises DatabaseUnavailable.
+    Nothing is found during a recovery. Raises DatabaseUnavailable.
     """
+    if find_recovery(tx) is not None:
+        return ()
     due = (
         select(claims.number)
         .where(claims.number > after, claims.forwarded_at <= tx.agreed(as_of) - sent_for)

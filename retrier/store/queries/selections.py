@@ -143,7 +143,7 @@ def _of_row(selection: Selection) -> Iterator[Condition]:
         yield messages.unique_message_id.between(first, last)
     if selection.pending:
         # Of the messages alone: the query around may read the claims, too.
-        pending = exists().where(claims.number == messages.number, *sent(selection.sent_before))
+        pending = exists().where(claims.number == messages.number, *_was_sent(selection))
         yield pending.correlate(failed_messages)
 
 
@@ -172,6 +172,12 @@ def sent(before: datetime | None) -> Iterator[Condition]:
     yield claims.forwarded_at.is_not(None)
     if before is not None:
         yield claims.forwarded_at <= before
+
+
+def _was_sent(selection: Selection) -> Iterator[Condition]:
+    yield from sent(selection.sent_before)
+    if selection.sent_since is not None:
+        yield claims.forwarded_at >= selection.sent_since
 
 
 def _has_status(statuses: frozenset[FailedMessageStatus]) -> Condition:

@@ -37,6 +37,7 @@ from retrier.store.schema.service import (
     outgoing,
     policy_sets,
     processor_lease,
+    recovery,
 )
 from retrier.store.schema.types import metadata
 from retrier.store.schema.views import VIEWS
@@ -72,6 +73,7 @@ __all__ = [
     "policy_sets",
     "processing_attempts",
     "processor_lease",
+    "recovery",
     "retry_batch_now_forwarding",
     "retry_batches",
     "retry_operation_canaries",

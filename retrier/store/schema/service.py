@@ -130,6 +130,18 @@ policy_sets = Table(
 `problems` are those of a newer file that was not taken over; the set before it stays in force.
 """
 
+recovery = Table(
+    "recovery",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    # The time of the backup that was restored, as a person says.
+    Column("since", UtcTime, nullable=False),
+    Column("begun_at", UtcTime, nullable=False),
+    Column("begun_by", Text, nullable=False),
+    CheckConstraint("id = 1", name="one_recovery"),
+)
+"""While it has its row nothing is presumed, by no process."""
+
 installation = Table(
     "installation",
     metadata,

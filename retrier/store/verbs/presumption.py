@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from retrier.domain.failed_message import RetryEnd
 from retrier.store.engine.transaction import Transaction
+from retrier.store.queries.recovery import find_recovery
 from retrier.store.tables import claims, ended_retries, event_log, failed_messages
 from retrier.store.tables.event_log import Entry
 from retrier.store.tables.message_locks import lock_presumable
@@ -18,9 +19,11 @@ def presume(
     """Resolve those of these messages whose retry was sent that long ago, also `as_of` then.
 
     Return how many. One transaction, by the database's clock. What changed since it was found, or is being changed,
-    stays as it is. One event tells of all of them: what became of each is in its own rows. Raises
+    stays as it is, and so does all during a recovery. One event tells of all of them: what became of each is in its own rows. Raises
     LeaseLost, DatabaseUnavailable.
     """
+    if find_recovery(tx) is not None:
+        return 0
     sent_before = tx.agreed(as_of) - sent_for
     due = lock_presumable(tx, numbers, sent_before)
     if not due:

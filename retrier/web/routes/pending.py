@@ -11,6 +11,7 @@ from retrier.domain.selection import Selection
 from retrier.store.queries.archive_previews import preview_archive
 from retrier.store.queries.ordering import PageRequest
 from retrier.store.queries.pending import count_next_destinations, list_pending, time_before
+from retrier.store.queries.recovery import list_recovering
 from retrier.web.filters import check_texts
 from retrier.web.forms import Form, SentForm
 from retrier.web.parts import PageParts, Parts
@@ -32,7 +33,8 @@ def get_pending(request: Request, parts: Parts, query: ListQuery) -> Response:
     """List the pending retries, the longest wait first."""
     page = PageRequest(number=query.number, size=PAGE)
     found = list_pending(parts.db, query.waiting, page, parts.codec)
-    return show(request, "pending.html", pending_list(found, query), current=PATH)
+    view = pending_list(found, query, list_recovering(parts.db))
+    return show(request, "pending.html", view, current=PATH)
 
 
 def _those(
@@ -67,6 +69,13 @@ def preview_retry(request: Request, parts: Parts, query: ListQuery, those: Wante
 def preview_resolve(request: Request, parts: Parts, query: ListQuery, those: Wanted) -> Response:
     """Say how many would be resolved, and what nobody knows."""
     return _ask(request, parts, Act.RESOLVE, query, those)
+
+
+@router.post("/recovery/end")
+def end_recovery(parts: Parts, form: SentForm) -> Response:
+    """End the recovery after a restore; one that is over is over."""
+    parts.gateway.end_recovery(form.requested_by)
+    return see_other(f"{PATH}?done=recovery-ended")
 
 
 @router.post("/retry")

@@ -57,6 +57,8 @@ KINDS = (
     "operation_resumed",
     "own_copy_came_back",
     "policies_wrong",
+    "recovery_begun",
+    "recovery_ended",
     "redirect_changed",
     "redirect_created",
     "redirect_deleted",

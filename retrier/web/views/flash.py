@@ -62,6 +62,7 @@ SENTENCES = {
     "nothing": "Nothing was selected, so nothing was done.",
     "unchanged": "Nothing was left that could be changed.",
     "released": "Released: it may be retried before the earlier messages of its stream.",
+    "recovery-ended": "The recovery is over: what was sent long ago may be presumed to have succeeded.",
     "redirect-deleted": "The redirect is deleted.",
     "redirect-set": "The redirect is set. It holds for every retry that is sent from now on.",
 }

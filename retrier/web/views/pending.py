@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from retrier.store.queries.ordering import Page
 from retrier.store.queries.pending import PendingRetry, Waiting
+from retrier.store.queries.recovery import Recovering
 from retrier.web.views.archived import Token
 from retrier.web.views.message_lines import title_of
 from retrier.web.views.pages import Listing, page_number
@@ -74,6 +75,17 @@ class PendingRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryNote:
+    """A recovery after a restore: nothing is presumed, and so many retries were on their way."""
+
+    since: datetime
+    sent_from: datetime
+    begun_by: str
+    sent: int
+    sent_again: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PendingList:
     """All that the list shows. `ages` has the name and the address of each choice."""
 
@@ -83,9 +95,12 @@ class PendingList:
     may_take_all: bool
     retry_all: str
     resolve_all: str
+    recovery: RecoveryNote | None = None
 
 
-def pending_list(found: Page[PendingRetry], query: PendingQuery) -> PendingList:
+def pending_list(
+    found: Page[PendingRetry], query: PendingQuery, recovering: Recovering | None = None
+) -> PendingList:
     """Return one page of pending retries."""
     listing = Listing(
         rows=[_row(each) for each in found.items],
@@ -102,6 +117,18 @@ def pending_list(found: Page[PendingRetry], query: PendingQuery) -> PendingList:
         may_take_all=not query.operation.strip(),
         retry_all=f"{PATH}/retry{all_of_them}",
         resolve_all=f"{PATH}/resolve{all_of_them}",
+        recovery=None if recovering is None else _note(recovering),
+    )
+
+
+def _note(recovering: Recovering) -> RecoveryNote:
+    recovery, queues = recovering.recovery, recovering.queues
+    return RecoveryNote(
+        since=recovery.since,
+        sent_from=recovery.sent_from,
+        begun_by=recovery.begun_by,
+        sent=sum(each.sent for each in queues),
+        sent_again=sum(each.in_doubt + each.not_sent for each in queues),
     )
 
 

@@ -10,6 +10,8 @@ import pytest
 from retrier.app import check
 from retrier.app.check import CheckResult
 from retrier.settings import load_settings
+from retrier.store.verbs.recovery import begin_recovery
+from tests.support.databases import open_upgraded, sqlite_url
 from tests.support.embedded_shop import opened_embedded_shop
 from tests.support.far_side import FarSide
 from tests.support.private_servers import find_free_ports
@@ -63,6 +65,27 @@ def test_a_low_delivery_limit_is_told_with_its_number(
     assert found.ok
     limit = "its delivery limit is 3, below the 20 that is usual: what comes back more than 3 times"
     assert f"{limit} {becomes}" in found.text
+
+
+def test_a_recovery_that_nobody_ended_is_told(tmp_path: Path) -> None:
+    db = open_upgraded(sqlite_url(tmp_path))
+    begin_recovery(db, db.read(lambda tx: tx.now), "ada")
+    url = str(db.engine.url)
+    db.dispose()
+
+    results = check(
+        load_settings(
+            None,
+            {
+                "RETRIER_DATABASE__URL": url,
+                "RETRIER_BROKER__URL": f"embedded:///{tmp_path}/broker.db",
+            },
+        )
+    )
+
+    (found,) = [each for each in results if each.name == "database"]
+    assert found.ok
+    assert "warning: ada has begun a recovery, and nothing is presumed" in found.text
 
 
 def check_files(database: Path, broker: Path, **more: str) -> dict[str, CheckResult]:

@@ -36,3 +36,9 @@ def test_what_could_not_be_read_is_told_beside_a_database_that_is_ready(
     imports: int, words: str
 ) -> None:
     assert describe_database(imports) == words
+
+
+def test_a_recovery_is_told_beside_a_database_that_is_ready() -> None:
+    assert describe_database(0, recovering=True) == (
+        "reached; a recovery is under way, and nothing is presumed: `retrier recover`"
+    )

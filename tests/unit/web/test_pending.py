@@ -6,12 +6,15 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
+from retrier.store.queries.recovery import get_recovery
 from retrier.store.schema import failed_message_retries
+from retrier.store.verbs.recovery import begin_recovery
 from retrier.store.verbs.redirects import create_redirect
 from tests.support.bench import QUEUE, Bench
 from tests.support.web import Web, forms_of
 
 RETRY, RESOLVE = "/pending/retry", "/pending/resolve"
+END_RECOVERY = "/pending/recovery/end"
 DAYS = timedelta(days=2)
 AFTERWARDS = timedelta(minutes=-1)
 """Sent after the preview, by the clock of the database."""
@@ -185,3 +188,26 @@ def test_a_form_that_does_not_say_what_it_is_about_is_refused(
 
     assert answer.status_code == 400
     assert shown(web.get("/pending")) == [key]
+
+
+class TestARecovery:
+    def test_is_told_with_how_many_retries_have_no_outcome(self, web: Web, bench: Bench) -> None:
+        send(bench)
+        begin_recovery(bench.db, bench.db.read(lambda tx: tx.now), "ada")
+
+        html = web.get("/pending")
+
+        assert "nothing is presumed to have succeeded until this ends" in html
+        assert "1 retry sent since" in html
+
+    def test_is_ended_by_its_button(self, web: Web, bench: Bench) -> None:
+        begin_recovery(bench.db, bench.db.read(lambda tx: tx.now), "ada")
+        form = forms_of(web.get("/pending"))[END_RECOVERY]
+
+        answer = web.post(END_RECOVERY, form)
+
+        assert "The recovery is over" in web.get(answer.headers["location"])
+        assert get_recovery(bench.db) is None
+
+    def test_that_is_not_under_way_is_not_told(self, web: Web) -> None:
+        assert "Recovery" not in web.get("/pending")

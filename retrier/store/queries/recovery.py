@@ -1,0 +1,82 @@
+"""The recovery after a restore: whether one is under way, and what was on its way."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, case, func, select
+
+from retrier.domain.recovery import Recovery
+from retrier.store.engine.database import reading
+from retrier.store.engine.transaction import Transaction
+from retrier.store.schema import causes, failed_message_retries, failed_messages, recovery
+from retrier.store.schema.messages import ISSUED
+
+claims = failed_message_retries.c
+messages = failed_messages.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnItsWay:
+    """What was on its way of the messages that failed on a queue.
+
+    `sent` have no outcome, and only a person can say whether they have one; `sent_before` neither,
+    but were sent long before the backup. The processor sends those `in_doubt` once more, and those `not_sent`.
+    """
+
+    queue: str
+    sent: int
+    sent_before: int
+    in_doubt: int
+    not_sent: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovering:
+    """A recovery that is under way, and what was on its way, by queue."""
+
+    recovery: Recovery
+    queues: tuple[OnItsWay, ...]
+
+
+def find_recovery(tx: Transaction) -> Recovery | None:
+    """Return the recovery that is under way: nothing is presumed meanwhile."""
+    columns = (recovery.c.since, recovery.c.begun_at, recovery.c.begun_by)
+    row = tx.execute(select(*columns)).mappings().one_or_none()
+    return None if row is None else Recovery(**row)
+
+
+@reading
+def get_recovery(tx: Transaction) -> Recovery | None:
+    """Return the recovery that is under way, None if none is. Raises DatabaseUnavailable."""
+    return find_recovery(tx)
+
+
+@reading
+def list_recovering(tx: Transaction) -> Recovering | None:
+    """Return what was on its way in all queues; None if no recovery is under way.
+
+    Reads all claims: no index has their times. Raises DatabaseUnavailable.
+    """
+    found = find_recovery(tx)
+    if found is None:
+        return None
+    recorded = claims.forwarded_at
+    columns = {
+        "sent": and_(ISSUED, recorded.between(found.sent_from, found.begun_at)),
+        "sent_before": and_(ISSUED, recorded < found.sent_from),
+        "in_doubt": and_(claims.sending_since.is_not(None), recorded.is_(None)),
+        "not_sent": claims.sending_since.is_(None),
+    }
+    query = (
+        select(causes.c.queue, *(_count(each).label(name) for name, each in columns.items()))
+        .join_from(failed_message_retries, failed_messages, messages.number == claims.number)
+        .join(causes, causes.c.cause_id == messages.cause_id)
+        .group_by(causes.c.queue)
+        .order_by(causes.c.queue)
+    )
+    queues = (OnItsWay(**row) for row in tx.execute(query).mappings())
+    return Recovering(recovery=found, queues=tuple(queues))
+
+
+def _count(condition: ColumnElement[bool]) -> ColumnElement[Any]:
+    return func.count(case((condition, 1)))
