@@ -74,13 +74,18 @@ class Archives:
         request = make(Selection(archived_by=found.operation_id))
         return self.ask(replace(request, undo_of=found.operation_id))
 
-    def declare_dead(self, unique_id: str, why: str, who: str) -> Refusal | None:
+    def declare_dead(
+        self, unique_id: str, why: str, who: str, reason: str | None = None
+    ) -> Refusal | None:
         """Declare one message dead; return why it is left as it is, or None.
 
-        Raises DatabaseUnavailable.
+        `reason` is a built-in one, by which it is found until it fails again. Raises
+        DatabaseUnavailable.
         """
         self._emit(RequestReceived())
-        refusal = declare_dead(self._db, unique_id, why=why, who=who, notices=self._notices())
+        refusal = declare_dead(
+            self._db, unique_id, why=why, who=who, reason=reason, notices=self._notices()
+        )
         self._emit(RequestRecorded())
         if refusal is None:
             self._emit(DeclaredDead(unique_message_id=unique_id))

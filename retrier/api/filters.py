@@ -12,7 +12,13 @@ from pydantic_core import PydanticCustomError
 
 from retrier.api.answers import TOTAL_COUNT
 from retrier.api.problems import OUT_OF_BOUNDS, WrongField
-from retrier.domain.selection import Selection, WantedDisposition, read_statuses
+from retrier.domain.selection import (
+    NO_DEAD,
+    Selection,
+    WantedDisposition,
+    asks_for_dead,
+    read_statuses,
+)
 from retrier.domain.text import SHORTEST, IdRange, ids_beginning
 from retrier.store.queries.ordering import Order, PageRequest, Sort
 
@@ -75,7 +81,9 @@ _BEGINNING = f"id_prefix is the beginning of an id: {SHORTEST} to 36 hexadecimal
 class FilterQuery:
     """The filter in the query of a request; an empty part is no condition."""
 
-    status: Annotated[str, Query(description="e.g. unresolved,retryIssued or -archived")] = ""
+    status: Annotated[
+        str, Query(description="e.g. unresolved,retryIssued or -archived; or dead")
+    ] = ""
     modified: Annotated[str, Query(description="from...to, in ISO 8601")] = ""
     queueaddress: Annotated[str, Query(description="the same as queue")] = ""
     queue: str = ""
@@ -144,7 +152,7 @@ def _of_failure(query: FilterQuery) -> _OfFailure:
         failed_from=_read_end(first, "query.failed_from") if first else None,
         failed_to=_read_end(last, "query.failed_to") if last else None,
         attempts_at_least=_attempts(query.attempts_at_least),
-        disposition=_disposition(query.disposition),
+        disposition=_disposition(query),
     )
     if first and last and _read(last) < _read(first):
         raise WrongField("query.failed_to", _TURNED)
@@ -160,9 +168,15 @@ def _attempts(text: str) -> int | None:
     return min(int(text[:_DIGITS]), LARGEST_INTEGER)
 
 
-def _disposition(text: str) -> WantedDisposition | None:
+def _disposition(query: FilterQuery) -> WantedDisposition | None:
+    text = query.disposition
     if text and text not in list(WantedDisposition):
         raise WrongField("query.disposition", _NO_DISPOSITION)
+    dead = asks_for_dead(query.status, text)
+    if dead is None:
+        raise WrongField("query.status", NO_DEAD)
+    if dead:
+        return WantedDisposition.DEAD
     return WantedDisposition(text) if text else None
 
 

@@ -210,6 +210,7 @@ class _Folding:
                 details=attempt,
             )
         )
+        shown = as_stored(failure)
         self._stored[unique_id] = StoredMessage(
             unique_message_id=unique_id,
             message_id=message_id_of(failure),
@@ -218,8 +219,8 @@ class _Folding:
             known=_freshly_failed(failure),
             failure_count=attempt.failures or 1,
             counted=_counted(failure),
-            first=as_stored(failure),
-            newest=as_stored(failure),
+            first=shown,
+            newest=shown,
             body=failure.body,
         )
 

@@ -103,5 +103,21 @@ def read_statuses(text: str) -> frozenset[FailedMessageStatus] | None:
     return (included or frozenset(FailedMessageStatus)) - excluded
 
 
+NO_DEAD = "dead is no status, but what was decided about an unresolved message: it stands alone, and with no other disposition."
+
+
+def asks_for_dead(statuses: str, disposition: str) -> bool | None:
+    """Say whether a list of statuses means the dead messages; None if NO_DEAD has to be said.
+
+    People write `dead` there because lists show `unresolved (dead)`, and other queues have such a
+    status.
+    """
+    names = {name.strip() for name in statuses.lower().split(",") if name.strip()}
+    if names.isdisjoint({WantedDisposition.DEAD, f"-{WantedDisposition.DEAD}"}):
+        return False
+    fits = disposition in ("", WantedDisposition.DEAD, WantedDisposition.ANY)
+    return True if fits and names == {WantedDisposition.DEAD} else None
+
+
 def _known(names: Iterable[str]) -> frozenset[FailedMessageStatus]:
     return frozenset(_STATUSES[name] for name in names if name in _STATUSES)

@@ -24,7 +24,7 @@ from retrier.domain.sender_facts import FactReader
 from retrier.domain.stream_position import read_position
 from retrier.domain.text import clean, out_of_limits
 from retrier.domain.times import not_ahead_of
-from retrier.domain.wire import Delivery, Properties, PropertyCodec
+from retrier.domain.wire import Delivery, Properties
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ CLOCK_SLACK = timedelta(days=1)
 class Arrival:
     """A delivery, its properties, and the fingerprint of properties and body.
 
-    `cause_of` is the function that computes the cause of the failure; `codec` has read it.
+    `cause_of` is the function that computes the cause of the failure; `reader` has read it.
     """
 
     delivery: Delivery
@@ -68,7 +68,7 @@ class Arrival:
     mapping: QueueMapping
     received_at: datetime
     cause_of: CauseOf
-    codec: PropertyCodec
+    reader: FactReader
 
     def believable(self, time: datetime | None) -> datetime | None:
         """Return the time; None if it is more than CLOCK_SLACK after the message was received."""
@@ -94,13 +94,16 @@ def make_import(delivery: Delivery, mark: str, reason: str, at: datetime) -> Fai
 
 def read_arrival(
     delivery: Delivery,
-    codec: PropertyCodec,
+    reader: FactReader,
     mapping: QueueMapping,
     received_at: datetime,
     cause_of: CauseOf,
 ) -> Arrival:
-    """Read the properties of a delivery. Raises UnreadableProperties."""
-    properties, canonical = codec.read_with_canonical(delivery.raw)
+    """Read the properties of a delivery. Raises UnreadableProperties.
+
+    The reader is kept by each failure: one for many costs less than one for each.
+    """
+    properties, canonical = reader.codec.read_with_canonical(delivery.raw)
     return Arrival(
         delivery=delivery,
         properties=properties,
@@ -108,7 +111,7 @@ def read_arrival(
         mapping=mapping,
         received_at=received_at,
         cause_of=cause_of,
-        codec=codec,
+        reader=reader,
     )
 
 
@@ -235,7 +238,7 @@ def _failure(arrival: Arrival, dialect: Dialect, details: FailureDetails) -> Fai
         received_at=arrival.received_at,
         logged_id=arrival.properties.text(LOGGED_ID),
         keeps_texts=dialect.reads_body,
-        sender=FactReader(arrival.codec, arrival.mapping.volatile),
+        sender=arrival.reader,
     )
 
 

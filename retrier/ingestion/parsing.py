@@ -30,6 +30,7 @@ from retrier.domain.import_reasons import (
     UNKNOWN_MESSAGE,
     UNREADABLE,
 )
+from retrier.domain.sender_facts import FactReader
 from retrier.domain.text import clean
 from retrier.domain.times import parse_iso_time, parse_wire_time
 from retrier.domain.wire import Delivery, PropertyCodec, UnreadableProperties
@@ -56,7 +57,11 @@ class Reading:
         self.deliveries = deliveries
         self._understood: list[Received] = []
         self._parse = partial(
-            parse, codec=codec, mapping=mapping, received_at=received_at, cause_of=cause_of_alike()
+            _parse,
+            reader=FactReader(codec, mapping.volatile),
+            mapping=mapping,
+            received_at=received_at,
+            cause_of=cause_of_alike(),
         )
 
     def parse_next(self) -> bool:
@@ -81,8 +86,18 @@ def parse(
     cause_of: CauseOf = cause_of,
 ) -> Received:
     """Return what the delivery is; one that cannot be read is a failed import. Never raises."""
+    return _parse(delivery, FactReader(codec, mapping.volatile), mapping, received_at, cause_of)
+
+
+def _parse(
+    delivery: Delivery,
+    reader: FactReader,
+    mapping: QueueMapping,
+    received_at: datetime,
+    cause_of: CauseOf,
+) -> Received:
     try:
-        return _understand(read_arrival(delivery, codec, mapping, received_at, cause_of))
+        return _understand(read_arrival(delivery, reader, mapping, received_at, cause_of))
     except UnreadableProperties as error:
         reason = f"{UNREADABLE}: {error}"
     except Exception as error:  # noqa: BLE001 - no message may block the others, whatever it holds

@@ -192,6 +192,9 @@ def find_candidates(
     if facts.unsent:
         # Before all others: the exception is that of an earlier failure, which was not repeated.
         return Candidates(rules=(), otherwise=reasons.TRANSPORT_UNAVAILABLE)
+    if facts.known is not None:
+        # Its trace and its headers are not at hand: derived anew the reason would be another one.
+        return Candidates(rules=(), otherwise=facts.known)
     left = tuple(rule for rule in rules if rule.may_match(facts))
     built_in = _find_built_in(facts, most_crashes)
     renamed = (rule.reason for rule in left if built_in in rule.built_in)

@@ -13,7 +13,7 @@ class Facts:
     `failure_reason` is the headers' own word. `crashes` is how often a worker crashed over the
     message (`x-caf-worker-retry`); `rejected` is what it said when it gave up
     (`x-caf-worker-rejected`). `inner` is the type inside an exception that says nothing. `unsent` means that a retry could not be sent: the broker returned or
-    refused it.
+    refused it. `known` is the reason that the failure has already, where it has not happened anew.
     """
 
     queue: str
@@ -26,6 +26,7 @@ class Facts:
     rejected: str | None = None
     inner: str | None = None
     unsent: bool = False
+    known: str | None = None
 
 
 def facts_of(details: FailureDetails | Cause) -> Facts:

@@ -185,6 +185,7 @@ _named = attrgetter(
     "rejected",
     "inner",
     "unsent",
+    "known",
 )
 
 

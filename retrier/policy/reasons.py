@@ -1,6 +1,7 @@
 """Reasons: the words under which failures are classified. The list is open; these are built in."""
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from types import MappingProxyType
 
 UNKNOWN = "unknown"
@@ -48,6 +49,18 @@ def find_named(word: str | None) -> str | None:
     Applications write `TransportUnavailable`, `transport-unavailable` or 1, as their enum has it.
     """
     return None if word is None else _BY_WORD.get(_plain(word))
+
+
+_LONGEST_WORD = 100
+
+
+def why_not_a_reason(word: str) -> str | None:
+    """Return why a person cannot give a message this reason, with the nearest one; None if they can."""
+    if find_named(word) is not None:
+        return None
+    near = get_close_matches(_plain(word[:_LONGEST_WORD]), sorted(_BY_WORD), n=1, cutoff=0.5)
+    meant = f"; perhaps {_BY_WORD[near[0]]} is meant" if near else ""
+    return f"It is none of {', '.join(sorted(BUILT_IN))}{meant}."
 
 
 GATEWAY_CODES = (

@@ -44,7 +44,9 @@ def _flat(delays: Sequence[tuple[float, float]]) -> Iterator[float]:
 
 
 def _unit_of(seconds: Sequence[float]) -> tuple[float, str, str]:
-    """Return the largest unit in which all of them are whole numbers; else seconds."""
+    """Return the largest unit in which all of them are whole numbers; else seconds, as of none."""
+    if not any(seconds):
+        return _UNITS[-1]
     fitting = (unit for unit in _UNITS if all(each % unit[0] == 0 for each in seconds))
     return next(fitting, _UNITS[-1])
 

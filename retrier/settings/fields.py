@@ -62,6 +62,10 @@ def check_duration(value: timedelta) -> timedelta:
     return value
 
 
+def _check_wait(value: timedelta) -> timedelta:
+    return value if value == timedelta(0) else check_duration(value)
+
+
 def _parse_size(value: object) -> object:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
@@ -131,6 +135,8 @@ def at_least(shortest: str) -> AfterValidator:
 
 Count = Annotated[int, BeforeValidator(_refuse_bool)]
 Duration = Annotated[timedelta, BeforeValidator(parse_duration), AfterValidator(check_duration)]
+DurationOrNone = Annotated[timedelta, BeforeValidator(parse_duration), AfterValidator(_check_wait)]
+"""A duration that may be nothing: `0s`."""
 DurationOrOff = Annotated[
     timedelta | None,
     BeforeValidator(_parse_duration_or_off),

@@ -19,6 +19,7 @@ from retrier.settings.breakers import BreakerSettings
 from retrier.settings.fields import (
     Count,
     Duration,
+    DurationOrNone,
     OptionalQueue,
     Section,
     between,
@@ -146,14 +147,17 @@ class ReasonSection(Section):
 
 
 class RuleSection(Section):
-    """What is decided about the failures that match; a preset gives what is left out."""
+    """What is decided about the failures that match.
+
+    A preset gives what is left out; without one nothing is retried.
+    """
 
     name: Name
     match: MatchSection
     preset: Preset | None = None
     attempts: Annotated[Count, between(0, MOST_ATTEMPTS)] | None = None
     backoff: BackoffSection | None = None
-    cooldown: Duration | None = None
+    cooldown: DurationOrNone | None = None
     jitter: Annotated[Jitter, BeforeValidator(_read_jitter)] | None = None
     never: Globs | None = None
     only: Globs | None = None

@@ -129,17 +129,13 @@ def _find_missing(rule: Tree, place: tuple[int | str, ...]) -> Iterator[Clash]:
     preset = PRESETS.get(name) if isinstance(name, str) else None
     if name is not None and preset is None:
         return  # which is a problem of its own
-    attempts = rule.get("attempts", preset and preset.attempts)
-    if attempts is None:
-        yield (*place, "attempts"), "must be given, unless a preset gives it"
+    attempts = rule.get("attempts")
     if name == COOLDOWN:
-        if "cooldown" not in rule:
-            yield (*place, "cooldown"), "must be given with the preset cooldown"
         if "backoff" in rule:
             yield (*place, "backoff"), "does not go with the preset cooldown"
     elif "cooldown" in rule:
         yield (*place, "cooldown"), "is for the preset cooldown"
-    elif preset is None and "backoff" not in rule and attempts not in (0, 1):
+    elif preset is None and "backoff" not in rule and attempts not in (None, 0, 1):
         yield (*place, "backoff"), "must be given, unless a preset gives it"
 
 

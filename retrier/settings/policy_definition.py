@@ -16,7 +16,7 @@ from retrier.policy.rules import Match, Rule
 from retrier.settings.policies import BackoffSection, PoliciesSection, ReasonSection, RuleSection
 
 _AT_ONCE = Fixed(first=timedelta(0))
-"""Of a rule that retries nothing: it is never asked."""
+"""Of the preset `cooldown` without a time, and of a rule that retries nothing: there it is never asked."""
 _NO_PRESET = Preset(attempts=None, backoff=None)
 
 
@@ -95,6 +95,8 @@ def find_policy_warnings(section: PoliciesSection) -> Iterator[str]:
         if covering:
             yield f"{place}: never decides: rule {covering[0].name} matches all of it before"
         yield from _find_unknown(f"{place}.match.reason", rule.match.reason, given)
+        if rule.attempts == 0 and section.rules[index].attempts is None:
+            yield f"{place}.attempts: is 0 if it is left out: nothing is retried"
         if section.rules[index].never is not None:
             yield from _find_unknown(f"{place}.never", rule.never, given)
         if section.rules[index].only is not None:

@@ -3,12 +3,19 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
+from typing import Annotated
 
-from fastapi import HTTPException
+from fastapi import Depends, HTTPException
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.identity import is_guid
-from retrier.domain.selection import Selection, WantedDisposition, read_statuses
+from retrier.domain.selection import (
+    NO_DEAD,
+    Selection,
+    WantedDisposition,
+    asks_for_dead,
+    read_statuses,
+)
 from retrier.domain.text import clean
 from retrier.web.forms import Form
 
@@ -55,6 +62,19 @@ def read_filter(form: Form) -> FilterQuery:
     """Return the filter in the hidden fields of a form, exactly as it was shown."""
     names = (each.name for each in fields(FilterQuery))
     return FilterQuery(**{name: next(iter(form.values(name)), "") for name in names})
+
+
+def read_address(query: Annotated[FilterQuery, Depends()]) -> FilterQuery:
+    """Return the filter of an address, as the page writes it: dead is a disposition there.
+
+    Raises HTTPException.
+    """
+    dead = asks_for_dead(query.status, query.disposition)
+    if dead is None:
+        raise HTTPException(400, NO_DEAD)
+    if not dead:
+        return query
+    return replace(query, status=FailedMessageStatus.UNRESOLVED, disposition=WantedDisposition.DEAD)
 
 
 def understand(query: FilterQuery) -> Selection:

@@ -18,10 +18,11 @@ from retrier.store.verbs.dead_messages import declare_dead, revive
 from retrier.store.verbs.message_actions import Action
 from retrier.store.verbs.operations import CreatedOperation
 from tests.contract.store_retries import BEING_SENT, CLAIMED, SENT, STAGED, bring_to
-from tests.contract.store_rows import claims, rows
+from tests.contract.store_rows import again, claims, rows
 from tests.support.acting import apply_action
-from tests.support.bench import Bench, Killed
+from tests.support.bench import QUEUE, Bench, Killed
 from tests.support.disposing import DUE, make_dead, schedule
+from tests.support.factories import failure, unique_id
 
 ARCHIVED, RESOLVED, UNRESOLVED, DEAD, SCHEDULED = (
     "archived",
@@ -96,8 +97,8 @@ def ask(bench: Bench, unique_id: str, key: str | None = None) -> CreatedOperatio
     return created
 
 
-def give_up(bench: Bench, unique_id: str) -> Refusal | None:
-    return declare_dead(bench.db, unique_id, why="the shop is closed", who="ada")
+def give_up(bench: Bench, unique_id: str, reason: str | None = None) -> Refusal | None:
+    return declare_dead(bench.db, unique_id, why="the shop is closed", who="ada", reason=reason)
 
 
 def told(bench: Bench, kind: str) -> list[dict[str, Any]]:
@@ -224,6 +225,33 @@ class TestAMessageThatIsDeclaredDead:
         (entry,) = told(bench, "message_declared_dead")
         assert (entry["who"], entry["unique_message_id"]) == ("ada", key)
         assert entry["text"] == f"{key}: dead: the shop is closed"
+
+    def test_keeps_its_reason(self, bench: Bench) -> None:
+        (key,) = bench.fail()
+        before = bench.message(key)["reason"]
+
+        give_up(bench, key)
+
+        assert bench.message(key)["reason"] == before
+
+    def test_may_be_given_a_reason_that_it_has_until_it_fails_again(self, bench: Bench) -> None:
+        first = failure(queue=QUEUE)
+        key = unique_id(first)
+        bench.receive(first)
+        before = bench.message(key)["reason"]
+
+        give_up(bench, key, "poison_message")
+        given = bench.message(key)["reason"]
+        ask(bench, key)
+        bench.work()
+        sent = bench.message(key)["reason"]
+        bench.receive(again(first, queue=QUEUE, retry_id=bench.retry_id(key)))
+
+        assert (given, sent) == ("poison_message", "poison_message")
+        assert bench.message(key)["reason"] == before
+        (entry,) = told(bench, "message_declared_dead")
+        assert entry["text"] == f"{key}: dead with the reason poison_message: the shop is closed"
+        assert broken_rules(bench) == []
 
     def test_is_taken_by_no_operation_that_was_asked_for_before(self, bench: Bench) -> None:
         (key,) = bench.fail()

@@ -10,6 +10,10 @@ from retrier.domain.wire import Refused
 from retrier.events.event import Event
 from retrier.events.forwarding import WindowRecorded
 from retrier.events.preparation import BatchStaged
+from retrier.policy.backoff import Fixed
+from retrier.policy.judging import Judge
+from retrier.policy.policy_set import Definition, PolicySet
+from retrier.policy.rules import Match, Rule
 from retrier.store.engine.database import Database
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import causes, ended_retries, event_log
@@ -192,6 +196,27 @@ class TestARetryThatIsEjected:
         assert (facts.unsent, failures) == (False, 2)
         assert (row["disposition"], row["reason"]) == ("scheduled", "handler_exception")
         assert "cannot be read" in row["disposition_reason"]
+
+    def test_keeps_the_reason_of_its_failure(self, database: Database) -> None:
+        """Derived anew, without the stack trace, it would be that of any RuntimeError."""
+        rule = Rule(
+            name="away",
+            match=Match(reason=("transport_unavailable",)),
+            attempts=3,
+            backoff=Fixed(first=MINUTE),
+        )
+        policies = PolicySet(Definition(rules=(rule,)))
+        bench = Bench(database, judge=Judge(in_force=lambda: policies, dice=lambda: 0.0))
+        trace = "Caused by: java.net.ConnectException: Connection refused"
+        inside = failure(
+            queue=QUEUE, raw=b"\xff", exception_type="java.lang.Error", stack_trace=trace
+        )
+        bench.receive(inside)
+
+        row = try_by_policy(bench)
+
+        assert "cannot be read" in row["disposition_reason"]
+        assert (row["reason"], row["disposition"]) == ("transport_unavailable", "scheduled")
 
     def test_is_told_to_who_counts(self, bench: Bench, seen: list[Event]) -> None:
         bench.fail(destination=ERROR_QUEUE)

@@ -50,6 +50,8 @@ class SomePolicies:
     def _classify(self, facts: Facts) -> str:
         if facts.unsent:
             return "transport_unavailable"
+        if facts.known is not None:
+            return facts.known
         poison = facts.failure_reason == "delivery_limit" or facts.crashes > 10
         if poison or facts.rejected == "RETRIES_EXCEEDED":
             return "poison_message"

@@ -125,6 +125,16 @@ def test_the_preset_cooldown_is_given_time_and_attempts() -> None:
     assert (rule.attempts, rule.backoff) == (3, Fixed(first=timedelta(seconds=30)))
 
 
+@pytest.mark.parametrize("keys", ["", "preset: cooldown", "preset: cooldown, cooldown: 1s"])
+def test_a_rule_without_attempts_retries_nothing(keys: str) -> None:
+    assert only_rule(keys).attempts == 0
+
+
+@pytest.mark.parametrize("keys", ["", ", cooldown: 0s"])
+def test_without_a_cooldown_there_is_none(keys: str) -> None:
+    assert only_rule(f"preset: cooldown, attempts: 3{keys}").backoff == Fixed(first=timedelta(0))
+
+
 def test_a_rule_replaces_parts_of_its_preset() -> None:
     rule = only_rule("preset: gateway, attempts: 5, never: [FORBIDDEN], only: '*', jitter: none")
 
@@ -184,16 +194,15 @@ def test_an_empty_section_waits_for_a_person() -> None:
             "policies.rules[0].preset: must be outbox, gateway, cooldown or caf, is inbox",
         ),
         (
-            "rules: [{name: a, match: {}, preset: cooldown, cooldown: 1s}]",
-            "policies.rules[0].attempts: must be given, unless a preset gives it",
-        ),
-        (
             "rules: [{name: a, match: {}, attempts: 2}]",
             "policies.rules[0].backoff: must be given, unless a preset gives it",
         ),
         (
-            "rules: [{name: a, match: {}, preset: cooldown, attempts: 2}]",
-            "policies.rules[0].cooldown: must be given with the preset cooldown",
+            "rules: [{name: a, match: {}, preset: cooldown, attempts: 2, cooldown: -1s}]",
+            (
+                "policies.rules[0].cooldown: must be a duration like 500ms, 30s, 5m, 1h or 7d,"
+                " is -1s"
+            ),
         ),
         (
             "rules: [{name: a, match: {}, preset: outbox, cooldown: 1s}]",
@@ -378,6 +387,10 @@ def test_a_wrong_shape_is_a_problem_and_no_accident(text: str) -> None:
                 " nothing else: add {set: gateway}, or entries of your own, to policies.classify"
             ),
         ),
+        (
+            "rules: [{name: a, match: {}}]",
+            "policies.rules[0].attempts: is 0 if it is left out: nothing is retried",
+        ),
         ("default: dead", "policies.default: every failure is dead at once: there is no rule"),
     ],
 )
@@ -394,6 +407,7 @@ def test_what_can_hardly_be_meant_is_warned_of(text: str, warning: str) -> None:
         ),
         "{classify: [{set: gateway}], rules: [{name: a, match: {reason: GW_5XX}, preset: gateway}]}",
         "rules: [{name: a, match: {reason: 'mine*'}, preset: outbox, never: unknown}]",
+        "rules: [{name: a, match: {}, attempts: 0}]",
     ],
 )
 def test_of_what_may_well_be_meant_there_is_no_warning(text: str) -> None:

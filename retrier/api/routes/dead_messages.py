@@ -3,7 +3,8 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from retrier.api.answers import answer
 from retrier.api.parts import Parts
@@ -14,6 +15,7 @@ from retrier.api.views import messages as views
 from retrier.domain.message_actions import Refusal
 from retrier.domain.retry_operation import RetryType
 from retrier.domain.selection import Selection
+from retrier.policy.reasons import find_named, why_not_a_reason
 from retrier.store.queries.details import find_listed
 
 router = APIRouter(prefix="/api/errors", tags=["dead messages"])
@@ -25,12 +27,20 @@ _LATER = (
 )
 
 
+def _built_in(word: str) -> str:
+    why_not = why_not_a_reason(word)
+    if why_not is not None:
+        raise PydanticCustomError("no_reason", "{why_not}", {"why_not": why_not})
+    return find_named(word) or word
+
+
 class Why(BaseModel):
-    """Why a message is declared dead; shown with it."""
+    """Why a message is declared dead; shown with it. `reason` takes the place of its own."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     why: Annotated[Line, Field(min_length=1, max_length=LONGEST_WHY)]
+    reason: Annotated[str, AfterValidator(_built_in)] | None = None
 
 
 @router.post("/{failed_message_id}/revive", status_code=202)
@@ -51,7 +61,7 @@ def declare_message_dead(
 ) -> Response:
     """Declare an unresolved message dead: only a person's retry takes it from now on."""
     refusal = context.gateway.archives.declare_dead(
-        failed_message_id, body.why, context.requested_by
+        failed_message_id, body.why, context.requested_by, body.reason
     )
     if refusal is not None:
         return _refused(refusal, failed_message_id, "declared dead")

@@ -13,6 +13,7 @@ from retrier.cli.ids import find_one_message
 from retrier.cli.options import Service, User, name_user, with_standard_input
 from retrier.cli.printer import Printer, short_id
 from retrier.errors import RequestRefused
+from retrier.policy.reasons import find_named, why_not_a_reason
 
 app = errors_app
 """That of `retrier errors`, with these commands added."""
@@ -55,7 +56,21 @@ def revive(ctx: typer.Context, message_ids: Ids, asking: Asking, service: Servic
     raise typer.Exit(ExitCode.REFUSED if refused else ExitCode.DONE)
 
 
-@errors_app.command(epilog='Example: retrier errors dead 3f2b91c0 --why "the shop is closed"')
+def _a_reason(word: str) -> str:
+    why_not = why_not_a_reason(word)
+    if why_not is not None:
+        raise typer.BadParameter(f"{word!r} cannot be given. {why_not}")
+    return find_named(word) or word
+
+
+@errors_app.command(
+    epilog="""
+    \b
+    Examples:
+      retrier errors dead 3f2b91c0 --why "the shop is closed"
+      retrier errors dead 3f2b91c0 --why "crashes the parser" --reason poison_message
+    """
+)
 @command
 def dead(
     ctx: typer.Context,
@@ -63,6 +78,15 @@ def dead(
     service: Service,
     *,
     why: Annotated[str, typer.Option("--why", metavar="TEXT", help="Why; shown with it.")],
+    reason: Annotated[
+        str | None,
+        typer.Option(
+            "--reason",
+            parser=_a_reason,
+            metavar="REASON",
+            help="A built-in reason, such as poison_message: it has that until it fails again.",
+        ),
+    ] = None,
     user: User = "",
 ) -> None:
     """Give up an unresolved message.
@@ -73,7 +97,8 @@ def dead(
     printer = tools_of(ctx).printer
     with service.open(ctx) as api:
         whole = find_one_message(api, message_id)
-        found = api.act("POST", ("errors", whole, "dead"), {"why": why}, name_user(user))
+        body = {"why": why} if reason is None else {"why": why, "reason": reason}
+        found = api.act("POST", ("errors", whole, "dead"), body, name_user(user))
     if service.as_json:
         printer.document(found)
     else:

@@ -23,12 +23,13 @@ app = make_app("Look at failed messages.")
 
 
 class Status(StrEnum):
-    """The statuses of a failed message, as the API calls them."""
+    """The statuses of a failed message, as the API calls them; dead ones are unresolved."""
 
     UNRESOLVED = "unresolved"
     RETRY_ISSUED = "retryIssued"
     RESOLVED = "resolved"
     ARCHIVED = "archived"
+    DEAD = "dead"
 
 
 class Sort(StrEnum):
@@ -53,7 +54,7 @@ class Filters(Parts):
             "--status",
             parser=one_of(Status),
             metavar="STATUS",
-            help=f"In this status: {', '.join(Status)}; may be given again.",
+            help=f"In this status: {', '.join(Status)}; may be given again, dead aside.",
         ),
     ] = None
     archived_by: Annotated[

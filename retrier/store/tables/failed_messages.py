@@ -78,15 +78,21 @@ def add(tx: Transaction, numbers: Sequence[int], new: Sequence[Newest]) -> None:
     add_new(tx, failed_messages, sorted(rows, key=lambda row: str(row["unique_message_id"])))
 
 
-def become_unresolved(tx: Transaction, move: Move, decisions: Mapping[int, Decision]) -> None:
+def become_unresolved(
+    tx: Transaction, move: Move, decisions: Mapping[int, Decision], *, reason: str | None = None
+) -> None:
     """Make messages unresolved, each under a new failure number and with a decision.
+
+    With `reason` they are classified under it from now on, until they fail again.
 
     The new number is above every cut-off so far: no earlier operation picks the message up. The
     caller must share the cut-off, then lock the messages. One that may not move is not changed.
     """
-    modified = {"last_modified": tx.now} if decisions else {}
+    more: Columns = {"last_modified": tx.now} if decisions else {}
+    if reason is not None:
+        more = {**more, "reason": reason}
     decided = {number: decided_columns(each) for number, each in decisions.items()}
-    _move_anew(tx, move, {number: {**each, **modified} for number, each in decided.items()})
+    _move_anew(tx, move, {number: {**each, **more} for number, each in decided.items()})
 
 
 def revert(tx: Transaction, judged: Mapping[int, Columns]) -> None:

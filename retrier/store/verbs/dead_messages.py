@@ -58,13 +58,20 @@ def revive(tx: Transaction, request: RetryRequest, unique_id: str) -> CreatedOpe
 
 @writing
 def declare_dead(
-    tx: Transaction, unique_id: str, *, why: str, who: str, notices: str | None = None
+    tx: Transaction,
+    unique_id: str,
+    *,
+    why: str,
+    who: str,
+    reason: str | None = None,
+    notices: str | None = None,
 ) -> Refusal | None:
     """Declare one unresolved message dead; return why it is left as it is, or None.
 
     It gets a new failure number: no operation that was asked for earlier takes it, and a claim that
     Marking takes at this moment does not hold. A claim under which nothing was sent ends. With
-    `notices`, a notice is to be sent to that queue. Raises DatabaseUnavailable.
+    `reason` it is classified under that until it fails again. With `notices`, a notice is to be
+    sent to that queue. Raises DatabaseUnavailable.
     """
     # Before any row lock, as ingestion does: waiting for this with rows locked could deadlock.
     tx.sql.share_cut_off(tx.conn)
@@ -82,7 +89,7 @@ def declare_dead(
         )
         event_log.append(tx, [entry])
         return refusal
-    _give_up(tx, row, why, who)
+    _give_up(tx, row, why, who, reason)
     if notices is not None:
         add_notices(tx, notices, [DeadMessage(number=row.number, attempt_id=row.attempt_id)])
     return None
@@ -99,11 +106,12 @@ def _state_of(tx: Transaction, row: StoredRow) -> State:
     return FailedMessageStatus(row.status), Disposition(row.disposition), stage
 
 
-def _give_up(tx: Transaction, row: StoredRow, why: str, who: str) -> None:
+def _give_up(tx: Transaction, row: StoredRow, why: str, who: str, reason: str | None) -> None:
     key, decision = row.unique_message_id, Dead(why=f"declared dead by {who}: {why}")
-    failed_messages.become_unresolved(tx, Move.GIVEN_UP, {row.number: decision})
+    failed_messages.become_unresolved(tx, Move.GIVEN_UP, {row.number: decision}, reason=reason)
     left = leave_batches(tx, {row.number: key}, RetryEnd.RELEASED, who=who, became="declared dead")
+    dead = "dead" if reason is None else f"dead with the reason {reason}"
     declared = Entry(
-        kind="message_declared_dead", text=f"{key}: dead: {why}", who=who, unique_message_id=key
+        kind="message_declared_dead", text=f"{key}: {dead}: {why}", who=who, unique_message_id=key
     )
     event_log.append(tx, [declared, *left])

@@ -102,7 +102,7 @@ def judge_reverts(
     the count begins anew, whether it was issued or not.
     """
     by_policy = batch.operation_id == STANDING_OPERATION
-    shown = ("number", "attempt_id", "failure_count", "maybe_copy_of")
+    shown = ("number", "attempt_id", "failure_count", "maybe_copy_of", "reason")
     query = (
         select(*(messages[name] for name in shown), *(causes.c[name] for name in _FACTS))
         .join_from(failed_messages, causes)
@@ -113,7 +113,7 @@ def judge_reverts(
         item = reverted[row.number]
         failures = row.failure_count + 1 if by_policy else 1
         known = {name: getattr(row, name) for name in _FACTS}
-        facts = Facts(**known, unsent=item.cause in _UNSENT)
+        facts = Facts(**known, unsent=item.cause in _UNSENT, known=row.reason)
         judgement = policies.judge(facts, failures=failures, now=tx.now, dice=dice)
         judgement = unless_copy(judgement, row.maybe_copy_of)
         judged.append(

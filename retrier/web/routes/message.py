@@ -1,6 +1,7 @@
 """One message: its page, its body, and what can be done with it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
@@ -9,6 +10,7 @@ from retrier.domain.identity import canonical
 from retrier.domain.message_actions import Act, Refusal
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, RetryType
 from retrier.domain.selection import Selection
+from retrier.policy.reasons import BUILT_IN, find_named, why_not_a_reason
 from retrier.store.queries.breaker_waits import why_message_waits
 from retrier.store.queries.details import find_beginning, find_body, find_listed, find_message
 from retrier.store.queries.imports import find_send
@@ -147,6 +149,7 @@ def ask_dead(request: Request, unique_id: str, parts: Parts) -> Response:
     """Ask why a message is to be declared dead."""
     text = "It is given up: neither automatic nor bulk retries take it. A person can revive it."
     question = _question(parts, unique_id, "dead", "Declare it dead", text, why="needed")
+    question = replace(question, reasons=sorted(BUILT_IN))
     return show(request, "question.html", question, current="/messages")
 
 
@@ -156,7 +159,12 @@ def declare_dead(unique_id: str, parts: Parts, form: SentForm) -> Response:
     why = form.text("why", LONGEST_WHY)
     if not why:
         raise HTTPException(400, "Say why it is declared dead: the reason is shown with it.")
-    refusal = parts.gateway.archives.declare_dead(unique_id, why, form.requested_by)
+    word = form.text("reason") or None
+    why_not = None if word is None else why_not_a_reason(word)
+    if why_not is not None:
+        raise HTTPException(400, f"The reason {word} cannot be given. {why_not}")
+    reason = find_named(word)
+    refusal = parts.gateway.archives.declare_dead(unique_id, why, form.requested_by, reason)
     # That it is dead already is what a form that was sent twice finds.
     if refusal not in (None, Refusal.DEAD):
         raise _refused(parts, unique_id, refusal)

@@ -15,7 +15,7 @@ from retrier.store.queries.comments import find_comments
 from retrier.store.queries.messages import list_messages
 from retrier.store.queries.ordering import Order, PageRequest, Sort
 from retrier.store.queries.selections import last_number, take_cut_off
-from retrier.web.filters import FilterQuery, select_all, understand
+from retrier.web.filters import FilterQuery, read_address, select_all, understand
 from retrier.web.forms import OTHER_THAN_COUNTED, SentForm, local
 from retrier.web.parts import PageParts, Parts
 from retrier.web.selected import Selected, select, sent, title_of
@@ -36,7 +36,7 @@ from retrier.web.views.questions import LATER, Question, ask_about
 
 router = APIRouter(prefix="/messages")
 
-Filter = Annotated[FilterQuery, Depends()]
+Filter = Annotated[FilterQuery, Depends(read_address)]
 
 
 @router.get("")

@@ -21,7 +21,7 @@ class Question:
     """A form that asks before it acts; `why` is "asked", "needed", or empty.
 
     `left_out` counts by reason what would be left as it is. `button` is empty if nothing would be
-    done.
+    done. `reasons` are those that a message may be given.
     """
 
     title: str
@@ -34,6 +34,7 @@ class Question:
     notes: Sequence[str] = ()
     fields: Mapping[str, str] = field(default_factory=dict)
     why: str = "asked"
+    reasons: Sequence[str] = ()
 
 
 def ask_about(act: Act, what: str, found: ArchivePreview, base: Question) -> Question:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.selection import NO_DEAD
 from tests.support.api import Api
 from tests.support.disposing import WHY, make_dead, schedule
 from tests.support.factories import failure
@@ -89,6 +90,23 @@ class TestDeclaringDead:
 
         post(api, f"errors/{key}/dead", body, 422)
 
+        assert api.get(f"errors/{key}")["disposition"] == "manual"
+
+    @pytest.mark.parametrize("word", ["poison_message", "PoisonMessage", "7"])
+    def test_may_give_it_a_reason(self, api: Api, word: str) -> None:
+        (key,) = api.receive(failure(exception_type="TimeoutError"))
+
+        post(api, f"errors/{key}/dead", {"why": "closed", "reason": word}, 200)
+
+        assert api.get(f"errors/{key}")["reason"] == "poison_message"
+        assert api.ids(reason="poison_message") == [key]
+
+    def test_names_the_nearest_of_a_reason_that_there_is_not(self, api: Api) -> None:
+        (key,) = api.receive(failure())
+
+        refused = post(api, f"errors/{key}/dead", {"why": "closed", "reason": "posion"}, 422)
+
+        assert "perhaps poison_message is meant" in str(refused)
         assert api.get(f"errors/{key}")["disposition"] == "manual"
 
     def test_takes_a_reason_of_500_characters(self, api: Api) -> None:
@@ -178,6 +196,28 @@ class TestSeen:
         assert api.ids(disposition="scheduled") == manual[:1]
         assert api.ids(disposition="manual") == manual[1:]
         assert len(api.ids(disposition="any")) == 3
+
+    @pytest.mark.parametrize("disposition", ["", "dead", "any"])
+    def test_in_lists_by_a_status_that_is_none(self, api: Api, disposition: str) -> None:
+        dead, _ = fail_dead(api, 1, 1)
+
+        assert api.ids(status="Dead", disposition=disposition) == dead
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            {"status": "dead,archived"},
+            {"status": "unresolved,dead"},
+            {"status": "-dead"},
+            {"status": "dead", "disposition": "scheduled"},
+        ],
+    )
+    def test_not_beside_another_status_or_disposition(
+        self, api: Api, query: dict[str, str]
+    ) -> None:
+        answer = api.http.get("/api/errors", params=query)
+
+        assert (answer.status_code, answer.json()["detail"]) == (400, NO_DEAD)
 
     def test_on_the_message_with_all_that_was_decided(self, api: Api) -> None:
         (key,) = api.receive(failure())

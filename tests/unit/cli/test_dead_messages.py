@@ -84,6 +84,23 @@ class TestDead:
         assert result.exit_code == 1
         assert "it is dead already" in result.stderr
 
+    def test_may_give_it_a_reason(self, cli: CommandLine) -> None:
+        (_, (key,)) = fail_dead(cli, 0, 1)
+
+        cli.lines("errors", "dead", key, "--why", "closed", "--reason", "PoisonMessage")
+
+        assert cli.api.get(f"errors/{key}")["reason"] == "poison_message"
+
+    def test_with_a_reason_that_there_is_not_ends_with_2_and_names_the_nearest(
+        self, cli: CommandLine
+    ) -> None:
+        (_, (key,)) = fail_dead(cli, 0, 1)
+
+        result = cli.run("errors", "dead", key, "--why", "closed", "--reason", "posion")
+
+        assert result.exit_code == 2
+        assert "perhaps poison_message is meant" in " ".join(result.stderr.replace("│", "").split())
+
     def test_needs_a_reason(self, cli: CommandLine) -> None:
         (_, (key,)) = fail_dead(cli, 0, 1)
 
@@ -173,6 +190,17 @@ class TestShown:
         _, line = cli.lines("errors", "list", "--disposition", "dead")
 
         assert line.startswith(f"{key[:8]}  unresolved (dead)  ")
+
+    def test_is_found_by_the_word_as_a_status(self, cli: CommandLine) -> None:
+        ((key,), _) = fail_dead(cli, 1, 1)
+
+        assert cli.lines("errors", "list", "--status", "dead", "--ids") == [key]
+
+    def test_is_no_status_beside_another(self, cli: CommandLine) -> None:
+        result = cli.run("errors", "list", "--status", "dead", "--status", "archived")
+
+        assert result.exit_code != 0
+        assert "dead is no status" in result.stderr
 
     def test_are_columns_in_groups_that_have_such(self, cli: CommandLine) -> None:
         fail_dead(cli, 0, 1)

@@ -34,15 +34,17 @@ def test_right_policies_are_told_with_their_set(cli: CommandLine, file: Path) ->
 
 
 def test_every_problem_is_a_line_and_ends_it_with_2(cli: CommandLine, file: Path) -> None:
-    file.write_text("policies: {default: retry, rules: [{name: a, match: {}}]}")
+    file.write_text(
+        "policies: {default: retry, rules: [{name: a, match: {}, attempts: 2}, {match: {}}]}"
+    )
 
     result = cli.run("policies", "check", "--config", str(file))
 
     assert result.exit_code == 2
     assert sorted(result.stderr.splitlines()) == [
         "policies.default: must be wait or dead, is retry",
-        "policies.rules[0].attempts: must be given, unless a preset gives it",
         "policies.rules[0].backoff: must be given, unless a preset gives it",
+        "policies.rules[1].name: must be given",
     ]
 
 

@@ -8,7 +8,7 @@ import pytest
 from retrier.policy.classification import ReasonRule, find_candidates
 from retrier.policy.facts import Facts
 from retrier.policy.gateway_codes import make_gateway_rules
-from retrier.policy.reasons import BUILT_IN, GATEWAY_CODES, NUMBERS
+from retrier.policy.reasons import BUILT_IN, GATEWAY_CODES, NUMBERS, why_not_a_reason
 from tests.unit.policy import gateway_texts
 from tests.unit.policy.exception_types import TYPES
 
@@ -310,3 +310,26 @@ def test_what_is_behind_the_set_is_asked_before_what_is_left_has_a_code() -> Non
     rule = ReasonRule(reason="mine", exception=("Shop.Full",))
 
     assert reason_of(*make_gateway_rules(), rule, exception_type="Shop.Full") == "mine"
+
+
+@pytest.mark.parametrize("word", ["poison_message", "PoisonMessage", "7"])
+def test_a_person_gives_a_built_in_reason_by_any_of_its_names(word: str) -> None:
+    assert why_not_a_reason(word) is None
+
+
+@pytest.mark.parametrize(
+    ("word", "nearest"),
+    [
+        ("posion", "; perhaps poison_message is meant."),
+        ("Timeout", "; perhaps timeout_exceeded is meant."),
+        ("GW_5XX", ", validation_failure."),
+        ("", ", validation_failure."),
+        ("x" * 100_000, ", validation_failure."),
+    ],
+)
+def test_a_reason_that_there_is_not_is_told_with_the_nearest(word: str, nearest: str) -> None:
+    why_not = why_not_a_reason(word)
+
+    assert why_not is not None
+    assert why_not.startswith("It is none of dependency_failure, handler_exception, ")
+    assert why_not.endswith(nearest)

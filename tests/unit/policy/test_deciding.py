@@ -280,3 +280,11 @@ def test_without_policies_a_person_decides_about_what_is_classified() -> None:
 
     assert judged == Judgement(reason="timeout_exceeded", decision=Manual())
     assert WAITING.dice() == 0
+
+
+def test_a_reason_that_is_known_is_not_derived_anew() -> None:
+    policies = set_of()
+
+    found = [policies.find(replace(TIMED_OUT, known=each))[0] for each in (None, "mine", None)]
+
+    assert found == ["timeout_exceeded", "mine", "timeout_exceeded"]

@@ -373,6 +373,23 @@ class TestDead:
         assert "the order was cancelled" in state_of(html)
         assert "It is dead now" in html
 
+    def test_may_be_given_a_reason(self, web: Web) -> None:
+        key = receive(web)
+        assert "<option>poison_message</option>" in web.get(f"/messages/{key}/dead")
+
+        answer(web, key, "dead", why="crashes the parser", reason="poison_message")
+
+        assert message(web, key)["reason"] == "poison_message"
+
+    def test_with_a_reason_that_there_is_not_is_refused(self, web: Web) -> None:
+        key = receive(web)
+
+        refused = answer(web, key, "dead", why="crashes the parser", reason="posion")
+
+        assert refused.status_code == 400
+        assert "perhaps poison_message is meant" in refused.text
+        assert message(web, key)["disposition"] == "manual"
+
     def test_needs_a_reason(self, web: Web) -> None:
         key = receive(web)
 

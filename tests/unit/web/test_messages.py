@@ -112,6 +112,27 @@ def test_each_token_is_taken_away_alone(web: Web) -> None:
     assert 'href="/messages?endpoint=Sales" aria-label="Without queue orders"' in html
 
 
+def test_dead_as_a_status_is_the_disposition_of_unresolved_ones(web: Web) -> None:
+    one, _ = web.api.receive(failure(), failure())
+    make_dead(web.api.db, one)
+
+    html = web.get("/messages", status="dead")
+
+    assert listed(html) == [one]
+    assert 'value="dead" selected' in html
+    assert web.http.get("/messages?status=dead&disposition=scheduled").status_code == 400
+
+
+def test_dead_as_a_status_is_what_is_selected_too(web: Web) -> None:
+    one, _ = web.api.receive(failure(), failure())
+    make_dead(web.api.db, one)
+
+    form = ask(web, "archive", "/messages/archive", all="1", status="dead")
+    follow(web, web.post("/messages/archive", form))
+
+    assert [each["id"] for each in web.api.get("errors") if each["status"] == "archived"] == [one]
+
+
 def test_attempts_and_dispositions_are_conditions(web: Web) -> None:
     first = failure()
     one, _ = web.api.receive(first, failure())
