@@ -229,7 +229,7 @@ class TestRevision1014:
         assert after["failed_messages"] == widened(before["failed_messages"], by=[None])
 
 
-class TestRevision1017:
+class TestRevision1015:
     """Delays: a filled database keeps every row, and no delay is known of what was asked for."""
 
     def test_adds_a_column_without_a_value(self, new: Database, tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ class TestRevision1017:
         downgrade(new, "1014")
         before = all_rows(new)
 
-        upgrade_schema(new, migrations_up_to(tmp_path, "1017"))
+        upgrade_schema(new, migrations_up_to(tmp_path, "1015"))
 
         after = all_rows(new)
         changed = {name for name in before if after[name] != before[name]}
@@ -245,34 +245,34 @@ class TestRevision1017:
         assert after["retry_operations"] == widened(before["retry_operations"], by=[None])
 
 
-class TestRevision1018:
+class TestRevision1016:
     """A view of the batches: a filled database keeps every row, and has the view."""
 
     def test_adds_the_view_and_changes_no_row(self, new: Database, tmp_path: Path) -> None:
         fill(new)
-        downgrade(new, "1017")
+        downgrade(new, "1015")
         with new.engine.begin() as conn:
             conn.execute(text("DROP VIEW IF EXISTS v_retry_batches"))
         before = all_rows(new)
 
-        upgrade_schema(new, migrations_up_to(tmp_path, "1018"))
+        upgrade_schema(new, migrations_up_to(tmp_path, "1016"))
 
         after = all_rows(new)
         assert {name for name in before if after[name] != before[name]} == {"alembic_version"}
         assert "v_retry_batches" in inspect(new.engine).get_view_names()
 
 
-class TestRevision1015:
+class TestRevision1017:
     """Positions in streams: a filled database keeps every row, and none states a position."""
 
     def test_adds_a_column_without_a_position_and_an_empty_one(
         self, new: Database, tmp_path: Path
     ) -> None:
         fill(new)
-        downgrade(new, "1018")
+        downgrade(new, "1016")
         before = all_rows(new)
 
-        upgrade_schema(new, migrations_up_to(tmp_path, "1015"))
+        upgrade_schema(new, migrations_up_to(tmp_path, "1017"))
 
         after = all_rows(new)
         changed = {name for name in before if after[name] != before[name]}
@@ -284,7 +284,7 @@ class TestRevision1015:
         upgrade_schema(new)
         kept = [failure(queue="orders", stream_id="42") for _ in range(2)]
         record(new, *kept)
-        downgrade(new, "1018")
+        downgrade(new, "1016")
 
         upgrade_schema(new)
 
@@ -294,15 +294,15 @@ class TestRevision1015:
         assert shown == [unique_id(each) for each in kept]
 
 
-class TestRevision1016:
+class TestRevision1018:
     """Dropped headers: a filled database keeps every row, and what was asked for drops none."""
 
     def test_adds_a_column_without_a_value(self, new: Database, tmp_path: Path) -> None:
         fill(new)
-        downgrade(new, "1015")
+        downgrade(new, "1017")
         before = all_rows(new)
 
-        upgrade_schema(new, migrations_up_to(tmp_path, "1016"))
+        upgrade_schema(new, migrations_up_to(tmp_path, "1018"))
 
         after = all_rows(new)
         changed = {name for name in before if after[name] != before[name]}
@@ -310,15 +310,15 @@ class TestRevision1016:
         assert after["retry_operations"] == widened(before["retry_operations"], by=[None])
 
 
-class TestRevision1020:
+class TestRevision1019:
     """Recoveries: a filled database keeps every row, and none is under way."""
 
     def test_adds_an_empty_table(self, new: Database, tmp_path: Path) -> None:
         fill(new)
-        downgrade(new, "1016")
+        downgrade(new, "1018")
         before = all_rows(new)
 
-        upgrade_schema(new, migrations_up_to(tmp_path, "1020"))
+        upgrade_schema(new, migrations_up_to(tmp_path, "1019"))
 
         after = all_rows(new)
         assert after.pop("recovery") == []

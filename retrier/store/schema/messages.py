@@ -127,7 +127,7 @@ failed_messages = Table(
     Column("stream_queue", Text),
     # Added by revision 1014.
     Column("derived_from", Id),
-    # Added by revision 1015.
+    # Added by revision 1017.
     Column("stream_position", String(30), nullable=False, server_default=NO_POSITION),
     Column("stream_position_unread", Text),
     one_of("status", FailedMessageStatus),

@@ -66,9 +66,9 @@ retry_operations = Table(
     Column("dead_left_out", Integer, nullable=False, server_default=text("0")),
     # Added by revision 1011.
     Column("look_again_at", UtcTime),
-    # Added by revision 1017. The delay that was asked for; NULL: none, or a time.
+    # Added by revision 1015. The delay that was asked for; NULL: none, or a time.
     Column("delay_ms", Number),
-    # Added by revision 1016. Patterns of headers that its retries go without; NULL: none.
+    # Added by revision 1018. Patterns of headers that its retries go without; NULL: none.
     Column("drop_headers", Json),
     one_of("retry_type", RETRY_TYPES),
     one_of("state", RetryOperationState),

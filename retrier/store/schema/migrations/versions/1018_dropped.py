@@ -5,8 +5,8 @@ from alembic import op
 
 from retrier.store.schema.types import Json
 
-revision = "1016"
-down_revision = "1015"
+revision = "1018"
+down_revision = "1017"
 branch_labels = None
 depends_on = None
 

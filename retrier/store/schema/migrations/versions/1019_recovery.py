@@ -5,8 +5,8 @@ from alembic import op
 
 from retrier.store.schema.types import UtcTime
 
-revision = "1020"
-down_revision = "1016"
+revision = "1019"
+down_revision = "1018"
 branch_labels = None
 depends_on = None
 

@@ -5,7 +5,7 @@ from alembic import op
 
 from retrier.store.schema.types import Number
 
-revision = "1017"
+revision = "1015"
 down_revision = "1014"
 branch_labels = None
 depends_on = None

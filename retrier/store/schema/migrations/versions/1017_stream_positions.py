@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "1015"
-down_revision = "1018"
+revision = "1017"
+down_revision = "1016"
 branch_labels = None
 depends_on = None
 
