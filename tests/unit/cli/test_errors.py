@@ -180,9 +180,8 @@ def test_a_list_is_one_json_document(cli: CommandLine) -> None:
 
 def test_the_options_know_what_the_service_knows() -> None:
     assert list(Sort) == list(ApiSort)
-    assert [status.lower() for status in Status] == [
-        status.replace("_", "") for status in FailedMessageStatus
-    ]
+    statuses = [status.replace("_", "") for status in FailedMessageStatus]
+    assert [status.lower() for status in Status] == [*statuses, "dead"]
 
 
 def test_one_message_is_shown_with_all_that_is_known(cli: CommandLine) -> None:
