@@ -36,6 +36,7 @@ from retrier.store.verbs.import_sends import stamp_import
 from retrier.store.verbs.message_actions import Action
 from retrier.store.verbs.policy_sets import ToldSet, tell_set
 from retrier.store.verbs.recording import record_received
+from retrier.store.verbs.recovery import begin_recovery
 from retrier.store.verbs.redirects import create_redirect
 from retrier.store.verbs.upgrade import (
     StrayRows,
@@ -147,6 +148,7 @@ def filled(tmp_path: Path) -> Iterator[Database]:
     tell_set(db, TOLD)
     write_comment(db, md5_guid(f"Endpoint Address{QUEUE}"), "known", "ada")
     add_breaker(db)
+    begin_recovery(db, FAILED_AT, "ada")
     yield db
     db.dispose()
 

@@ -85,7 +85,7 @@ def ask(service: Service, path: str, **filters: Any) -> list[dict[str, Any]]:
 
 
 def statuses(service: Service) -> list[str]:
-    return sorted(message["status"] for message in ask(service, "/api/errors", limit=100))
+    return sorted(message["status"] for message in ask(service, "/api/errors", per_page=100))
 
 
 def read(service: Service, *words: str) -> Any:

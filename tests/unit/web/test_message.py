@@ -361,6 +361,7 @@ class Gone:
 
     def __init__(self, missing: frozenset[str]) -> None:
         self.missing = missing
+        self.unsure: dict[str, str] = {}
 
 
 class TestDead:
