@@ -21,14 +21,17 @@ def report(
     breaker: str | None = None,
 ) -> None:
     """Tell log and metrics what became of a message; never raises. `breaker` is its state."""
-    LOG.log(
-        INFO if isinstance(ended, Done) and not ended.by_own_account else WARNING,
-        "the message %s of %s %s",
-        find_id(held.properties),
-        held.delivery.queue,
-        _describe(ended, seconds),
-        extra=_fields(held, ended, seconds) | ({} if breaker is None else {"breaker": breaker}),
-    )
+    level = INFO if isinstance(ended, Done) and not ended.by_own_account else WARNING
+    # Most applications do not log at INFO: a line per success is not even made then.
+    if LOG.isEnabledFor(level):
+        LOG.log(
+            level,
+            "the message %s of %s %s",
+            find_id(held.properties),
+            held.delivery.queue,
+            _describe(ended, seconds),
+            extra=_fields(held, ended, seconds) | ({} if breaker is None else {"breaker": breaker}),
+        )
     if metrics is None:
         return
     try:

@@ -27,12 +27,12 @@ def memory() -> int:
 
 
 class Counting:
-    """Counts messages; the time runs from the first one on."""
+    """Counts messages; the time runs from the first one to the last, without the worker's stop."""
 
     def __init__(self, count: int) -> None:
         self._left = count
         self._count = count
-        self._began = 0.0
+        self._began = self._ended = 0.0
         self._memory: list[int] = []
 
     def count_one(self) -> bool:
@@ -42,11 +42,12 @@ class Counting:
         self._left -= 1
         if self._left % max(1, self._count // 10) == 0:
             self._memory.append(memory())
+        self._ended = monotonic()
         return self._left == 0
 
     def tell(self) -> None:
         """Print what was measured."""
-        rate = self._count / (monotonic() - self._began)
+        rate = self._count / (self._ended - self._began)
         sys.stdout.write(json.dumps({"rate": rate, "memory": self._memory}) + "\n")
 
 
