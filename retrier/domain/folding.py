@@ -1,8 +1,9 @@
 """Folds a received batch in memory: which message each failure belongs to, and what it changes."""
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
+from typing import NamedTuple
 
 from retrier.domain.agreement import (
     RetryNamed,
@@ -61,8 +62,7 @@ def ids_apart(failure: Failure) -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Identity:
+class _Identity(NamedTuple):
     """The unique message id; None for a new message without any id. And whose stamps it carries."""
 
     unique_id: str | None
@@ -89,6 +89,8 @@ class _Folding:
 
     def __init__(self, before: Before, new_id: Callable[[], str]) -> None:
         self._stored = dict(before.stored)
+        self._fresh: dict[str, Attempt] = {}
+        """The first failures of messages that are new: nearly all have no second one here."""
         self._seen = before.seen
         self._elsewhere = before.elsewhere
         self._new_id = new_id
@@ -116,7 +118,7 @@ class _Folding:
             return
         identity = self._identify(failure)
         unique_id = identity.unique_id or self._new_id()
-        stored = self._stored.get(unique_id)
+        stored = self._find(unique_id)
         origin = identity.origin if stored is None else None
         attempt = Attempt(
             unique_message_id=unique_id,
@@ -139,12 +141,12 @@ class _Folding:
             return min(copies) if copies else self._elsewhere.get(failure.fingerprint)
         if identity.unique_id == failure.computed_id or failure.computed_id is None:
             return None
-        first = self._stored.get(failure.computed_id)
-        is_new = identity.unique_id not in self._stored
+        first = self._find(failure.computed_id)
+        is_new = self._find(identity.unique_id) is None
         return first.unique_message_id if is_new and first and may_be_copy(failure, first) else None
 
     def add_confirmation(self, confirmation: Confirmation) -> None:
-        stored = self._stored.get(confirmation.unique_message_id)
+        stored = self._find(confirmation.unique_message_id)
         if stored is None:
             self._imports.append(confirmation.if_unknown)
             return
@@ -183,23 +185,22 @@ class _Folding:
         """
         origin = None
         if failure.stamped_id:
-            stored = self._stored.get(failure.stamped_id)
+            stored = self._find(failure.stamped_id)
             if stored is None or belongs(failure, stored):
                 return _Identity(failure.stamped_id)
             origin = stored
         if failure.computed_id is None:
             return _Identity(None, origin)
-        stored = self._stored.get(failure.computed_id)
+        stored = self._find(failure.computed_id)
         if stored is None or belongs(failure, stored):
             return _Identity(failure.computed_id, origin)
         body_id, last = ids_apart(failure)
-        stored = self._stored.get(body_id)
+        stored = self._find(body_id)
         free = stored is None or belongs(failure, stored)
         return _Identity(body_id if free else last, origin)
 
     def _add_message(self, attempt: Attempt) -> None:
         self._new += 1
-        failure = attempt.failure
         unique_id = attempt.unique_message_id
         self._put(
             MessageChange(
@@ -210,19 +211,14 @@ class _Folding:
                 details=attempt,
             )
         )
-        shown = as_stored(failure)
-        self._stored[unique_id] = StoredMessage(
-            unique_message_id=unique_id,
-            message_id=message_id_of(failure),
-            body_hash=failure.body_hash,
-            last_retry_id=None,
-            known=_freshly_failed(failure),
-            failure_count=attempt.failures or 1,
-            counted=_counted(failure),
-            first=shown,
-            newest=shown,
-            body=failure.body,
-        )
+        self._fresh[unique_id] = attempt
+
+    def _find(self, unique_id: str) -> StoredMessage | None:
+        """Return the message with that id, as it is stored, or as this batch has made it."""
+        found = self._stored.get(unique_id)
+        if found is None and unique_id in self._fresh:
+            found = self._stored[unique_id] = _as_message(self._fresh[unique_id])
+        return found
 
     def _add_attempt(self, stored: StoredMessage, attempt: Attempt) -> None:
         failure = attempt.failure
@@ -242,7 +238,7 @@ class _Folding:
             issued=stored.issued | _counted(failure, stored.known.claim),
             counted=stored.counted | _counted(failure, stored.known.claim),
             newest=as_stored(failure),
-            outcomes={failure.retry_id or "": as_stored(failure), **stored.outcomes},
+            outcomes=_outcome(failure) | dict(stored.outcomes),
             body=failure.body,
         )
 
@@ -259,6 +255,28 @@ class _Folding:
             stored,
             known=replace(stored.known, **known),  # type: ignore[arg-type] # fields of Known
         )
+
+
+def _as_message(attempt: Attempt) -> StoredMessage:
+    """Return a message that is new in this batch as it will be stored."""
+    failure, shown = attempt.failure, as_stored(attempt.failure)
+    return StoredMessage(
+        unique_message_id=attempt.unique_message_id,
+        message_id=message_id_of(failure),
+        body_hash=failure.body_hash,
+        last_retry_id=None,
+        known=_freshly_failed(failure),
+        failure_count=attempt.failures or 1,
+        counted=_counted(failure),
+        first=shown,
+        newest=shown,
+        body=failure.body,
+    )
+
+
+def _outcome(failure: Failure) -> dict[str, StoredAttempt]:
+    """Return what a failure says of the retry that it names, by its id."""
+    return {} if failure.retry_id is None else {failure.retry_id: as_stored(failure)}
 
 
 def _inherited(origin: StoredMessage | None, failure: Failure) -> int:

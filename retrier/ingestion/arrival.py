@@ -161,8 +161,10 @@ def _with_stream(arrival: Arrival, details: FailureDetails) -> FailureDetails:
     header = arrival.mapping.stream_header
     if header != STREAM:
         details = replace(details, stream_id=arrival.properties.text(header))
+    if details.stream_id is None:
+        return details
     stated = arrival.properties.headers.get(arrival.mapping.stream_order_header)
-    if details.stream_id is None or stated is None:
+    if stated is None:
         return details
     position = read_position(stated)
     if position is not None:
