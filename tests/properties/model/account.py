@@ -31,6 +31,8 @@ class Message:
     groups: frozenset[str]
     last_failure: datetime | None
     body: bytes
+    first_queue: str
+    """Where it failed first; its newest failure was on `queue`."""
     claim: Claim | None = None
     scheduled: str = ""
     """When a policy retries it: DUE or LATER; empty if a person decides."""
@@ -206,7 +208,7 @@ class Account:
         at = failure.details.time_of_failure
         if self._is_news(message, failure.retry_id, at):
             fresh = _make(failure, self.tick())
-            fresh.attempts = message.attempts
+            fresh.attempts, fresh.first_queue = message.attempts, message.first_queue
             _count(fresh, message, named, batch.setdefault(key, set()))
             stay(fresh, message, rule_of(failure))
             self.messages[key] = fresh
@@ -232,7 +234,9 @@ class Account:
         self.counted["confirmations"] += 1
         at, last = confirmation.succeeded_at, message.last_failure
         later = at is not None and last is not None and at > last
-        if message.status == ISSUED or (message.status == UNRESOLVED and later):
+        # Failed elsewhere meanwhile, its consumer may have sent it there and confirms its own part.
+        at_home = message.queue == message.first_queue
+        if message.status == ISSUED or (message.status == UNRESOLVED and later and at_home):
             message.status, message.claim = RESOLVED, None
             message.scheduled, message.dead = "", False
             message.confirmed, message.confirmed_at = True, at
@@ -269,6 +273,7 @@ def _make(failure: Failure, number: int) -> Message:
         groups=frozenset(group.group_id for group in failure.cause.groups),
         last_failure=failure.details.time_of_failure,
         body=failure.body,
+        first_queue=failure.details.queue,
         stream=place_of(failure),
         rule=rule_of(failure) if place_of(failure) else None,
     )
