@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from hashlib import sha256
 
@@ -103,6 +103,24 @@ def select_for(act: Act, selection: Selection) -> Selection:
         return selection
     source = FailedMessageStatus.RETRY_ISSUED if selection.pending else _SOURCES[act]
     return replace(selection, statuses=frozenset({source}))
+
+
+def bounded(act: Act, selection: Selection, *, cut_off: int, as_of: datetime) -> Selection:
+    """Return a selection without what entered it after a person was shown what it matches.
+
+    A failure number says when a message became unresolved. What is pending is bounded by the time
+    at which its retry was sent, what is archived by the time at which it was archived.
+    """
+    if selection.ids is not None:
+        return selection
+    if selection.pending:
+        return replace(selection, up_to=cut_off, sent_before=selection.sent_before or as_of)
+    if act is Act.UNARCHIVE and selection.modified is None:
+        return replace(selection, up_to=cut_off, modified=(_EVER, as_of))
+    return replace(selection, up_to=cut_off)
+
+
+_EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parts_to_store(selection: Selection) -> dict[str, object]:

@@ -54,8 +54,8 @@ class FilterQuery:
 
     @property
     def values(self) -> dict[str, str]:
-        """The conditions that are set, by name."""
-        return {name: value for name, value in asdict(self).items() if value.strip()}
+        """The conditions that are set, by name. Blanks are one: without it more would be selected."""
+        return {name: value for name, value in asdict(self).items() if value}
 
 
 def read_filter(form: Form) -> FilterQuery:
@@ -92,7 +92,7 @@ def understand(query: FilterQuery) -> Selection:
         message_type=given.get("message_type"),
         reason=given.get("reason"),
         stream=given.get("stream"),
-        text=query.text.strip() or None,
+        text=given.get("text"),
         message_id=given.get("message_id"),
         archived_by=given.get("archived_by"),
         failed_from=first,

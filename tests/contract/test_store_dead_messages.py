@@ -316,14 +316,29 @@ class TestADecisionThatEnds:
         assert (shown["disposition"], shown["retry_at"], shown["policy"]) == ("manual", None, None)
 
     @pytest.mark.parametrize("state", [DEAD, SCHEDULED])
-    def test_and_is_manual_once_it_is_unarchived(self, bench: Bench, state: str) -> None:
+    def test_and_is_given_back_once_it_is_unarchived(self, bench: Bench, state: str) -> None:
         key = in_state(bench, state)
+        before = bench.message(key)
         act(bench, Act.ARCHIVE, key)
 
         act(bench, Act.UNARCHIVE, key)
 
         shown = bench.message(key)
-        assert (shown["status"], shown["disposition"]) == ("unresolved", "manual")
+        given_back = ("status", "disposition", "disposition_reason", "reason", "policy")
+        assert {name: shown[name] for name in given_back} == {
+            name: before[name] for name in given_back
+        }
+
+    def test_and_does_not_outlive_a_failure_in_the_archive(self, bench: Bench) -> None:
+        first = failure(queue=QUEUE)
+        key = unique_id(first)
+        bench.receive(first)
+        give_up(bench, key)
+        act(bench, Act.ARCHIVE, key)
+
+        bench.receive(again(first, queue=QUEUE))
+
+        assert bench.message(key)["archived_disposition"] is None
 
     @pytest.mark.parametrize("state", [DEAD, SCHEDULED])
     def test_with_a_retry_by_name(self, bench: Bench, state: str) -> None:

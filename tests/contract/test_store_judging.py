@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from retrier.domain.failed_message import Failure
 from retrier.domain.message_actions import Act
@@ -261,14 +261,35 @@ class TestASchedule:
 
         assert bench.message(key)["disposition"] == "scheduled"
 
-    def test_does_not_come_back_when_the_message_is_unarchived(self, bench: Bench) -> None:
+    def test_ends_while_the_message_is_archived(self, bench: Bench) -> None:
         (key,) = bench.statuses()
+
+        apply_action(bench.db, Action(act=Act.ARCHIVE, who="ada"), [key])
+
+        assert_unscheduled(bench, key)
+
+    def test_comes_back_with_its_time_when_the_message_is_unarchived(self, bench: Bench) -> None:
+        (key,) = bench.statuses()
+        decided = ("disposition", "disposition_reason", "policy", "retry_at")
+        before = bench.message(key)
 
         for act in (Act.ARCHIVE, Act.UNARCHIVE):
             apply_action(bench.db, Action(act=act, who="ada"), [key])
 
-        assert bench.statuses() == {key: "unresolved"}
-        assert_unscheduled(bench, key)
+        after = bench.message(key)
+        assert {name: after[name] for name in decided} == {name: before[name] for name in decided}
+        assert after["failure_seq"] > before["failure_seq"]
+
+    def test_is_due_at_once_if_its_time_passed_in_the_archive(self, bench: Bench) -> None:
+        (key,) = bench.statuses()
+        apply_action(bench.db, Action(act=Act.ARCHIVE, who="ada"), [key])
+        long_ago = bench.message(key)["archived_retry_at"] - timedelta(days=2)
+        with bench.db.engine.begin() as conn:
+            conn.execute(update(failed_messages).values(archived_retry_at=long_ago))
+
+        apply_action(bench.db, Action(act=Act.UNARCHIVE, who="ada"), [key])
+
+        assert bench.message(key)["retry_at"] > long_ago + timedelta(days=1)
 
 
 class TestTheCount:

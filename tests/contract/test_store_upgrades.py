@@ -325,6 +325,20 @@ class TestRevision1019:
         assert {name for name in before if after[name] != before[name]} == {"alembic_version"}
 
 
+class TestRevision1024:
+    """What was decided before a message was archived: unknown of those archived before."""
+
+    def test_adds_columns_without_values(self, new: Database, tmp_path: Path) -> None:
+        fill(new)
+        downgrade(new, "1019")
+        before = all_rows(new)
+
+        upgrade_schema(new, migrations_up_to(tmp_path, "1024"))
+
+        after = all_rows(new)
+        assert after["failed_messages"] == widened(before["failed_messages"], by=[None] * 4)
+
+
 def fill(db: Database) -> None:
     """Fill a new database: a message confirmed, one being sent, one archived."""
     upgrade_schema(db)

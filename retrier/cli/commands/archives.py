@@ -63,6 +63,7 @@ def archive(
 
     Conditions and --all mean unresolved messages. A message that is being sent is skipped. More
     than 1000 are archived chunk by chunk: the service goes on with it, and it can be undone.
+    Archived messages are deleted after a time: 10 days, if retention.archived says nothing else.
     """
     _act(ctx, "archive", chosen, options, service)
 
@@ -198,10 +199,21 @@ def undo(
 ) -> None:
     """Take back what is still archived by an operation.
 
-    This is an operation itself. What was taken back before, or failed again, stays as it is.
+    This is an operation itself. What was taken back before, or failed again, stays as it is. What
+    retention has deleted since (retention.archived) is gone. Ends with 1 if nothing is left.
     """
     tools, headers = tools_of(ctx), asking.headers()
     with service.open(ctx) as api:
         whole = find_archive_id(api, operation_id)
+        archived = api.find(*PATH, whole)["done"]
         done = api.ask((*PATH, whole, "undo"), _reason(why), headers)
         _print_done(tools, api, "unarchive", done, watch=watch, as_json=service.as_json)
+    if done["total"] < archived:
+        tools.printer.note(_GONE.format(gone=archived - done["total"], archived=archived))
+    raise typer.Exit(ExitCode.DONE if done["total"] else ExitCode.REFUSED)
+
+
+_GONE = (
+    "{gone:,} of the {archived:,} that it archived are archived no longer: they were taken back "
+    "before, failed again, or were deleted (retention.archived)"
+)

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, exists, func, or_, select
 
 from retrier.domain.archive_operation import ArchiveOperationState
+from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.message_actions import Act
 from retrier.store.schema import archive_operations, failed_messages
 
@@ -30,6 +31,12 @@ def _taking_more_than_counted() -> Select[str]:
         .scalar_subquery()
     )
     return select(operations.operation_id).where(taken > operations.done)
+
+
+def _keeping_though_not_archived() -> Select[str]:
+    keeps = messages.archived_disposition.is_not(None)
+    archived = messages.status == FailedMessageStatus.ARCHIVED
+    return select(messages.unique_message_id).where(keeps, ~archived)
 
 
 def _counting_wrong() -> Select[str]:
@@ -56,6 +63,9 @@ ARCHIVE_RULES: Mapping[str, Select[Any]] = MappingProxyType(
         ),
         "no more messages name an archive operation than it has changed": (
             _taking_more_than_counted()
+        ),
+        "only an archived message keeps what was decided about it before": (
+            _keeping_though_not_archived()
         ),
         "the counts of an archive operation add up to its total when it is completed": (
             _counting_wrong()

@@ -130,6 +130,11 @@ failed_messages = Table(
     # Added by revision 1017.
     Column("stream_position", String(30), nullable=False, server_default=NO_POSITION),
     Column("stream_position_unread", Text),
+    # Added by revision 1024.
+    Column("archived_disposition", String(16)),
+    Column("archived_reason", Text),
+    Column("archived_policy", Text),
+    Column("archived_retry_at", UtcTime),
     one_of("status", FailedMessageStatus),
     one_of("disposition", Disposition),
     one_of("resolution", RESOLUTIONS),

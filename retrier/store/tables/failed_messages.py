@@ -53,6 +53,22 @@ _NO_DISPOSITION = {
     **dict.fromkeys(("disposition_reason", "policy", "retry_at")),
 }
 """Only an unresolved message has a decision (check constraint): whatever ends that ends a schedule."""
+_KEPT = {
+    "archived_disposition": messages.disposition,
+    "archived_reason": messages.disposition_reason,
+    "archived_policy": messages.policy,
+    "archived_retry_at": messages.retry_at,
+}
+"""An archived message keeps what was decided about it: a mistake must not make a dead one retryable."""
+_NOT_KEPT = dict.fromkeys(_KEPT)
+_GIVEN_BACK = {
+    "disposition": func.coalesce(messages.archived_disposition, Disposition.MANUAL),
+    "disposition_reason": messages.archived_reason,
+    "policy": messages.archived_policy,
+    # Its time has passed meanwhile: it is due at once. The rate of the policies spreads many.
+    "retry_at": case((messages.archived_retry_at < _NOW, _NOW), else_=messages.archived_retry_at),
+    "last_modified": _NOW,
+}
 
 
 def add(tx: Transaction, numbers: Sequence[int], new: Sequence[Newest]) -> None:
@@ -150,8 +166,20 @@ def presume(tx: Transaction, numbers: Sequence[int]) -> None:
 
 
 def archive(tx: Transaction, numbers: Sequence[int], operation_id: str | None = None) -> None:
-    """Archive messages; they name the archive operation, so that it can be undone."""
-    tx.execute(_put(tx, Move.ARCHIVED, numbers).values(archive_operation_id=operation_id))
+    """Archive messages; they name the archive operation, and keep what an undo gives back."""
+    kept = {"archive_operation_id": operation_id, **_KEPT}
+    tx.execute(_put(tx, Move.ARCHIVED, numbers).values(kept))
+
+
+def unarchive(tx: Transaction, numbers: Sequence[int]) -> None:
+    """Make archived messages unresolved, each under a new failure number, decided as it was.
+
+    What `become_unresolved` says of locks holds here too.
+    """
+    if numbers:
+        seqs = tx.sql.take_numbers(tx.conn, Counter.FAILURE_SEQ, len(numbers))
+        pairs = zip(sorted(numbers), seqs, strict=True)
+        tx.execute(_UNARCHIVE, [{"key": key, "seq": seq, "now": tx.now} for key, seq in pairs])
 
 
 def release_from_stream(tx: Transaction, numbers: Sequence[int]) -> None:
@@ -171,6 +199,19 @@ def issue(tx: Transaction, batch_id: str, numbers: Sequence[int]) -> Sequence[in
 def remove(tx: Transaction, numbers: Sequence[int]) -> None:
     """Delete messages that the caller has locked."""
     tx.execute(delete(failed_messages).where(tx.sql.member(messages.number, numbers)))
+
+
+_UNARCHIVE = (
+    update(failed_messages)
+    .where(_KEY, legal(Move.UNARCHIVED))
+    .values(
+        status=MOVES[Move.UNARCHIVED][1],
+        failure_seq=bindparam("seq"),
+        archive_operation_id=None,
+        **_GIVEN_BACK,
+        **_NOT_KEPT,
+    )
+)
 
 
 @cache
@@ -236,6 +277,7 @@ def _moved_anew(move: Move, names: Sequence[str], *, counts: bool) -> Update:
             resolution=None,
             resolved_at=None,
             archive_operation_id=None,
+            **_NOT_KEPT,
             **columns,
             **(_COUNTED if counts else {}),
         )

@@ -128,7 +128,7 @@ def _apply(tx: Transaction, action: Action, done: Mapping[int, str]) -> None:
         case Act.RESOLVE:
             failed_messages.settle(tx, numbers)
         case Act.UNARCHIVE:
-            failed_messages.become_unresolved(tx, Move.UNARCHIVED, dict.fromkeys(done, Manual()))
+            failed_messages.unarchive(tx, numbers)
         case Act.RELEASE:
             failed_messages.become_unresolved(tx, Move.REVERTED, dict.fromkeys(done, Manual()))
     how, became = _RETRY_ENDS[action.act], _DONE[action.act][1]

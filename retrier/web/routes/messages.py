@@ -1,11 +1,13 @@
 """Failed messages: the list, and what can be done with those selected, or with all that match."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 
+from retrier.domain.archive_operation import bounded
 from retrier.domain.identity import canonical
 from retrier.domain.message_actions import Act
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
@@ -14,14 +16,16 @@ from retrier.store.queries.archive_previews import preview_archive
 from retrier.store.queries.comments import find_comments
 from retrier.store.queries.messages import list_messages
 from retrier.store.queries.ordering import Order, PageRequest, Sort
+from retrier.store.queries.pending import time_before
 from retrier.store.queries.selections import last_number, take_cut_off
 from retrier.web.filters import FilterQuery, read_address, select_all, understand
-from retrier.web.forms import OTHER_THAN_COUNTED, SentForm, local
+from retrier.web.forms import SentForm, local, seen_until
 from retrier.web.parts import PageParts, Parts
 from retrier.web.selected import Selected, select, sent, title_of
 from retrier.web.showing import see_other, show
 from retrier.web.strays import IN_FULL
 from retrier.web.views.message_list import (
+    ACT_NAMES,
     DEFAULT_SORT,
     MessageList,
     ShownGroup,
@@ -95,6 +99,8 @@ def ask_about_selected(
         return see_other("/messages?done=nothing")
     selected = select(parts, query, chosen.ids, everything=bool(chosen.everything))
     back = local(chosen.back, "/messages")
+    if chosen.everything and chosen.act in ACT_NAMES.keys() - acts_on(understand(query)).keys():
+        raise HTTPException(400, UNFIT.format(ACT_NAMES[chosen.act]))
     match chosen.act:
         case "retry":
             view = look_ahead(parts, _to_retry(selected, back))
@@ -125,7 +131,7 @@ def retry_again(parts: Parts, form: SentForm) -> Response:
     chosen = selected.selection
     named = chosen if chosen.ids is not None else Selection(ids=())
     request = form.retry(named, f"retry of {selected.words} again", RetryTerms())
-    bulk = None if chosen.ids is not None else chosen
+    bulk = None if chosen.ids is not None else form.seen(Act.RELEASE, chosen)
     made = parts.gateway.retry_again(request, bulk)
     done = f"retry:{made.operation_ids[0]}" if made.operation_ids else "unchanged"
     return see_other(form.next(done, "/messages"))
@@ -137,12 +143,8 @@ def act_on_selected(act: Act, parts: Parts, form: SentForm) -> Response:
     if act is Act.RELEASE:
         raise HTTPException(404, "No page has this address.")
     selected = sent(parts, form)
-    request = form.archive(act, selected.selection, f"{act} of {selected.words}")
-    bound = form.text("cut_off")
-    if selected.selection.ids is None:
-        if not (bound.isascii() and bound.isdecimal()):
-            raise HTTPException(409, OTHER_THAN_COUNTED)
-        request = replace(request, cut_off=int(bound[:18]))
+    seen = form.seen(act, selected.selection)
+    request = form.archive(act, seen, f"{act} of {selected.words}")
     done = parts.gateway.archives.ask(request).operation
     return see_other(form.next(f"archive:{done.operation_id}", "/messages"))
 
@@ -173,8 +175,8 @@ def _group(parts: PageParts, group: str) -> ShownGroup | None:
 
 
 def _question(parts: PageParts, act: Act, selected: Selected, back: str) -> Question:
-    cut_off, chosen = take_cut_off(parts.db), selected.selection
-    bounded = chosen if chosen.ids is not None else replace(chosen, up_to=cut_off)
+    cut_off, as_of = take_cut_off(parts.db), time_before(parts.db, timedelta(0))
+    chosen = bounded(act, selected.selection, cut_off=cut_off, as_of=as_of)
     base = Question(
         title="",
         what="",
@@ -182,13 +184,14 @@ def _question(parts: PageParts, act: Act, selected: Selected, back: str) -> Ques
         back=back,
         button="",
         notes=() if chosen.ids is not None else (LATER,),
-        fields={**selected.fields, "cut_off": str(cut_off)},
+        fields={**selected.fields, **seen_until(cut_off, as_of)},
     )
-    return ask_about(act, selected.words, preview_archive(parts.db, act, bounded), base)
+    return ask_about(act, selected.words, preview_archive(parts.db, act, chosen), base)
 
 
 def _ask_again(parts: PageParts, selected: Selected, back: str) -> Question:
-    chosen = selected.selection
+    cut_off, as_of = take_cut_off(parts.db), time_before(parts.db, timedelta(0))
+    chosen = bounded(Act.RELEASE, selected.selection, cut_off=cut_off, as_of=as_of)
     count = len(chosen.ids) if chosen.ids is not None else _count(parts, chosen)
     words = "1 message" if count == 1 else f"{count:,} messages"
     return Question(
@@ -198,9 +201,11 @@ def _ask_again(parts: PageParts, selected: Selected, back: str) -> Question:
         back=back,
         button=f"Retry {words} again",
         text=AGAIN,
-        fields=selected.fields,
+        fields={**selected.fields, **seen_until(cut_off, as_of)},
     )
 
+
+UNFIT = "{} is no act for the messages that this list shows. Choose another status."
 
 AGAIN = (
     "Their retries were sent, and neither succeeded nor failed yet. If one of them is still being "

@@ -13,7 +13,7 @@ from retrier.store.queries.ordering import PageRequest
 from retrier.store.queries.pending import count_next_destinations, list_pending, time_before
 from retrier.store.queries.recovery import list_recovering
 from retrier.web.filters import check_texts
-from retrier.web.forms import Form, SentForm
+from retrier.web.forms import Form, SentForm, moment
 from retrier.web.parts import PageParts, Parts
 from retrier.web.showing import see_other, show
 from retrier.web.strays import IN_FULL
@@ -122,16 +122,11 @@ def _of_form(form: Form) -> Those:
         raise HTTPException(400, "The form does not say which pending retries it is about.")
     queue = form.exactly("queue")
     check_texts({"queue": queue})
-    return Those(
-        queue=queue.strip() or None, older=older, sent_before=_moment(form.text("sent_before"))
-    )
+    return Those(queue=queue or None, older=older, sent_before=_moment(form.text("sent_before")))
 
 
 def _moment(text: str) -> datetime:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise HTTPException(400, "The form does not say when it was counted.") from None
-    if moment.tzinfo is None:
+    read = moment(text)
+    if read is None:
         raise HTTPException(400, "The form does not say when it was counted.")
-    return moment
+    return read

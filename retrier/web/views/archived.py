@@ -32,7 +32,7 @@ class ArchivedQuery:
     def conditions(self) -> Mapping[str, str]:
         """What narrows the list."""
         found = {"text": self.text, "queue": self.queue, "group": self.group, "by": self.by}
-        return {name: value.strip() for name, value in found.items() if value.strip()}
+        return {name: value for name, value in found.items() if value}
 
     @property
     def number(self) -> int:
@@ -104,8 +104,10 @@ def archived_list(
     )
 
 
-def unarchiving(query: ArchivedQuery, found: ArchivePreview) -> Confirmation:
-    """Return the question before everything that matches is unarchived."""
+def unarchiving(
+    query: ArchivedQuery, found: ArchivePreview, until: Mapping[str, str]
+) -> Confirmation:
+    """Return the question before everything that matches is unarchived; `until` bounds it."""
     what = ", ".join(f"{name} {value}" for name, value in query.conditions.items())
     listing: Listing[ArchivedRow] = Listing(
         rows=(), total=0, number=1, path=PATH, values=query.conditions
@@ -118,7 +120,7 @@ def unarchiving(query: ArchivedQuery, found: ArchivePreview) -> Confirmation:
         back=listing.to(),
         notes=["They are unresolved again. Nothing is sent: a retry is asked for separately."],
         skipped=found.skipped_because,
-        fields=[*query.conditions.items(), ("all", "yes")],
+        fields=[*query.conditions.items(), *until.items(), ("all", "yes")],
         asks_why=True,
         is_empty=found.total == 0,
     )

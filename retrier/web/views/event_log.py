@@ -96,7 +96,7 @@ class EventQuery:
     def conditions(self) -> Mapping[str, str]:
         """What narrows the log."""
         found = {"kind": self.kind, "operation": self.operation, "message": self.message}
-        return {name: value.strip() for name, value in found.items() if value.strip()}
+        return {name: value for name, value in found.items() if value}
 
     def to(self, **values: str) -> str:
         """Return the address with other values, on the first page unless one is named."""

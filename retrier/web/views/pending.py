@@ -37,7 +37,7 @@ class PendingQuery:
         """What narrows the list."""
         older = self.older if self.older in AGES else ""
         found = {"queue": self.queue, "operation": self.operation, "older": older}
-        return {name: value.strip() for name, value in found.items() if value.strip()}
+        return {name: value for name, value in found.items() if value}
 
     @property
     def number(self) -> int:
@@ -53,8 +53,8 @@ class PendingQuery:
     def waiting(self) -> Waiting:
         """Return it as the store is asked."""
         return Waiting(
-            queue=self.queue.strip() or None,
-            operation_id=self.operation.strip() or None,
+            queue=self.queue or None,
+            operation_id=self.operation or None,
             for_longer_than=AGES.get(self.older),
         )
 
@@ -114,7 +114,7 @@ def pending_list(
         listing=listing,
         tokens=list(_tokens(listing)),
         ages=list(_ages(listing, query)),
-        may_take_all=not query.operation.strip(),
+        may_take_all=not query.operation,
         retry_all=f"{PATH}/retry{all_of_them}",
         resolve_all=f"{PATH}/resolve{all_of_them}",
         recovery=None if recovering is None else _note(recovering),

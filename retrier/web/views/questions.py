@@ -9,7 +9,8 @@ from retrier.web.wording import plural
 
 _NAMES = {Act.ARCHIVE: "Archive", Act.UNARCHIVE: "Unarchive", Act.RESOLVE: "Resolve"}
 _WHAT = {
-    Act.ARCHIVE: "They are set aside: no retry takes them. It can be undone.",
+    Act.ARCHIVE: "They are set aside: no retry takes them. It can be undone "
+    "until they are deleted, `retention.archived` after this: 10 days by default.",
     Act.UNARCHIVE: "They are unresolved again.",
     Act.RESOLVE: "They count as dealt with, and are never retried. It cannot be undone.",
 }

@@ -109,6 +109,16 @@ class TestOperations:
         assert line.startswith("unarchived: 1 message")
         assert cli.bench.statuses() == {key: "unresolved"}
 
+    def test_whose_messages_are_gone_are_not_undone_and_it_says_why(self, cli: CommandLine) -> None:
+        asked = ask(cli.bench, ids=tuple(cli.bench.fail()))
+        cli.lines("archive-operations", "undo", asked.operation_id)
+
+        result = cli.run("archive-operations", "undo", asked.operation_id)
+
+        assert result.exit_code == 1
+        assert "are archived no longer" in result.stderr
+        assert "retention.archived" in result.stderr
+
     def test_that_did_not_archive_are_not_undone(self, cli: CommandLine) -> None:
         (key,) = cli.bench.fail()
         asked = ask(cli.bench, Act.RESOLVE, ids=(key,))

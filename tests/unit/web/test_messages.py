@@ -313,6 +313,25 @@ def test_archived_ones_are_unarchived(web: Web) -> None:
     assert statuses(web) == ["unresolved"]
 
 
+@pytest.mark.parametrize(
+    ("status", "act"),
+    [("archived", "retry"), ("resolved", "archive"), ("retryIssued", "archive")],
+)
+def test_an_act_that_does_not_fit_the_list_is_refused(web: Web, status: str, act: str) -> None:
+    web.api.receive(failure())
+
+    answer = web.http.get("/messages/selected", params={"act": act, "all": 1, "status": status})
+
+    assert answer.status_code == 400
+
+
+@pytest.mark.parametrize("page", ["/messages", "/archived", "/pending"])
+def test_a_condition_of_blanks_is_one(web: Web, page: str) -> None:
+    web.api.receive(failure(queue="orders"))
+
+    assert "orders" not in web.get(page, queue=" ")
+
+
 def test_nothing_selected_asks_for_nothing(web: Web) -> None:
     web.api.receive(failure())
 
