@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, make_url
 
 from retrier.store.engine.database import Database
 from tests.support.databases import (
@@ -82,6 +82,14 @@ def postgres_url() -> Iterator[str]:
     """Give the URL of a PostgreSQL server; tests make databases of their own on it."""
     with found(POSTGRES) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def upgraded_postgres(postgres_url: str) -> Iterator[str]:
+    """Give the name of an upgraded PostgreSQL database to make copies of."""
+    with temporary_postgres(postgres_url) as url:
+        open_upgraded(url).dispose()
+        yield str(make_url(url).database)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,8 @@
 """A shop, a database and a host for the service: everything as a user would have it.
 
-The services at a site are forked, as each of them would import for longer than most journeys last.
-Journeys about the start of a process start the command itself.
+The services at a site are forked, as each of them would import for longer than most journeys last,
+and find its database on PostgreSQL upgraded. Journeys about the start of a process start the
+command itself; those on the embedded default begin with no database.
 """
 
 from collections.abc import Callable, Iterator
@@ -82,7 +83,9 @@ def _server_site(kind: str, request: pytest.FixtureRequest, folder: Path) -> Ite
     amqp_url: str = request.getfixturevalue("amqp_url")
     queue_name: Callable[..., str] = request.getfixturevalue("queue_name")
     instance = queue_name("instance")
-    postgres = temporary_postgres(request.getfixturevalue("postgres_url"))
+    postgres = temporary_postgres(
+        request.getfixturevalue("postgres_url"), request.getfixturevalue("upgraded_postgres")
+    )
     with postgres as url, opened_shop(amqp_url, queue_name, kind) as shop:
         settings = {
             "instance": instance,

@@ -10,7 +10,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tests.properties.model.databases import databases
 from tests.properties.model.machine import model_on
 
-EXAMPLES = {"sqlite": 12, "postgres": 6}
+EXAMPLES = {"sqlite": 6, "postgres": 3}
 SHORT = settings(
     stateful_step_count=40,
     deadline=None,

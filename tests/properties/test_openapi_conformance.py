@@ -30,8 +30,8 @@ CHECKS = [
 ]
 ENDLESS = {"GET /api/events"}
 """Has tests of its own: who asks here waits for the end of the answer."""
-EXAMPLES = {"sqlite": 20, "postgresql": 10}
-"""Of each operation, by dialect; all of them take half a minute of one core."""
+EXAMPLES = {"sqlite": 16, "postgresql": 5}
+"""Of each operation, by dialect; all of them take some 15 s of one core."""
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,8 @@ from tests.support.scheduling import LONG_AGO, schedule
 from tests.support.streams import ORDER, fail_in_stream, look_now, make_strict, release
 
 HOUR = timedelta(hours=1)
+TURNS = 20
+"""Enough for a trial; what is due goes on waiting, and a bench would take all turns there are."""
 OPEN = "`orders`"
 
 
@@ -61,7 +63,7 @@ class TestTheTrial:
         schedule(bench.db, [head])
         bench.let_pass()
 
-        bench.work()
+        bench.work(TURNS)
 
         assert (bench.state(), bench.sent()) == ("half_open", [head])
 

@@ -13,6 +13,8 @@ from tests.support.breaking import Breakdown
 from tests.support.scheduling import schedule
 
 HOUR = timedelta(hours=1)
+TURNS = 20
+"""Enough for a trial; what is due goes on waiting, and a bench would take all turns there are."""
 TYPE = "message_type:Shop.Broken"
 
 
@@ -62,7 +64,7 @@ class TestTheTrial:
         bench.let_pass()
         bench.set(TYPE, BreakerState.OPEN, lasts=HOUR)
 
-        bench.work()
+        bench.work(TURNS)
 
         (trial,) = bench.sent()
         assert trial in others

@@ -1,7 +1,12 @@
-"""The process is killed at every crash point: nothing is lost, and no more than a window doubled."""
+"""The process is killed at every crash point: nothing is lost, and no more than a window doubled.
 
-from collections.abc import Callable, Sequence
+Each point at either time on either database, with the kinds of operations in turns; all kinds of
+each: `pytest -m kills tests/stages`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 import pytest
 
@@ -135,18 +140,8 @@ class Story:
     crash: Crash
 
 
-@pytest.fixture(params=[1, 2])
-def time(request: pytest.FixtureRequest) -> int:
-    return int(request.param)
-
-
-@pytest.fixture(params=["of_all", "by_name", "by_policy"])
-def asked_for(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture(params=BATCH_POINTS)
-def story(database: Database, request: pytest.FixtureRequest, time: int, asked_for: str) -> Story:
+@pytest.fixture
+def story(database: Database, point: str, time: int, asked_for: str) -> Story:
     bench = Bench(database, window=WINDOW)
     north = bench.fail(MESSAGES, endpoint="north")
     south = bench.fail(MESSAGES, endpoint="south")
@@ -158,7 +153,7 @@ def story(database: Database, request: pytest.FixtureRequest, time: int, asked_f
             asked = [STANDING, bench.ask_all(endpoint="south")]
         case _:
             asked = [bench.ask_all(endpoint="north"), bench.ask_all(endpoint="south")]
-    crash = Crash(bench=bench, point=request.param, time=time)
+    crash = Crash(bench=bench, point=point, time=time)
     crash.live_through()
     return Story(bench=bench, ids=[*north, *south], asked_for=asked_for, asked=asked, crash=crash)
 
@@ -168,6 +163,25 @@ def can_happen(story: Story) -> bool:
     return not at_once or story.crash.point not in STEPWISE
 
 
+DATABASES = ("sqlite", "postgres")
+KINDS = ("of_all", "by_name", "by_policy")
+
+
+def walk_cases() -> Iterator[object]:
+    """Walk every case; one kind of operations of each belongs to the plain run."""
+    for (number, point), (turn, database), time in product(
+        enumerate(BATCH_POINTS), enumerate(DATABASES), (1, 2)
+    ):
+        server = [pytest.mark.postgres] if database == "postgres" else []
+        for place, kind in enumerate(KINDS):
+            is_its_turn = (number + turn + time) % len(KINDS) == place
+            long = [] if is_its_turn else [pytest.mark.kills]
+            yield pytest.param(database, point, time, kind, marks=[*server, *long])
+
+
+@pytest.mark.parametrize(
+    ("database", "point", "time", "asked_for"), [*walk_cases()], indirect=["database"]
+)
 def test_nothing_is_lost_and_only_what_was_in_doubt_is_doubled(story: Story) -> None:
     bench, crash = story.bench, story.crash
     doubled = count_doubled(bench)

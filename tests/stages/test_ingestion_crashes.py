@@ -1,4 +1,7 @@
-"""Ingestion is killed at every step once; the next process takes over: nothing lost, nothing twice."""
+"""Ingestion is killed at every step once; the next process takes over: nothing lost, nothing twice.
+
+On PostgreSQL at every fourth step; at all of them: `pytest -m kills tests/stages`.
+"""
 
 import threading
 from collections.abc import Callable
@@ -13,6 +16,7 @@ from retrier.store.engine.database import Database
 from retrier.store.schema import failed_messages, processing_attempts
 from retrier.store.verbs.recording import record_received
 from retrier.store.verbs.upkeep import probe_write
+from tests.support.databases import empty
 from tests.support.frozen_clock import FrozenClock
 from tests.support.raw_messages import raw_properties, retrier_headers
 from tests.support.scripted_transport import ScriptedTransport
@@ -42,13 +46,17 @@ class Steps:
             raise Killed
 
 
-@pytest.fixture
-def transport() -> ScriptedTransport:
+def make_transport() -> ScriptedTransport:
     made = ScriptedTransport()
     for message_id in IDS:
         raw = raw_properties(retrier_headers(), message_id=message_id)
         made.broker.put(QUEUE, raw, message_id.encode())
     return made
+
+
+@pytest.fixture
+def transport() -> ScriptedTransport:
+    return make_transport()
 
 
 class UntilEmpty(threading.Event):
@@ -125,20 +133,33 @@ def test_pipelined_every_step_is_one_of_those_killed_below(database, transport):
     assert steps.count == STEPS_IN_FULL_SWING
 
 
-@pytest.mark.parametrize(
-    ("ingest", "kill_at"),
-    [
-        *((ingest_all, step) for step in range(1, STEPS + 1)),
-        *((ingest_is_pipelined, step) for step in range(1, STEPS_IN_FULL_SWING + 1)),
-    ],
-)
-def test_killed_at_any_step_every_message_is_there_once(database, transport, ingest, kill_at):
-    die_and_start_again(database, transport, kill_at, ingest)
-
+def is_stored_once(database: Database, ingest: Ingest, kill_at: int) -> bool:
+    empty(database)
+    die_and_start_again(database, make_transport(), kill_at, ingest)
     with database.engine.connect() as conn:
         stored = conn.scalars(select(failed_messages.c.message_id)).all()
         attempts = conn.scalar(select(func.count()).select_from(processing_attempts))
-    assert (sorted(stored), attempts) == (IDS, len(IDS))
+    return (sorted(stored), attempts) == (IDS, len(IDS))
+
+
+@pytest.mark.parametrize(
+    ("database", "every"),
+    [
+        ("sqlite", 1),
+        pytest.param("postgres", 4, marks=pytest.mark.postgres),
+        pytest.param("postgres", 1, marks=[pytest.mark.postgres, pytest.mark.kills]),
+    ],
+    indirect=["database"],
+)
+@pytest.mark.parametrize(
+    ("ingest", "steps"), [(ingest_all, STEPS), (ingest_is_pipelined, STEPS_IN_FULL_SWING)]
+)
+def test_killed_at_any_step_every_message_is_there_once(
+    database: Database, every: int, ingest: Ingest, steps: int
+) -> None:
+    killed_at = range(1, steps + 1, every)
+
+    assert [step for step in killed_at if not is_stored_once(database, ingest, step)] == []
 
 
 def test_without_any_id_the_second_copy_says_what_it_may_be_a_copy_of(database):

@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-from typer.testing import CliRunner
-
-from retrier.cli import app
+from tests.support.commands import invoke
 
 
 def assert_all_adds_up(config: Path) -> None:
     """Run the command on this configuration; it must find nothing off."""
-    result = CliRunner().invoke(app, ["verify", "--config", str(config)])
+    result = invoke(["verify", "--config", str(config)])
     assert result.exit_code == 0, result.output

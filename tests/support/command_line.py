@@ -15,13 +15,13 @@ from typing import Any
 
 import httpx
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from retrier.cli import app
 from retrier.cli.command import Tools
 from retrier.store.engine.database import Database
 from tests.support.api import Api
 from tests.support.bench import Bench
+from tests.support.commands import invoke
 from tests.support.frozen_clock import FrozenClock
 from tests.support.http_client import TestClient
 
@@ -53,7 +53,7 @@ class CommandLine:
             tools = Tools(
                 connect=self._connect, pause=self._pause, confirm=self._confirm, clock=self.clock
             )
-            return CliRunner().invoke(app, list(arguments), input=stdin, obj=tools)
+            return invoke(arguments, stdin=stdin, obj=tools)
 
     def lines(self, *arguments: str) -> list[str]:
         """Run a command that has to end well; return the lines it prints."""

@@ -1,9 +1,10 @@
-"""Every command of the command line with its parameters, walked off the Typer app."""
+"""Every command of the command line with its parameters, walked off the Typer app; and run."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import typer
+from typer.testing import CliRunner, Result
 
 from retrier.cli import app
 
@@ -32,3 +33,27 @@ ALL: Mapping[Words, Any] = dict(walk(typer.main.get_command(app)))
 GROUPS: list[Words] = [words for words, each in ALL.items() if words and hasattr(each, "commands")]
 COMMANDS: list[Words] = [words for words, each in ALL.items() if not hasattr(each, "commands")]
 OPTIONS: Mapping[Words, list[str]] = {words: options_of(each) for words, each in ALL.items()}
+
+
+def invoke(
+    arguments: Sequence[str],
+    *,
+    stdin: str | None = None,
+    env: Mapping[str, str | None] | None = None,
+    obj: object = None,
+) -> Result:
+    """Run `retrier` in this process, as `CliRunner.invoke` does.
+
+    That one would build all commands anew each time: most of what a short command takes.
+    """
+    runner = CliRunner()
+    code, problem = 0, None
+    with runner.isolation(input=stdin, env=env) as streams:
+        try:
+            ALL[()].main(args=list(arguments), prog_name="retrier", obj=obj)
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        except Exception as error:  # noqa: BLE001 - the test sees it in the result
+            code, problem = 1, error
+        stdout, stderr, output = (stream.getvalue() for stream in streams)
+    return Result(runner, stdout, stderr, output, None, code, problem)

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from retrier import __version__
-from retrier.cli import app, with_exit_code
+from retrier.cli import with_exit_code
 from retrier.errors import (
     BrokerUnavailable,
     ConfigurationError,
@@ -19,7 +18,7 @@ from retrier.errors import (
     RetrierError,
     StagingQueueUnusable,
 )
-from tests.support.project import ROOT
+from tests.support.commands import invoke
 
 COMMANDS = (["run"], ["check"], ["verify"], ["db", "upgrade"])
 
@@ -33,14 +32,14 @@ def wrong_file(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_wrong_settings_end_with_2(wrong_file: Path, command: list[str]) -> None:
-    result = CliRunner().invoke(app, [*command, "--config", str(wrong_file)])
+    result = invoke([*command, "--config", str(wrong_file)])
 
     assert result.exit_code == 2
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_all_problems_go_to_standard_error(wrong_file: Path, command: list[str]) -> None:
-    result = CliRunner().invoke(app, [*command, "--config", str(wrong_file)])
+    result = invoke([*command, "--config", str(wrong_file)])
 
     keys = [line.partition(":")[0] for line in result.stderr.splitlines()]
     assert keys == ["retries.forwarding_window", "api.host"]
@@ -48,19 +47,19 @@ def test_all_problems_go_to_standard_error(wrong_file: Path, command: list[str])
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_wrong_settings_leave_standard_output_empty(wrong_file: Path, command: list[str]) -> None:
-    result = CliRunner().invoke(app, [*command, "--config", str(wrong_file)])
+    result = invoke([*command, "--config", str(wrong_file)])
 
     assert result.stdout == ""
 
 
 def test_what_users_wrote_is_no_markup(wrong_file: Path) -> None:
-    result = CliRunner().invoke(app, ["check", "--config", str(wrong_file)])
+    result = invoke(["check", "--config", str(wrong_file)])
 
     assert "is [red]all[/red]" in result.stderr
 
 
 def test_the_environment_is_read() -> None:
-    result = CliRunner().invoke(app, ["check"], env={"RETRIER_API__PORT": "x"})
+    result = invoke(["check"], env={"RETRIER_API__PORT": "x"})
 
     assert result.stderr == "api.port: must be a whole number, is x (from RETRIER_API__PORT)\n"
 
@@ -76,17 +75,17 @@ def test_the_environment_is_read() -> None:
     ],
 )
 def test_wrong_usage_ends_with_2(arguments: list[str]) -> None:
-    assert CliRunner().invoke(app, arguments).exit_code == 2
+    assert invoke(arguments).exit_code == 2
 
 
 def test_the_version_is_shown() -> None:
-    result = CliRunner().invoke(app, ["--version"])
+    result = invoke(["--version"])
 
     assert (result.exit_code, result.stdout) == (0, f"retrier {__version__}\n")
 
 
 def test_without_arguments_help_is_shown() -> None:
-    result = CliRunner().invoke(app, [])
+    result = invoke([])
 
     assert "Usage: " in result.output
 
@@ -121,25 +120,19 @@ def test_the_module_runs_as_the_command_does(wrong_file: Path) -> None:
 
 class TestSettingsThatNameNoDatabase:
     @pytest.fixture
-    def bare(self, tmp_path: Path) -> Path:
-        """Give a file that leaves the addresses to the environment."""
+    def bare(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """Give a file that leaves the addresses to the environment, in the folder where we are."""
+        monkeypatch.chdir(tmp_path)
         path = tmp_path / "retrier.yaml"
         path.write_text("instance: shop\n")
         return path
 
     def run(self, bare: Path, *command: str, **environ: str) -> tuple[int, str, str]:
         """Run a command in the folder of the file; return exit code, output and remarks."""
-        asked = [sys.executable, "-m", "retrier", *command, "--config", str(bare)]
-        kept = {key: value for key, value in os.environ.items() if not key.startswith("RETRIER_")}
-        done = subprocess.run(
-            asked,
-            cwd=bare.parent,
-            env={**kept, "PYTHONPATH": str(ROOT), **environ},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.returncode, done.stdout, done.stderr
+        others = {key: None for key in os.environ if key.startswith("RETRIER_")}
+        asked = [*command, "--config", str(bare)]
+        done = invoke(asked, env={**others, **environ})
+        return done.exit_code, done.stdout, done.stderr
 
     def test_are_remarked_by_check(self, bare: Path) -> None:
         _, _, remarks = self.run(bare, "check")

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from typer.testing import CliRunner
 
-from retrier.cli import app
 from tests.support.command_line import NO_ENVIRONMENT, CommandLine
+from tests.support.commands import invoke
 
 OURS = {"X-Particular-Version": "6.19.2"}
 COMMANDS = (
@@ -40,7 +39,7 @@ def test_a_service_that_is_away_is_one_line_and_3(command: list[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
 
-    result = CliRunner().invoke(app, [*command, "--url", url], env=NO_ENVIRONMENT)
+    result = invoke([*command, "--url", url], env=NO_ENVIRONMENT)
 
     assert (result.exit_code, result.stdout) == (3, "")
     (line,) = result.stderr.splitlines()

@@ -1,15 +1,13 @@
 """Help and completion of every command."""
 
 import pytest
-from typer.testing import CliRunner
 
-from retrier.cli import app
-from tests.support.commands import COMMANDS, GROUPS
+from tests.support.commands import COMMANDS, GROUPS, invoke
 
 
 @pytest.mark.parametrize("words", [*COMMANDS, ()], ids=" ".join)
 def test_the_help_of_a_command_has_an_example(words: tuple[str, ...]) -> None:
-    result = CliRunner().invoke(app, [*words, "--help"], prog_name="retrier")
+    result = invoke([*words, "--help"])
 
     assert result.exit_code == 0
     _, _, examples = result.stdout.partition("Example")
@@ -18,7 +16,7 @@ def test_the_help_of_a_command_has_an_example(words: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("words", GROUPS, ids=" ".join)
 def test_a_group_of_commands_lists_them(words: tuple[str, ...]) -> None:
-    result = CliRunner().invoke(app, [*words, "--help"])
+    result = invoke([*words, "--help"])
 
     members = [command[-1] for command in COMMANDS if command[:-1] == words]
     assert members
@@ -27,7 +25,7 @@ def test_a_group_of_commands_lists_them(words: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_the_summary_of_a_command_is_not_cut(words: tuple[str, ...]) -> None:
-    listing = CliRunner().invoke(app, [*words[:-1], "--help"]).stdout
+    listing = invoke([*words[:-1], "--help"]).stdout
 
     (line,) = (line for line in listing.splitlines() if line.startswith(f"  {words[-1]} "))
     assert "..." not in line
@@ -53,6 +51,6 @@ def test_the_shell_is_told_what_may_follow(shell: str, typed: str, offered: str)
         "_TYPER_COMPLETE_FISH_ACTION": "get-args",
     }
 
-    result = CliRunner().invoke(app, [], env=environ, prog_name="retrier")
+    result = invoke([], env=environ)
 
     assert offered in result.stdout

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import delete
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from retrier.cli import app
 from retrier.store.schema import ledger
 from tests.support.command_line import CommandLine
+from tests.support.commands import invoke
 
 Verify = Callable[..., Result]
 
@@ -32,7 +32,7 @@ def verify(cli: CommandLine, no_broker: str, tmp_path: Path) -> Verify:
     )
 
     def run(*arguments: str) -> Result:
-        return CliRunner().invoke(app, ["verify", "--config", str(config), *arguments])
+        return invoke(["verify", "--config", str(config), *arguments])
 
     return run
 
@@ -85,7 +85,7 @@ def test_all_of_it_is_one_json_document(cli: CommandLine, verify: Verify) -> Non
 def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     file = tmp_path / "none.db"
 
-    result = CliRunner().invoke(app, ["verify"], env={"RETRIER_DATABASE__URL": f"sqlite:///{file}"})
+    result = invoke(["verify"], env={"RETRIER_DATABASE__URL": f"sqlite:///{file}"})
 
     assert (result.exit_code, result.stdout) == (3, "")
     assert "there is no database" in result.stderr
@@ -96,13 +96,13 @@ def test_a_database_of_another_version_ends_with_3(tmp_path: Path) -> None:
     file = tmp_path / "empty.db"
     file.touch()
 
-    result = CliRunner().invoke(app, ["verify"], env={"RETRIER_DATABASE__URL": f"sqlite:///{file}"})
+    result = invoke(["verify"], env={"RETRIER_DATABASE__URL": f"sqlite:///{file}"})
 
     assert result.exit_code == 3
     assert "retrier db upgrade" in result.stderr
 
 
 def test_wrong_settings_end_with_2() -> None:
-    result = CliRunner().invoke(app, ["verify"], env={"RETRIER_API__PORT": "x"})
+    result = invoke(["verify"], env={"RETRIER_API__PORT": "x"})
 
     assert result.exit_code == 2
