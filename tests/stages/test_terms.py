@@ -362,6 +362,21 @@ class TestACanary:
 
         assert canary(bench)["came_back"] == 0
 
+    def test_counts_what_failed_after_a_person_had_resolved_it(self, bench: Bench) -> None:
+        ids = bench.fail(5)
+        created = bench.ask_all(RetryTerms(canary=SOME))
+        send_canary(bench, created)
+        sent = {key: bench.retry_id(key) for key in ids[:2]}
+        apply_action(bench.db, Action(act=Act.RESOLVE, who="ada"), ids[:2])
+        for key, retry_id in sent.items():
+            again = {"message_id": bench.message(key)["message_id"], "retry_id": retry_id}
+            bench.receive(failure(queue=QUEUE, time_of_failure=LATER, **again))
+
+        bench.work()
+
+        assert (canary(bench)["state"], canary(bench)["came_back"]) == ("failed", 2)
+        assert counts(bench, created) == ("paused", 2, 0, 0)
+
     def test_that_failed_lets_the_rest_go_when_a_person_resumes_it(self, bench: Bench) -> None:
         ids = bench.fail(5)
         created = bench.ask_all(RetryTerms(canary=SOME))

@@ -5,10 +5,11 @@ from sqlalchemy import select
 from retrier.domain.failed_message import RetryEnd
 from retrier.domain.retry_operation import CanaryState, RetryOperation
 from retrier.store.engine.transaction import Transaction
-from retrier.store.schema import ended_retries, retry_operation_canaries
+from retrier.store.schema import ended_retries, processing_attempts, retry_operation_canaries
 
 canaries = retry_operation_canaries.c
 ended = ended_retries.c
+attempts = processing_attempts.c
 
 
 def count_back(tx: Transaction, operation: RetryOperation) -> int | None:
@@ -28,10 +29,20 @@ def count_back(tx: Transaction, operation: RetryOperation) -> int | None:
 
 
 def _count_failed_again(tx: Transaction, retries: list[tuple[int, str]]) -> int:
-    """Count by retry id: another retry of such a message may have failed, and is not meant."""
+    """Count by retry id: another retry of such a message may have failed, and is not meant.
+
+    A retry failed if its claim ended so, or if a failure names it: a person may have resolved the
+    message, or retried it again, before it came back.
+    """
     sent = {(int(number), str(retry_id)) for number, retry_id in retries}
-    query = select(ended.number, ended.retry_id).where(
-        tx.sql.member(ended.number, sorted({number for number, _ in sent})),
-        ended.outcome == RetryEnd.FAILED,
+    numbers = sorted({number for number, _ in sent})
+    ended_so = select(ended.number, ended.retry_id).where(
+        tx.sql.member(ended.number, numbers), ended.outcome == RetryEnd.FAILED
     )
-    return len(sent & {(row.number, row.retry_id) for row in tx.execute(query)})
+    named = select(attempts.number, attempts.retry_id).where(
+        tx.sql.member(attempts.number, numbers), attempts.retry_id.is_not(None)
+    )
+    failed = {
+        (row.number, row.retry_id) for query in (ended_so, named) for row in tx.execute(query)
+    }
+    return len(sent & failed)
