@@ -13,6 +13,7 @@ from retrier.app.parts import Parts
 from retrier.app.policy_report import PolicyReport, Process
 from retrier.app.presumption import Presumption, seconds_between_looks
 from retrier.app.process import describe_holder
+from retrier.app.read_report import ReadReport
 from retrier.app.readiness import Backlogs, ReadinessBoard
 from retrier.domain.second_look import SecondLook
 from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError
@@ -40,6 +41,7 @@ _ADOPTION = 30
 _RETENTION = 5
 _WAITS = 2
 _DEPTHS = 10
+_READS = 1
 _POLICIES = 2
 """Seconds between two looks at their file: a change is in force after two looks at the most."""
 _STUCK = 1
@@ -132,6 +134,10 @@ class Ticks:
         self._add("event log sweep", _SWEEP, self._sweep)
         self._add("staging id sweep", _SWEEP, self._sweep_staging_ids)
         self._scheduler.start()
+
+    def report_reads(self, report: ReadReport) -> None:
+        """Let the database know how far this process has read its error queues."""
+        self._add("error queues read", _READS, report, at_once=True)
 
     def _add_presumption(self, lease: Lease) -> None:
         parts, sent_for = self._parts, self._parts.settings.retries.presumed_after

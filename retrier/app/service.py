@@ -26,6 +26,7 @@ from retrier.app.page import make_page_state
 from retrier.app.parts import Parts, make_metrics, make_transport, open_database
 from retrier.app.policies import make_policy_source
 from retrier.app.process import StopSignals, make_clock, start_part
+from retrier.app.read_report import ReadReport
 from retrier.app.readiness import (
     ReadinessBoard,
     describe_database,
@@ -120,6 +121,7 @@ class Service:
         parts.metrics.watch_readiness(self._board.read)
         parts.metrics.process.watch_policies(lambda: not parts.policies.in_force.problems)
         self._ingestors: list[Ingestor] = []
+        self._reads: ReadReport | None = None
         self._page = make_page_state(parts, self._look_at_queues, additions)
         counts = self._page.counts if Role.API in roles else None
         self._ticks = Ticks(parts, self._board, counts)
@@ -202,6 +204,8 @@ class Service:
             Role.INGESTION, lambda: describe_ingestion(ingestors, self._ticks.backlogs)
         )
         self._parts.metrics.process.watch_ingestion(ingestors)
+        self._reads = ReadReport(self._parts, ingestors)
+        self._ticks.report_reads(self._reads)
         for ingestor in ingestors:
             self._start_thread(
                 f"ingestion {ingestor.mapping.queue}", partial(ingestor.run, self._parts.stop)
@@ -226,6 +230,8 @@ class Service:
             self._server.begin_to_stop()
         for thread in self._threads:
             thread.join(max(0.0, end - self._parts.clock.monotonic()))
+        if self._reads is not None and not any(each.is_alive() for each in self._threads):
+            self._reads.stop()
         if self._sender is not None:
             left = began + _OUTGOING_DEADLINE - self._parts.clock.monotonic()
             self._sender.join(max(0.0, left))

@@ -24,6 +24,16 @@ def may_go_on(canary: RunningCanary, came_back: int) -> bool:
     return came_back <= canary.most_back
 
 
+LOOK_AGAIN = timedelta(seconds=1)
+"""Until a canary is judged again that could not be judged yet."""
+BEFORE_THE_VERDICT = "its first messages are not judged yet: "
+
+
+def patience(canary: RunningCanary) -> timedelta:
+    """Return how long after its wait a canary may stay without a verdict before a person decides."""
+    return max(10 * canary.wait, timedelta(minutes=10))
+
+
 def describe_canary(sent: int, came_back: int) -> str:
     """Say how many of the first messages came back: "3 of 20 came back"."""
     return f"{came_back} of {sent} came back"

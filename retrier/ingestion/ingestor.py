@@ -81,6 +81,8 @@ class Ingestor:
     """Since when a batch is being stored (monotonic seconds); None while none is."""
     handed_at: float = field(init=False)
     """When the broker last delivered something here, at first the start; monotonic seconds."""
+    empty_since: float | None = field(init=False, default=None)
+    """When the newest look at the queue began that found nothing, with nothing in hand."""
     _consumer: Consumer | None = field(init=False, default=None)
     _ahead: Reading | None = field(init=False, default=None)
     _window: int = field(init=False, default=1)
@@ -105,9 +107,12 @@ class Ingestor:
         Raises BrokerUnavailable, DatabaseUnavailable, ErrorQueueUnusable.
         """
         consumer = self._consumer or self._open()
+        began = self.clock.monotonic()
         reading = self._ahead or self._receive(consumer, RECEIVE_TIMEOUT)
         self._ahead = None
-        if reading is not None:
+        if reading is None:
+            self.empty_since = began
+        else:
             self._ingest(consumer, reading)
         self._show_consuming()
         return len(reading.deliveries) if reading is not None else 0

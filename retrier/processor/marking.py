@@ -30,7 +30,7 @@ from retrier.store.queries.breaker_holds import hold_by_breakers
 from retrier.store.queries.left_out import WhatHolds, hold_nothing
 from retrier.store.queries.next_batch import find_most_advanced
 from retrier.store.queries.next_work import look_ahead
-from retrier.store.verbs.canaries import CanaryJudged
+from retrier.store.verbs.canaries import CanaryHeld, CanaryJudged
 from retrier.store.verbs.cancelling import release_batch
 from retrier.store.verbs.marked import MarkedBatch, OpenedBatch
 from retrier.store.verbs.marking import Turns, adopt, claim_messages, cut_batch, move_to_staging
@@ -138,6 +138,8 @@ class Marking:
                 self._tell_marked(opened, began)
             case CanaryJudged():
                 context.emit(_judged(opened))
+            case CanaryHeld():
+                return turned
             case CancelledOperation(operation_id=operation_id):
                 context.emit(OperationCancelled(operation_id=operation_id))
             case _ as never:

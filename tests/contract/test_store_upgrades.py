@@ -339,6 +339,21 @@ class TestRevision1024:
         assert after["failed_messages"] == widened(before["failed_messages"], by=[None] * 4)
 
 
+class TestRevision1025:
+    """How far error queues are read: nobody has written anything yet."""
+
+    def test_adds_an_empty_table(self, new: Database, tmp_path: Path) -> None:
+        fill(new)
+        downgrade(new, "1024")
+        before = all_rows(new)
+
+        upgrade_schema(new, migrations_up_to(tmp_path, "1025"))
+
+        after = all_rows(new)
+        assert after.pop("error_queue_reads") == []
+        assert {name for name in before if after[name] != before[name]} == {"alembic_version"}
+
+
 def fill(db: Database) -> None:
     """Fill a new database: a message confirmed, one being sent, one archived."""
     upgrade_schema(db)

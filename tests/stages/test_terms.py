@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
 from retrier.domain.failed_message import Disposition
 from retrier.domain.message_actions import Act
@@ -15,6 +15,7 @@ from retrier.store.engine.database import Database
 from retrier.store.queries.operations import find_operation
 from retrier.store.schema import (
     ended_retries,
+    error_queue_reads,
     failed_messages,
     retry_operation_canaries,
     retry_operations,
@@ -284,6 +285,13 @@ def send_canary(bench: Bench, created: CreatedOperation) -> None:
     assert bench.operation(created)["state"] == "forwarding"
 
 
+def read_no_more(bench: Bench) -> None:
+    """Let nobody read the error queue, and nobody know how far it was read."""
+    bench.reads_all = False
+    with bench.db.engine.begin() as conn:
+        conn.execute(delete(error_queue_reads))
+
+
 class TestACanary:
     def test_is_sent_alone(self, bench: Bench) -> None:
         ids = bench.fail(5)
@@ -376,6 +384,66 @@ class TestACanary:
 
         assert (canary(bench)["state"], canary(bench)["came_back"]) == ("failed", 2)
         assert counts(bench, created) == ("paused", 2, 0, 0)
+
+    def test_is_not_judged_while_something_may_be_unread(self, bench: Bench) -> None:
+        ids = bench.fail(5)
+        created = bench.ask_all(RetryTerms(canary=SOME))
+        send_canary(bench, created)
+        read_no_more(bench)
+
+        bench.end_waits()
+        bench.work(3)
+
+        assert bench.sent() == ids[:2]
+        assert canary(bench)["state"] == "waiting"
+        assert bench.operation(created)["reason"] == (
+            "its first messages are not judged yet: "
+            "no process that reads error queues has been heard of"
+        )
+
+    def test_passes_as_soon_as_all_is_read(self, bench: Bench) -> None:
+        ids = bench.fail(5)
+        created = bench.ask_all(RetryTerms(canary=SOME))
+        send_canary(bench, created)
+        read_no_more(bench)
+        bench.work(3)
+
+        bench.reads_all = True
+        bench.work()
+
+        assert bench.sent() == ids
+        assert bench.operation(created)["reason"] is None
+
+    def test_of_which_all_are_confirmed_needs_no_more(self, bench: Bench) -> None:
+        ids = bench.fail(5)
+        bench.ask_all(RetryTerms(canary=SOME))
+        while not bench.take_turn():
+            pass
+        read_no_more(bench)
+        for key in ids[:2]:
+            bench.confirm(key)
+
+        bench.work()
+
+        assert bench.sent() == ids
+
+    def test_that_can_never_be_judged_is_left_to_a_person(self, bench: Bench) -> None:
+        ids = bench.fail(5)
+        created = bench.ask_all(RetryTerms(canary=SOME))
+        send_canary(bench, created)
+        read_no_more(bench)
+        long_ago = bench.db.read(lambda tx: tx.now) - timedelta(hours=1)
+        with bench.db.engine.begin() as conn:
+            conn.execute(update(retry_operation_canaries).values(waited_until=long_ago))
+
+        bench.work()
+
+        assert (bench.sent(), canary(bench)["state"]) == (ids[:2], "failed")
+        assert bench.operation(created)["state"] == "paused"
+        assert bench.operation(created)["reason"] == (
+            "0 of 2 came back so far, and that is not all: "
+            "no process that reads error queues has been heard of: resume or cancel it"
+        )
 
     def test_that_failed_lets_the_rest_go_when_a_person_resumes_it(self, bench: Bench) -> None:
         ids = bench.fail(5)

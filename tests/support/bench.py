@@ -15,11 +15,17 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
 from retrier.domain import headers
 from retrier.domain.breaker import BreakerRules
-from retrier.domain.retry_operation import OPEN_STATES, RetryRequest, RetryTerms, RetryType
+from retrier.domain.retry_operation import (
+    OPEN_STATES,
+    CanaryState,
+    RetryRequest,
+    RetryTerms,
+    RetryType,
+)
 from retrier.domain.selection import Selection
 from retrier.domain.steering import Order, Steered, SteeringRefusal
 from retrier.errors import RetrierError
@@ -34,9 +40,11 @@ from retrier.processor.stage_context import BreakerWatch, RetryParameters, Stage
 from retrier.processor.staging_queue import get_probe_ready
 from retrier.store.engine.database import Database
 from retrier.store.schema import (
+    error_queue_reads,
     failed_messages,
     retry_batch_now_forwarding,
     retry_batches,
+    retry_operation_canaries,
     retry_operations,
 )
 from retrier.store.verbs.leases import Holder
@@ -54,6 +62,7 @@ STAGING = "retrier.staging"
 QUEUE = "orders"
 MOST_TURNS = 500
 PLAIN = RetryTerms()
+READER = "0f0f0f0f-0000-4000-8000-000000000001"
 
 
 def is_gone(holder: Holder) -> bool:
@@ -89,6 +98,8 @@ class Bench:
         self.crash_at: Callable[[str], None] = lambda _point: None
         self.per_second: int | None = None
         """How many automatic retries the policies allow a second."""
+        self.reads_all = True
+        """Whether the error queue counts as read to its end, as a canary needs it."""
         self._retries = retries
         self.breaker_rules = BreakerRules()
         self.start()
@@ -209,10 +220,24 @@ class Bench:
 
     def take_turn(self) -> float:
         """Take one turn as the loop does; return how long it would wait, in seconds."""
+        self._read_all()
         return self.processor._turn()  # noqa: SLF001 - one turn of the loop, without its thread
+
+    def _read_all(self) -> None:
+        """Be the process that reads the error queue: at any time it has read all there is."""
+        waiting = retry_operation_canaries.c.state == CanaryState.WAITING
+        if not self.reads_all or not self.rows(select(retry_operation_canaries).where(waiting)):
+            return
+        now = self.db.read(lambda tx: tx.now)
+        row = {"session_id": READER, "queue": ERROR_QUEUE, "host": "here"}
+        times = {"seen_at": now, "level_at": now + timedelta(days=1)}
+        with self.db.engine.begin() as conn:
+            conn.execute(delete(error_queue_reads))
+            conn.execute(error_queue_reads.insert(), {**row, **times})
 
     def turn(self) -> bool:
         """Take one turn and let its error through."""
+        self._read_all()
         return self.processor.run_once()
 
     def end_waits(self) -> None:

@@ -29,6 +29,7 @@ from retrier.store.schema.retries import (
     staging_ids,
 )
 from retrier.store.schema.service import (
+    error_queue_reads,
     event_log,
     failed_import_sends,
     failed_imports,
@@ -56,6 +57,7 @@ __all__ = [
     "causes",
     "counters",
     "ended_retries",
+    "error_queue_reads",
     "event_log",
     "failed_import_sends",
     "failed_imports",

@@ -119,6 +119,8 @@ retry_operation_canaries = Table(
     Column("retries", Json, nullable=False),
     # Counted when it is judged: later the operation's own counts say nothing about the canary.
     Column("came_back", Integer),
+    # Added by revision 1025.
+    Column("waited_until", UtcTime),
     one_of("state", CanaryState),
     CheckConstraint("size >= 1", name="sends_something"),
     CheckConstraint("wait_ms >= 0", name="waits_forward"),

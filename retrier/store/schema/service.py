@@ -150,3 +150,17 @@ installation = Table(
     Column("created_at", UtcTime, nullable=False),
     CheckConstraint("id = 1", name="one_installation"),
 )
+
+# How far each process has read each error queue. Written while a canary waits for its verdict, and
+# when a process starts or stops: at other times nobody asks.
+error_queue_reads = Table(
+    "error_queue_reads",
+    metadata,
+    Column("session_id", Id, primary_key=True),
+    Column("queue", Text, primary_key=True),
+    Column("host", Text, nullable=False),
+    Column("seen_at", UtcTime, nullable=False),
+    Column("level_at", UtcTime),
+    Column("ready", Integer),
+    Column("stopped", Boolean, nullable=False, server_default=false()),
+)

@@ -1,6 +1,7 @@
 """Canaries (`retry_operation_canaries`): the few messages of an operation that are sent first."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from sqlalchemy import Update, select, update
 
@@ -47,6 +48,12 @@ def move(
     known = {"state": after, "came_back": came_back}
     if tx.execute(_of(operation_id).where(canaries.state == before).values(known)).rowcount != 1:
         raise ConcurrentChange
+
+
+def wait(tx: Transaction, operation_id: str, until: datetime) -> None:
+    """Let a canary that is sent wait. Raises ConcurrentChange if it is in another state."""
+    move(tx, operation_id, CanaryState.SENDING, CanaryState.WAITING)
+    tx.execute(_of(operation_id).values(waited_until=until))
 
 
 def _retries(tx: Transaction, operation_id: str) -> Sequence[tuple[int, str]]:

@@ -177,6 +177,11 @@ def put_off(tx: Transaction, operation_id: str, until: datetime | None) -> None:
     tx.execute(_of(operation_id).values(next_cut=until, modified_at=tx.now))
 
 
+def say_why(tx: Transaction, operation_id: str, reason: str | None) -> None:
+    """Write why it sends nothing; None: it does."""
+    tx.execute(_of(operation_id).values(reason=short(reason), modified_at=tx.now))
+
+
 def wait_no_longer(tx: Transaction, operation_id: str, until: datetime) -> bool:
     """Let one that would wait for longer wait until that time; say whether it would have."""
     longer = _of(operation_id).where(operations.not_before > until)

@@ -21,7 +21,7 @@ from retrier.store.queries.stream_order import find_mark, hold_by_streams
 from retrier.store.tables import claims, event_log, retry_batches, retry_operations
 from retrier.store.tables import retry_operation_canaries as canaries
 from retrier.store.tables.event_log import Entry
-from retrier.store.verbs.canaries import CanaryJudged, judge
+from retrier.store.verbs.canaries import CanaryHeld, CanaryJudged, judge
 from retrier.store.verbs.cut_notes import begin_trials, note_cut
 from retrier.store.verbs.leases import Fence, fenced
 from retrier.store.verbs.marked import MarkedBatch, OpenedBatch, make_marked
@@ -47,7 +47,7 @@ class Turns:
 
 PLAIN_TURNS = Turns()
 
-Opened = OpenedBatch | MarkedBatch | CanaryJudged | CancelledOperation
+Opened = OpenedBatch | MarkedBatch | CanaryJudged | CanaryHeld | CancelledOperation
 """What one turn made of an operation."""
 
 
