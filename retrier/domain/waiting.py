@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 
+from retrier.domain.pacing import BEFORE_THE_VERDICT
 from retrier.domain.retry_operation import (
     ALIVE,
     OPEN_STATES,
@@ -51,6 +52,8 @@ def is_resting(operation: RetryOperation, at: datetime, schedule: Schedule | Non
 
 
 def _wait_for_cut(operation: RetryOperation, at: datetime) -> str | None:
+    if (operation.reason or "").startswith(BEFORE_THE_VERDICT):
+        return operation.reason
     if operation.next_cut is None or operation.next_cut <= at:
         return None
     until = show_time(operation.next_cut)

@@ -207,6 +207,18 @@ def test_a_canary_that_is_confirmed_goes_on_by_itself(site: Site, db: Database) 
     assert take(site, 200).total() == 200
 
 
+def test_a_canary_waits_for_a_process_that_reads_the_error_queue(site: Site, db: Database) -> None:
+    bulk = ask(site, db, 60, RetryTerms(canary=Canary(size=20, wait=timedelta(milliseconds=300))))
+    working = site.host.start_ready("processor", "api")
+    wait_until(lambda: "not judged yet" in bulk.show(working).get("waits_because", ""), DEADLINE)
+    assert sum(1 for _ in site.query(CANARY)) == 1
+
+    site.host.start("ingestion")
+
+    wait_for(bulk, "completed")
+    assert take(site, 60).total() == 60
+
+
 def watch(bulk: Bulk, seconds: float) -> list[tuple[float, int]]:
     """Note how many messages have arrived, whenever more have, for so long."""
     seen = [(time.monotonic(), bulk.arrived())]
