@@ -28,7 +28,7 @@ pytestmark = pytest.mark.journey
 
 DEADLINE = 120
 SIZES = [
-    pytest.param((3000, "forwarding.published:2"), id="3000"),
+    pytest.param((2000, "forwarding.published:2"), id="2000"),
     pytest.param((20_000, "forwarding.published:10"), id="20000", marks=pytest.mark.kills),
 ]
 """How many messages there are, and where the process stands still or dies while somebody acts."""
