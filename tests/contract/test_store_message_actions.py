@@ -1,8 +1,9 @@
 """Archive, unarchive, resolve and retrying pending retries again: every state and every act."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import product
 from threading import Thread
 from typing import Any
 
@@ -520,9 +521,19 @@ def meddle(bench: Bench, point: str, wanted: Act, ids: list[str], end: str) -> s
     return done
 
 
-@pytest.mark.parametrize("end", ["alive", "killed"])
-@pytest.mark.parametrize("wanted", [Act.ARCHIVE, Act.RESOLVE, Act.RELEASE])
-@pytest.mark.parametrize("point", POINTS)
+ENDS = ("alive", "killed")
+ACTS = (Act.ARCHIVE, Act.RESOLVE, Act.RELEASE)
+
+
+def walk_meddling() -> Iterator[object]:
+    """Walk every act at every point; one of each belongs to the plain run, all to `-m kills`."""
+    for (number, point), (turn, end) in product(enumerate(POINTS), enumerate(ENDS)):
+        for place, wanted in enumerate(ACTS):
+            is_its_turn = (number + turn) % len(ACTS) == place
+            yield pytest.param(point, wanted, end, marks=[] if is_its_turn else pytest.mark.kills)
+
+
+@pytest.mark.parametrize(("point", "wanted", "end"), [*walk_meddling()])
 def test_an_act_at_any_point_lets_no_message_out_twice(
     bench: Bench, point: str, wanted: Act, end: str
 ) -> None:

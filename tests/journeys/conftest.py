@@ -23,15 +23,13 @@ from tests.support.service import Host, hosted
 from tests.support.shop import opened_shop
 
 RABBITMQ_AND_POSTGRES = [pytest.mark.rabbitmq, pytest.mark.postgres]
-CLASSIC_WITH_KILLS = pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param("classic", marks=[*RABBITMQ_AND_POSTGRES, pytest.mark.kills]),
-        pytest.param("quorum", marks=RABBITMQ_AND_POSTGRES),
-        "embedded",
-    ],
+QUORUM = pytest.param("quorum", marks=RABBITMQ_AND_POSTGRES)
+ON_BOTH_BROKERS = pytest.mark.parametrize("kind", [QUORUM, "embedded"])
+"""For journeys that measure time, and run alone one after the other."""
+ON_EVERY_KIND = pytest.mark.parametrize(
+    "kind", [pytest.param("classic", marks=RABBITMQ_AND_POSTGRES), QUORUM, "embedded"]
 )
-"""For long journeys: classic queues only with `-m kills`."""
+"""For the main job: classic queues, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +58,17 @@ class Site:
 
 @pytest.fixture(
     params=[
-        pytest.param("classic", marks=RABBITMQ_AND_POSTGRES),
-        pytest.param("quorum", marks=RABBITMQ_AND_POSTGRES),
+        pytest.param("classic", marks=[*RABBITMQ_AND_POSTGRES, pytest.mark.kills]),
+        QUORUM,
         "embedded",
     ]
 )
 def kind(request: pytest.FixtureRequest) -> str:
-    """Name the broker of the journey: RabbitMQ with queues of one type, or the embedded one."""
+    """Name the broker of the journey: RabbitMQ with queues of one type, or the embedded one.
+
+    Classic queues only with `-m kills`: what differs between the two types is the transport's, and
+    its contract is held on both.
+    """
     return str(request.param)
 
 

@@ -28,7 +28,7 @@ TRIALS = "SELECT count(*) FROM event_log WHERE kind = 'breaker_half_opened'"
 CUT = RATE // 5
 """A rated cut takes a fifth of what a second may send."""
 SIZES = [
-    pytest.param("classic", 1500, id="classic-1500", marks=RABBITMQ_AND_POSTGRES),
+    pytest.param("classic", 1000, id="classic-1000", marks=RABBITMQ_AND_POSTGRES),
     pytest.param(
         "classic", 10_000, id="classic", marks=[*RABBITMQ_AND_POSTGRES, pytest.mark.kills]
     ),

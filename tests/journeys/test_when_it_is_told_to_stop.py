@@ -6,14 +6,14 @@ from time import monotonic
 
 import pytest
 
-from tests.journeys.conftest import Site
+from tests.journeys.conftest import ON_BOTH_BROKERS, Site
 from tests.support.service import Service
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.journey
 
-RETRIED = 2000
-ARRIVING = 500
+RETRIED = 1500
+ARRIVING = 300
 SOON = 10
 """Seconds in which a service told to stop has stopped."""
 
@@ -42,6 +42,7 @@ def stop(service: Service) -> float:
 
 
 @pytest.mark.alone
+@ON_BOTH_BROKERS
 def test_a_stop_under_load_is_quick_and_doubles_nothing(site: Site) -> None:
     first = begin(site)
 

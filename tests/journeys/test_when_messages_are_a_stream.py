@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import create_engine, text
 from sqlalchemy.pool import NullPool
 
-from tests.journeys.conftest import RABBITMQ_AND_POSTGRES, Site
+from tests.journeys.conftest import ON_BOTH_BROKERS, RABBITMQ_AND_POSTGRES, Site
 from tests.support.service import Service
 from tests.support.waiting import wait_until
 
@@ -152,6 +152,7 @@ def test_a_stream_is_handled_in_order_under_a_policy_that_retries_it_by_itself(s
 
 
 @pytest.mark.alone
+@ON_BOTH_BROKERS
 def test_a_stream_moves_as_fast_as_its_consumer_confirms(
     site: Site, stored: Callable[[], Service]
 ) -> None:

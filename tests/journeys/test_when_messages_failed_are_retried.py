@@ -7,14 +7,14 @@ from contextlib import contextmanager
 import pytest
 
 from retrier.domain import headers
-from tests.journeys.conftest import Site
+from tests.journeys.conftest import ON_BOTH_BROKERS, ON_EVERY_KIND, Site
 from tests.support.shop import Sent, Shop
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.journey
 
-FAILED = 2500
-DEAD_LETTERED = 500
+FAILED = 1200
+DEAD_LETTERED = 300
 
 # The destination itself adds its counter when it is a quorum queue.
 ADDED = (
@@ -84,8 +84,9 @@ def take_payments(site: Site, count: int) -> list[Sent]:
     return site.shop.take(site.shop.payments, count) if count else []
 
 
+@ON_EVERY_KIND
 def test_the_main_job(site: Site, kind: str) -> None:
-    # Given 2,500 messages that NServiceBus gave up, and 500 that RabbitMQ dead-lettered
+    # Given 1,200 messages that NServiceBus gave up, and 300 that RabbitMQ dead-lettered
     failed = site.shop.fail(FAILED)
     dead = dead_letter(site)
     service = site.host.start_ready()
@@ -155,6 +156,7 @@ def test_what_happens_to_a_message_afterwards(site: Site) -> None:
 
 
 @pytest.mark.alone
+@ON_BOTH_BROKERS
 def test_a_single_retry_on_an_idle_service_is_quick(site: Site) -> None:
     site.shop.fail(1)
     service = site.host.start_ready()

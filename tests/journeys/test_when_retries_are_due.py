@@ -32,9 +32,9 @@ DEADLINE = 120
 SOON = timedelta(milliseconds=250)
 PROCESSES = 2
 """One of them only waits, as in an installation that must not stop."""
-LOOKS = 30
-MANY = 10_000
-BULK = 4000
+LOOKS = 20
+MANY = 8000
+BULK = 2500
 SINGLES = 4
 messages = failed_messages.c
 claims = failed_message_retries.c
