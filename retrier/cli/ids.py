@@ -1,6 +1,7 @@
 """Short ids become whole ones; exactly one thing may begin with them."""
 
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 import typer
 
@@ -30,26 +31,58 @@ def find_one_message(api: ApiClient, text: str) -> str:
 
     Raises RequestRefused if not exactly one fits.
     """
-    if not text:
+    return _one_of(api, text, _whole(api, [text])) or _refuse(api, text)
+
+
+def find_messages(api: ApiClient, texts: Sequence[str]) -> Sequence[str]:
+    """Return the whole ids of several messages, each once, in the order in which they are named.
+
+    A whole id that nobody knows is kept: the service skips it, and says so. Raises RequestRefused
+    if another text fits none, or one fits several.
+    """
+    whole = _whole(api, texts)
+    found = (
+        _one_of(api, text, whole) or (canonical(text) if is_guid(text) else _refuse(api, text))
+        for text in texts
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _refuse(api: ApiClient, text: str) -> NoReturn:
+    _refuse_import(api, text)
+    raise RequestRefused(
+        f"No failed message has the message id {text}, or an id that begins with it."
+    )
+
+
+def _whole(api: ApiClient, texts: Sequence[str]) -> Json:
+    """Return the ids of the messages that have these texts as their whole id or message id."""
+    if not all(texts):
         # As a filter it would be no condition, and find everything.
         raise typer.BadParameter("the id is empty.")
-    ours = _beginning(api, canonical(text), "errors") if ids_beginning(text) is not None else ()
-    named = ours or api.page("errors", message_id=text).items
-    match [str(each["id"]) for each in named]:
+    return api.look(("errors", "ids"), list(texts))
+
+
+def _one_of(api: ApiClient, text: str, known: Json) -> str | None:
+    """Return the one message that a text names; None if there is none.
+
+    Both kinds count: eight digits may be a message id, and the beginning of another message's id.
+    Raises RequestRefused if there are several.
+    """
+    whole = [str(each) for each in known.get(text, ())]
+    begun = _beginning(api, canonical(text), "errors") if is_short(text) else ()
+    match sorted({*whole, *(str(each["id"]) for each in begun)}):
         case []:
-            _refuse_import(api, text)
-            raise RequestRefused(
-                f"No failed message has the message id {text}, or an id that begins with it."
-            )
+            return None
         case [one]:
             return one
-        case found if ours:
+        case found if not whole:
             raise RequestRefused(_ambiguous(text, "failed message", found))
         case found:
             several = counted(len(found), "failed message")
             raise RequestRefused(
-                f"{several} have the message id {text}; give the id of the one you mean:\n"
-                f"{_name(found)}"
+                f"{several} have the message id {text}, or an id that begins with it; give the "
+                f"whole id of the one you mean:\n{_name(found)}"
             )
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from retrier.cli.api_client import ApiClient, Json, valid_text
-from retrier.cli.ids import find_group_id, find_message_id, find_one_message
+from retrier.cli.ids import find_group_id, find_messages, find_one_message
 from retrier.cli.options import one_of, with_standard_input
 from retrier.cli.printer import counted
 from retrier.domain.selection import WantedDisposition
@@ -143,7 +143,7 @@ def resolve_ids(api: ApiClient, given: Sequence[str]) -> tuple[str, ...]:
     if len(texts) == 1:
         # The service accepts an unknown id and skips it. For a single id the error is shown here.
         return (find_one_message(api, texts[0]),)
-    return tuple(dict.fromkeys(find_message_id(api, text) for text in texts))
+    return tuple(find_messages(api, texts))
 
 
 def _plain(value: object) -> object:

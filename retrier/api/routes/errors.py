@@ -10,10 +10,12 @@ from retrier.api.answers import HEADERS, answer, present, revalidated
 from retrier.api.filters import OrderQuery, PageQuery, Wanted, page_headers
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.problems import problem
+from retrier.api.request_context import NamedIds
 from retrier.api.views import messages as views
 from retrier.store.queries.breaker_waits import why_message_waits
 from retrier.store.queries.details import MessageBody, find_body, find_listed, find_message
 from retrier.store.queries.imports import find_send
+from retrier.store.queries.message_ids import find_ids
 from retrier.store.queries.messages import list_messages
 from retrier.store.queries.queues import list_queues, summarise
 
@@ -65,6 +67,12 @@ def get_queue_addresses(request: Request, parts: Parts, page: PageQuery) -> Resp
         {"physical_address": each.queue, "failed_message_count": each.count} for each in found.items
     ]
     return answer(request, items, page_headers(request, page, found.total))
+
+
+@router.post("/errors/ids")
+def find_message_ids(request: Request, ids: NamedIds, parts: Parts) -> Response:
+    """Return for each text the ids of the messages that have it as their id or message id."""
+    return answer(request, find_ids(parts.db, ids))
 
 
 @router.get("/errors/last/{failed_message_id}")

@@ -272,13 +272,16 @@ def test_a_dry_run_tells_which_ids_would_be_skipped(cli: CommandLine) -> None:
     assert f"{unknown}  no failed message" in cli.run("retry", unknown, free, "--dry-run").stdout
 
 
-def test_a_dry_run_of_many_ids_is_one_request(cli: CommandLine) -> None:
+def test_a_dry_run_of_many_ids_is_two_requests(cli: CommandLine) -> None:
     ids = "\n".join(str(uuid4()) for _ in range(100_000))
 
     result = cli.run("retry", "-", "--dry-run", stdin=ids)
 
     assert result.exit_code == 0
-    assert [each.url.path for each in cli.requests] == ["/api/operations/preview"]
+    assert [each.url.path for each in cli.requests] == [
+        "/api/errors/ids",
+        "/api/operations/preview",
+    ]
 
 
 def test_a_dry_run_says_by_what_and_warns(cli: CommandLine) -> None:
@@ -586,6 +589,26 @@ def test_one_is_retried_by_its_message_id(cli: CommandLine) -> None:
 
     assert result.exit_code == 0
     assert "asked for a retry of 1 message" in result.stdout
+
+
+def test_several_are_retried_by_message_ids_that_look_like_ours(cli: CommandLine) -> None:
+    theirs = [f"12345678-1234-1234-1234-12345678900{each}" for each in range(3)]
+    cli.api.receive(*(failure(message_id=each) for each in theirs))
+
+    result = cli.run("retry", *theirs)
+
+    assert result.exit_code == 0
+    assert "asked for a retry of 3 messages" in result.stdout
+
+
+def test_a_message_id_that_begins_the_id_of_another_message_does_nothing(cli: CommandLine) -> None:
+    (other,) = cli.api.receive(failure())
+    cli.api.receive(failure(message_id=other[:8]))
+
+    result = cli.run("retry", other[:8])
+
+    assert (result.exit_code, cli.asked()) == (1, [])
+    assert f"2 failed messages have the message id {other[:8]}" in result.stderr
 
 
 def test_headers_to_drop_are_handed_on_and_shown(cli: CommandLine) -> None:
