@@ -44,7 +44,11 @@ def test_a_destination_that_is_gone_reverts_only_its_messages(site: Site) -> Non
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(each, marks=RABBITMQ_AND_POSTGRES) for each in ("classic", "quorum")]
+    "kind",
+    [
+        pytest.param("classic", marks=[*RABBITMQ_AND_POSTGRES, pytest.mark.kills]),
+        pytest.param("quorum", marks=RABBITMQ_AND_POSTGRES),
+    ],
 )
 def test_a_body_too_large_for_the_broker_reverts_only_its_message(site: Site) -> None:
     # Given a message that the broker would not take any more, among others

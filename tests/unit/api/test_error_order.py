@@ -130,18 +130,17 @@ def find_pages(tx: Transaction, wanted: Selection, order: Order, wide: int) -> l
     return [find_numbers(tx, wanted, order, page, wide=wide) for page in pages]
 
 
-@BOTH
-def test_many_matches_are_listed_like_few(api: Api, *, descending: bool) -> None:
+def test_many_matches_are_listed_like_few(api: Api) -> None:
+    """Either direction in turns, so that each filter and each order has both."""
     fill(api)
 
-    for name, wanted in WIDE_FILTERS.items():
-        for sort in Sort:
-            order = Order(sort=sort, descending=descending)
-            few, many = (
-                api.db.read(partial(find_pages, wanted=wanted, order=order, wide=wide))
-                for wide in (100, 0)
-            )
-            assert (name, sort, many) == (name, sort, few)
+    for (turn, name), (place, sort) in product(enumerate(WIDE_FILTERS), enumerate(Sort)):
+        order = Order(sort=sort, descending=(turn + place) % 2 == 0)
+        few, many = (
+            api.db.read(partial(find_pages, wanted=WIDE_FILTERS[name], order=order, wide=wide))
+            for wide in (100, 0)
+        )
+        assert (name, order, many) == (name, order, few)
 
 
 NOT_SORTED = {name: WIDE_FILTERS[name] for name in ("queue", "type", "attempts", "text")}
