@@ -19,9 +19,11 @@ from retrier.domain.failed_message import (
     FailedImport,
     FailedMessageStatus,
     Failure,
+    LastWord,
     Resolution,
 )
 from retrier.domain.identity import with_all, with_body
+from retrier.domain.last_word import Standing, last_word
 from retrier.domain.new_failure import (
     Known,
     Verdict,
@@ -120,12 +122,14 @@ class _Folding:
         unique_id = identity.unique_id or self._new_id()
         stored = self._find(unique_id)
         origin = identity.origin if stored is None else None
+        failures = _inherited(origin, failure) if stored is None else _count(stored, failure)
         attempt = Attempt(
             unique_message_id=unique_id,
             failure=failure,
             maybe_copy_of=self._may_be_copy_of(failure, identity, copies or ()),
             derived_from=origin.unique_message_id if origin else None,
-            failures=_inherited(origin, failure) if stored is None else _count(stored, failure),
+            failures=failures,
+            standing=_stood_before(stored, origin, failure) if failures is not None else None,
         )
         self._attempts.append(attempt)
         if stored is None:
@@ -231,7 +235,7 @@ class _Folding:
         self._put(replace(change, details=attempt, confirmation=None, claim_ends=True))
         self._stored[stored.unique_message_id] = replace(
             stored,
-            known=_freshly_failed(failure),
+            known=_freshly_failed(failure, attempt.word),
             message_id=message_id_of(failure),
             body_hash=failure.body_hash,
             failure_count=attempt.failures,
@@ -265,7 +269,7 @@ def _as_message(attempt: Attempt) -> StoredMessage:
         message_id=message_id_of(failure),
         body_hash=failure.body_hash,
         last_retry_id=None,
-        known=_freshly_failed(failure),
+        known=_freshly_failed(failure, attempt.word),
         failure_count=attempt.failures or 1,
         counted=_counted(failure),
         first=shown,
@@ -284,16 +288,33 @@ def _inherited(origin: StoredMessage | None, failure: Failure) -> int:
 
     A consumer that changes what it was sent, each time, would else be retried without end.
     """
-    if origin is None:
+    if origin is None or not _came_under_retry(origin, failure):
         return 1
+    return count_failure(origin.failure_count, counted=failure.retry_id in origin.counted)
+
+
+def _came_under_retry(origin: StoredMessage, failure: Failure) -> bool:
+    """Say whether another message came under a retry of this one, as far as can be told."""
     match retry_named(failure, origin):
         case RetryNamed.FOREIGN:
-            return 1
-        case RetryNamed.NONE if not origin.known.waits_for_outcome:
-            return 1
+            return False
+        case RetryNamed.NONE:
+            return origin.known.waits_for_outcome
         case _:
-            pass
-    return count_failure(origin.failure_count, counted=failure.retry_id in origin.counted)
+            return True
+
+
+def _stood_before(
+    stored: StoredMessage | None, origin: StoredMessage | None, failure: Failure
+) -> Standing | None:
+    """Return how the message stood; of a new one, how that one stands under whose retry it came."""
+    if stored is not None:
+        known, is_copy = stored.known, failure.retry_id in stored.counted
+        return Standing(status=known.status, word=last_word(known), is_copy=is_copy)
+    word = last_word(origin.known) if origin else None
+    if origin is None or word is None or not _came_under_retry(origin, failure):
+        return None
+    return Standing(status=origin.known.status, word=word, of=origin.unique_message_id)
 
 
 def as_stored(failure: Failure) -> StoredAttempt:
@@ -334,11 +355,12 @@ def _later(last_failure: datetime | None, failed_at: datetime | None) -> datetim
     return last_failure and max(last_failure, failed_at or last_failure)
 
 
-def _freshly_failed(failure: Failure) -> Known:
+def _freshly_failed(failure: Failure, word: LastWord | None) -> Known:
     return Known(
         status=FailedMessageStatus.UNRESOLVED,
         claim=None,
         last_failure=failure.details.time_of_failure,
         resolution=None,
         confirmed_at=None,
+        word=word,
     )
