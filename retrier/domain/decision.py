@@ -43,6 +43,9 @@ class Dead:
 
 Decision = Manual | RetryAt | Dead
 
+AGAIN = "; it has failed again since then"
+"""What the words of a decision end with that stands although its message failed again."""
+
 
 def disposition_of(decision: Decision) -> Disposition:
     """Return the disposition that a decision gives an unresolved message."""

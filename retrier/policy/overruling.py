@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import assert_never
 
-from retrier.domain.decision import Dead, Decision, Judgement, Manual, RetryAt
+from retrier.domain.decision import AGAIN, Dead, Decision, Judgement, Manual, RetryAt
 from retrier.domain.failed_message import LastWord
 from retrier.domain.last_word import Standing, Stands, what_stands
 from retrier.domain.retry_batch import Ejected
@@ -14,8 +14,6 @@ from retrier.domain.text import COLUMN_BYTES, clean
 _BROKERS_WORDS = 600
 """Bytes of the broker's words where a decision adds its own: the column holds 1024."""
 
-AGAIN = "; it has failed again since then"
-"""What is added to the words of a decision that stands."""
 _A_PERSON = ", so a person decides"
 _SAID: Mapping[LastWord, str] = MappingProxyType(
     {
