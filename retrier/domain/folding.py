@@ -126,7 +126,9 @@ class _Folding:
         attempt = Attempt(
             unique_message_id=unique_id,
             failure=failure,
-            maybe_copy_of=self._may_be_copy_of(failure, identity, copies or ()),
+            maybe_copy_of=self._may_be_copy_of(failure, identity, copies or ())
+            if stored is None
+            else _stays_copy_of(stored),
             derived_from=origin.unique_message_id if origin else None,
             failures=failures,
             standing=_stood_before(stored, origin, failure) if failures is not None else None,
@@ -237,6 +239,7 @@ class _Folding:
             stored,
             known=_freshly_failed(failure, attempt.word),
             message_id=message_id_of(failure),
+            maybe_copy_of=attempt.maybe_copy_of,
             body_hash=failure.body_hash,
             failure_count=attempt.failures,
             issued=stored.issued | _counted(failure, stored.known.claim),
@@ -261,12 +264,19 @@ class _Folding:
         )
 
 
+def _stays_copy_of(stored: StoredMessage) -> str | None:
+    """Return what a message that fails again may be a copy of: a person who retried it has decided."""
+    issued = stored.known.status is FailedMessageStatus.RETRY_ISSUED
+    return None if issued else stored.maybe_copy_of
+
+
 def _as_message(attempt: Attempt) -> StoredMessage:
     """Return a message that is new in this batch as it will be stored."""
     failure, shown = attempt.failure, as_stored(attempt.failure)
     return StoredMessage(
         unique_message_id=attempt.unique_message_id,
         message_id=message_id_of(failure),
+        maybe_copy_of=attempt.maybe_copy_of,
         body_hash=failure.body_hash,
         last_retry_id=None,
         known=_freshly_failed(failure, attempt.word),

@@ -45,6 +45,7 @@ class StoredMessage:
     number: int | None = None
     body_of: int | None = None
     message_id: str | None
+    maybe_copy_of: str | None = None
     body_hash: str
     last_retry_id: str | None
     known: Known

@@ -112,6 +112,7 @@ def _stored(
         number=row.number,
         body_of=body.held_by if body else None,
         message_id=row.message_id,
+        maybe_copy_of=row.maybe_copy_of,
         body_hash=body.body_hash if body else "",
         last_retry_id=row.last_retry_id,
         failure_count=row.failure_count,
