@@ -131,7 +131,9 @@ class _Folding:
             else _stays_copy_of(stored),
             derived_from=origin.unique_message_id if origin else None,
             failures=failures,
-            standing=_stood_before(stored, origin, failure) if failures is not None else None,
+            standing=_stood_before(stored or origin, failure, is_other=stored is None)
+            if failures is not None
+            else None,
         )
         self._attempts.append(attempt)
         if stored is None:
@@ -315,16 +317,18 @@ def _came_under_retry(origin: StoredMessage, failure: Failure) -> bool:
 
 
 def _stood_before(
-    stored: StoredMessage | None, origin: StoredMessage | None, failure: Failure
+    stored: StoredMessage | None, failure: Failure, *, is_other: bool
 ) -> Standing | None:
-    """Return how the message stood; of a new one, how that one stands under whose retry it came."""
-    if stored is not None:
-        known, is_copy = stored.known, failure.retry_id in stored.counted
-        return Standing(status=known.status, word=last_word(known), is_copy=is_copy)
-    word = last_word(origin.known) if origin else None
-    if origin is None or word is None or not _came_under_retry(origin, failure):
+    """Return how a message stood that fails again, or under whose retry an other one has come."""
+    if stored is None:
         return None
-    return Standing(status=origin.known.status, word=word, of=origin.unique_message_id)
+    known, word = stored.known, last_word(stored.known)
+    if not is_other:
+        is_copy = failure.retry_id in stored.counted
+        return Standing(status=known.status, word=word, is_copy=is_copy)
+    if word is None or not _came_under_retry(stored, failure):
+        return None
+    return Standing(status=known.status, word=word, of=stored.unique_message_id)
 
 
 def as_stored(failure: Failure) -> StoredAttempt:

@@ -340,10 +340,14 @@ def _own_columns(judgement: Judgement, columns: Columns) -> Columns:
 
     Without a decision: a simulation that judged it anew would find a difference where there is none.
     """
-    own: Columns = {**_UNDECIDED, "reason": short(judgement.failure_reason), "failure_count": None}
     why = judgement.decision.why or "what was decided before stays"
-    words = {"disposition_reason": short(f"not judged: {why}")}
-    return {name: (own | words)[name] for name in columns}
+    own: Columns = {
+        **_UNDECIDED,
+        "reason": short(judgement.failure_reason),
+        "disposition_reason": short(f"not judged: {why}"),
+        "failure_count": None,
+    }
+    return {name: own[name] for name in columns}
 
 
 def _texts(failure: Failure) -> Columns:
