@@ -133,7 +133,7 @@ class Account:
         if message.failures == 0:
             return False
         self._become_unresolved(message)
-        message.scheduled = when
+        message.scheduled, message.word = when, ""
         return True
 
     def release(self, stream: Place) -> list[str]:
