@@ -79,7 +79,7 @@ class Archives:
     ) -> Refusal | None:
         """Declare one message dead; return why it is left as it is, or None.
 
-        `reason` is a built-in one, by which it is found until it fails again. Raises
+        `reason` is a built-in one, by which it is found until its retry fails. Raises
         DatabaseUnavailable.
         """
         self._emit(RequestReceived())

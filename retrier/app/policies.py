@@ -10,7 +10,7 @@ from retrier.errors import ConfigurationError
 from retrier.events.event import Emit, ignore
 from retrier.events.policies import PoliciesRight, PoliciesTaken, PoliciesWrong
 from retrier.policy.in_force import InForce
-from retrier.policy.policy_set import PolicySet
+from retrier.policy.policy_set import Definition, PolicySet
 from retrier.settings import (
     PoliciesSection,
     Settings,
@@ -26,6 +26,12 @@ Stamp = tuple[int, int, int]
 """What changes when a file is written: time, size and inode."""
 _NEVER: Stamp = (0, 0, 0)
 _SECTION = "policies"
+_NOTHING = Definition()
+GONE = (
+    "policies: is not in the file any more; those before it stay in force: "
+    "to have none, write policies: {}"
+)
+"""What is told of a section that is gone while the service runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +122,10 @@ class PolicySource:
             return
         if file.stamp() != stamp:
             return  # it was replaced while it was read: the next look begins anew
+        if section is None and self._in_force.policies.definition != _NOTHING:
+            # More often a file that was lost or cut off than a wish to have no policies any more.
+            self._refuse(file, (GONE,))
+            return
         self._taken = stamp
         before, self._in_force = self._in_force, self._make(section, stamp)
         self._tell(before, file)

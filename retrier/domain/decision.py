@@ -43,6 +43,9 @@ class Dead:
 
 Decision = Manual | RetryAt | Dead
 
+AGAIN = "; it has failed again since then"
+"""What the words of a decision end with that stands although its message failed again."""
+
 
 def disposition_of(decision: Decision) -> Disposition:
     """Return the disposition that a decision gives an unresolved message."""
@@ -61,12 +64,25 @@ def disposition_of(decision: Decision) -> Disposition:
 class Judgement:
     """What is made of one failure: the reason it is classified under, and the decision.
 
-    `stream` says whether earlier messages of its stream hold it; None if no rule does.
+    `stream` says whether earlier messages of its stream hold it; None if no rule does. `own_reason`
+    is set if what stood before the failure stays: the failure alone is classified under it, and
+    `reason` is that of its message.
     """
 
     reason: str
     decision: Decision
     stream: StreamRule | None = None
+    own_reason: str | None = None
+
+    @property
+    def stands(self) -> bool:
+        """Whether nothing was decided about this failure."""
+        return self.own_reason is not None
+
+    @property
+    def failure_reason(self) -> str:
+        """The reason of the failure, whatever its message is classified under."""
+        return self.reason if self.own_reason is None else self.own_reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,6 +71,14 @@ class Disposition(StrEnum):
     DEAD = "dead"
 
 
+class LastWord(StrEnum):
+    """What a person said of a message last, until they retry it or take it back."""
+
+    DEAD = "dead"
+    ARCHIVED = "archived"
+    RESOLVED = "resolved"
+
+
 class Resolution(StrEnum):
     """The evidence on which a message became resolved."""
 

@@ -19,9 +19,11 @@ from retrier.domain.failed_message import (
     FailedImport,
     FailedMessageStatus,
     Failure,
+    LastWord,
     Resolution,
 )
 from retrier.domain.identity import with_all, with_body
+from retrier.domain.last_word import Standing, last_word
 from retrier.domain.new_failure import (
     Known,
     Verdict,
@@ -120,12 +122,18 @@ class _Folding:
         unique_id = identity.unique_id or self._new_id()
         stored = self._find(unique_id)
         origin = identity.origin if stored is None else None
+        failures = _inherited(origin, failure) if stored is None else _count(stored, failure)
         attempt = Attempt(
             unique_message_id=unique_id,
             failure=failure,
-            maybe_copy_of=self._may_be_copy_of(failure, identity, copies or ()),
+            maybe_copy_of=self._may_be_copy_of(failure, identity, copies or ())
+            if stored is None
+            else _stays_copy_of(stored),
             derived_from=origin.unique_message_id if origin else None,
-            failures=_inherited(origin, failure) if stored is None else _count(stored, failure),
+            failures=failures,
+            standing=_stood_before(stored or origin, failure, is_other=stored is None)
+            if failures is not None
+            else None,
         )
         self._attempts.append(attempt)
         if stored is None:
@@ -231,8 +239,9 @@ class _Folding:
         self._put(replace(change, details=attempt, confirmation=None, claim_ends=True))
         self._stored[stored.unique_message_id] = replace(
             stored,
-            known=_freshly_failed(failure),
+            known=_freshly_failed(failure, attempt.word),
             message_id=message_id_of(failure),
+            maybe_copy_of=attempt.maybe_copy_of,
             body_hash=failure.body_hash,
             failure_count=attempt.failures,
             issued=stored.issued | _counted(failure, stored.known.claim),
@@ -257,15 +266,22 @@ class _Folding:
         )
 
 
+def _stays_copy_of(stored: StoredMessage) -> str | None:
+    """Return what a message that fails again may be a copy of: a person who retried it has decided."""
+    issued = stored.known.status is FailedMessageStatus.RETRY_ISSUED
+    return None if issued else stored.maybe_copy_of
+
+
 def _as_message(attempt: Attempt) -> StoredMessage:
     """Return a message that is new in this batch as it will be stored."""
     failure, shown = attempt.failure, as_stored(attempt.failure)
     return StoredMessage(
         unique_message_id=attempt.unique_message_id,
         message_id=message_id_of(failure),
+        maybe_copy_of=attempt.maybe_copy_of,
         body_hash=failure.body_hash,
         last_retry_id=None,
-        known=_freshly_failed(failure),
+        known=_freshly_failed(failure, attempt.word),
         failure_count=attempt.failures or 1,
         counted=_counted(failure),
         first=shown,
@@ -284,16 +300,35 @@ def _inherited(origin: StoredMessage | None, failure: Failure) -> int:
 
     A consumer that changes what it was sent, each time, would else be retried without end.
     """
-    if origin is None:
+    if origin is None or not _came_under_retry(origin, failure):
         return 1
+    return count_failure(origin.failure_count, counted=failure.retry_id in origin.counted)
+
+
+def _came_under_retry(origin: StoredMessage, failure: Failure) -> bool:
+    """Say whether another message came under a retry of this one, as far as can be told."""
     match retry_named(failure, origin):
         case RetryNamed.FOREIGN:
-            return 1
-        case RetryNamed.NONE if not origin.known.waits_for_outcome:
-            return 1
+            return False
+        case RetryNamed.NONE:
+            return origin.known.waits_for_outcome
         case _:
-            pass
-    return count_failure(origin.failure_count, counted=failure.retry_id in origin.counted)
+            return True
+
+
+def _stood_before(
+    stored: StoredMessage | None, failure: Failure, *, is_other: bool
+) -> Standing | None:
+    """Return how a message stood that fails again, or under whose retry an other one has come."""
+    if stored is None:
+        return None
+    known, word = stored.known, last_word(stored.known)
+    if not is_other:
+        is_copy = failure.retry_id in stored.counted
+        return Standing(status=known.status, word=word, is_copy=is_copy)
+    if word is None or not _came_under_retry(stored, failure):
+        return None
+    return Standing(status=known.status, word=word, of=stored.unique_message_id)
 
 
 def as_stored(failure: Failure) -> StoredAttempt:
@@ -334,11 +369,12 @@ def _later(last_failure: datetime | None, failed_at: datetime | None) -> datetim
     return last_failure and max(last_failure, failed_at or last_failure)
 
 
-def _freshly_failed(failure: Failure) -> Known:
+def _freshly_failed(failure: Failure, word: LastWord | None) -> Known:
     return Known(
         status=FailedMessageStatus.UNRESOLVED,
         claim=None,
         last_failure=failure.details.time_of_failure,
         resolution=None,
         confirmed_at=None,
+        word=word,
     )

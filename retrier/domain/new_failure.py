@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 
-from retrier.domain.failed_message import FailedMessageStatus, Resolution
+from retrier.domain.failed_message import FailedMessageStatus, LastWord, Resolution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,7 +12,8 @@ class Known:
     """The stored state of a message when a new failure or confirmation of it arrives.
 
     `claim` is the retry id of the claim in force. `last_failure` is None if the last failure has
-    no time. `confirmed_at` is the time in the confirmation.
+    no time. `confirmed_at` is the time in the confirmation. `word` is what its row says of a
+    person's last word; `last_word` knows more.
     """
 
     status: FailedMessageStatus
@@ -20,6 +21,7 @@ class Known:
     last_failure: datetime | None
     resolution: Resolution | None
     confirmed_at: datetime | None
+    word: LastWord | None = None
 
     @property
     def waits_for_outcome(self) -> bool:

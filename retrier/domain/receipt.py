@@ -5,8 +5,15 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from retrier.domain.decision import Decided
-from retrier.domain.failed_message import Confirmation, FailedImport, Failure, Noteworthy
+from retrier.domain.decision import Decided, Judgement
+from retrier.domain.failed_message import (
+    Confirmation,
+    FailedImport,
+    Failure,
+    LastWord,
+    Noteworthy,
+)
+from retrier.domain.last_word import Standing
 from retrier.domain.new_failure import Known
 
 
@@ -31,18 +38,19 @@ class StoredMessage:
     and the one that it shows. Of the retries that failures of the batch name, `issued` has those
     that were issued for the message and have ended, and `counted` those that `failure_count`
     counts; `outcomes` has the first failure under each of them, and `sent_to` the queues to which
-    they may have been sent. `dropped` has, by retry, the headers that it went without. `body` is there only if a failure of the batch has another one and may be its own.
+    they may have been sent. `dropped` has, by retry, the headers that it went without. `decided` is what was decided about it. `body` is there only if a failure of the batch has another one and may be its own.
     """
 
     unique_message_id: str
     number: int | None = None
     body_of: int | None = None
     message_id: str | None
+    maybe_copy_of: str | None = None
     body_hash: str
     last_retry_id: str | None
     known: Known
     failure_count: int = 0
-    is_dead: bool = False
+    decided: Judgement | None = None
     issued: frozenset[str] = frozenset()
     counted: frozenset[str] = frozenset()
     first: StoredAttempt
@@ -58,7 +66,8 @@ class Attempt:
     """A failure and its message; `maybe_copy_of` names one that may be the same after all.
 
     `derived_from` is the message whose stamps a new one carries. `failures` is the failure count
-    of the message with it; None if it changes nothing.
+    of the message with it; None if it changes nothing. `standing` is how its message stood before;
+    None if nothing of it can stand.
     """
 
     unique_message_id: str
@@ -66,6 +75,12 @@ class Attempt:
     maybe_copy_of: str | None = None
     derived_from: str | None = None
     failures: int | None = None
+    standing: Standing | None = None
+
+    @property
+    def word(self) -> LastWord | None:
+        """A person's last word, which it leaves as it was."""
+        return self.standing.word if self.standing else None
 
     @property
     def is_logged(self) -> bool:

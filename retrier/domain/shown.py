@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from retrier.domain import dialects
 from retrier.domain.dialects import dialect as dialect_of
-from retrier.domain.dialects.accounts import read_stored
+from retrier.domain.dialects.accounts import read_stored, read_worker
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.text import clean, jsonable, out_of_limits
 from retrier.domain.wire import Properties, PropertyCodec, UnreadableProperties
@@ -51,11 +51,12 @@ def derive(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """Headers as they came, the message of the exception, and its stack trace."""
+    """Texts of the exception, how often a worker crashed over the message, and why it gave up."""
 
-    headers: Mapping[str, object] = field(default_factory=dict)
     exception_message: str | None = None
     stack_trace: str | None = None
+    crashes: int = 0
+    rejected: str | None = None
 
 
 def read_said(
@@ -67,8 +68,10 @@ def read_said(
     except UnreadableProperties:
         return Said()
     details = _details(properties, dialect, otherwise)
+    crashes, rejected = read_worker(properties)
     return Said(
-        headers=properties.headers,
+        crashes=crashes,
+        rejected=rejected,
         exception_message=details.exception_message if details else None,
         stack_trace=details.stack_trace if details else None,
     )

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from retrier.domain import dialects
 from retrier.domain.classifiers import CauseOf
-from retrier.domain.dialects.accounts import have_none, read_failure
-from retrier.domain.dialects.dialect import Dialect, Unintelligible, count
+from retrier.domain.dialects.accounts import have_none, read_failure, read_worker
+from retrier.domain.dialects.dialect import Dialect, Unintelligible
 from retrier.domain.failed_message import FailedImport, Failure, FailureDetails
 from retrier.domain.headers import (
     LOGGED_ID,
@@ -16,8 +16,6 @@ from retrier.domain.headers import (
     STREAM,
     STREAM_POSITION,
     UNIQUE_MESSAGE_ID,
-    WORKER_CRASHES,
-    WORKER_REJECTED,
 )
 from retrier.domain.identity import body_hash, canonical, fingerprint, is_guid
 from retrier.domain.sender_facts import FactReader
@@ -191,9 +189,9 @@ def _with_reason(details: FailureDetails) -> FailureDetails:
 
 
 def _with_crashes(properties: Properties, details: FailureDetails) -> FailureDetails:
-    """Add what a worker says of its crashes. A count that is none, or too large, counts as 0."""
-    crashes = count(properties.headers.get(WORKER_CRASHES)) or 0
-    return replace(details, crashes=crashes, rejected=properties.text(WORKER_REJECTED))
+    """Add what a worker says of its crashes."""
+    crashes, rejected = read_worker(properties)
+    return replace(details, crashes=crashes, rejected=rejected)
 
 
 def _dialect(arrival: Arrival) -> Dialect | Unintelligible:

@@ -9,6 +9,8 @@ _ANY_CHARACTER = "[^\0]"
 
 Globs = tuple[str, ...]
 
+ANYTHING: Globs = ("*",)
+
 
 def matches(globs: Globs, text: str | None) -> bool:
     """Say whether one of them matches all of the text; no glob matches what is not there."""

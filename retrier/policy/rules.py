@@ -48,13 +48,16 @@ class Match:
         return all(globs.matches(wanted, text) for wanted, text in pairs if wanted)
 
     def covers(self, other: "Match") -> bool:
-        """Say whether whatever matches the other matches this one, too."""
+        """Say whether whatever matches the other matches this one, too.
+
+        Each failure has a queue and a reason, so `*` there asks nothing; the rest may be missing.
+        """
         pairs = (
-            (self.queue, other.queue),
+            (self.queue, other.queue or globs.ANYTHING),
             (self.endpoint, other.endpoint),
             (self.message_type, other.message_type),
             (self.exception, other.exception),
-            (self.reason, other.reason),
+            (self.reason, other.reason or globs.ANYTHING),
         )
         return all(theirs and globs.covers(ours, theirs) for ours, theirs in pairs if ours)
 

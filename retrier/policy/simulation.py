@@ -9,6 +9,7 @@ from typing import assert_never
 from retrier.domain.decision import Dead, Decision, Manual, RetryAt
 from retrier.domain.failed_message import Disposition
 from retrier.policy.facts import Facts
+from retrier.policy.overruling import unless_copy
 from retrier.policy.policy_set import PolicySet
 
 SAMPLES = 10
@@ -28,7 +29,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFailure:
-    """A failure as it is stored, with the number of failures that counted then."""
+    """A failure as it is stored, with the number of failures that counted then.
+
+    `copy_of` names the message of which its message may be a copy.
+    """
 
     unique_message_id: str
     received_at: datetime
@@ -36,6 +40,7 @@ class StoredFailure:
     failures: int
     reason: str | None
     verdict: Verdict
+    copy_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +89,7 @@ class Simulation:
             now=failure.received_at,
             dice=lambda: _MIDDLE,
         )
+        judged = unless_copy(judged, failure.copy_of)
         change = Change(old=failure.verdict, new=_verdict_of(judged.decision))
         self._counts[change] += 1
         self._oldest = min(self._oldest or failure.received_at, failure.received_at)

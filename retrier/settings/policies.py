@@ -49,6 +49,11 @@ def _read_globs(value: object) -> object:
     return tuple(globs)
 
 
+def _read_globs_or_none(value: object) -> object:
+    """Take an empty list as none at all: it is how a rule empties a list of its preset."""
+    return () if value in ([], ()) else _read_globs(value)
+
+
 def _check_pattern(pattern: str) -> str:
     try:
         re.compile(pattern)
@@ -96,6 +101,7 @@ Preset = Annotated[str, _one_of(*PRESETS)]
 ReasonSet = Annotated[str, _one_of(GATEWAY_SET)]
 Name = Annotated[str, AfterValidator(_check_name)]
 Globs = Annotated[tuple[str, ...], BeforeValidator(_read_globs)]
+GlobsOrNone = Annotated[tuple[str, ...], BeforeValidator(_read_globs_or_none)]
 PatternText = Annotated[str, AfterValidator(_check_pattern)]
 
 
@@ -159,8 +165,8 @@ class RuleSection(Section):
     backoff: BackoffSection | None = None
     cooldown: DurationOrNone | None = None
     jitter: Annotated[Jitter, BeforeValidator(_read_jitter)] | None = None
-    never: Globs | None = None
-    only: Globs | None = None
+    never: GlobsOrNone | None = None
+    only: GlobsOrNone | None = None
     then: GivingUp = GivingUp.DEAD
     stream: StreamRule | None = None
     breaker: BreakerSettings | None = None

@@ -95,6 +95,7 @@ def find_policy_warnings(section: PoliciesSection) -> Iterator[str]:
         if covering:
             yield f"{place}: never decides: rule {covering[0].name} matches all of it before"
         yield from _find_unknown(f"{place}.match.reason", rule.match.reason, given)
+        yield from _find_any_text(place, rule.match)
         if rule.attempts == 0 and section.rules[index].attempts is None:
             yield f"{place}.attempts: is 0 if it is left out: nothing is retried"
         if section.rules[index].never is not None:
@@ -105,6 +106,16 @@ def find_policy_warnings(section: PoliciesSection) -> Iterator[str]:
             yield (
                 f"{place}.preset: its codes are given to no failure, and it retries nothing else: "
                 "add {set: gateway}, or entries of your own, to policies.classify"
+            )
+
+
+def _find_any_text(place: str, match: Match) -> Iterator[str]:
+    """Find `*` where a failure may have no value: it is easily taken for "or none"."""
+    for name in ("endpoint", "message_type", "exception"):
+        if any(set(glob) == {"*"} for glob in getattr(match, name)):
+            yield (
+                f"{place}.match.{name}: * is any text, and matches no failure that has none: "
+                "leave the key out to match those, too"
             )
 
 

@@ -131,6 +131,24 @@ class TestAFailure:
         assert copy["disposition"] == "manual"
         assert "may be a copy" in copy["disposition_reason"]
 
+    def test_that_may_be_a_copy_is_left_to_a_person_when_it_fails_again(
+        self, database: Database
+    ) -> None:
+        # Given a copy that waits since there were no policies
+        first = failure(message_id=None, redelivered=True)
+        for _ in range(2):
+            record_received(database, [first], instance="here")
+        copy = next(row for row in rows_of(database) if row["maybe_copy_of"])
+
+        # When it fails again, and there are policies now
+        again_failed = again(first, stamped_id=copy["unique_message_id"], body=first.body)
+        receive(database, SomePolicies(), again_failed)
+
+        # Then it still waits
+        row = message(database, copy["unique_message_id"])
+        assert (row["attempts"], row["disposition"]) == (2, "manual")
+        assert row["maybe_copy_of"] == copy["maybe_copy_of"]
+
     def test_is_decided_by_the_dice_that_are_thrown(self, database: Database) -> None:
         policies = SomePolicies(delay=MINUTE)
         judge = policies.judging()

@@ -16,6 +16,7 @@ from tests.support.policies import SomePolicies
 
 SCHEDULED = "a message that is scheduled names the policy that decided"
 COPY = "a message that may be a copy of another is not scheduled"
+WORD = "a message with a person's last word is neither scheduled nor on its way"
 SETTLED = "a message that is not unresolved has no decision"
 COUNTED = "a message about which a policy decided counts a failure"
 ATTEMPT = "an attempt has its decision with a count, and the time of a retry if it is scheduled"
@@ -24,6 +25,7 @@ NOBODY = "00000000-0000-4000-8000-000000000000"
 BENT: Mapping[str, list[tuple[Table, dict[str, Any]]]] = {
     SCHEDULED: [(failed_messages, {"policy": None})],
     COPY: [(failed_messages, {"maybe_copy_of": NOBODY})],
+    WORD: [(failed_messages, {"last_word": "dead"})],
     SETTLED: [
         (failed_messages, {"status": "archived", "disposition": "manual", "retry_at": None}),
         (

@@ -10,6 +10,7 @@ from retrier.domain.failed_message import Disposition
 from retrier.errors import DatabaseUnavailable
 from retrier.policy.backoff import Fixed
 from retrier.policy.classification import ReasonRule
+from retrier.policy.judging import Judge
 from retrier.policy.policy_set import Definition, PolicySet
 from retrier.policy.rules import Match, Rule
 from retrier.policy.simulation import Verdict
@@ -19,6 +20,13 @@ from retrier.store.schema import failed_messages, processing_attempts
 from retrier.store.verbs.recording import record_received
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.support.factories import failure
+from tests.support.raw_messages import (
+    delivery,
+    nservicebus_headers,
+    rabbitmq_headers,
+    retrier_headers,
+)
+from tests.support.understood import failure as understood
 
 CODEC = AmqpPropertyCodec()
 BACKOFF = Fixed(first=timedelta(seconds=1))
@@ -141,6 +149,72 @@ def test_the_whole_message_and_the_headers_are_judged(database: Database) -> Non
         "poison_message",
         "timeout_exceeded",
     ]
+
+
+SAID: tuple[dict[str, object], ...] = (
+    {"x-caf-worker-retry": 11},
+    {"x-caf-worker-retry": "11"},
+    {"x-caf-worker-retry": b"11"},
+    {"x-caf-worker-retry": "10"},
+    {"x-caf-worker-retry": True},
+    {"x-caf-worker-retry": "1" * 50},
+    {"x-caf-worker-rejected": "RETRIES_EXCEEDED"},
+    {"x-caf-worker-rejected": b"RETRIES_EXCEEDED"},
+    {"x-caf-worker-rejected": "TASKMESSAGE_INVALID\0"},
+    {"Retrier.Reason": b"expired"},
+    {"Retrier.Reason": 4},
+    {"Retrier.Exception.Type": b"TimeoutError"},
+    {"Retrier.Exception.Type": "T" * 2000},
+    {"Retrier.Exception.Type": "Error", "Retrier.Exception.StackTrace": "[cause]: TimeoutError: x"},
+    {"Retrier.Exception.Message": "wait 2 s"},
+    {"Retrier.Exception.Message": "x" * 70_000 + " 2 s"},
+    {"x-delivery-count": "40"},
+    {"x-acquired-count": 40},
+)
+"""What failures say, as clients of any language write it."""
+LIVE = PolicySet(
+    Definition(
+        classify=(
+            ReasonRule(reason="busy", message=re.compile("2 s")),
+            ReasonRule(reason="late", failure_reason=("expired",)),
+        ),
+        rules=(
+            Rule(
+                name="poison", match=Match(reason=("poison_message",)), attempts=0, backoff=BACKOFF
+            ),
+            Rule(name="long", match=Match(exception=("T*",)), attempts=3, backoff=BACKOFF),
+            Rule(
+                name="late", match=Match(reason=("late", "4", "busy")), attempts=4, backoff=BACKOFF
+            ),
+            *TWICE.definition.rules,
+        ),
+    )
+)
+
+
+def test_what_was_decided_is_what_a_simulation_of_the_same_policies_says(
+    database: Database,
+) -> None:
+    # Given failures of all dialects with whatever headers may say, that were judged as they came
+    judge = Judge(in_force=lambda: LIVE, dice=lambda: 0.5)
+    dialects = (retrier_headers(), nservicebus_headers(), rabbitmq_headers())
+    arrived = [
+        delivery({**headers, **said}, message_id=f"{kind}-{number}")
+        for kind, headers in enumerate(dialects)
+        for number, said in enumerate(SAID)
+    ]
+    nameless = delivery(retrier_headers(), redelivered=True)
+    for each in (*arrived, *arrived, nameless, nameless, nameless):
+        record_received(database, [understood(each)], instance="test", judge=judge)
+
+    # When the same policies are simulated
+    found = simulate(database, LIVE).found
+
+    # Then nothing changes, and all that made a difference was there
+    assert [change for change in found.counts if change.old != change.new] == []
+    rules = {change.old.rule for change in found.counts}
+    assert rules == {"poison", "long", "late", "twice"}
+    assert found.judged > len(arrived)
 
 
 def test_a_simulation_cannot_write(database: Database) -> None:

@@ -113,6 +113,7 @@ class TestANewFailure:
             "derived_from": None,
             "stream_position": NO_POSITION,
             "stream_position_unread": None,
+            "last_word": None,
         }
 
     def test_shows_what_its_raw_properties_say(self, database):

@@ -362,6 +362,13 @@ def test_a_wrong_shape_is_a_problem_and_no_accident(text: str) -> None:
     assert all(line.startswith("policies") for line in problems_of(text))
 
 
+@pytest.mark.parametrize(("preset", "key"), [("caf", "never"), ("gateway", "only")])
+def test_an_empty_list_empties_that_of_the_preset(preset: str, key: str) -> None:
+    rule = only_rule(f"preset: {preset}, {key}: []")
+
+    assert (rule.never, rule.only) == ((), ())
+
+
 @pytest.mark.parametrize(
     ("text", "warning"),
     [
@@ -390,6 +397,20 @@ def test_a_wrong_shape_is_a_problem_and_no_accident(text: str) -> None:
         (
             "rules: [{name: a, match: {}}]",
             "policies.rules[0].attempts: is 0 if it is left out: nothing is retried",
+        ),
+        (
+            "rules: [{name: a, match: {endpoint: [Sales, '**']}, preset: outbox}]",
+            (
+                "policies.rules[0].match.endpoint: * is any text, and matches no failure that has"
+                " none: leave the key out to match those, too"
+            ),
+        ),
+        (
+            (
+                "rules: [{name: a, match: {queue: '*'}, preset: outbox},"
+                " {name: b, match: {}, preset: outbox}]"
+            ),
+            "policies.rules[1]: never decides: rule a matches all of it before",
         ),
         ("default: dead", "policies.default: every failure is dead at once: there is no rule"),
     ],

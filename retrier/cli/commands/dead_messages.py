@@ -84,7 +84,7 @@ def dead(
             "--reason",
             parser=_a_reason,
             metavar="REASON",
-            help="A built-in reason, such as poison_message: it has that until it fails again.",
+            help="A built-in reason, such as poison_message: it has that until its retry fails.",
         ),
     ] = None,
     user: User = "",

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from retrier.cli.api_client import Json
 from retrier.cli.printer import Column, Printer, minute, moment, one_line, short_id
 from retrier.domain.classifiers import NO_REASON
+from retrier.domain.decision import AGAIN
 from retrier.domain.headers import UNIQUE_MESSAGE_ID
 
 _LONGEST_HEADER = 300
@@ -177,8 +178,10 @@ def _decision(found: Json) -> dict[str, object]:
         at = moment(found["retry_at"])
         decided = {"decision": f"will be tried again at {at}{words}"}
     elif found["disposition"] == "dead":
-        # Nothing but its death has changed it since: any other change would end it.
-        decided = {"decision": f"dead since {moment(found['last_modified'])}{words}"}
+        # Only a further failure has changed it since, and then its words say so.
+        fresh = why is None or not why.endswith(AGAIN)
+        since = f" since {moment(found['last_modified'])}" if fresh else ""
+        decided = {"decision": f"dead{since}{words}"}
     return {**decided, "policy": found.get("policy"), "reason": found.get("reason")}
 
 

@@ -4,11 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from retrier.domain.dialects.dialect import Dialect, Unintelligible
+from retrier.domain.dialects.dialect import Dialect, Unintelligible, count
 from retrier.domain.dialects.nservicebus import FAILED_QUEUE, NServiceBusDialect
 from retrier.domain.dialects.rabbitmq import DEATHS, VERDICTS, RabbitMqDialect
 from retrier.domain.dialects.retrier import RetrierDialect
 from retrier.domain.failed_message import FailureDetails
+from retrier.domain.headers import WORKER_CRASHES, WORKER_REJECTED
+from retrier.domain.text import clean
 from retrier.domain.wire import Properties
 
 SAME_ACT = timedelta(minutes=1)
@@ -72,6 +74,16 @@ def read_stored(
     if not held:
         return details
     return _overruled(dialect, details, death)
+
+
+def read_worker(properties: Properties) -> tuple[int, str | None]:
+    """Return how often a worker says that it crashed over the message, and why it gave it up.
+
+    Whatever the dialect is. A count that is none, or too large, counts as 0.
+    """
+    rejected = properties.text(WORKER_REJECTED)
+    crashes = count(properties.headers.get(WORKER_CRASHES)) or 0
+    return crashes, clean(rejected) if rejected else None
 
 
 def _with_whole_name(

@@ -44,6 +44,7 @@ def _failure(failed: ShownAttempt) -> str:
     again = "Its retry failed" if failed.retry_id else "It failed"
     parts = (failed.exception_type, failed.exception_message or failed.failure_reason)
     why = ": ".join(part for part in parts if part)
-    reason = failed.disposition_reason
-    decided = f" ({failed.disposition}: {reason})" if reason else ""
+    said = failed.disposition_reason
+    words = f"{failed.disposition}: {said}" if failed.disposition else said
+    decided = f" ({words})" if said else ""
     return f"{again} on {failed.queue}{': ' if why else ''}{why}{decided}"

@@ -23,6 +23,13 @@ def _scheduled_copies() -> Select[str]:
     return select(messages.unique_message_id).where(_SCHEDULED, messages.maybe_copy_of.is_not(None))
 
 
+def _sent_against_a_word() -> Select[str]:
+    on_its_way = messages.status == FailedMessageStatus.RETRY_ISSUED
+    return select(messages.unique_message_id).where(
+        or_(_SCHEDULED, on_its_way), messages.last_word.is_not(None)
+    )
+
+
 def _decided_though_settled() -> Select[str]:
     settled = messages.status != FailedMessageStatus.UNRESOLVED
     left = or_(messages.policy.is_not(None), messages.disposition_reason.is_not(None))
@@ -53,6 +60,9 @@ POLICY_RULES: Mapping[str, Select[Any]] = MappingProxyType(
     {
         "a message that is scheduled names the policy that decided": _scheduled_by_none(),
         "a message that may be a copy of another is not scheduled": _scheduled_copies(),
+        "a message with a person's last word is neither scheduled nor on its way": (
+            _sent_against_a_word()
+        ),
         "a message that is not unresolved has no decision": _decided_though_settled(),
         "a message about which a policy decided counts a failure": _uncounted(),
         "an attempt has its decision with a count, and the time of a retry if it is scheduled": (

@@ -9,11 +9,10 @@ from typing import Any
 
 from sqlalchemy import select
 
-from retrier.domain.failed_message import Disposition
+from retrier.domain.failed_message import Disposition, FailureDetails
 from retrier.domain.shown import read_said
 from retrier.domain.wire import PropertyCodec
-from retrier.policy.chains import find_inner
-from retrier.policy.facts import Facts
+from retrier.policy.facts import facts_of
 from retrier.policy.policy_set import PolicySet
 from retrier.policy.simulation import Simulated, Simulation, StoredFailure, Verdict, rule_of
 from retrier.store.engine.database import reading
@@ -134,7 +133,9 @@ _STORED = (
         attempts.disposition,
         attempts.policy,
         failed_messages.c.unique_message_id,
+        failed_messages.c.maybe_copy_of,
         causes.c.queue,
+        causes.c.destination,
         causes.c.endpoint,
         causes.c.message_type,
         causes.c.exception_type,
@@ -147,21 +148,20 @@ _STORED = (
 
 def _failure(row: Mapping[Any, Any], failures: int, codec: PropertyCodec) -> StoredFailure:
     said = read_said(codec, row["raw_properties"], dialect=row["dialect"], otherwise=row["queue"])
-    message = row["exception_message"] or said.exception_message
-    trace = row["stack_trace"] or said.stack_trace
-    crashes, rejected = said.headers.get(_CRASHES), said.headers.get(_REJECTED)
+    details = FailureDetails(
+        **{name: row[name] for name in _OF_CAUSE},
+        exception_message=row["exception_message"] or said.exception_message,
+        stack_trace=row["stack_trace"] or said.stack_trace,
+        crashes=said.crashes,
+        rejected=said.rejected,
+    )
     return StoredFailure(
         unique_message_id=row["unique_message_id"],
         received_at=row["received_at"],
-        facts=Facts(
-            **{name: row[name] for name in _NAMES},
-            exception_message=message,
-            crashes=crashes if isinstance(crashes, int) else 0,
-            rejected=rejected if isinstance(rejected, str) else None,
-            inner=find_inner(row["exception_type"], message, trace),
-        ),
+        facts=facts_of(details),
         failures=failures,
         reason=row["reason"],
+        copy_of=row["maybe_copy_of"],
         verdict=Verdict(
             rule=rule_of(row["policy"]),
             # Before there were policies nothing was written, and every message waited for a person.
@@ -170,6 +170,11 @@ def _failure(row: Mapping[Any, Any], failures: int, codec: PropertyCodec) -> Sto
     )
 
 
-_CRASHES = "x-caf-worker-retry"
-_REJECTED = "x-caf-worker-rejected"
-_NAMES = ("queue", "endpoint", "message_type", "exception_type", "failure_reason")
+_OF_CAUSE = (
+    "queue",
+    "destination",
+    "endpoint",
+    "message_type",
+    "exception_type",
+    "failure_reason",
+)

@@ -130,6 +130,8 @@ failed_messages = Table(
     # Added by revision 1017.
     Column("stream_position", String(30), nullable=False, server_default=NO_POSITION),
     Column("stream_position_unread", Text),
+    # Added by revision 1021.
+    Column("last_word", String(16)),
     # Added by revision 1024.
     Column("archived_disposition", String(16)),
     Column("archived_reason", Text),

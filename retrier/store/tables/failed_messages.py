@@ -9,7 +9,12 @@ from sqlalchemy import Update, bindparam, case, delete, func, or_, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from retrier.domain.decision import Decision
-from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
+from retrier.domain.failed_message import (
+    Disposition,
+    FailedMessageStatus,
+    LastWord,
+    Resolution,
+)
 from retrier.domain.moves import MOVES, Move
 from retrier.domain.receipt import MessageChange
 from retrier.domain.retry_operation import STANDING_OPERATION
@@ -67,6 +72,15 @@ _GIVEN_BACK = {
     "policy": messages.archived_policy,
     # Its time has passed meanwhile: it is due at once. The rate of the policies spreads many.
     "retry_at": case((messages.archived_retry_at < _NOW, _NOW), else_=messages.archived_retry_at),
+    # Declared dead by a person, no rule, it was their last word before they archived it.
+    "last_word": case(
+        (
+            (messages.archived_disposition == Disposition.DEAD)
+            & messages.archived_policy.is_(None),
+            LastWord.DEAD,
+        ),
+        else_=None,
+    ),
     "last_modified": _NOW,
 }
 
@@ -78,6 +92,8 @@ def add(tx: Transaction, numbers: Sequence[int], new: Sequence[Newest]) -> None:
     Raises ConcurrentChange if another process has added one of them meanwhile.
     """
     seqs = tx.sql.take_numbers(tx.conn, Counter.FAILURE_SEQ, len(new)) if new else []
+    # Each column of a row that is added takes time, and nearly no new message has this one.
+    said = any(each.shown.attempt.word for each in new)
     rows = [
         {
             "number": number,
@@ -88,6 +104,7 @@ def add(tx: Transaction, numbers: Sequence[int], new: Sequence[Newest]) -> None:
             "status": FailedMessageStatus.UNRESOLVED,
             "derived_from": each.shown.attempt.derived_from,
             **shown_columns(each),
+            **({"last_word": each.shown.attempt.word} if said else {}),
         }
         for number, seq, each in zip(numbers, seqs, new, strict=True)
     ]
@@ -107,19 +124,24 @@ def become_unresolved(
     more: Columns = {"last_modified": tx.now} if decisions else {}
     if reason is not None:
         more = {**more, "reason": reason}
+    more = {**more, "last_word": LastWord.DEAD if move is Move.GIVEN_UP else None}
     decided = {number: decided_columns(each) for number, each in decisions.items()}
     _move_anew(tx, move, {number: {**each, **more} for number, each in decided.items()})
 
 
 def revert(tx: Transaction, judged: Mapping[int, Columns]) -> None:
     """Do so to messages whose retries could not be sent, with what was judged about them."""
-    modified = {"last_modified": tx.now} if judged else {}
+    # A person may have asked for the retry: that is their last word now.
+    modified = {"last_modified": tx.now, "last_word": None} if judged else {}
     _move_anew(tx, Move.REVERTED, {number: {**each, **modified} for number, each in judged.items()})
 
 
 def fail_anew(tx: Transaction, newest: Mapping[int, Newest]) -> None:
     """Do so to messages that have failed again; they show their newest failures from now on."""
-    shown = {number: {**NO_POLICY, **shown_columns(each)} for number, each in newest.items()}
+    shown = {
+        number: {**NO_POLICY, **shown_columns(each), "last_word": each.shown.attempt.word}
+        for number, each in newest.items()
+    }
     counted = {number: _counted(each.change) for number, each in newest.items()}
     _move_anew(tx, Move.FAILED, shown, counted)
 
@@ -156,7 +178,7 @@ def confirm(tx: Transaction, changes: Mapping[int, MessageChange]) -> None:
 def settle(tx: Transaction, numbers: Sequence[int]) -> None:
     """Resolve messages because a person says so."""
     evidence = {"resolution": Resolution.BY_HAND, "resolved_at": tx.now}
-    tx.execute(_put(tx, Move.SETTLED, numbers).values(**evidence))
+    tx.execute(_put(tx, Move.SETTLED, numbers).values(**evidence, last_word=LastWord.RESOLVED))
 
 
 def presume(tx: Transaction, numbers: Sequence[int]) -> None:
@@ -167,7 +189,11 @@ def presume(tx: Transaction, numbers: Sequence[int]) -> None:
 
 def archive(tx: Transaction, numbers: Sequence[int], operation_id: str | None = None) -> None:
     """Archive messages; they name the archive operation, and keep what an undo gives back."""
-    kept = {"archive_operation_id": operation_id, **_KEPT}
+    kept = {
+        "archive_operation_id": operation_id,
+        "last_word": LastWord.ARCHIVED,
+        **_KEPT,
+    }
     tx.execute(_put(tx, Move.ARCHIVED, numbers).values(kept))
 
 
@@ -229,6 +255,8 @@ def _issue(sql: SqlDialect) -> ReturningUpdate[Any]:
             last_retry_id=claims.retry_id,
             last_modified=_NOW,
             failure_count=_COUNT_ISSUED,
+            # What a person has said something of is sent only because one asked for it since.
+            last_word=None,
             **_NO_DISPOSITION,
         )
         .returning(messages.number)

@@ -4,12 +4,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 from sqlalchemy import Select, and_, delete, func, select
 
-from retrier.domain.decision import Decision, Judgement, RetryAt, disposition_of
-from retrier.domain.failed_message import Failure
+from retrier.domain.decision import (
+    Dead,
+    Decision,
+    Judgement,
+    Manual,
+    RetryAt,
+    disposition_of,
+)
+from retrier.domain.failed_message import Disposition, Failure
 from retrier.domain.receipt import Attempt, MessageChange, StoredAttempt
 from retrier.domain.stream_position import NO_POSITION
 from retrier.store.engine.sql_dialect import Counter
@@ -52,6 +59,20 @@ def decided_columns(decision: Decision) -> Columns:
         "policy": short(decision.policy),
         "retry_at": decision.at if isinstance(decision, RetryAt) else None,
     }
+
+
+def decision_of(row: StoredRow) -> Decision:
+    """Return the decision that stands in these columns of a message."""
+    why, policy = row.disposition_reason, row.policy
+    match Disposition(row.disposition):
+        case Disposition.MANUAL:
+            return Manual(why=why, policy=policy)
+        case Disposition.SCHEDULED:
+            return RetryAt(at=row.retry_at, why=why or "", policy=policy or "")
+        case Disposition.DEAD:
+            return Dead(why=why or "", policy=policy)
+        case _ as never:
+            assert_never(never)
 
 
 def judged_columns(judgement: Judgement, failures: int | None) -> Columns:
@@ -289,7 +310,7 @@ def _rows(
     holders: BodyHolders,
 ) -> Iterator[dict[str, object]]:
     keeps_texts = any(each.attempt.failure.keeps_texts for each in new)
-    for attempt_id, attempt, _, columns in new:
+    for attempt_id, attempt, judgement, columns in new:
         failure = attempt.failure
         number = numbers[attempt.unique_message_id]
         held_by = holders.setdefault((number, failure.body_hash), attempt_id)
@@ -305,13 +326,28 @@ def _rows(
             "error_queue": failure.error_queue,
             "time_of_failure": failure.details.time_of_failure,
             "retry_id": identifier(failure.retry_id),
-            **columns,
+            **(_own_columns(judgement, columns) if judgement.stands else columns),
             **(_texts(failure) if keeps_texts else {}),
             "completed_steps": long(failure.details.completed_steps),
             "same_body_as": None if held_by == attempt_id else held_by,
             "raw_properties": failure.raw,
             "body": failure.body if held_by == attempt_id else None,
         }
+
+
+def _own_columns(judgement: Judgement, columns: Columns) -> Columns:
+    """Return the columns of a failure that was not judged, because what was decided before stays.
+
+    Without a decision: a simulation that judged it anew would find a difference where there is none.
+    """
+    why = judgement.decision.why or "what was decided before stays"
+    own: Columns = {
+        **_UNDECIDED,
+        "reason": short(judgement.failure_reason),
+        "disposition_reason": short(f"not judged: {why}"),
+        "failure_count": None,
+    }
+    return {name: own[name] for name in columns}
 
 
 def _texts(failure: Failure) -> Columns:

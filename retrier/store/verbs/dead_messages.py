@@ -70,7 +70,7 @@ def declare_dead(
 
     It gets a new failure number: no operation that was asked for earlier takes it, and a claim that
     Marking takes at this moment does not hold. A claim under which nothing was sent ends. With
-    `reason` it is classified under that until it fails again. With `notices`, a notice is to be
+    `reason` it is classified under that until its retry fails. With `notices`, a notice is to be
     sent to that queue. Raises DatabaseUnavailable.
     """
     # Before any row lock, as ingestion does: waiting for this with rows locked could deadlock.

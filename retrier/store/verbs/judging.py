@@ -8,15 +8,15 @@ from typing import NamedTuple, assert_never
 from sqlalchemy import select
 
 from retrier.domain.decision import Dead, Decided, Judgement, RetryAt, disposition_of
-from retrier.domain.failed_message import Disposition
+from retrier.domain.failed_message import Disposition, LastWord
 from retrier.domain.moves import Move
 from retrier.domain.notices import DeadMessage
-from retrier.domain.receipt import Attempt
+from retrier.domain.receipt import Attempt, Before, MessageChange
 from retrier.domain.retry_batch import Ejected, RetryBatch, RevertCause
 from retrier.domain.retry_operation import STANDING_OPERATION
 from retrier.policy.facts import Facts, facts_of
 from retrier.policy.judging import Dice, Policies
-from retrier.policy.overruling import judge_revert, unless_copy
+from retrier.policy.overruling import judge_revert, unless_copy, unless_stands
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import causes, failed_messages
 from retrier.store.tables import event_log
@@ -43,7 +43,7 @@ _FACTS = (
 class JudgedMessage(NamedTuple):
     """A message that is unresolved now: the failure it shows, and what was decided about it.
 
-    `failures` is its failure count. `was_dead` means that it was dead before, and that was told.
+    `failures` is its failure count.
     """
 
     number: int
@@ -51,42 +51,64 @@ class JudgedMessage(NamedTuple):
     attempt_id: int
     judgement: Judgement
     failures: int
-    was_dead: bool = False
 
 
 def judge_attempts(
-    tx: Transaction, attempts: Iterable[Attempt], policies: Policies, dice: Dice
+    tx: Transaction, attempts: Iterable[Attempt], before: Before, policies: Policies, dice: Dice
 ) -> list[Judgement]:
     """Judge each of these failures; of one that changes nothing only the reason is meant."""
+    so_far = _SoFar(before)
     if not policies.configured:
-        return _judge_alike(attempts, policies, dice)
+        return [
+            so_far.settle(attempt, judgement)
+            for attempt, judgement in _judge_alike(attempts, policies, dice)
+        ]
     facts_for = _facts_once()
     now = tx.now
-    return [
-        unless_copy(
-            policies.judge(facts_for(each), failures=each.failures or 1, now=now, dice=dice),
-            each.maybe_copy_of,
-        )
-        for each in attempts
-    ]
+    judged = []
+    for each in attempts:
+        judgement = policies.judge(facts_for(each), failures=each.failures or 1, now=now, dice=dice)
+        judged.append(so_far.settle(each, unless_copy(judgement, each.maybe_copy_of)))
+    return judged
 
 
-def _judge_alike(attempts: Iterable[Attempt], policies: Policies, dice: Dice) -> list[Judgement]:
+class _SoFar:
+    """What was decided about the messages of a batch before it, and by its earlier failures."""
+
+    def __init__(self, before: Before) -> None:
+        self._stored = before.stored
+        self._judged: dict[str, Judgement] = {}
+
+    def settle(self, attempt: Attempt, judgement: Judgement) -> Judgement:
+        """Return the judgement of a failure, or what stands of its message instead."""
+        key = attempt.unique_message_id
+        if attempt.standing is not None:
+            judgement = unless_stands(judgement, attempt.standing, self._find(key) or judgement)
+        if attempt.failures is not None:
+            self._judged[key] = judgement
+        return judgement
+
+    def _find(self, key: str) -> Judgement | None:
+        judged, stored = self._judged.get(key), self._stored.get(key)
+        return judged if judged or stored is None else stored.decided
+
+
+def _judge_alike(
+    attempts: Iterable[Attempt], policies: Policies, dice: Dice
+) -> Iterator[tuple[Attempt, Judgement]]:
     """Judge without policies: nothing depends on the time or on how often a message has failed.
 
     So all failures with the same facts have one judgement. Each microsecond counts here.
     """
     facts_for = _facts_once()
     known: dict[int, Judgement] = {}
-    judged = []
     for attempt in attempts:
         facts = facts_for(attempt)
         judgement = known.get(id(facts))
         if judgement is None:
             now = attempt.failure.received_at
             judgement = known[id(facts)] = policies.judge(facts, failures=1, now=now, dice=dice)
-        judged.append(judgement)
-    return judged
+        yield attempt, judgement
 
 
 def judge_reverts(
@@ -152,7 +174,7 @@ def follow_up(
         dead = [
             DeadMessage(number=each.number, attempt_id=each.attempt_id)
             for each in judged
-            if isinstance(each.judgement.decision, Dead) and not each.was_dead
+            if isinstance(each.judgement.decision, Dead)
         ]
         add_notices(tx, policies.notices, dead)
     event_log.append(tx, list(_tell(alike, decided, batch)))
@@ -170,6 +192,25 @@ def sum_up_waiting(judgements: Iterable[Judgement]) -> tuple[Decided, ...]:
         earliest=None,
     )
     return (waiting,) if reasons else ()
+
+
+def tell_what_stands(changes: Iterable[MessageChange]) -> list[Entry]:
+    """Return events about messages that failed again after a person's last word: one for each word."""
+    failed: dict[LastWord, list[str]] = {}
+    for change in changes:
+        if change.details is not None and change.details.word is not None:
+            failed.setdefault(change.details.word, []).append(change.unique_message_id)
+    return [_describe_word(word, keys) for word, keys in failed.items()]
+
+
+def _describe_word(word: LastWord, keys: Sequence[str]) -> Entry:
+    one = keys[0] if len(keys) == 1 else None
+    text = (
+        f"{one or f'{len(keys)} messages'}: failed again after a person's last word "
+        f"({word}): nothing is retried by itself"
+    )
+    details: dict[str, object] = {"last_word": word, "count": len(keys)}
+    return Entry(kind="failed_after_last_word", text=text, unique_message_id=one, details=details)
 
 
 def _facts_once() -> Callable[[Attempt], Facts]:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from retrier.domain.decision import Decided
 from retrier.domain.failed_message import RetryEnd
 from retrier.domain.receipt import Before, MessageChange, Receipt
-from retrier.policy.judging import Dice, Judge, Policies
+from retrier.policy.judging import Judge, Policies
 from retrier.policy.waiting import WAITING
 from retrier.store.engine import sql_dialect
 from retrier.store.engine.transaction import Transaction
 from retrier.store.tables import (
     causes,
+    event_log,
     failed_messages,
     outgoing,
     processing_attempts,
@@ -25,7 +26,13 @@ from retrier.store.tables.processing_attempts import (
     columns_of,
 )
 from retrier.store.verbs.breaker_counting import count_outcomes
-from retrier.store.verbs.judging import JudgedMessage, follow_up, judge_attempts, sum_up_waiting
+from retrier.store.verbs.judging import (
+    JudgedMessage,
+    follow_up,
+    judge_attempts,
+    sum_up_waiting,
+    tell_what_stands,
+)
 from retrier.store.verbs.retry_ends import end_claims
 
 Numbers = Mapping[str, int]
@@ -66,7 +73,7 @@ def apply(tx: Transaction, receipt: Receipt, before: Before, into: Reception) ->
         **{key: each.number for key, each in before.stored.items() if each.number is not None},
         **dict(zip((change.unique_message_id for change in new), fresh, strict=True)),
     }
-    attempts = _take_attempts(tx, receipt, policies, into.judge.dice)
+    attempts = _take_attempts(tx, receipt, before, into.judge, policies)
     cause_ids = causes.identify(tx, (each.failure.cause for each in receipt.attempts))
     shown = {id(each.attempt): each for each in attempts}
     newest = {
@@ -84,40 +91,41 @@ def apply(tx: Transaction, receipt: Receipt, before: Before, into: Reception) ->
         ids = [each.attempt_id for each in attempts]
         outgoing.add(tx, into.forward_to, ids, receipt.attempts, numbers)
     if policies.configured:
-        decided = follow_up(tx, list(_unresolved(newest, before)), policies)
+        decided = follow_up(tx, list(_decided(newest)), policies)
     else:
-        unresolved = (each for each in newest.values() if each.change.confirmation is None)
-        decided = sum_up_waiting(each.shown.judgement for each in unresolved)
+        decided = sum_up_waiting(each.judgement for each in _decided(newest))
+    event_log.append(tx, tell_what_stands(receipt.changes))
     return Applied(
         came_back=_end_retries(tx, receipt.changes, numbers),
-        reasons=Counter(each.judgement.reason for each in attempts),
+        reasons=Counter(each.judgement.failure_reason for each in attempts),
         decided=decided,
     )
 
 
 def _take_attempts(
-    tx: Transaction, receipt: Receipt, policies: Policies, dice: Dice
+    tx: Transaction, receipt: Receipt, before: Before, judge: Judge, policies: Policies
 ) -> list[NewAttempt]:
     """Judge the failures, and give each its id."""
     ids = processing_attempts.take_ids(tx, len(receipt.attempts))
-    judged = judge_attempts(tx, receipt.attempts, policies, dice)
+    judged = judge_attempts(tx, receipt.attempts, before, policies, judge.dice)
     counts = (attempt.failures for attempt in receipt.attempts)
     columns = columns_of(zip(judged, counts, strict=True))
     return list(map(NewAttempt, ids, receipt.attempts, judged, columns))
 
 
-def _unresolved(newest: Mapping[int, Newest], before: Before) -> Iterator[JudgedMessage]:
-    """Yield what is unresolved after this batch: not what a confirmation in it has resolved."""
+def _decided(newest: Mapping[int, Newest]) -> Iterator[JudgedMessage]:
+    """Yield what is unresolved after this batch, and was decided about in it.
+
+    Not what a confirmation in it has resolved, and not that of which an earlier decision stands.
+    """
     for number, each in newest.items():
-        stored = before.stored.get(each.change.unique_message_id)
-        if each.change.confirmation is None:
+        if each.change.confirmation is None and not each.shown.judgement.stands:
             yield JudgedMessage(
                 number=number,
                 unique_message_id=each.change.unique_message_id,
                 attempt_id=each.shown.attempt_id,
                 judgement=each.shown.judgement,
                 failures=each.shown.attempt.failures or 1,
-                was_dead=stored is not None and stored.is_dead,
             )
 
 

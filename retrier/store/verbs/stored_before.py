@@ -4,11 +4,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from retrier.domain.decision import Judgement
 from retrier.domain.failed_message import (
     Confirmation,
-    Disposition,
     FailedMessageStatus,
     Failure,
+    LastWord,
     Resolution,
 )
 from retrier.domain.folding import candidate_ids, ids_apart, named_ids
@@ -24,7 +25,7 @@ from retrier.store.tables import (
     retry_operations,
 )
 from retrier.store.tables.ended_retries import Ended
-from retrier.store.tables.processing_attempts import StoredBody
+from retrier.store.tables.processing_attempts import StoredBody, decision_of
 
 
 def look_before(
@@ -111,16 +112,18 @@ def _stored(
         number=row.number,
         body_of=body.held_by if body else None,
         message_id=row.message_id,
+        maybe_copy_of=row.maybe_copy_of,
         body_hash=body.body_hash if body else "",
         last_retry_id=row.last_retry_id,
         failure_count=row.failure_count,
-        is_dead=row.disposition == Disposition.DEAD,
+        decided=Judgement(reason=row.reason or "", decision=decision_of(row)),
         known=Known(
             status=FailedMessageStatus(row.status),
             claim=_claim_in_force(row, claim),
             last_failure=row.last_failure if row.last_failure_known else None,
             resolution=resolution,
             confirmed_at=row.resolved_at if confirmed else None,
+            word=LastWord(row.last_word) if row.last_word else None,
         ),
         first=first or newest,
         newest=newest,

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from retrier.domain.decision import AGAIN
 from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
 from retrier.store.queries.details import MessageDetails
 from retrier.store.queries.messages import ListedMessage, ShownClaim
@@ -56,6 +57,9 @@ def _of_unresolved(message: ListedMessage, *, waits: bool) -> Sentence:
             return ("It will be tried again at ", message.retry_at, f": {told}" if told else ".")
         case Disposition.DEAD:
             since = f": {told}" if told else "."
+            if why is not None and why.endswith(AGAIN):
+                # It was changed by its newest failure, and nobody knows any more when it died.
+                return (f"Dead{since}", _ONLY_A_PERSON)
             return ("Dead since ", message.last_modified, since, _ONLY_A_PERSON)
         case _:
             ended = f": {told} " if told else ". "

@@ -13,6 +13,8 @@ from tests.properties.model.streams import Place, held, place_of, rule_of, stay
 UNRESOLVED, ISSUED, RESOLVED, ARCHIVED = "unresolved", "retry_issued", "resolved", "archived"
 DUE, LATER = "due", "later"
 PENDING = (UNRESOLVED, ISSUED)
+WORDS = ("archive", "resolve", "declare dead")
+"""What a person says of a message so that nothing sends it by itself."""
 MOST_FAILURES = 3
 """So often a message fails before a person decides about it."""
 
@@ -22,7 +24,8 @@ class Message:
     """One message. `since` numbers the moment at which it became unresolved last.
 
     It is `dead` if a person declared it so, or if its retry can never be sent, until it changes its
-    status. `failures` is its count, and `counted` has the retries in it.
+    status. `word` is what a person said of it last. `failures` is its count, and `counted` has the
+    retries in it.
     """
 
     status: str
@@ -40,6 +43,7 @@ class Message:
     confirmed_at: datetime | None = None
     attempts: int = 1
     dead: bool = False
+    word: str = ""
     failures: int = 1
     counted: set[str] = field(default_factory=set)
     stream: Place | None = None
@@ -50,6 +54,14 @@ class Message:
     def judge(self) -> None:
         """Decide as the policies of the model do."""
         self.scheduled = LATER if self.failures < MOST_FAILURES else ""
+
+    def leave(self, before: "Message", *, is_copy: bool) -> None:
+        """Leave it as it was: what a person said and what is dead, and for a copy whatever stood."""
+        self.word = before.word
+        was_open = before.status == UNRESOLVED
+        if self.word or is_copy or (was_open and before.dead):
+            self.scheduled = before.scheduled if was_open else ""
+            self.dead = was_open and before.dead
 
 
 @dataclass(slots=True)
@@ -112,6 +124,7 @@ class Account:
             else:
                 message.status = ARCHIVED if act == "archive" else RESOLVED
             message.dead = act == "declare dead"
+            message.word = act if act in WORDS else ""
         return done
 
     def schedule(self, key: str, when: str) -> bool:
@@ -122,7 +135,7 @@ class Account:
         if message.failures == 0:
             return False
         self._become_unresolved(message)
-        message.scheduled = when
+        message.scheduled, message.word = when, ""
         return True
 
     def release(self, stream: Place) -> list[str]:
@@ -174,6 +187,7 @@ class Account:
         cancel. One that can never be sent is dead.
         """
         message = self.messages[key]
+        message.word = ""
         claim, message.claim = message.claim, None
         self._become_unresolved(message)
         if claim is not None and not cancelled:
@@ -263,6 +277,7 @@ def _count(fresh: Message, before: Message, named: set[str], batch: set[str]) ->
     fresh.counted = before.counted | ({claim.retry_id} if claim and claim.stamped else set())
     batch |= named | ({claim.retry_id} if claim else set())
     fresh.judge()
+    fresh.leave(before, is_copy=again)
 
 
 def _make(failure: Failure, number: int) -> Message:

@@ -164,7 +164,7 @@ class Following:
             self._account.take_back(key, cancelled=not reverted, hopeless=hopeless)
         if now.status == ISSUED != before.status and now.claim is not None:
             by_policy = now.claim.operation_id == STANDING_OPERATION
-            before.failures = before.failures if by_policy else 0
+            before.failures, before.word = before.failures if by_policy else 0, ""
         before.status, before.claim = now.status, now.claim
         if now.status != UNRESOLVED:
             before.scheduled, before.dead = "", False

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from retrier.app.policies import PolicyFile, PolicySource, make_policy_source
+from retrier.app.policies import GONE, PolicyFile, PolicySource, make_policy_source
 from retrier.settings import PoliciesSection, Settings, load_settings
 from tests.support.frozen_clock import FrozenClock
 from tests.support.told import Told
@@ -149,14 +149,34 @@ def test_a_file_that_is_gone_at_once_is_noticed_too(tmp_path: Path) -> None:
     assert source.in_force.problems != ()
 
 
-def test_a_section_that_was_deleted_leaves_all_to_people(site: Site) -> None:
+@pytest.mark.parametrize("text", ["instance: retrier\n", "policies:\n", "", "# nothing\n"])
+def test_a_section_that_is_gone_is_told_and_changes_nothing(site: Site, text: str) -> None:
+    site.write(text)
+
+    site.look(5)
+
+    assert (site.rules, site.problems) == (["one"], (GONE,))
+    assert site.told.of("policies.wrong") == [{"file": str(site.path), "reason": GONE}]
+
+
+@pytest.mark.parametrize("text", ["policies: {}\n", "policies: {rules: []}\n"])
+def test_a_section_that_says_that_there_is_none_leaves_all_to_people(site: Site, text: str) -> None:
+    site.write(text)
+
+    site.look(2)
+
+    assert (site.rules, site.problems) == ([], ())
+    assert site.told.names == ["policies.taken"]
+
+
+def test_a_section_that_said_nothing_may_be_gone(tmp_path: Path) -> None:
+    site = Site(tmp_path / "retrier.yaml", "policies: {}\n")
     site.write("instance: retrier\n")
 
     site.look(2)
 
-    assert site.rules == []
+    assert site.problems == ()
     assert not site.source.in_force.is_configured
-    assert site.told.names == ["policies.taken"]
 
 
 def test_what_else_is_wrong_in_the_file_does_not_matter(site: Site) -> None:

@@ -1,10 +1,12 @@
 """retrier errors revive, retrier errors dead, and what other commands say of dead messages."""
 
 import json
+import re
 from typing import Any
 
 import pytest
 
+from tests.contract.store_rows import again
 from tests.support.command_line import CommandLine
 from tests.support.disposing import make_dead, schedule
 from tests.support.factories import failure
@@ -183,6 +185,17 @@ class TestShown:
         (line,) = (line for line in lines if line.startswith("decision"))
         assert "dead since 20" in line
         assert line.endswith("): closed")
+
+    def test_is_that_it_has_failed_again_since(self, cli: CommandLine) -> None:
+        first = failure(queue="orders")
+        (key,) = cli.api.receive(first)
+        cli.lines("errors", "dead", key, "--why", "closed", "--user", "ada")
+
+        cli.api.receive(again(first, queue="orders"))
+
+        lines = cli.lines("errors", "show", key)
+        (line,) = (line for line in lines if line.startswith("decision"))
+        assert re.search(r"  dead: declared dead by .*ada.*: closed; it has failed again", line)
 
     def test_is_its_disposition_in_lists(self, cli: CommandLine) -> None:
         ((key,), _) = fail_dead(cli, 1, 1)

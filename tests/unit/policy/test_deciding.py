@@ -245,6 +245,8 @@ def test_another_definition_has_another_hash(other: Definition) -> None:
     [
         (Match(), Match(queue=("a",))),
         (Match(queue=("a*",)), Match(queue=("ab", "ac*"), reason=("unknown",))),
+        (Match(queue=("*",), reason=("x", "*")), Match(queue=("a",))),
+        (Match(endpoint=("*",)), Match(endpoint=("Sales",))),
     ],
 )
 def test_a_match_covers_what_asks_for_more(earlier: Match, later: Match) -> None:
@@ -255,6 +257,15 @@ def test_a_match_covers_what_asks_for_more(earlier: Match, later: Match) -> None
 def test_a_match_does_not_cover_what_asks_for_something_else() -> None:
     assert not Match(queue=("a",)).covers(Match(reason=("unknown",)))
     assert not Match(queue=("a",)).covers(Match())
+
+
+def test_any_text_covers_what_may_be_missing_only_where_something_is_asked_for() -> None:
+    assert Match(queue=("*",), reason=("*",)).covers(Match())
+    for name in ("endpoint", "message_type", "exception"):
+        asks = Match(**{name: ("*",)})
+
+        assert not asks.covers(Match()), name
+        assert not asks.matches(Facts(queue="a"), "unknown"), name
 
 
 def test_what_is_in_force_has_no_problems_at_first() -> None:

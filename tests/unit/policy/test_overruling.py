@@ -1,17 +1,22 @@
-"""What overrules a rule: a message that may be a copy, and a retry that was reverted."""
+"""What overrules a rule: what stood before, a message that may be a copy, a reverted retry."""
 
 from datetime import UTC, datetime
 
 import pytest
 
-from retrier.domain.decision import Dead, Decision, Judgement, Manual, RetryAt
+from retrier.domain.decision import AGAIN, Dead, Decision, Judgement, Manual, RetryAt
+from retrier.domain.failed_message import FailedMessageStatus, LastWord
+from retrier.domain.last_word import Standing
 from retrier.domain.retry_batch import Ejected
-from retrier.policy.overruling import judge_revert, unless_copy
+from retrier.domain.text import COLUMN_BYTES
+from retrier.policy.overruling import judge_revert, unless_copy, unless_stands
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 RETRY = RetryAt(at=NOON, why="failed once", policy="rest@1")
 DEAD = Dead(why="failed twice", policy="rest@1")
 WAITS = Manual()
+OPEN = Standing(status=FailedMessageStatus.UNRESOLVED)
+COPY = Standing(status=FailedMessageStatus.UNRESOLVED, is_copy=True)
 
 
 def judged(decision: Decision) -> Judgement:
@@ -67,3 +72,74 @@ class TestARevertedRetry:
         found = judge_revert(judged(WAITS), reverted(hopeless=True), configured=False).decision
 
         assert found == Manual(why="the broker said no")
+
+
+class TestAMessageThatFailsAgain:
+    def test_is_judged_if_nothing_stands(self) -> None:
+        assert unless_stands(judged(RETRY), OPEN, judged(WAITS)) == judged(RETRY)
+
+    def test_stays_dead_with_its_words_and_its_reason(self) -> None:
+        dead = Judgement(reason="poison_message", decision=DEAD)
+
+        found = unless_stands(judged(RETRY), OPEN, dead)
+
+        assert found.decision == Dead(why=f"failed twice{AGAIN}", policy="rest@1")
+        assert (found.reason, found.failure_reason) == ("poison_message", "unknown")
+
+    def test_says_only_once_that_it_failed_again(self) -> None:
+        once = unless_stands(judged(RETRY), OPEN, judged(DEAD))
+
+        assert unless_stands(judged(RETRY), OPEN, once).decision == once.decision
+
+    def test_has_room_for_saying_so(self) -> None:
+        dead = judged(Dead(why="\u00e4" * COLUMN_BYTES))
+
+        why = unless_stands(judged(RETRY), OPEN, dead).decision.why or ""
+
+        assert why.endswith(AGAIN)
+        assert len(why.encode()) <= COLUMN_BYTES
+
+    @pytest.mark.parametrize("before", [RETRY, WAITS])
+    def test_keeps_its_plan_where_only_a_second_copy_failed(self, before: Decision) -> None:
+        found = unless_stands(judged(DEAD), COPY, judged(before))
+
+        assert found.decision == before
+        assert found.stands
+
+    def test_keeps_the_reason_of_its_newest_failure_unless_it_is_dead(self) -> None:
+        before = Judgement(reason="timeout_exceeded", decision=RETRY)
+
+        assert unless_stands(judged(DEAD), COPY, before).reason == "unknown"
+
+    @pytest.mark.parametrize(
+        ("word", "said"),
+        [
+            (LastWord.DEAD, "declared it dead"),
+            (LastWord.ARCHIVED, "archived it"),
+            (LastWord.RESOLVED, "resolved it"),
+        ],
+    )
+    def test_is_for_a_person_who_had_closed_it(self, word: LastWord, said: str) -> None:
+        closed = Standing(status=FailedMessageStatus.RESOLVED, word=word)
+
+        found = unless_stands(judged(RETRY), closed, judged(WAITS)).decision
+
+        words = f"a person had {said}, and it failed again, so a person decides"
+        assert found == Manual(why=words)
+
+    def test_is_for_a_person_if_a_second_copy_opens_it(self) -> None:
+        closed = Standing(status=FailedMessageStatus.RESOLVED, is_copy=True)
+
+        found = unless_stands(judged(RETRY), closed, judged(WAITS)).decision
+
+        assert found == Manual(
+            why="a second copy of a retry that had failed before failed, too, so a person decides"
+        )
+
+    def test_is_for_a_person_if_its_origin_was_closed(self) -> None:
+        origin = Standing(status=FailedMessageStatus.ARCHIVED, word=LastWord.ARCHIVED, of="m1")
+
+        found = unless_stands(judged(RETRY), origin, judged(RETRY)).decision
+
+        words = "a person had archived m1, and it came under a retry of that, so a person decides"
+        assert found == Manual(why=words)

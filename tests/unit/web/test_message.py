@@ -101,6 +101,32 @@ class TestItsState:
         assert re.match(r"dead Dead since [\d: -]+ UTC: Failed 3 of 3 times, by rule", told)
         assert told.endswith("Only a person's retry takes it.")
 
+    def test_is_that_it_is_dead_and_has_failed_again(self, web: Web) -> None:
+        first = failure()
+        (key,) = web.api.receive(first)
+        make_dead(web.api.db, key)
+
+        web.api.receive(again(first))
+
+        html = page(web, key)
+        assert state_of(html) == (
+            "dead Dead: Failed 3 of 3 times, by rule payments; it has failed again since then. "
+            "Only a person's retry takes it."
+        )
+        assert "not judged: failed 3 of 3 times, by rule payments" in html
+
+    def test_is_that_a_person_had_archived_it_and_it_failed_again(self, web: Web) -> None:
+        first = failure()
+        (key,) = web.api.receive(first)
+        press(web, key, "archive")
+
+        web.api.receive(again(first))
+
+        assert state_of(page(web, key)).endswith(
+            "A person had archived it, and it failed again, so a person decides. "
+            "It waits for a person."
+        )
+
     def test_is_that_its_retry_was_sent_and_has_no_outcome(self, web: Web) -> None:
         _, key = send(web)
 
