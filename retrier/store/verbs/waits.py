@@ -73,10 +73,12 @@ def _count_hands(tx: Transaction) -> int:
     key = breakers.c.breaker_key
     query = select(breakers).where(_hands_of_later(tx.now)).order_by(key).with_for_update()
     found = [breaker_from_row(row) for row in tx.execute(query)]
+    anew = []
     for each in found:
         if each.hand is not None:
             hand = replace(each.hand, until=tx.now + (each.hand.until - each.changed_at))
-            breaker_rows.write(tx, replace(each, hand=hand, changed_at=tx.now))
+            anew.append(replace(each, hand=hand, changed_at=tx.now))
+    breaker_rows.write(tx, anew)
     return len(found)
 
 
