@@ -4,7 +4,7 @@ However many breakers are not closed, a cut asks as many statements: what it lea
 condition, and one statement finds what may try them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -47,6 +47,17 @@ class Holders:
         for each in found:
             of_per[each.key.per][each.key.name] = each
         return cls(by_queue=of_per[Per.DESTINATION], by_type=of_per[Per.MESSAGE_TYPE])
+
+    @property
+    def any(self) -> bool:
+        """Whether there is one."""
+        return bool(self.by_queue or self.by_type)
+
+    def those(self, chosen: Callable[[Breaker], bool]) -> "Holders":
+        """Return those that are chosen."""
+        of_per = (self.by_queue, self.by_type)
+        by_queue, by_type = ({k: v for k, v in each.items() if chosen(v)} for each in of_per)
+        return Holders(by_queue=by_queue, by_type=by_type)
 
     def holding(self, row: StoredRow) -> Sequence[Breaker]:
         """Return those that hold the messages of a cause, by its `target` and `message_type`."""
@@ -121,8 +132,8 @@ def _choose_trials(tx: Transaction, operation: RetryOperation, held: Holders) ->
     One that two breakers hold tries both, so that neither waits for the other. One that a breaker
     holds which is open, or which another message tries, cannot go, and so cannot try.
     """
-    waiting = [each for each in _all(held) if _wants_trial(tx, each)]
-    if not waiting or operation.selection.ids is not None:
+    waiting = held.those(partial(_wants_trial, tx))
+    if operation.selection.ids is not None or not waiting.any:
         return {}
     trials: dict[int, int] = {}
     chosen: set[int] = set()
@@ -135,17 +146,12 @@ def _choose_trials(tx: Transaction, operation: RetryOperation, held: Holders) ->
     return trials
 
 
-def _all(held: Holders) -> Iterator[Breaker]:
-    yield from held.by_queue.values()
-    yield from held.by_type.values()
-
-
 def _wants_trial(tx: Transaction, breaker: Breaker) -> bool:
     return breaker.state_at(tx.now) is BreakerState.HALF_OPEN and breaker.trial is None
 
 
 def _find_candidates(
-    tx: Transaction, operation: RetryOperation, held: Holders, waiting: Sequence[Breaker]
+    tx: Transaction, operation: RetryOperation, held: Holders, waiting: Holders
 ) -> Sequence[StoredRow]:
     """Find the first free message of each cause that only breakers hold which want a trial.
 
@@ -153,7 +159,7 @@ def _find_candidates(
     there are of them, every cut finds some that bring a breaker on.
     """
     target, conditions, known = _target(operation), *free_now(tx, operation)
-    others = Holders.of([each for each in _all(held) if each not in waiting])
+    others = held.those(lambda each: not _wants_trial(tx, each))
     first = (
         select(messages.number)
         # What a stream holds cannot go, and so cannot try: the breaker would wait for it.
@@ -167,7 +173,7 @@ def _find_candidates(
         _WITH_TARGETS.add_columns(
             target.label("target"), _held.c.message_type, first.label("first")
         )
-        .where(Holders.of(waiting).among(tx, target), not_(others.among(tx, target)))
+        .where(waiting.among(tx, target), not_(others.among(tx, target)))
         .subquery("found")
     )
     query = select(found).where(found.c.first.is_not(None)).limit(MOST_CAUSES)
