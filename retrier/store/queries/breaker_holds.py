@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from sqlalchemy import ColumnElement, Select, and_, exists, false, func, literal, not_, or_, select
+from sqlalchemy import ColumnElement, and_, exists, false, func, literal, not_, or_, select
 
 from retrier.domain.breaker import Breaker, BreakerState, Per
 from retrier.domain.breaker_words import why_all_wait
@@ -17,7 +17,6 @@ from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.queries.breakers import NOT_CLOSED, breaker_from_row
 from retrier.store.queries.cuts import IS_UNRESOLVED, free_messages, free_now
 from retrier.store.queries.left_out import LeftOut
-from retrier.store.queries.selections import MOST_CAUSES
 from retrier.store.queries.stream_order import IS_HELD
 from retrier.store.schema import breakers, causes, failed_messages, message_redirects
 
@@ -26,9 +25,13 @@ redirects = message_redirects.c
 
 MOST_TRIALS = 200
 """Messages of one cut, at most, that try half-open breakers; the next cut has the next ones."""
+_MOST_CANDIDATES = 1000
+"""Messages of one cut, at most, that are looked at for it."""
+MOST_CAUSES = 10_000
+"""Causes that are looked up by their ids; of more, a statement looks for them itself."""
 # Under another name: the conditions of a selection look at causes of their own.
 _held = causes.alias("held")
-_WITH_TARGETS = select(_held.c.cause_id).outerjoin(
+_CAUSES = select(_held.c.cause_id).outerjoin(
     message_redirects, redirects.from_queue == _held.c.destination
 )
 
@@ -83,8 +86,9 @@ def find_left_out(
     if not held:
         return None
     holders = Holders.of(held)
-    trials = _choose_trials(tx, operation, holders)
-    condition = _held_by(tx, operation, holders)
+    found = _find_causes(tx, operation, holders)
+    trials = _choose_trials(tx, operation, holders, found)
+    condition = _is_held(tx, operation, holders, found)
     if trials:
         chosen = tx.sql.member(messages.number, sorted(set(trials.values())))
         condition = and_(condition, not_(chosen))
@@ -92,7 +96,7 @@ def find_left_out(
         condition=condition,
         reason=why_all_wait(held, tx.now) or "",
         trials=trials,
-        tell=partial(_tell_waiting, holders),
+        tell=partial(_tell_waiting, holders, found),
     )
 
 
@@ -101,22 +105,40 @@ def hold_by_breakers(tx: Transaction, operation: RetryOperation) -> LeftOut | No
 
     Who closes one of them waits for this cut: then it finds what the cut has left out.
     """
+    return find_left_out(tx, operation, lock_not_closed(tx))
+
+
+def lock_not_closed(tx: Transaction) -> Sequence[Breaker]:
+    """Lock the breakers that are not closed, or that a person has set; return them."""
     query = select(breakers).where(NOT_CLOSED).order_by(breakers.c.breaker_id).with_for_update()
-    return find_left_out(tx, operation, [breaker_from_row(row) for row in tx.execute(query)])
+    return [breaker_from_row(row) for row in tx.execute(query)]
 
 
-def _held_by(tx: Transaction, operation: RetryOperation, held: Holders) -> ColumnElement[bool]:
+def _find_causes(
+    tx: Transaction, operation: RetryOperation, held: Holders
+) -> Sequence[StoredRow] | None:
+    """Return the causes of the messages that these hold; None if there are too many of them."""
+    target = _target(operation)
+    query = _CAUSES.add_columns(target.label("target"), _held.c.message_type)
+    found = tx.execute(query.where(held.among(tx, target)).limit(MOST_CAUSES + 1)).all()
+    return None if len(found) > MOST_CAUSES else found
+
+
+def _is_held(
+    tx: Transaction,
+    operation: RetryOperation,
+    held: Holders,
+    found: Sequence[StoredRow] | None,
+) -> ColumnElement[bool]:
     """Return the condition that one of these holds a message of an operation.
 
-    The causes are looked up before: with a subquery the database cannot know how many match.
+    With the causes that were looked up: with a subquery the database cannot know how many match.
     """
     if operation.destination in held.by_queue:
         return literal(True)  # noqa: FBT003 - SQL
-    wanted = _WITH_TARGETS.where(held.among(tx, _target(operation)))
-    found = tx.execute(wanted.limit(MOST_CAUSES + 1)).scalars().all()
-    if len(found) > MOST_CAUSES:
-        return messages.cause_id.in_(wanted)
-    return tx.sql.member(messages.cause_id, found)
+    if found is None:
+        return messages.cause_id.in_(_CAUSES.where(held.among(tx, _target(operation))))
+    return tx.sql.member(messages.cause_id, [row.cause_id for row in found])
 
 
 def _target(operation: RetryOperation) -> ColumnElement[str]:
@@ -126,7 +148,12 @@ def _target(operation: RetryOperation) -> ColumnElement[str]:
     return func.coalesce(redirects.to_queue, _held.c.destination)
 
 
-def _choose_trials(tx: Transaction, operation: RetryOperation, held: Holders) -> Mapping[int, int]:
+def _choose_trials(
+    tx: Transaction,
+    operation: RetryOperation,
+    held: Holders,
+    found: Sequence[StoredRow] | None,
+) -> Mapping[int, int]:
     """Choose a message for each half-open breaker that nothing tries, as one cut may have.
 
     One that two breakers hold tries both, so that neither waits for the other. One that a breaker
@@ -135,14 +162,18 @@ def _choose_trials(tx: Transaction, operation: RetryOperation, held: Holders) ->
     waiting = held.those(partial(_wants_trial, tx))
     if operation.selection.ids is not None or not waiting.any:
         return {}
+    if found is None:
+        candidates = _find_first(tx, operation, waiting, held)
+    else:
+        candidates = _find_first_of_each(tx, operation, waiting, held, found)
     trials: dict[int, int] = {}
     chosen: set[int] = set()
-    for row in _find_candidates(tx, operation, held, waiting):
+    for row, number in candidates:
         tried = held.holding(row)
         if len(chosen) == MOST_TRIALS or any(each.breaker_id in trials for each in tried):
             continue
-        chosen.add(row.first)
-        trials.update({each.breaker_id: row.first for each in tried})
+        chosen.add(number)
+        trials.update({each.breaker_id: number for each in tried})
     return trials
 
 
@@ -150,17 +181,29 @@ def _wants_trial(tx: Transaction, breaker: Breaker) -> bool:
     return breaker.state_at(tx.now) is BreakerState.HALF_OPEN and breaker.trial is None
 
 
-def _find_candidates(
-    tx: Transaction, operation: RetryOperation, held: Holders, waiting: Holders
-) -> Sequence[StoredRow]:
+Candidates = Sequence[tuple[StoredRow, int]]
+"""Causes, each with the number of a message, in the order of these."""
+
+
+def _find_first_of_each(
+    tx: Transaction,
+    operation: RetryOperation,
+    waiting: Holders,
+    held: Holders,
+    found: Sequence[StoredRow],
+) -> Candidates:
     """Find the first free message of each cause that only breakers hold which want a trial.
 
-    What others hold is left out here, and so are causes without a free message: however many
-    there are of them, every cut finds some that bring a breaker on.
+    Causes without a free message are left out by the statement: however many there are of them,
+    every cut finds some that bring a breaker on.
     """
-    target, conditions, known = _target(operation), *free_now(tx, operation)
-    others = held.those(lambda each: not _wants_trial(tx, each))
-    first = (
+    wanted = {
+        row.cause_id: row for row in found if len(waiting.holding(row)) == len(held.holding(row))
+    }
+    if not wanted:
+        return []
+    conditions, known = free_now(tx, operation)
+    number = (
         select(messages.number)
         # What a stream holds cannot go, and so cannot try: the breaker would wait for it.
         .where(messages.cause_id == _held.c.cause_id, *conditions, not_(IS_HELD))
@@ -169,28 +212,48 @@ def _find_candidates(
         .correlate(_held)
         .scalar_subquery()
     )
-    found = (
-        _WITH_TARGETS.add_columns(
-            target.label("target"), _held.c.message_type, first.label("first")
-        )
-        .where(waiting.among(tx, target), not_(others.among(tx, target)))
-        .subquery("found")
+    of_each = (
+        select(_held.c.cause_id, number.label("first"))
+        .where(tx.sql.member(_held.c.cause_id, sorted(wanted)))
+        .subquery("of_each")
     )
-    query = select(found).where(found.c.first.is_not(None)).limit(MOST_CAUSES)
-    return sorted(tx.execute(query, known).all(), key=lambda row: int(row.first))
+    query = select(of_each).where(of_each.c.first.is_not(None)).limit(_MOST_CANDIDATES)
+    rows = sorted(tx.execute(query, known).all(), key=lambda row: int(row.first))
+    return [(wanted[row.cause_id], row.first) for row in rows]
 
 
-def _tell_waiting(held: Holders, tx: Transaction, operation: RetryOperation) -> str | None:
+def _find_first(
+    tx: Transaction, operation: RetryOperation, waiting: Holders, held: Holders
+) -> Candidates:
+    """Find the first free messages of all, if they have more causes than can be looked at."""
+    target, (conditions, known) = _target(operation), free_now(tx, operation)
+    others = held.those(lambda each: not _wants_trial(tx, each))
+    query = (
+        _CAUSES.add_columns(target.label("target"), _held.c.message_type, messages.number)
+        .join(failed_messages, messages.cause_id == _held.c.cause_id)
+        .where(*conditions, not_(IS_HELD))
+        .where(waiting.among(tx, target), not_(others.among(tx, target)))
+        .order_by(messages.failure_seq)
+        .limit(_MOST_CANDIDATES)
+    )
+    return [(row, row.number) for row in tx.execute(query, known)]
+
+
+def _tell_waiting(
+    held: Holders, found: Sequence[StoredRow] | None, tx: Transaction, operation: RetryOperation
+) -> str | None:
     """Say which of these breakers hold messages of an operation; None if none does.
 
     One that holds none of them must not be waited for: nobody would look again when others let go.
     """
     target, conditions = _target(operation), [IS_UNRESOLVED, *free_messages(operation)]
     waits = exists().where(messages.cause_id == _held.c.cause_id, *conditions).correlate(_held)
-    query: Select[tuple[int]] = _WITH_TARGETS.add_columns(
-        target.label("target"), _held.c.message_type
-    ).where(held.among(tx, target), waits)
+    query = _CAUSES.add_columns(target.label("target"), _held.c.message_type).where(waits)
+    if found is None:
+        query = query.where(held.among(tx, target))
+    else:
+        query = query.where(tx.sql.member(_held.c.cause_id, [row.cause_id for row in found]))
     known = {"floor": 0, "cut_off": operation.cut_off}
-    rows = tx.execute(query.limit(MOST_CAUSES), known).all()
-    found = {each.breaker_id: each for row in rows for each in held.holding(row)}
-    return why_all_wait([found[key] for key in sorted(found)], tx.now)
+    rows = tx.execute(query.limit(_MOST_CANDIDATES), known).all()
+    waited_for = {each.breaker_id: each for row in rows for each in held.holding(row)}
+    return why_all_wait([waited_for[key] for key in sorted(waited_for)], tx.now)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import islice
 
 from sqlalchemy import ColumnElement, and_, exists, or_, select
 
@@ -17,6 +18,8 @@ from retrier.store.verbs.leases import fenced
 
 AT_ONCE = 1000
 """Messages of one transaction at most."""
+OPERATIONS_AT_ONCE = 200
+"""Each has a statement of its own."""
 _SLACK = timedelta(seconds=1)
 """A clock that is set back by less is no reason to do anything: a wait is that much longer."""
 
@@ -83,7 +86,8 @@ def _count_hands(tx: Transaction) -> int:
 
 
 def _count_operations(tx: Transaction) -> int:
-    waits = _find_operations(tx).items()
+    # Some at a time: who looks again in two seconds finds the others.
+    waits = islice(_find_operations(tx).items(), OPERATIONS_AT_ONCE)
     return sum(operation_rows.wait_no_longer(tx, key, until) for key, until in waits)
 
 
