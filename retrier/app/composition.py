@@ -131,7 +131,8 @@ def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:
 def make_lease(parts: Parts) -> Lease:
     """Return the processor's lease, not held yet."""
     holder = describe_holder(parts.session_id)
-    return Lease(parts.db, holder, parts.settings.processor.lease, parts.clock, is_dead)
+    duration = parts.settings.processor.lease
+    return Lease(parts.db, holder, duration, parts.clock, is_dead, parts.emit)
 
 
 def make_retention(parts: Parts, lease: Lease, second_look: SecondLook) -> Retention:

@@ -1,9 +1,12 @@
 """What people are told about a breaker."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from retrier.domain.breaker import Breaker, BreakerState, Per
 
+_MOST_TOLD = 5
+"""Breakers whose reasons are told one by one."""
 _WAIT = "its messages wait, others go on"
 
 
@@ -20,6 +23,15 @@ def why_waiting(breaker: Breaker, now: datetime) -> str | None:
     if state is BreakerState.HALF_OPEN:
         return f"{said}: one message tries it, the others wait"
     return f"{said}: {_WAIT}"
+
+
+def why_all_wait(breakers: Sequence[Breaker], now: datetime) -> str | None:
+    """Say why messages wait for these breakers, of many for the first; None if none waits."""
+    told = [each for each in breakers if each.state_at(now) is not BreakerState.CLOSED]
+    reasons = [why for each in told[:_MOST_TOLD] if (why := why_waiting(each, now)) is not None]
+    if len(told) > _MOST_TOLD:
+        reasons.append(f"and {len(told) - _MOST_TOLD:,} more")
+    return "; ".join(reasons) or None
 
 
 def why_closed(breaker: Breaker, why: str) -> str:

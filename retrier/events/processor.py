@@ -38,6 +38,30 @@ class LeaseAwaited(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseHeld(Event):
+    """A transaction of the processor is over, and has held the lease for so long."""
+
+    name = "lease.held"
+    verb: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseHeldLong(Event):
+    """One has held it for too long; the first of its kind in a minute.
+
+    `slowest` is the slowest of its statements, without values: it took `slowest_seconds`.
+    """
+
+    name = "processor.lease_held_long"
+    verb: str
+    seconds: float
+    statements: int
+    slowest: str
+    slowest_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GaveWay(Event):
     """The lease is given up: another process may reach the broker that this one cannot reach."""
 

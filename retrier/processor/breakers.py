@@ -30,6 +30,9 @@ from retrier.store.verbs.breakers import (
 from retrier.store.verbs.forwarding import load_claimed
 from retrier.store.verbs.holding import hold_back
 
+_AT_ONCE = 200
+"""Breakers that one transaction turns at most."""
+
 
 class Breaking:
     """Turns breakers, and keeps back what they hold; to be asked only while they are used."""
@@ -53,11 +56,15 @@ class Breaking:
                 verdicts.append((each.breaker, verdict))
         if not verdicts:
             return False
-        turned = turn_breakers(context.db, context.lease.fence, verdicts)
-        for one in turned:
-            self._watch.may_hold |= one.breaker.state is not BreakerState.CLOSED
-            self._tell(one)
-        return bool(turned)
+        turned = False
+        # Some at a time: all breakers of an outage turn together, and each has a row and an event.
+        for begin in range(0, len(verdicts), _AT_ONCE):
+            some = verdicts[begin : begin + _AT_ONCE]
+            for one in turn_breakers(context.db, context.lease.fence, some):
+                self._watch.may_hold |= one.breaker.state is not BreakerState.CLOSED
+                self._tell(one)
+                turned = True
+        return turned
 
     def load(self, batch: RetryBatch) -> Sequence[ClaimedMessage]:
         """Load the claims of a batch in Staging, without those that a breaker holds.

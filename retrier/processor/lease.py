@@ -1,13 +1,18 @@
 """The right to be the processor: held by one process, renewed by two threads, fenced by epoch."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from threading import Lock
 
 from retrier.clock import Clock
 from retrier.errors import LeaseLost
+from retrier.events.event import Emit, ignore
+from retrier.events.processor import LeaseHeld, LeaseHeldLong
 from retrier.store.engine.database import Database
+from retrier.store.engine.hold_watch import Hold
 from retrier.store.verbs.leases import (
+    LONGEST_HOLD,
     Fence,
     HeldByAnother,
     Holder,
@@ -15,6 +20,9 @@ from retrier.store.verbs.leases import (
     release_lease,
     renew_lease,
 )
+
+_WARN_AGAIN_AFTER = 60.0
+"""Seconds in which one kind of transaction is warned of once: what is slow is slow each time."""
 
 
 class Lease:
@@ -30,12 +38,15 @@ class Lease:
         duration: timedelta,
         clock: Clock,
         is_dead: Callable[[Holder], bool],
+        emit: Emit = ignore,
     ) -> None:
         self._db = db
         self._holder = holder
         self._duration = duration
         self._clock = clock
         self._is_dead = is_dead
+        self._emit = emit
+        self._warned: dict[str, float] = {}
         self._lock = Lock()
         self._fence: Fence | None = None
         self._renewed = 0.0
@@ -73,7 +84,8 @@ class Lease:
                 return other
             case Fence() as fence:
                 with self._lock:
-                    self._fence, self._renewed = fence, before
+                    self._fence = replace(fence, told=self._tell)
+                    self._renewed = before
                 return None
 
     def _watch(self, other: HeldByAnother, now: float) -> None:
@@ -139,3 +151,21 @@ class Lease:
             fence, self._fence = self._fence, None
         if fence is not None:
             release_lease(self._db, fence)
+
+    def _tell(self, hold: Hold) -> None:
+        """Tell how long a transaction has held the lease; of a kind that is slow, now and then."""
+        self._emit(LeaseHeld(verb=hold.verb, seconds=hold.seconds))
+        if hold.seconds <= LONGEST_HOLD:
+            return
+        now = self._clock.monotonic()
+        if now - self._warned.get(hold.verb, -_WARN_AGAIN_AFTER) >= _WARN_AGAIN_AFTER:
+            self._warned[hold.verb] = now
+            self._emit(
+                LeaseHeldLong(
+                    verb=hold.verb,
+                    seconds=hold.seconds,
+                    statements=hold.statements,
+                    slowest=hold.slowest,
+                    slowest_seconds=hold.slowest_seconds,
+                )
+            )

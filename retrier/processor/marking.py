@@ -29,11 +29,12 @@ from retrier.processor.stage_context import StageContext
 from retrier.store.queries.breaker_holds import hold_by_breakers
 from retrier.store.queries.left_out import WhatHolds, hold_nothing
 from retrier.store.queries.next_batch import find_most_advanced
+from retrier.store.queries.next_cut import Turns, look_at_next
 from retrier.store.queries.next_work import look_ahead
 from retrier.store.verbs.canaries import CanaryHeld, CanaryJudged
 from retrier.store.verbs.cancelling import release_batch
 from retrier.store.verbs.marked import MarkedBatch, OpenedBatch
-from retrier.store.verbs.marking import Turns, adopt, claim_messages, cut_batch, move_to_staging
+from retrier.store.verbs.marking import adopt, claim_messages, cut_batch, move_to_staging
 from retrier.store.verbs.retry_ends import CancelledOperation, CutEnd
 
 _MOST_MARKS = 1000
@@ -121,13 +122,15 @@ class Marking:
         turned = context.breakers.is_used and self._breaking.decide()
         if not (outlook.may_cut or turned):
             return False
+        turns = Turns(bulk_first=self._bulk_first, per_second=context.per_second())
         opened = cut_batch(
             context.db,
             context.lease.fence,
             context.retries.session_id,
             self._what_holds(),
-            Turns(bulk_first=self._bulk_first, per_second=context.per_second()),
+            turns,
             self._held,
+            look_at_next(context.db, turns, self._held, may_hold=context.breakers.may_hold),
         )
         if opened is None:
             return turned

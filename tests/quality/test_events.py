@@ -116,7 +116,7 @@ def test_no_two_events_have_one_name() -> None:
 def test_an_event_without_a_line_is_one_that_a_process_is_killed_at_or_is_counted() -> None:
     silent = {event.name for event in EVENTS if line_of(event) not in LINES}
 
-    counted = {"archive.done_at_once", "processor.idle", "request.retry_asked"}
+    counted = {"archive.done_at_once", "lease.held", "processor.idle", "request.retry_asked"}
     assert silent - {*ALL_POINTS} == counted
 
 

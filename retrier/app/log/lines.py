@@ -74,6 +74,10 @@ LINES: Mapping[str, Wording] = {
     "processor.gave_way": _warning(
         "Gave up the processor lease so that another process can take it: {reason}"
     ),
+    "processor.lease_held_long": _warning(
+        "A transaction ({verb}) held the lease for {seconds} s: nothing else was sent meanwhile. "
+        "Of its {statements} statements the slowest took {slowest_seconds} s: {slowest}"
+    ),
     "processor.turn_failed": _error("Unexpected error in the processor: {error}"),
     "processor.backing_off": _warning("The processor is waiting before its next attempt: {reason}"),
     "processor.recovered": _info("The processor is working again"),

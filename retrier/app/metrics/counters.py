@@ -12,12 +12,15 @@ from retrier.events.event import Event
 from retrier.events.forwarding import BatchForwarded, WindowRecorded
 from retrier.events.ingestion import BatchStored, StoredAlone
 from retrier.events.preparation import BatchMarked, BatchStaged
+from retrier.events.processor import LeaseHeld
 from retrier.events.retention import ChunkDeleted
 from retrier.events.service import ChunkPresumed, RetryAsked
 from retrier.store.queries.monitoring import KINDS_OF_DELIVERY
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 """Bucket bounds: from a batch of 1 on an idle machine to a batch of 1000 at a slow broker."""
+_HELD_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15)
+"""Bucket bounds; what is above 0.5 should not be."""
 
 
 class IngestionCounters:
@@ -93,6 +96,12 @@ class RetryCounters:
             registry=registry,
             buckets=_SECONDS,
         )
+        self._held = Histogram(
+            "retrier_lease_transaction_seconds",
+            "How long a transaction of the processor held the lease.",
+            registry=registry,
+            buckets=_HELD_SECONDS,
+        )
         for cause in RevertCause:
             self._reverted.labels(cause)
         for stage in RetryBatchStatus:
@@ -113,6 +122,8 @@ class RetryCounters:
                 self._count_reverted(result.reverted)
             case ChunkPresumed(count=count):
                 self._presumed.inc(count)
+            case LeaseHeld(seconds=seconds):
+                self._held.observe(seconds)
             case BatchForwarded(seconds=seconds):
                 self._stage.labels(RetryBatchStatus.FORWARDING).observe(seconds)
             case _:

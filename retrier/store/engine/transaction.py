@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, CursorResult, Executable, Row
 
+from retrier.store.engine.hold_watch import HoldWatch
 from retrier.store.engine.sql_dialect import SqlDialect
 
 Rows = Sequence[Mapping[str, Any]]
@@ -26,17 +27,18 @@ class Transaction:
     """One transaction. `now` is the database's time, read once, at its first use.
 
     `fence` is the epoch under which this transaction has renewed the processor's lease; None if
-    it is not a transaction of the processor. `counted_by` names the thread: what each counts stands
-    in rows of its own.
+    it is not a transaction of the processor, and `watch` measures how long it holds that lease.
+    `counted_by` names the thread: what each counts stands in rows of its own.
     """
 
-    __slots__ = ("_now", "conn", "counted_by", "fence", "sql")
+    __slots__ = ("_now", "conn", "counted_by", "fence", "sql", "watch")
 
     def __init__(self, conn: Connection, sql: SqlDialect, counted_by: str = NOBODY) -> None:
         self.conn = conn
         self.sql = sql
         self.counted_by = counted_by
         self.fence: int | None = None
+        self.watch: HoldWatch | None = None
         self._now: datetime | None = None
 
     @property
@@ -56,10 +58,14 @@ class Transaction:
     def hold(self, fence: int, now: datetime) -> None:
         """Note that this transaction renewed the lease under this epoch, at this time."""
         self.fence = fence
+        self.watch = HoldWatch()
         self._now = now
 
     def execute(
         self, statement: Executable, known: Mapping[str, Any] | Rows | None = None
     ) -> CursorResult[*tuple[Any, ...]]:
         """Execute a statement, once for each row if `known` is a sequence of rows."""
-        return self.conn.execute(statement, known)
+        if self.watch is None:
+            return self.conn.execute(statement, known)
+        with self.watch.timing(statement):
+            return self.conn.execute(statement, known)

@@ -1,32 +1,78 @@
-"""Which messages a cut leaves out because of breakers, and the one that tries a half-open one."""
+"""Which messages a cut leaves out because of breakers, and those that try half-open ones.
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+However many breakers are not closed, a cut asks as many statements: what it leaves out is one
+condition, and one statement finds what may try them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
-from sqlalchemy import ColumnElement, and_, exists, false, func, literal, or_, select
+from sqlalchemy import ColumnElement, and_, exists, false, func, literal, not_, or_, select
 
-from retrier.domain.breaker import Breaker, BreakerState, Per, Trial
-from retrier.domain.breaker_words import why_waiting
+from retrier.domain.breaker import Breaker, BreakerState, Per
+from retrier.domain.breaker_words import why_all_wait
 from retrier.domain.retry_operation import RetryOperation
-from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.queries.breakers import NOT_CLOSED, breaker_from_row
-from retrier.store.queries.cuts import free_messages, next_free
+from retrier.store.queries.cuts import IS_UNRESOLVED, free_messages, free_now
 from retrier.store.queries.left_out import LeftOut
-from retrier.store.queries.selections import MOST_CAUSES
 from retrier.store.queries.stream_order import IS_HELD
 from retrier.store.schema import breakers, causes, failed_messages, message_redirects
 
 messages = failed_messages.c
 redirects = message_redirects.c
-_ID = breakers.c.breaker_id
 
-_TO = func.coalesce(redirects.to_queue, causes.c.destination)
-_CAUSES_WITH_TARGETS = select(causes.c.cause_id).outerjoin(
-    message_redirects, redirects.from_queue == causes.c.destination
+MOST_TRIALS = 200
+"""Messages of one cut, at most, that try half-open breakers; the next cut has the next ones."""
+_MOST_CANDIDATES = 1000
+"""Messages of one cut, at most, that are looked at for it."""
+MOST_CAUSES = 10_000
+"""Causes that are looked up by their ids; of more, a statement looks for them itself."""
+# Under another name: the conditions of a selection look at causes of their own.
+_held = causes.alias("held")
+_CAUSES = select(_held.c.cause_id).outerjoin(
+    message_redirects, redirects.from_queue == _held.c.destination
 )
-NO_RETRY = ""
-"""Stands for the retry id of a trial that is not claimed yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holders:
+    """Breakers, by what they are for: a message has one of each at most."""
+
+    by_queue: Mapping[str, Breaker]
+    by_type: Mapping[str, Breaker]
+
+    @classmethod
+    def of(cls, found: Sequence[Breaker]) -> "Holders":
+        """Sort these breakers by what they are for."""
+        of_per: dict[Per, dict[str, Breaker]] = {per: {} for per in Per}
+        for each in found:
+            of_per[each.key.per][each.key.name] = each
+        return cls(by_queue=of_per[Per.DESTINATION], by_type=of_per[Per.MESSAGE_TYPE])
+
+    @property
+    def any(self) -> bool:
+        """Whether there is one."""
+        return bool(self.by_queue or self.by_type)
+
+    def those(self, chosen: Callable[[Breaker], bool]) -> "Holders":
+        """Return those that are chosen."""
+        of_per = (self.by_queue, self.by_type)
+        by_queue, by_type = ({k: v for k, v in each.items() if chosen(v)} for each in of_per)
+        return Holders(by_queue=by_queue, by_type=by_type)
+
+    def holding(self, row: StoredRow) -> Sequence[Breaker]:
+        """Return those that hold the messages of a cause, by its `target` and `message_type`."""
+        found = (self.by_queue.get(row.target), self.by_type.get(row.message_type))
+        return [each for each in found if each is not None]
+
+    def among(self, tx: Transaction, target: ColumnElement[str]) -> ColumnElement[bool]:
+        """Return the condition that one of these holds the messages of a cause."""
+        # A cause without a type would make the contrary unknown, and no message of it be found.
+        of_type = func.coalesce(_held.c.message_type, "")
+        given = ((target, self.by_queue), (of_type, self.by_type))
+        return or_(false(), *(tx.sql.member(each, sorted(names)) for each, names in given if names))
 
 
 def find_left_out(
@@ -34,18 +80,23 @@ def find_left_out(
 ) -> LeftOut | None:
     """Return what a cut of this operation leaves out because of these breakers; None if nothing.
 
-    Of a half-open one, one message is not left out; `trials` says which.
+    Of half-open ones that nothing tries yet, one message each is not left out; `trials` says which.
     """
     held = [each for each in not_closed if each.state_at(tx.now) is not BreakerState.CLOSED]
     if not held:
         return None
-    held = list(_with_trials(tx, operation, held))
-    reasons = (why_waiting(each, tx.now) for each in held)
+    holders = Holders.of(held)
+    found = _find_causes(tx, operation, holders)
+    trials = _choose_trials(tx, operation, holders, found)
+    condition = _is_held(tx, operation, holders, found)
+    if trials:
+        chosen = tx.sql.member(messages.number, sorted(set(trials.values())))
+        condition = and_(condition, not_(chosen))
     return LeftOut(
-        condition=or_(false(), *_conditions(tx, operation, held)),
-        reason="; ".join(each for each in reasons if each is not None),
-        trials=dict(_new_trials(held)),
-        tell=partial(_tell_waiting, held),
+        condition=condition,
+        reason=why_all_wait(held, tx.now) or "",
+        trials=trials,
+        tell=partial(_tell_waiting, holders, found),
     )
 
 
@@ -54,99 +105,155 @@ def hold_by_breakers(tx: Transaction, operation: RetryOperation) -> LeftOut | No
 
     Who closes one of them waits for this cut: then it finds what the cut has left out.
     """
-    rows = tx.execute(select(breakers).where(NOT_CLOSED).order_by(_ID).with_for_update())
-    return find_left_out(tx, operation, [breaker_from_row(row) for row in rows])
+    return find_left_out(tx, operation, lock_not_closed(tx))
 
 
-def held_by(
-    tx: Transaction, destination: str | None, held: Sequence[Breaker]
+def lock_not_closed(tx: Transaction) -> Sequence[Breaker]:
+    """Lock the breakers that are not closed, or that a person has set; return them."""
+    query = select(breakers).where(NOT_CLOSED).order_by(breakers.c.breaker_id).with_for_update()
+    return [breaker_from_row(row) for row in tx.execute(query)]
+
+
+def _find_causes(
+    tx: Transaction, operation: RetryOperation, held: Holders
+) -> Sequence[StoredRow] | None:
+    """Return the causes of the messages that these hold; None if there are too many of them."""
+    target = _target(operation)
+    query = _CAUSES.add_columns(target.label("target"), _held.c.message_type)
+    found = tx.execute(query.where(held.among(tx, target)).limit(MOST_CAUSES + 1)).all()
+    return None if len(found) > MOST_CAUSES else found
+
+
+def _is_held(
+    tx: Transaction,
+    operation: RetryOperation,
+    held: Holders,
+    found: Sequence[StoredRow] | None,
 ) -> ColumnElement[bool]:
-    """Return the condition that one of these is for a message of an operation with a destination.
+    """Return the condition that one of these holds a message of an operation.
 
-    The causes are looked up before: with a subquery the database cannot know how many match.
+    With the causes that were looked up: with a subquery the database cannot know how many match.
     """
-    queues = [each.key.name for each in held if each.key.per is Per.DESTINATION]
-    types = [each.key.name for each in held if each.key.per is Per.MESSAGE_TYPE]
-    if destination is not None and destination in queues:
+    if operation.destination in held.by_queue:
         return literal(True)  # noqa: FBT003 - SQL
-    to_queues = false() if destination is not None else _TO.in_(queues)
-    wanted = _CAUSES_WITH_TARGETS.where(or_(to_queues, causes.c.message_type.in_(types)))
-    found = tx.execute(wanted.limit(MOST_CAUSES + 1)).scalars().all()
-    if len(found) > MOST_CAUSES:
-        return messages.cause_id.in_(wanted)
-    return tx.sql.member(messages.cause_id, found)
+    if found is None:
+        return messages.cause_id.in_(_CAUSES.where(held.among(tx, _target(operation))))
+    return tx.sql.member(messages.cause_id, [row.cause_id for row in found])
 
 
-def _with_trials(
-    tx: Transaction, operation: RetryOperation, held: Sequence[Breaker]
-) -> Sequence[Breaker]:
-    """Choose a trial for each of these that wants one, one after the other.
+def _target(operation: RetryOperation) -> ColumnElement[str]:
+    """Return where messages of a cause go to in this operation."""
+    if operation.destination is not None:
+        return literal(operation.destination)
+    return func.coalesce(redirects.to_queue, _held.c.destination)
 
-    None that another holds: it cannot go, and so cannot try. Who is still to choose excludes
-    nothing, and may choose the same message: else two of the same messages would wait for ever.
+
+def _choose_trials(
+    tx: Transaction,
+    operation: RetryOperation,
+    held: Holders,
+    found: Sequence[StoredRow] | None,
+) -> Mapping[int, int]:
+    """Choose a message for each half-open breaker that nothing tries, as one cut may have.
+
+    One that two breakers hold tries both, so that neither waits for the other. One that a breaker
+    holds which is open, or which another message tries, cannot go, and so cannot try.
     """
-    untried = [each for each in held if _wants_trial(tx, each)]
-    chosen = [each for each in held if each not in untried]
-    for each in untried:
-        chosen.append(_with_trial(tx, operation, each, chosen))
-    return chosen
+    waiting = held.those(partial(_wants_trial, tx))
+    if operation.selection.ids is not None or not waiting.any:
+        return {}
+    if found is None:
+        candidates = _find_first(tx, operation, waiting, held)
+    else:
+        candidates = _find_first_of_each(tx, operation, waiting, held, found)
+    trials: dict[int, int] = {}
+    chosen: set[int] = set()
+    for row, number in candidates:
+        tried = held.holding(row)
+        if len(chosen) == MOST_TRIALS or any(each.breaker_id in trials for each in tried):
+            continue
+        chosen.add(number)
+        trials.update({each.breaker_id: number for each in tried})
+    return trials
 
 
 def _wants_trial(tx: Transaction, breaker: Breaker) -> bool:
     return breaker.state_at(tx.now) is BreakerState.HALF_OPEN and breaker.trial is None
 
 
-def _with_trial(
-    tx: Transaction, operation: RetryOperation, breaker: Breaker, others: Sequence[Breaker]
-) -> Breaker:
-    """Choose the first message that this operation may take and that none of the others holds."""
-    query, known = next_free(tx, operation)
-    mine = held_by(tx, operation.destination, [breaker])
-    theirs = or_(false(), *_conditions(tx, operation, others))
-    # What a stream holds cannot go, and so cannot try: the breaker would wait for it.
-    query = query.where(mine, ~theirs, ~IS_HELD)
-    number = tx.execute(query, {**known, "most": 1}).scalars().first()
-    trial = None if number is None else Trial(number=number, retry_id=NO_RETRY)
-    return replace(breaker, trial=trial)
+Candidates = Sequence[tuple[StoredRow, int]]
+"""Causes, each with the number of a message, in the order of these."""
 
 
-def _conditions(
-    tx: Transaction, operation: RetryOperation, held: Sequence[Breaker]
-) -> Iterator[ColumnElement[bool]]:
-    """Yield the conditions that one of these holds a message, except what tries it."""
-    # Those that nothing tries are one condition: one look-up, and one comparison for each message.
-    plain = [each for each in held if each.trial is None]
-    for each in held:
-        if each.trial is not None:
-            yield _except_trial(held_by(tx, operation.destination, [each]), each)
-    if plain:
-        yield held_by(tx, operation.destination, plain)
+def _find_first_of_each(
+    tx: Transaction,
+    operation: RetryOperation,
+    waiting: Holders,
+    held: Holders,
+    found: Sequence[StoredRow],
+) -> Candidates:
+    """Find the first free message of each cause that only breakers hold which want a trial.
+
+    Causes without a free message are left out by the statement: however many there are of them,
+    every cut finds some that bring a breaker on.
+    """
+    wanted = {
+        row.cause_id: row for row in found if len(waiting.holding(row)) == len(held.holding(row))
+    }
+    if not wanted:
+        return []
+    conditions, known = free_now(tx, operation)
+    number = (
+        select(messages.number)
+        # What a stream holds cannot go, and so cannot try: the breaker would wait for it.
+        .where(messages.cause_id == _held.c.cause_id, *conditions, not_(IS_HELD))
+        .order_by(messages.failure_seq)
+        .limit(1)
+        .correlate(_held)
+        .scalar_subquery()
+    )
+    of_each = (
+        select(_held.c.cause_id, number.label("first"))
+        .where(tx.sql.member(_held.c.cause_id, sorted(wanted)))
+        .subquery("of_each")
+    )
+    query = select(of_each).where(of_each.c.first.is_not(None)).limit(_MOST_CANDIDATES)
+    rows = sorted(tx.execute(query, known).all(), key=lambda row: int(row.first))
+    return [(wanted[row.cause_id], row.first) for row in rows]
 
 
-def _except_trial(condition: ColumnElement[bool], breaker: Breaker) -> ColumnElement[bool]:
-    trial = breaker.trial
-    return condition if trial is None else and_(condition, messages.number != trial.number)
+def _find_first(
+    tx: Transaction, operation: RetryOperation, waiting: Holders, held: Holders
+) -> Candidates:
+    """Find the first free messages of all, if they have more causes than can be looked at."""
+    target, (conditions, known) = _target(operation), free_now(tx, operation)
+    others = held.those(lambda each: not _wants_trial(tx, each))
+    query = (
+        _CAUSES.add_columns(target.label("target"), _held.c.message_type, messages.number)
+        .join(failed_messages, messages.cause_id == _held.c.cause_id)
+        .where(*conditions, not_(IS_HELD))
+        .where(waiting.among(tx, target), not_(others.among(tx, target)))
+        .order_by(messages.failure_seq)
+        .limit(_MOST_CANDIDATES)
+    )
+    return [(row, row.number) for row in tx.execute(query, known)]
 
 
 def _tell_waiting(
-    held: Sequence[Breaker], tx: Transaction, operation: RetryOperation
+    held: Holders, found: Sequence[StoredRow] | None, tx: Transaction, operation: RetryOperation
 ) -> str | None:
     """Say which of these breakers hold messages of an operation; None if none does.
 
     One that holds none of them must not be waited for: nobody would look again when others let go.
     """
+    target, conditions = _target(operation), [IS_UNRESOLVED, *free_messages(operation)]
+    waits = exists().where(messages.cause_id == _held.c.cause_id, *conditions).correlate(_held)
+    query = _CAUSES.add_columns(target.label("target"), _held.c.message_type).where(waits)
+    if found is None:
+        query = query.where(held.among(tx, target))
+    else:
+        query = query.where(tx.sql.member(_held.c.cause_id, [row.cause_id for row in found]))
     known = {"floor": 0, "cut_off": operation.cut_off}
-    waited_for = []
-    for each in held:
-        mine = _except_trial(held_by(tx, operation.destination, [each]), each)
-        query = select(exists().where(*free_messages(operation), mine))
-        why = why_waiting(each, tx.now)
-        if why is not None and tx.execute(query, known).scalar_one():
-            waited_for.append(why)
-    return "; ".join(waited_for) or None
-
-
-def _new_trials(held: Sequence[Breaker]) -> Iterator[tuple[int, int]]:
-    for each in held:
-        if each.trial is not None and each.trial.retry_id == NO_RETRY:
-            yield each.breaker_id, each.trial.number
+    rows = tx.execute(query.limit(_MOST_CANDIDATES), known).all()
+    waited_for = {each.breaker_id: each for row in rows for each in held.holding(row)}
+    return why_all_wait([waited_for[key] for key in sorted(waited_for)], tx.now)

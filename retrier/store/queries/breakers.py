@@ -218,6 +218,7 @@ def _count(
         .where(counts.since >= columns.changed_at, counts.since >= oldest)
         .group_by(counts.breaker_id, counts.since)
     )
+    last = _find_last(tx, {key: given.last for key, given in judged.items() if given.last})
     within: dict[int, list[Any]] = {}
     for row in tx.execute(query):
         given = judged.get(row.breaker_id)
@@ -228,23 +229,33 @@ def _count(
             sent=int(sum(row.sent for row in within.get(key, ()))),
             failed=int(sum(row.failed for row in within.get(key, ()))),
             confirmed=any(row.confirmed for row in within.get(key, ())),
-            outcomes=() if given.last is None else _last(tx, open_for[key], given.last),
+            outcomes=() if given.last is None else last.get(key, ()),
         )
         for key, given in judged.items()
     }
 
 
-def _last(tx: Transaction, breaker: Breaker, most: int) -> tuple[bool, ...]:
-    """Return the newest outcomes, the last at the end."""
-    query = (
-        select(counts.outcomes)
+def _find_last(tx: Transaction, most: Mapping[int, int]) -> Mapping[int, tuple[bool, ...]]:
+    """Return the newest outcomes of these breakers, the last at the end, so many of each at most."""
+    if not most:
+        return {}
+    newest_first = func.row_number().over(
+        partition_by=counts.breaker_id, order_by=(counts.since.desc(), counts.counted_by)
+    )
+    placed = (
+        select(counts.breaker_id, counts.outcomes, newest_first.label("place"))
+        .join(breakers, columns.breaker_id == counts.breaker_id)
         .where(
-            counts.breaker_id == breaker.breaker_id,
-            counts.since >= breaker.changed_at,
+            tx.sql.member(counts.breaker_id, sorted(most)),
+            counts.since >= columns.changed_at,
             counts.outcomes != "",
         )
-        .order_by(counts.since.desc(), counts.counted_by)
-        .limit(most)
+        .subquery()
     )
-    newest = "".join(reversed(tx.execute(query).scalars().all()))
-    return tuple(letter == "f" for letter in newest[-most:])
+    # Each row has one outcome at least, so no more rows are needed than outcomes count.
+    query = select(placed).where(placed.c.place <= max(most.values())).order_by(placed.c.place)
+    found: dict[int, list[str]] = {}
+    for row in tx.execute(query):
+        found.setdefault(row.breaker_id, []).append(row.outcomes)
+    newest = {key: "".join(reversed(texts))[-most[key] :] for key, texts in found.items()}
+    return {key: tuple(letter == "f" for letter in text) for key, text in newest.items()}

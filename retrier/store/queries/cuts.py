@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, bindparam, exists, func, select
+from sqlalchemy import ColumnElement, Select, bindparam, exists, func, literal_column, select
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import BATCH_BYTES, BATCH_SIZE, room_for
 from retrier.domain.retry_operation import RetryOperation, RetryType
 from retrier.domain.selection import Selection
 from retrier.store.engine.transaction import StoredRow, Transaction
-from retrier.store.queries.due import NEXT_DUE, is_any_held
+from retrier.store.queries.due import IS_DUE, NEXT_DUE, free, is_any_held
 from retrier.store.queries.left_out import LeftOut
 from retrier.store.queries.selections import conditions, may_be_retried
 from retrier.store.schema import (
@@ -51,6 +51,8 @@ ISSUED = (
     "or `retrier pending resolve`"
 )
 CLAIMED = "another retry has claimed it already"
+# In the words of the index of messages by cause: with a parameter SQLite would not use it.
+IS_UNRESOLVED: ColumnElement[bool] = literal_column("failed_messages.status = 'unresolved'")
 _CHANGED = "it changed while it was being claimed"
 
 
@@ -82,17 +84,17 @@ def free_messages(operation: RetryOperation) -> Iterator[ColumnElement[bool]]:
     return _free(operation.selection)
 
 
-def next_free(
+def free_now(
     tx: Transaction, operation: RetryOperation
-) -> tuple[Select[Any], Mapping[str, object]]:
-    """Return the query for the next messages of this operation, and its parameters.
+) -> tuple[Sequence[ColumnElement[bool]], Mapping[str, object]]:
+    """Return the conditions on messages that the next cut of this operation may take, whatever holds.
 
-    For one that does not name them by id. The parameter `most` is left open.
+    For one that does not name them by id: with the parameters.
     """
     if operation.retry_type is RetryType.BY_POLICY:
-        return NEXT_DUE, {"now": tx.now}
+        return [IS_UNRESOLVED, *free(), IS_DUE], {"now": tx.now}
     known = {"floor": operation.floor, "cut_off": operation.cut_off}
-    return _next_selected(operation.selection), known
+    return [IS_UNRESOLVED, *_free(operation.selection)], known
 
 
 def look(tx: Transaction, operation: RetryOperation, left_out: LeftOut | None = None) -> Cut:

@@ -45,9 +45,11 @@ Compared with the clock, not the other way round: PostgreSQL's clock is another 
 so a condition `retry_at <= clock` cannot use the index.
 """
 
+IS_DUE = messages.retry_at <= bindparam("now", type_=UtcTime)
+"""The condition that the time of a scheduled message has come."""
 NEXT_DUE = (
     select(messages.number, messages.failure_seq, messages.body_size)
-    .where(*free(), messages.retry_at <= bindparam("now", type_=UtcTime))
+    .where(*free(), IS_DUE)
     .order_by(messages.retry_at, messages.failure_seq)
     .limit(bindparam("most"))
 )

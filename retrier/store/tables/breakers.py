@@ -30,18 +30,33 @@ _BEGIN_TRIAL = (
     )
 )
 
+# One statement that is sent once for each row, all at once: a round trip for each would take a
+# second when a thousand breakers turn together.
+_ONE = columns.breaker_id == bindparam("breaker")
+_FOLLOW_RULE = (
+    update(breakers)
+    .where(_ONE)
+    .values({name: bindparam(name) for name in ("rule", "grain_ms", "last_outcomes")})
+)
+_WRITTEN = (
+    *("state", "changed_at", "opened_at", "due_at", "cooldown_ms", "sent", "failed", "confirms"),
+    *("trial_number", "trial_retry_id", "hand", "hand_until", "hand_who", "hand_why"),
+)
+_WRITE = update(breakers).where(_ONE).values({name: bindparam(name) for name in _WRITTEN})
+
 
 def add_unknown(tx: Transaction, keys: Sequence[BreakerKey]) -> None:
     """Add a closed breaker for each of these keys that has none."""
-    for key in sorted(keys):
-        row = {
-            "breaker_key": str(key),
-            "per": key.per,
-            "name": key.name,
-            "state": BreakerState.CLOSED,
-            "changed_at": tx.now,
-        }
-        tx.execute(tx.sql.insert(breakers).values(row).on_conflict_do_nothing())
+    if not keys:
+        return
+    known = sorted((str(key), key) for key in keys)
+    columns_of = {
+        "breaker_key": [text for text, _ in known],
+        "per": [key.per.value for _, key in known],
+        "name": [key.name for _, key in known],
+    }
+    same = {"state": BreakerState.CLOSED, "changed_at": tx.now}
+    tx.sql.add_missing(tx.conn, breakers, columns_of, same)
 
 
 def lock(tx: Transaction, keys: Sequence[BreakerKey]) -> Mapping[str, StoredRow]:
@@ -65,20 +80,30 @@ def follows(row: StoredRow, rule: str, terms: BreakerTerms) -> bool:
     return (row.rule, row.grain_ms, row.last_outcomes) == (rule, _grain(terms), terms.last)
 
 
-def follow_rule(tx: Transaction, breaker_id: int, rule: str, terms: BreakerTerms) -> None:
-    """Note whose terms a breaker follows, and how finely its outcomes are counted."""
-    followed = {"rule": rule, "grain_ms": _grain(terms), "last_outcomes": terms.last}
-    tx.execute(update(breakers).where(columns.breaker_id == breaker_id).values(followed))
+def follow_rules(tx: Transaction, followed: Mapping[int, tuple[str, BreakerTerms]]) -> None:
+    """Note whose terms breakers follow, and how finely their outcomes are counted."""
+    rows = [
+        {"breaker": key, "rule": rule, "grain_ms": _grain(terms), "last_outcomes": terms.last}
+        for key, (rule, terms) in sorted(followed.items())
+    ]
+    if rows:
+        tx.execute(_FOLLOW_RULE, rows)
 
 
 def _grain(terms: BreakerTerms) -> int:
     return max(1, int(terms.time.total_seconds() * 1000) // GRAINS)
 
 
-def write(tx: Transaction, breaker: Breaker) -> None:
-    """Write a breaker that the caller has locked, as it is now."""
+def write(tx: Transaction, turned: Sequence[Breaker]) -> None:
+    """Write breakers that the caller has locked, as they are now."""
+    if turned:
+        tx.execute(_WRITE, [_row(each) for each in turned])
+
+
+def _row(breaker: Breaker) -> dict[str, object]:
     trial, hand = breaker.trial, breaker.hand
-    written = {
+    return {
+        "breaker": breaker.breaker_id,
         "state": breaker.state,
         "changed_at": breaker.changed_at,
         "opened_at": breaker.opened_at,
@@ -94,10 +119,13 @@ def write(tx: Transaction, breaker: Breaker) -> None:
         "hand_who": None if hand is None else short(hand.who),
         "hand_why": None if hand is None else short(hand.why),
     }
-    key = columns.breaker_id == breaker.breaker_id
-    tx.execute(update(breakers).where(key).values(written))
 
 
-def begin_trial(tx: Transaction, breaker_id: int, batch_id: str, number: int) -> None:
-    """Note which claim of a batch tries a half-open breaker."""
-    tx.execute(_BEGIN_TRIAL, {"breaker": breaker_id, "batch": batch_id, "number": number})
+def begin_trials(tx: Transaction, batch_id: str, trials: Mapping[int, int]) -> None:
+    """Note which claims of a batch try half-open breakers."""
+    rows = [
+        {"breaker": breaker_id, "batch": batch_id, "number": number}
+        for breaker_id, number in sorted(trials.items())
+    ]
+    if rows:
+        tx.execute(_BEGIN_TRIAL, rows)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import and_, bindparam, case, delete, func, not_, or_, select, update
+from sqlalchemy import Update, and_, bindparam, case, delete, func, not_, or_, select, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from retrier.domain.failed_message import FailedMessageStatus
@@ -156,15 +156,34 @@ def record_and_stamp(
     return {row[0]: row for row in tx.execute(_record_and_stamp(tx.sql), known).all()}
 
 
-def count_under(tx: Transaction, batch_id: str, breaker_id: int, numbers: Sequence[int]) -> None:
-    """Let a breaker count what becomes of these claims of a batch."""
-    mine = (claims.batch_id == batch_id, tx.sql.member(claims.number, numbers))
-    tx.execute(update(failed_message_retries).where(*mine).values(breaker_id=breaker_id))
+def count_under(tx: Transaction, batch_id: str, breakers: Mapping[int, int]) -> None:
+    """Let breakers, given by number, count what becomes of these claims of a batch.
+
+    In the order of the numbers: all lock claims so.
+    """
+    by_breaker: dict[int, list[int]] = {}
+    for number, breaker_id in sorted(breakers.items()):
+        by_breaker.setdefault(breaker_id, []).append(number)
+    rows = [
+        {"batch": batch_id, "breaker": breaker_id, "numbers": numbers}
+        for breaker_id, numbers in by_breaker.items()
+    ]
+    tx.execute(_count_under(tx.sql), rows)
 
 
 def _delete(tx: Transaction, *conditions: Any) -> Sequence[StoredRow]:
     ended = delete(failed_message_retries).where(*conditions).returning(failed_message_retries)
     return sorted(tx.execute(ended).all(), key=lambda row: row.number)
+
+
+@cache
+def _count_under(sql: SqlDialect) -> Update:
+    """Make one statement that is sent once for each breaker: there may be as many as claims."""
+    return (
+        update(failed_message_retries)
+        .where(claims.batch_id == bindparam("batch"), sql.listed(claims.number, "numbers"))
+        .values(breaker_id=bindparam("breaker"))
+    )
 
 
 @cache

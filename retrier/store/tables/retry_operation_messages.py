@@ -1,9 +1,11 @@
 """The ids named in a request (`retry_operation_messages`), and why some were skipped."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
-from sqlalchemy import update
+from sqlalchemy import Update, bindparam, update
 
+from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import retry_operation_messages
 
@@ -27,17 +29,29 @@ def add(
         tx.execute(retry_operation_messages.insert(), rows)
 
 
-def note_skipped(
-    tx: Transaction, operation_id: str, unique_ids: Sequence[str], reason: str
-) -> None:
-    """Store why these ids were skipped."""
-    tx.execute(
+def note_skipped(tx: Transaction, operation_id: str, skipped: Mapping[str, str]) -> None:
+    """Store why each of these ids was skipped: of streams each has a reason of its own."""
+    by_reason: dict[str, list[str]] = {}
+    for unique_id, reason in skipped.items():
+        by_reason.setdefault(reason, []).append(unique_id)
+    rows = [
+        {"operation": operation_id, "ids": ids, "reason": reason}
+        for reason, ids in sorted(by_reason.items())
+    ]
+    if rows:
+        tx.execute(_note_skipped(tx.sql), rows)
+
+
+@cache
+def _note_skipped(sql: SqlDialect) -> Update:
+    """Make one statement that is sent once for each reason: there may be as many as ids."""
+    return (
         update(retry_operation_messages)
         .where(
-            named.operation_id == operation_id,
-            tx.sql.member(named.unique_message_id, unique_ids),
+            named.operation_id == bindparam("operation"),
+            sql.listed(named.unique_message_id, "ids"),
         )
-        .values(skipped_because=reason)
+        .values(skipped_because=bindparam("reason"))
     )
 
 

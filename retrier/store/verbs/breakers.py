@@ -68,8 +68,8 @@ def turn_breakers(
         if breaker_from_row(rows[str(breaker.key)]) != breaker:
             continue  # a person was faster
         after = follow(breaker, verdict, tx.now)
-        breakers.write(tx, after)
         turned.append(TurnedBreaker(breaker=after, verdict=verdict, words=_say(after, verdict, tx)))
+    breakers.write(tx, [each.breaker for each in turned])
     if any(isinstance(each.verdict, TryOne | Close | EndHand) for each in turned):
         retry_operations.look_again(tx)
     event_log.append(
@@ -132,7 +132,7 @@ def set_breaker(
     if state is BreakerState.CLOSED:
         breaker = closed(breaker, tx.now)
     after = replace(breaker, hand=hand, changed_at=tx.now)
-    breakers.write(tx, after)
+    breakers.write(tx, [after])
     if state is BreakerState.CLOSED:
         retry_operations.look_again(tx)
     text = why_waiting(after, tx.now) or why_closed(after, why or "a person says so")
@@ -178,10 +178,12 @@ def add_breakers(tx: Transaction, counting: Counting) -> Mapping[BreakerKey, int
     ruling = {key: rows[str(key)].rule for key in keys}
     for each in counting.claims:
         ruling[each.key] = rules.first(ruling[each.key], each.rule)
+    followed = {}
     for key, rule in ruling.items():
         row, terms = rows[str(key)], rules.terms_of(rule)
         if terms is not None and not breakers.follows(row, rule, terms):
-            breakers.follow_rule(tx, row.breaker_id, rule, terms)
+            followed[row.breaker_id] = (rule, terms)
+    breakers.follow_rules(tx, followed)
     return {key: rows[str(key)].breaker_id for key in keys}
 
 
@@ -189,5 +191,5 @@ def count_claims(
     tx: Transaction, batch_id: str, counting: Counting, ids: Mapping[BreakerKey, int]
 ) -> None:
     """Let breakers count what becomes of these claims."""
-    for each in counting.claims:
-        claims.count_under(tx, batch_id, ids[each.key], each.numbers)
+    counted = {number: ids[each.key] for each in counting.claims for number in each.numbers}
+    claims.count_under(tx, batch_id, counted)

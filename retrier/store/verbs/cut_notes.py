@@ -29,9 +29,7 @@ def note_cut(tx: Transaction, operation: RetryOperation, cut: Cut, claimed: int)
         retry_operations.put_off(tx, operation_id, due)
     if cut.left_out:
         retry_operations.count_left_out(tx, operation_id, cut.left_out)
-    for reason in sorted(set(cut.skipped.values())):
-        ids = [unique_id for unique_id, why in cut.skipped.items() if why == reason]
-        named.note_skipped(tx, operation_id, ids, reason)
+    named.note_skipped(tx, operation_id, cut.skipped)
     skipped = [
         Entry(
             kind="retry_skipped",
@@ -47,6 +45,6 @@ def note_cut(tx: Transaction, operation: RetryOperation, cut: Cut, claimed: int)
 
 def begin_trials(tx: Transaction, batch_id: str, left_out: LeftOut, claimed: Sequence[int]) -> None:
     """Note which claimed messages try a half-open breaker."""
-    for breaker_id, number in left_out.trials.items():
-        if number in claimed:
-            breakers.begin_trial(tx, breaker_id, batch_id, number)
+    taken = set(claimed)
+    begun = {key: number for key, number in left_out.trials.items() if number in taken}
+    breakers.begin_trials(tx, batch_id, begun)

@@ -1,13 +1,14 @@
 """The lease: who is the processor, and transactions that only the processor may commit."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
 from retrier.errors import LeaseLost
 from retrier.store.engine.database import Database, InTransaction, writing
+from retrier.store.engine.hold_watch import Hold, HoldWatch
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.queries.batches import Holder, holder_of
 from retrier.store.tables import processor_lease
@@ -16,12 +17,27 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+LONGEST_HOLD = 0.5
+"""Seconds: no transaction is to hold the lease for longer, whatever is configured or broken.
+
+A successor waits for it, and so does each renewal; on SQLite everybody waits who writes.
+"""
+
+
+def tell_nobody(_hold: Hold) -> None:
+    """Let nobody know."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fence:
-    """The right to commit as the processor while the lease has this epoch."""
+    """The right to commit as the processor while the lease has this epoch.
+
+    `told` is told of each transaction that has held the lease, when it is over.
+    """
 
     epoch: int
     duration: timedelta
+    told: Callable[[Hold], None] = field(default=tell_nobody, repr=False, compare=False)
 
 
 def fenced(body: InTransaction[P, T]) -> Callable[Concatenate[Database, Fence, P], T]:
@@ -32,12 +48,21 @@ def fenced(body: InTransaction[P, T]) -> Callable[Concatenate[Database, Fence, P
 
     @wraps(body)
     def verb(db: Database, fence: Fence, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        watch: HoldWatch | None = None
+
         @wraps(body)
         def run(tx: Transaction) -> T:
+            nonlocal watch
             hold(tx, fence)
+            watch = tx.watch
             return body(tx, *args, **kwargs)
 
-        return db.transact(run)
+        try:
+            return db.transact(run)
+        finally:
+            # Behind the commit, which is part of it, and also if it failed: that took long, too.
+            if watch is not None:
+                fence.told(watch.end(body.__name__))
 
     return verb
 
@@ -61,6 +86,7 @@ def share_lease(tx: Transaction, fence: Fence) -> None:
 
 
 __all__ = [
+    "LONGEST_HOLD",
     "Fence",
     "HeldByAnother",
     "Holder",

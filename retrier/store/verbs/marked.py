@@ -4,16 +4,21 @@ from dataclasses import dataclass
 
 from retrier.domain.retry_operation import Priority, RetryOperation
 from retrier.store.queries.cuts import Cut
+from retrier.store.queries.next_cut import Sight
 from retrier.store.verbs.retry_ends import CutEnd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedBatch:
-    """A new batch in Marking, and the operation that it is cut from; `mark`: see HeldLooks."""
+    """A new batch in Marking, and the operation that it is cut from; `mark`: see HeldLooks.
+
+    `sight` is what was seen before of what it will take.
+    """
 
     batch_id: str
     operation: RetryOperation
     mark: str | None = None
+    sight: Sight | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

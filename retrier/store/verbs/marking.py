@@ -5,17 +5,19 @@ several named ids (0030), and on SQLite, each verb commits by itself: a crash be
 batch in Marking, which is adopted.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from uuid import uuid4
 
 from retrier.domain.retry_batch import RetryBatch, RetryBatchStatus
-from retrier.domain.retry_operation import CanaryState, RetryOperation, RetryType
+from retrier.domain.retry_operation import CanaryState, RetryOperation
 from retrier.domain.streams import LOOK_AT_ALL, HeldLooks
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries import cuts
+from retrier.store.queries.breaker_holds import lock_not_closed
 from retrier.store.queries.cuts import Cut
 from retrier.store.queries.left_out import LeftOut, WhatHolds, hold_nothing, join_left_out
+from retrier.store.queries.next_cut import PLAIN_TURNS, Sight, Turns, as_cut
 from retrier.store.queries.next_work import find_next, look_ahead
 from retrier.store.queries.stream_order import find_mark, hold_by_streams
 from retrier.store.tables import claims, event_log, retry_batches, retry_operations
@@ -36,16 +38,6 @@ from retrier.store.verbs.standing import mend_standing
 
 NOTHING = Cut(eligible={}, floor=0)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Turns:
-    """How what is due by policy goes between bulk operations: these first, and so many a second."""
-
-    bulk_first: bool = False
-    per_second: int | None = None
-
-
-PLAIN_TURNS = Turns()
 
 Opened = OpenedBatch | MarkedBatch | CanaryJudged | CanaryHeld | CancelledOperation
 """What one turn made of an operation."""
@@ -85,8 +77,8 @@ def claim_messages(
     retry. Raises LeaseLost, DatabaseUnavailable.
     """
     operation = opened.operation
-    left_out = join_left_out(what_holds(tx, operation), hold_by_streams(tx))
-    cut, claimed = _take(tx, opened.batch_id, operation, left_out)
+    found, left_out = _look(tx, opened, what_holds)
+    cut, claimed = _take(tx, opened.batch_id, operation, found, left_out)
     retry_batches.resize(tx, opened.batch_id, claimed)
     note_cut(tx, operation, cut, claimed)
     if cut.is_empty:
@@ -145,21 +137,27 @@ def cut_batch(
     what_holds: WhatHolds = hold_nothing,
     turns: Turns = PLAIN_TURNS,
     held: HeldLooks = LOOK_AT_ALL,
+    sight: Sight | None = None,
 ) -> Opened | None:
-    """Do so without a look before. Raises LeaseLost, DatabaseUnavailable."""
+    """Do so without a look before, or with what was seen of the operation whose turn it is.
+
+    Raises LeaseLost, DatabaseUnavailable.
+    """
     operation = find_next(tx, bulk_first=turns.bulk_first)
     if operation is None:
         mend_standing(tx)
         return None
-    if operation.retry_type is RetryType.BY_POLICY:
-        operation = replace(operation, rate=_slower(operation.rate, turns.per_second))
     if operation.cancel_asked:
         return end_cancelled(tx, operation)
     if operation.canary is not None and operation.canary.state is CanaryState.WAITING:
         return judge(tx, operation, operation.canary)
-    opened = OpenedBatch(batch_id=str(uuid4()), operation=operation)
+    opened = OpenedBatch(
+        batch_id=str(uuid4()),
+        operation=as_cut(operation, turns),
+        sight=sight if sight is not None and sight.operation == operation else None,
+    )
     if operation.passed_over:
-        opened = replace(opened, mark=find_mark(tx), operation=_anew(operation))
+        opened = replace(opened, mark=find_mark(tx))
         if opened.mark == held.marks.get(operation.operation_id):
             at = tx.now + held.after
             retry_operations.pass_over(tx, operation.operation_id, operation.reason, at)
@@ -176,11 +174,6 @@ def cut_batch(
     return opened
 
 
-def _anew(operation: RetryOperation) -> RetryOperation:
-    """Return one that was passed over as it looks again: from the beginning of its selection."""
-    return replace(operation, floor=0, left_out=0)
-
-
 def _begin_cut(tx: Transaction, operation: RetryOperation) -> None:
     """Begin a cut; of one that was passed over, at the beginning of its selection."""
     if operation.passed_over:
@@ -188,8 +181,17 @@ def _begin_cut(tx: Transaction, operation: RetryOperation) -> None:
     retry_operations.begin_cut(tx, operation)
 
 
-def _slower(*rates: int | None) -> int | None:
-    return min((rate for rate in rates if rate is not None), default=None)
+def _look(
+    tx: Transaction, opened: OpenedBatch, what_holds: WhatHolds
+) -> tuple[Cut, LeftOut | None]:
+    """Return what was seen before, if it is so still; else look now, with the lease held."""
+    operation, sight = opened.operation, opened.sight
+    # Locked, and so compared: who closes one waits for this cut, and finds what it has left out.
+    if sight is not None and (not sight.breakers or lock_not_closed(tx) == sight.breakers):
+        return sight.cut, sight.left_out
+    left_out = join_left_out(what_holds(tx, operation), hold_by_streams(tx))
+    tx.sql.force_index_order(tx.conn)
+    return cuts.look(tx, operation, left_out), left_out
 
 
 def _mark_at_once(
@@ -204,8 +206,8 @@ def _mark_at_once(
     Ingestion counts at the operation while it holds claims: another order here would deadlock.
     """
     batch_id, operation = opened.batch_id, opened.operation
-    left_out = join_left_out(what_holds(tx, operation), hold_by_streams(tx))
-    cut, claimed = _take(tx, batch_id, operation, left_out)
+    found, left_out = _look(tx, opened, what_holds)
+    cut, claimed = _take(tx, batch_id, operation, found, left_out)
     if claimed:
         staging = {"status": RetryBatchStatus.STAGING, "initial_size": claimed}
         retry_batches.add(tx, {**row, **staging})
@@ -216,11 +218,13 @@ def _mark_at_once(
 
 
 def _take(
-    tx: Transaction, batch_id: str, operation: RetryOperation, left_out: LeftOut | None
+    tx: Transaction,
+    batch_id: str,
+    operation: RetryOperation,
+    cut: Cut,
+    left_out: LeftOut | None,
 ) -> tuple[Cut, int]:
     """Claim the next messages, except those that another retry has claimed meanwhile."""
-    tx.sql.force_index_order(tx.conn)
-    cut = cuts.look(tx, operation, left_out)
     claimed = claims.take(tx, batch_id, operation.operation_id, cut.eligible)
     if operation.canary is not None and operation.canary.state is CanaryState.SENDING:
         canaries.remember(tx, operation.operation_id, claimed)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import islice
 
 from sqlalchemy import ColumnElement, and_, exists, or_, select
 
@@ -17,6 +18,8 @@ from retrier.store.verbs.leases import fenced
 
 AT_ONCE = 1000
 """Messages of one transaction at most."""
+OPERATIONS_AT_ONCE = 200
+"""Each has a statement of its own."""
 _SLACK = timedelta(seconds=1)
 """A clock that is set back by less is no reason to do anything: a wait is that much longer."""
 
@@ -73,15 +76,18 @@ def _count_hands(tx: Transaction) -> int:
     key = breakers.c.breaker_key
     query = select(breakers).where(_hands_of_later(tx.now)).order_by(key).with_for_update()
     found = [breaker_from_row(row) for row in tx.execute(query)]
+    anew = []
     for each in found:
         if each.hand is not None:
             hand = replace(each.hand, until=tx.now + (each.hand.until - each.changed_at))
-            breaker_rows.write(tx, replace(each, hand=hand, changed_at=tx.now))
+            anew.append(replace(each, hand=hand, changed_at=tx.now))
+    breaker_rows.write(tx, anew)
     return len(found)
 
 
 def _count_operations(tx: Transaction) -> int:
-    waits = _find_operations(tx).items()
+    # Some at a time: who looks again in two seconds finds the others.
+    waits = islice(_find_operations(tx).items(), OPERATIONS_AT_ONCE)
     return sum(operation_rows.wait_no_longer(tx, key, until) for key, until in waits)
 
 
