@@ -325,6 +325,23 @@ class TestRevision1019:
         assert {name for name in before if after[name] != before[name]} == {"alembic_version"}
 
 
+class TestRevision1020:
+    """Hosts: a filled database keeps every row, and what is stored says none."""
+
+    def test_adds_columns_without_values(self, new: Database, tmp_path: Path) -> None:
+        fill(new)
+        downgrade(new, "1019")
+        before = all_rows(new)
+
+        upgrade_schema(new, migrations_up_to(tmp_path, "1020"))
+
+        after = all_rows(new)
+        changed = {name for name in before if after[name] != before[name]}
+        assert changed == {"alembic_version", "failed_messages"}
+        wide = widened(before["failed_messages"], by=[None, None, None])
+        assert after["failed_messages"] == wide
+
+
 def fill(db: Database) -> None:
     """Fill a new database: a message confirmed, one being sent, one archived."""
     upgrade_schema(db)

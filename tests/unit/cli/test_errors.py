@@ -33,6 +33,35 @@ def test_a_list_has_a_header_and_a_line_per_message(cli: CommandLine) -> None:
     assert line.endswith("Shop.PlaceOrder  Shop.OutOfStock: nothing left")
 
 
+def test_hosts_are_counted_the_most_first(cli: CommandLine) -> None:
+    cli.api.receive(*(failure(host=host) for host in ("box-1", "box-2", "box-2", None)))
+
+    _, *lines = cli.lines("errors", "hosts")
+
+    assert [each.split() for each in lines] == [["2", "box-2"], ["1", "box-1"]]
+    assert json.loads(cli.run("errors", "hosts", "--json").stdout) == [
+        {"host": "box-2", "count": 2},
+        {"host": "box-1", "count": 1},
+    ]
+
+
+def test_no_host_is_counted_where_nothing_tells_one(cli: CommandLine) -> None:
+    cli.api.receive(failure())
+
+    assert "tells on which host" in cli.run("errors", "hosts").stderr
+
+
+def test_where_it_failed_is_shown_and_can_be_chosen(cli: CommandLine) -> None:
+    place = {"host": "box-1", "process": "4711", "node": "w1@box-1"}
+    wanted, _ = cli.api.receive(failure(**place), failure(host="box-2"))
+
+    for name, value in place.items():
+        assert whole_ids(cli, f"--{name}", value) == [wanted]
+    sheet = [each.split() for each in cli.lines("errors", "show", wanted)]
+    for name, value in place.items():
+        assert [name, value] in [[each[0].strip(":"), *each[1:]] for each in sheet if each]
+
+
 def test_a_list_says_where_retries_go_if_one_goes_elsewhere(cli: CommandLine) -> None:
     cli.api.receive(failure(queue="orders"))
     before = cli.lines("errors", "list")

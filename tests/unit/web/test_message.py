@@ -191,6 +191,14 @@ class TestWhatItShows:
 
         assert re.search(r"Stream</th><td><a [^>]*><bdi>customer-7<", html)
 
+    def test_is_where_it_failed(self, web: Web) -> None:
+        place = {"host": "box & 1", "process": "4711", "node": "w1@box"}
+        html = page(web, receive(web, **place))
+
+        assert 'href="/messages?host=box%20%26%201"><bdi>box &amp; 1<' in html
+        assert 'href="/messages?host=box%20%26%201&amp;process=4711"' in html
+        assert 'href="/messages?node=w1%40box"' in html
+
     def test_leads_to_all_like_it(self, web: Web) -> None:
         html = page(web, receive(web, queue="orders & co"))
 
