@@ -191,6 +191,7 @@ def find_namesakes(tx: Transaction, failures: Sequence[Failure]) -> dict[str, Se
         .join(causes, causes.c.cause_id == messages.cause_id)
         .where(
             tx.sql.member(messages.message_id, sorted({str(key[0]) for key in wanted.values()})),
+            tx.sql.member(attempts.body_hash, sorted({each.body_hash for each in failures})),
             messages.status.in_(_OPEN),
         )
         .order_by(messages.number)

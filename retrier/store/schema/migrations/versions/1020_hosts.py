@@ -46,47 +46,40 @@ def downgrade() -> None:
 
 
 def _find_copies() -> sa.Select[tuple[int, str]]:
-    """Return the query of later messages, and the first one of which each may be a copy."""
-    first, first_cause, first_attempt = (
-        each.alias(f"first_{each.name}") for each in (messages, causes, attempts)
-    )
-    other = (
-        sa.select(first.c.unique_message_id)
-        .join_from(first, first_cause, first_cause.c.cause_id == first.c.cause_id)
-        .join(first_attempt, first_attempt.c.attempt_id == first.c.attempt_id)
-        .where(
-            first.c.message_id == messages.c.message_id,
-            first.c.number < messages.c.number,
-            first.c.status.in_(_OPEN),
-            first_cause.c.queue == causes.c.queue,
-            first_cause.c.message_type == causes.c.message_type,
-            first_cause.c.endpoint != causes.c.endpoint,
-            first_attempt.c.dialect == "retrier",
-            first_attempt.c.body_hash == attempts.c.body_hash,
-        )
-        .order_by(first.c.number)
-        .limit(1)
-        .correlate(messages, causes, attempts)
-        .scalar_subquery()
-    )
-    found = (
-        sa.select(messages.c.number, other.label("first"))
+    """Return the query of later messages, and the first one of which each may be a copy.
+
+    Grouped, and not compared one by one: a publisher may use one message id for all it sends.
+    """
+    stored = (
+        sa.select(*_ALIKE, messages.c.number, causes.c.endpoint, messages.c.unique_message_id)
         .join_from(messages, causes, causes.c.cause_id == messages.c.cause_id)
         .join(attempts, attempts.c.attempt_id == messages.c.attempt_id)
         .where(
-            messages.c.message_id.in_(_used_twice()),
+            messages.c.message_id.is_not(None),
             messages.c.status.in_(_OPEN),
             messages.c.maybe_copy_of.is_(None),
             attempts.c.dialect == "retrier",
         )
+        .cte("stored")
+    )
+    names = [stored.c[each.name] for each in _ALIKE]
+    groups = (
+        sa.select(*names, sa.func.min(stored.c.number).label("first"))
+        .group_by(*names)
+        .having(sa.func.min(stored.c.endpoint) != sa.func.max(stored.c.endpoint))
         .subquery()
     )
-    return sa.select(found.c.number, found.c.first).where(found.c.first.is_not(None))
+    first = stored.alias("first")
+    alike = sa.and_(*(stored.c[each.name] == groups.c[each.name] for each in _ALIKE))
+    return (
+        sa.select(stored.c.number, first.c.unique_message_id.label("first"))
+        .join_from(stored, groups, alike)
+        .join(first, first.c.number == groups.c.first)
+        .where(stored.c.endpoint != first.c.endpoint)
+    )
 
 
-def _used_twice() -> sa.Select[tuple[str]]:
-    column = messages.c.message_id
-    return sa.select(column).group_by(column).having(sa.func.count() > 1)
+_ALIKE = (messages.c.message_id, causes.c.queue, causes.c.message_type, attempts.c.body_hash)
 
 
 def _mark(number: int, first: str) -> sa.Update:
