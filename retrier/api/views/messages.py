@@ -114,6 +114,9 @@ def attempt(shown: ShownAttempt) -> Json:
             "received_at": time(shown.received_at),
             "failure_details": present(failure_details),
             "retry_id": shown.retry_id,
+            "host": shown.host,
+            "process": shown.process,
+            "node": shown.node,
         }
     )
 

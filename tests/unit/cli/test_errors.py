@@ -242,6 +242,19 @@ def test_a_failure_without_a_reason_says_so_as_its_group_does(cli: CommandLine) 
     assert "no reason given: " in cli.lines("groups")[1]
 
 
+def test_each_attempt_says_on_which_machine_it_was(cli: CommandLine) -> None:
+    first = failure(host="box-1", headers={})
+    again = {"message_id": first.message_id, "body": first.body, "headers": {}}
+    (unique_id,) = cli.api.receive(first)
+    cli.api.receive(failure(host="box-2", **again))
+
+    lines = cli.lines("errors", "show", unique_id)
+
+    header, *attempts = lines[lines.index("attempts:") + 1 :][:3]
+    assert "host" in header
+    assert [each[header.index("host") :].split()[0] for each in attempts] == ["box-1", "box-2"]
+
+
 def test_an_attempt_has_the_reason_that_its_failure_gives(cli: CommandLine) -> None:
     (unique_id,) = cli.api.receive(failure(**SAYS_NOTHING, failure_reason="rejected"))
 

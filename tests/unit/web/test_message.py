@@ -135,6 +135,17 @@ class TestWhatItShows:
         assert "<h1><bdi>Shop.OutOfStock: nothing left</bdi></h1>" in html
         assert "at Shop.Stock.Take(String item)" in html
 
+    def test_is_on_which_machine_each_attempt_was(self, web: Web) -> None:
+        first = failure(host="box-1", headers={})
+        (key,) = web.api.receive(first)
+        web.api.receive(
+            failure(host="box-2", headers={}, message_id=first.message_id, body=first.body)
+        )
+
+        html = page(web, key)
+
+        assert re.findall(r'class="where">on <bdi>([^<]+)', html) == ["box-2", "box-1"]
+
     def test_is_what_changed_between_two_attempts(self, web: Web) -> None:
         first = failure(exception_message="no gift wrap", queue="orders")
         later = again(first, exception_message="card refused", queue="orders")
