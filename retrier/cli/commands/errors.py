@@ -210,7 +210,7 @@ def body(
 )
 @command
 def hosts(ctx: typer.Context, service: Service) -> None:
-    """Count unresolved messages by the machine on which they failed last, the most first."""
+    """Count unresolved messages by their host."""
     printer = tools_of(ctx).printer
     with service.open(ctx) as api:
         counts = api.find("errors", "summary")["Hosts"]
