@@ -93,6 +93,9 @@ class FilterQuery:
     message_type: str = ""
     reason: str = ""
     stream: Annotated[str, Query(description="the id of a stream, of whichever queue")] = ""
+    host: Annotated[str, Query(description="the machine on which it failed last")] = ""
+    process: Annotated[str, Query(description="the process there, as its number")] = ""
+    node: Annotated[str, Query(description="the worker's name among those of its application")] = ""
     failed_from: Annotated[str, Query(description="ISO 8601: last failed then or later")] = ""
     failed_to: Annotated[str, Query(description="ISO 8601: last failed then or before")] = ""
     attempts_at_least: Annotated[str, Query(description="failed so often or more")] = ""
@@ -132,6 +135,9 @@ def _filter(query: Annotated[FilterQuery, Depends()], ids: IdsQuery) -> Selectio
         id_range=ids,
         reason=query.reason or None,
         stream=query.stream or None,
+        host=query.host or None,
+        process=query.process or None,
+        node=query.node or None,
         **_of_failure(query),
         text=query.text or None,
         archived_by=query.archived_by or None,

@@ -74,6 +74,9 @@ class SelectionBody(BaseModel):
     message_type: Text | None = None
     reason: Text | None = None
     stream: Text | None = None
+    host: Text | None = None
+    process: Text | None = None
+    node: Text | None = None
     text: Text | None = None
     failed_from: Moment | None = None
     failed_to: Moment | None = None

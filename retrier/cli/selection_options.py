@@ -61,6 +61,19 @@ class Parts:
     stream: Annotated[
         str | None, typer.Option("--stream", metavar="ID", help="Of the stream with this id.")
     ] = None
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="NAME", help="Failed last on this machine.")
+    ] = None
+    process: Annotated[
+        str | None,
+        typer.Option("--process", metavar="PID", help="Failed last in this process of a machine."),
+    ] = None
+    node: Annotated[
+        str | None,
+        typer.Option(
+            "--node", metavar="NAME", help="Failed last at this worker of its application."
+        ),
+    ] = None
     failed_from: Annotated[
         str | None,
         typer.Option(

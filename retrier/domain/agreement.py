@@ -110,7 +110,7 @@ def compare(failure: Failure, stored: StoredMessage) -> Likeness:
     return Likeness(
         retry=retry,
         same_id=stored.message_id == message_id_of(failure),
-        same_place=any(is_same_place(failure, each) for each in places)
+        same_place=any(is_same_place(failure, each, retry) for each in places)
         or (outcome is None and sent_there),
         same_body=has_same_body(failure, stored),
         said=next(each for each in Said if each in said),
@@ -137,10 +137,15 @@ def retry_named(failure: Failure, stored: StoredMessage) -> RetryNamed:
     return RetryNamed.OLDER if stamped else RetryNamed.FOREIGN
 
 
-def is_same_place(failure: Failure, attempt: StoredAttempt) -> bool:
-    """Say whether it failed on the same queue, in the same endpoint."""
+def is_same_place(failure: Failure, attempt: StoredAttempt, retry: RetryNamed) -> bool:
+    """Say whether it failed on the same queue, in the same endpoint.
+
+    What names a retry of the message is there once on that queue, whoever takes it: the queue alone
+    says it. The application may have another name than when the message was stored (decision 0068).
+    """
     details = failure.details
-    return (attempt.queue, attempt.endpoint) == (details.queue, details.endpoint)
+    same_name = retry is RetryNamed.OLDER or attempt.endpoint == details.endpoint
+    return attempt.queue == details.queue and same_name
 
 
 def has_same_body(failure: Failure, stored: StoredMessage) -> bool:

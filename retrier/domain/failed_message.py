@@ -95,7 +95,10 @@ class FailureDetails:
     are a worker's words: how often it crashed over the message, and why it gave the message up.
     `id_in_body` is the message id where the body has it, and no header. `stream_position` is the
     position that the sender states, as it is sorted; `stream_position_unread` what it states that
-    is neither number nor time.
+    is neither number nor time. `host` is the machine on which it failed, `host_id` the id that
+    NServiceBus gives it, `process` the process there, and `node` what its library calls the one
+    worker of several. They are no part of the
+    endpoint: a container has another machine after each start.
     """
 
     queue: str
@@ -116,6 +119,10 @@ class FailureDetails:
     crashes: int = 0
     rejected: str | None = None
     id_in_body: str | None = None
+    host: str | None = None
+    host_id: str | None = None
+    process: str | None = None
+    node: str | None = None
 
 
 SenderFacts = Mapping[str, str]

@@ -95,6 +95,7 @@ class _Folding:
         """The first failures of messages that are new: nearly all have no second one here."""
         self._seen = before.seen
         self._elsewhere = before.elsewhere
+        self._namesakes = before.namesakes
         self._new_id = new_id
         self._attempts: list[Attempt] = []
         self._changes: dict[str, MessageChange] = {}
@@ -147,7 +148,10 @@ class _Folding:
         """Return a message that a new one may be after all: a person should look at both."""
         if identity.unique_id is None:
             return min(copies) if copies else self._elsewhere.get(failure.fingerprint)
-        if identity.unique_id == failure.computed_id or failure.computed_id is None:
+        if identity.unique_id == failure.computed_id:
+            alike = self._namesakes.get(failure.fingerprint, ())
+            return next((each for each in alike if each != identity.unique_id), None)
+        if failure.computed_id is None:
             return None
         first = self._find(failure.computed_id)
         is_new = self._find(identity.unique_id) is None

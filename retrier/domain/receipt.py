@@ -160,8 +160,11 @@ class Before:
     `stored` is keyed by unique message id; `seen` gives, for the fingerprint of a redelivered
     failure, the messages that have an attempt with it. `elsewhere` gives, for the fingerprint of
     one without a message id, a message that came with the same bytes on another error queue.
+    `namesakes` gives, for one that names its node, open messages that have its message id, queue,
+    type and body: a version that took the node for the endpoint stored them (decision 0068).
     """
 
     stored: Mapping[str, StoredMessage]
     seen: Mapping[str, AbstractSet[str]] = field(default_factory=dict)
     elsewhere: Mapping[str, str] = field(default_factory=dict)
+    namesakes: Mapping[str, Sequence[str]] = field(default_factory=dict)

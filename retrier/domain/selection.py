@@ -31,6 +31,9 @@ class Selection:
     recorded as forwarded and has no outcome yet, with `sent_before` only those recorded by then,
     with `sent_since` those recorded then or later.
 
+    `host` is the machine of the last failure, `process` the process there, and `node` the name of
+    the worker among those of its application.
+
     `reason` is what the failure is classified under, or the headers' own word. `stream`
     is the id of a stream, of whichever queue. `failed_from` and `failed_to` are times of the last failure, both included. `attempts_at_least` counts failures. `text` is looked for in the ids, types and
     exceptions, in any case. `archived_by` is the archive operation that archived the messages. `message_id` is the
@@ -45,6 +48,9 @@ class Selection:
     message_type: str | None = None
     reason: str | None = None
     stream: str | None = None
+    host: str | None = None
+    process: str | None = None
+    node: str | None = None
     failed_from: datetime | None = None
     failed_to: datetime | None = None
     attempts_at_least: int | None = None
@@ -61,7 +67,13 @@ class Selection:
     sent_since: datetime | None = None
 
 
-NAMES = ("group", "queue", "endpoint", "exception_type", "message_type", "reason", "stream", "text")
+OF_PLACE = ("host", "process", "node")
+"""Where the last failure was: the parts that are columns of the same names."""
+
+NAMES = (
+    *("group", "queue", "endpoint", "exception_type", "message_type", "reason", "stream", "text"),
+    *OF_PLACE,
+)
 """The parts by which an operation may select that are texts."""
 
 OTHER_PARTS = ("failed_from", "failed_to", "attempts_at_least", "disposition", "archived_by")

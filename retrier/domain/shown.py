@@ -20,9 +20,14 @@ class Shown:
     endpoint: str | None = None
     exception_message: str | None = None
     stack_trace: str | None = None
+    host: str | None = None
+    host_id: str | None = None
+    process: str | None = None
+    node: str | None = None
 
 
 NOTHING = Shown()
+_UNKNOWN = FailureDetails(queue="", destination="")
 
 
 def derive(
@@ -38,14 +43,18 @@ def derive(
         properties = codec.read(raw)
     except UnreadableProperties:
         return NOTHING
-    details = _details(properties, dialect, otherwise)
+    details = _details(properties, dialect, otherwise) or _UNKNOWN
     content_type = dialect_of.field(properties, "content_type")
     return Shown(
         headers=jsonable(properties.headers),
         content_type=clean(content_type) if content_type else None,
-        endpoint=details.endpoint if details else None,
-        exception_message=details.exception_message if details else None,
-        stack_trace=details.stack_trace if details else None,
+        endpoint=details.endpoint,
+        exception_message=details.exception_message,
+        stack_trace=details.stack_trace,
+        host=details.host,
+        host_id=details.host_id,
+        process=details.process,
+        node=details.node,
     )
 
 

@@ -1,5 +1,6 @@
 """Gives the failed tasks of a Celery app to Retrier, and confirms its retries: docs/celery.md."""
 
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from retrier.integrations.celery_failures import (
     make_confirming,
     make_failed,
     make_problem,
-    name_worker,
+    name_node,
     unwrap,
 )
 from retrier.integrations.celery_publisher import Publication, Publisher, describe
@@ -25,14 +26,18 @@ from retrier.integrations.failures import FailedTask, make_confirmation
 from retrier.worker.outcomes import Problem
 
 _MARK = "retrier"
+_NAMED = {"error_queue": "a queue", "name": "the application"}
 
 
 class Installation:
     """What `install` has added to an app. `counts`: what was published, in this process."""
 
-    def __init__(self, app: Any, error_queue: str, metrics: Metrics | None, clock: Clock) -> None:
+    def __init__(
+        self, app: Any, error_queue: str, name: str, metrics: Metrics | None, clock: Clock
+    ) -> None:
         self._app = app
         self._error_queue = error_queue
+        self._name = name
         self._clock = clock
         self._account = Account(metrics)
         self._publisher = Publisher(app)
@@ -51,7 +56,9 @@ class Installation:
             return
         request.retrier_told = True
         told = partial(make_problem, error, trace)
-        self._publish_failure(request.type, request.id, request.message, consumer, told)
+        # A task that never began has no process of its own: then it is this one.
+        process = getattr(request, "worker_pid", None) or os.getpid()
+        self._publish_failure(request.type, request.id, request.message, consumer, process, told)
 
     def confirm(self, headers: Any, name: str, task_id: str) -> None:
         """Confirm the retry, if the task is one. Never raises."""
@@ -78,16 +85,24 @@ class Installation:
         """Publish a message whose task this worker does not know. Celery drops it."""
         if sender.app is self._app:
             problem = partial(make_problem, NotRegistered(name), "")
-            self._publish_failure(name, told["id"], message, sender, problem)
+            self._publish_failure(name, told["id"], message, sender, os.getpid(), problem)
 
     def _publish_failure(
-        self, name: str, task_id: str, message: Any, consumer: Any, tell: Callable[[], Problem]
+        self,
+        name: str,
+        task_id: str,
+        message: Any,
+        consumer: Any,
+        process: int,
+        tell: Callable[[], Problem],
     ) -> None:
         def make() -> Publication:
             failed = FailedTask(
                 queue=find_queue(message, consumer),
                 name=name,
-                worker=name_worker(consumer),
+                worker=self._name,
+                process=process,
+                node=name_node(consumer),
                 attempts=count_runs(message.headers or {}),
                 at=self._clock.now(),
                 problem=tell(),
@@ -111,18 +126,22 @@ def install(
     app: Any,
     error_queue: str = "error",
     *,
+    name: str = "celery",
     metrics: Metrics | None = None,
     clock: Clock | None = None,
 ) -> Installation:
     """Have every failed task of the app's workers put on the error queue, and retries confirmed.
 
-    `metrics` is called with a deed and the name of a task. Raises ConfigurationError.
+    `name` is the application's in the failures, their endpoint; keep it. `metrics` is called with
+    a deed and the name of a task. Raises ConfigurationError.
     """
-    if not error_queue:
-        raise ConfigurationError(["error_queue must name a queue"])
+    given = {"error_queue": error_queue, "name": name}
+    problems = [f"{key} must name {what}" for key, what in _NAMED.items() if not given[key]]
+    if problems:
+        raise ConfigurationError(problems)
     if hasattr(app, _MARK):
         raise ConfigurationError([f"retrier is installed in the app {app.main or app} already"])
-    installation = Installation(app, error_queue, metrics, clock or SystemClock())
+    installation = Installation(app, error_queue, name, metrics, clock or SystemClock())
     setattr(app, _MARK, installation)
     app.steps["consumer"].add(make_step(installation))
     signals.task_success.connect(installation.on_success, weak=False)

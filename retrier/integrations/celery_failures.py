@@ -68,10 +68,13 @@ def count_runs(headers: Mapping[str, object]) -> int:
     return retries + 1 if isinstance(retries, int) else 1
 
 
-def name_worker(consumer: Any) -> str:
-    """Return the name of the worker, without its machine: that is another one after each start."""
-    name = str(getattr(consumer, "hostname", ""))
-    return name.partition("@")[0] or name
+def name_node(consumer: Any) -> str | None:
+    """Return the name of the worker among those of its app: `packers@box-1`.
+
+    It is no part of the endpoint. `celery multi` names each worker apart, and a task that is
+    handed from one to the other would become another message.
+    """
+    return str(getattr(consumer, "hostname", "")) or None
 
 
 def make_confirming(confirmation: Confirmation) -> Publication:

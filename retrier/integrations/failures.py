@@ -11,7 +11,7 @@ from retrier.domain.dialects import retrier as names
 from retrier.domain.headers import BROKER_COUNTERS, FAN_OUT, OF_WORKERS
 from retrier.domain.text import clean
 from retrier.domain.wire import header_text
-from retrier.worker.copies import describe_exception, describe_reason
+from retrier.worker.copies import describe_exception, describe_place, describe_reason
 from retrier.worker.outcomes import Problem
 
 _NOT_KEPT = FAN_OUT | BROKER_COUNTERS | OF_WORKERS
@@ -19,11 +19,17 @@ _NOT_KEPT = FAN_OUT | BROKER_COUNTERS | OF_WORKERS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedTask:
-    """A task that has failed for good. A retry goes to `queue`; `attempts` counts its runs."""
+    """A task that has failed for good. A retry goes to `queue`; `attempts` counts its runs.
+
+    `worker` is the endpoint: the name of the application, never that of a machine. `process` is
+    the one that ran it, on this machine; `node` is what the library calls this worker of several.
+    """
 
     queue: str
     name: str
     worker: str
+    process: int
+    node: str | None = None
     attempts: int
     at: datetime
     problem: Problem
@@ -45,6 +51,7 @@ def describe_failure(failed: FailedTask, *, in_short: bool = False) -> dict[str,
         **describe_reason(failed.problem),
         names.ATTEMPTS: str(failed.attempts),
         headers.ENDPOINT: clean(failed.worker),
+        **describe_place(failed.process, failed.node),
         headers.MESSAGE_TYPE: clean(failed.name),
         **describe_exception(failed.problem, in_short=in_short),
     }

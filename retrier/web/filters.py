@@ -45,6 +45,9 @@ class FilterQuery:
     exception_type: str = ""
     reason: str = ""
     stream: str = ""
+    host: str = ""
+    process: str = ""
+    node: str = ""
     message_id: str = ""
     failed_from: str = ""
     failed_to: str = ""
@@ -92,6 +95,9 @@ def understand(query: FilterQuery) -> Selection:
         message_type=given.get("message_type"),
         reason=given.get("reason"),
         stream=given.get("stream"),
+        host=given.get("host"),
+        process=given.get("process"),
+        node=given.get("node"),
         text=given.get("text"),
         message_id=given.get("message_id"),
         archived_by=given.get("archived_by"),

@@ -1,6 +1,8 @@
 """The messages that a worker publishes: failures, postponed ones, confirmations, results."""
 
 import json
+import os
+import socket
 from collections.abc import Mapping
 from datetime import datetime
 from typing import assert_never
@@ -132,6 +134,7 @@ def _failure(held: Held, broken: Broken, worker: str, at: datetime) -> Mapping[s
         **describe_reason(broken.problem),
         names.ATTEMPTS: str(broken.attempts),
         headers.ENDPOINT: worker,
+        **describe_place(os.getpid()),
     }
     is_typed = held.properties.text(headers.MESSAGE_TYPE) or held.properties.fields.get("type")
     if held.handler.message_type is not None and not is_typed:
@@ -149,6 +152,12 @@ def _steps(held: Held) -> Mapping[str, str]:
 def describe_reason(problem: Problem) -> Mapping[str, str]:
     """Return the header with the reason; none of an ordinary exception: its type says more."""
     return {} if problem.reason is Reason.EXCEPTION else {names.REASON: problem.reason}
+
+
+def describe_place(process: int, node: str | None = None) -> Mapping[str, str]:
+    """Return the headers that tell on which machine it failed, in which process of it."""
+    told = {names.HOST: clean(socket.gethostname()), names.PROCESS: str(process)}
+    return told if node is None else told | {names.NODE: clean(node)}
 
 
 def describe_exception(problem: Problem, *, in_short: bool) -> Mapping[str, str]:

@@ -1,5 +1,6 @@
 """What a real Celery worker puts on the error queue, and what becomes of a task if it cannot."""
 
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -60,7 +61,7 @@ def test_every_kind_of_end_is_told_with_its_exception(
         shop.send(task, 1)
 
     # When a worker has taken them
-    shop.start()
+    shop.start(node="packers@%h")
     found = take_all(amqp_url, error_queue, 4)
 
     # Then each is on the error queue
@@ -74,6 +75,14 @@ def test_every_kind_of_end_is_told_with_its_exception(
         "shop.dawdle": ("TimeLimitExceeded", "timeout_exceeded"),
         "shop.unheard_of": ("NotRegistered", None),
     }
+
+    # And where it was, which is no part of the name of the application
+    box = socket.gethostname()
+    assert {each["Retrier.Endpoint"] for each in found.values()} == {"celery"}
+    assert {each["Retrier.Host"] for each in found.values()} == {box}
+    assert {each["Retrier.Node"] for each in found.values()} == {f"packers@{box}"}
+    processes = {task: int(each["Retrier.Process"]) for task, each in found.items()}
+    assert processes["shop.die"] != processes["shop.unheard_of"]
 
 
 def test_what_a_task_had_done_is_said_with_its_failure(

@@ -1,6 +1,7 @@
 """Dramatiq with our middleware, seen from outside: what is sent to the error queue, and when."""
 
 import json
+import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -93,6 +94,8 @@ def test_a_task_is_sent_to_the_error_queue_when_its_own_retries_are_exhausted(
     assert failed.headers["Retrier.FailedQueue"] == site.queue
     assert failed.headers["Retrier.MessageType"] == "pack"
     assert failed.headers["Retrier.Endpoint"] == "dramatiq"
+    assert failed.headers["Retrier.Host"] == socket.gethostname()
+    assert failed.headers["Retrier.Process"].isdecimal()
     assert failed.headers["Retrier.Attempts"] == "3"
     assert "Retrier.Reason" not in failed.headers
     assert failed.headers["Retrier.Exception.Type"] == "ValueError"

@@ -108,6 +108,77 @@ class TestAMessageWithoutAnId:
         assert len(messages(database)) == 2
 
 
+class TestATaskOfSeveralNodes:
+    """A version before took the node of a Celery worker for the endpoint (decision 0068)."""
+
+    def stored(self, **changes):
+        """Return a failure as that version stored it."""
+        return failure(endpoint="w1", **changes)
+
+    def fails(self, before, node="w2@box-2", **changes):
+        """Return a later one, by what has become the name of the application."""
+        values = {"endpoint": "celery", "node": node, "host": "box-2", "headers": {}}
+        return again(before, **(values | {"stamped_id": None} | changes))
+
+    def test_is_one_message_with_two_attempts(self, database):
+        first = self.fails(self.stored(), node="w1@box-1", host="box-1")
+
+        record(database, first)
+        record(database, self.fails(first))
+
+        found = only_message(database)
+        assert (found["attempts"], found["maybe_copy_of"]) == (2, None)
+        assert (found["host"], found["node"]) == ("box-2", "w2@box-2")
+
+    def test_may_be_a_copy_of_what_was_stored_by_its_node_however_often_it_fails(self, database):
+        before = self.stored()
+        record(database, before)
+
+        for attempts in (1, 2):
+            now = self.fails(before)
+            record(database, now)
+
+            found = message(database, unique_id(now))
+            assert (found["attempts"], found["maybe_copy_of"]) == (attempts, unique_id(before))
+
+    @pytest.mark.parametrize(
+        "other",
+        [{"queue": "bills"}, {"message_type": "shop.bill"}, {"body": b"[]"}, {"node": None}],
+        ids=str,
+    )
+    def test_is_no_copy_of_what_is_another_message(self, database, other):
+        before = self.stored()
+        record(database, before)
+
+        now = self.fails(before, **other)
+        record(database, now)
+
+        assert message(database, unique_id(now))["maybe_copy_of"] is None
+
+    def test_is_no_copy_of_what_is_settled(self, database):
+        before = self.stored()
+        record(database, before)
+        set_columns(database, unique_id(before), status="archived")
+
+        now = self.fails(before)
+        record(database, now)
+
+        assert message(database, unique_id(now))["maybe_copy_of"] is None
+
+    def test_that_was_stored_before_has_the_outcome_of_its_retry(self, database):
+        """Both copies of a retry fail: it was sent twice in a crash, before the upgrade."""
+        before = self.stored(headers={})
+        record(database, before)
+        stamped = unique_id(before)
+        set_columns(database, stamped, status="retry_issued", last_retry_id=RETRY)
+
+        for _ in range(2):
+            record(database, self.fails(before, stamped_id=stamped, retry_id=RETRY))
+
+        found = only_message(database)
+        assert (found["unique_message_id"], found["attempts"]) == (stamped, 3)
+
+
 class TestAStampedId:
     def test_is_believed_with_the_same_message_id(self, database):
         first = failure(stamped_id=STRANGER)

@@ -127,7 +127,9 @@ class TestADatabaseOfTheFirstRevision:
                 before["retry_operations"], by=[None, False, None, 0, None, None, None]
             ),
             "processing_attempts": widened(before["processing_attempts"], by=[None] * 3),
-            "failed_messages": widened(before["failed_messages"], by=[None, None, "2", None, None]),
+            "failed_messages": widened(
+                before["failed_messages"], by=[None, None, "2", *[None] * 9]
+            ),
             "failed_message_retries": widened(before["failed_message_retries"], by=[None]),
         }
         assert same == {name: expected[name] for name in same}

@@ -325,12 +325,66 @@ class TestRevision1019:
         assert {name for name in before if after[name] != before[name]} == {"alembic_version"}
 
 
+class TestRevision1020:
+    """Hosts: a filled database keeps every row, and what is stored says none."""
+
+    def test_adds_columns_without_values(self, new: Database, tmp_path: Path) -> None:
+        fill(new)
+        downgrade(new, "1019")
+        before = all_rows(new)
+
+        upgrade_schema(new, migrations_up_to(tmp_path, "1020"))
+
+        after = all_rows(new)
+        changed = {name for name in before if after[name] != before[name]}
+        assert changed == {"alembic_version", "failed_messages"}
+        wide = widened(before["failed_messages"], by=[None, None, None])
+        assert after["failed_messages"] == wide
+
+    def test_marks_what_is_stored_under_two_nodes_and_joins_nothing(
+        self, new: Database, tmp_path: Path
+    ) -> None:
+        # Given one task under two nodes, and others that share only a part with the first one
+        upgrade_schema(new)
+        task = {"message_id": "t1", "body": b"[1]", "queue": "tasks"}
+        first, second = (failure(endpoint=node, **task) for node in ("w1", "w2"))
+        others = [
+            failure(endpoint="w3", **task | {"body": b"[2]"}),
+            failure(endpoint="w3", **task | {"queue": "mail"}),
+            failure(endpoint="w3", message_type="shop.bill", **task),
+            failure(endpoint="w3", **task | {"message_id": "t2"}),
+            failure(endpoint="w4", dialect="rabbitmq", **task),
+        ]
+        record(new, first, second, *others)
+        downgrade(new, "1019")
+        with new.engine.begin() as conn:
+            conn.execute(
+                text(
+                    "UPDATE failed_messages SET disposition = 'scheduled', policy = 'p',"
+                    " retry_at = last_failure WHERE number <= 2"
+                )
+            )
+
+        # When the schema is upgraded
+        upgrade_schema(new, migrations_up_to(tmp_path, "1020"))
+
+        # Then the second one says what it may be, and waits for a person
+        found = {row["unique_message_id"]: row for row in rows(new, failed_messages)}
+        marked = {key for key, row in found.items() if row["maybe_copy_of"] is not None}
+        assert marked == {unique_id(second)}
+        row = found[unique_id(second)]
+        assert row["maybe_copy_of"] == unique_id(first)
+        assert (row["disposition"], row["retry_at"]) == ("manual", None)
+        assert row["disposition_reason"].startswith("it may be a copy of")
+        assert found[unique_id(first)]["disposition"] == "scheduled"
+
+
 class TestRevision1024:
     """What was decided before a message was archived: unknown of those archived before."""
 
     def test_adds_columns_without_values(self, new: Database, tmp_path: Path) -> None:
         fill(new)
-        downgrade(new, "1019")
+        downgrade(new, "1023")
         before = all_rows(new)
 
         upgrade_schema(new, migrations_up_to(tmp_path, "1024"))

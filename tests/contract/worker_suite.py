@@ -1,6 +1,7 @@
 """The rules of a worker, as a plain client sees them. They hold on every kind of queue."""
 
 import json
+import socket
 import sys
 from time import time
 from typing import Any
@@ -95,6 +96,8 @@ class WorkerSuite(WorkerFixtures):
         assert "expiration" not in letter.properties
         assert letter.headers["Retrier.FailedQueue"] == orders
         assert letter.headers["Retrier.Endpoint"] == "shop"
+        assert letter.headers["Retrier.Host"] == socket.gethostname()
+        assert letter.headers["Retrier.Process"].isdecimal()
         assert "Retrier.Reason" not in letter.headers
         assert letter.headers["Retrier.Attempts"] == "1"
         assert letter.headers["Retrier.Exception.Type"] == "KeyError"

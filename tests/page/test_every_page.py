@@ -123,7 +123,7 @@ CHECKED = {
     "plot",
     "error",
     "overview",
-    "groups",
+    *("groups", "hosts"),
     "comment",
     "retry",
     "name",

@@ -75,6 +75,23 @@ def test_an_operation_sends_what_its_preview_counted_and_no_more(api: Api, bench
     assert (operation["state"], operation["forwarded"]) == ("completed", 500)
 
 
+@pytest.mark.parametrize("name", ["host", "process", "node"])
+def test_what_failed_at_one_place_is_sent_and_nothing_else(
+    api: Api, bench: Bench, name: str
+) -> None:
+    wanted = bench.fail(2, **{name: "7"})
+    bench.fail(1, **{name: "70"})
+    bench.fail(1)
+    body = {"selection": {name: "7"}}
+    preview = post(api, "operations/preview", body)
+    post(api, "operations", body)
+
+    bench.work()
+
+    assert preview["would_retry"] == 2
+    assert bench.sent() == wanted
+
+
 def test_what_is_claimed_does_not_use_up_the_limit(api: Api, bench: Bench) -> None:
     first, *rest = bench.fail(4)
     bench.ask([first])

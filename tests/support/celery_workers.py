@@ -59,11 +59,17 @@ class CeleryShop:
         self._workers: list[subprocess.Popen[bytes]] = []
 
     def start(
-        self, pool: str = "prefork", app: str = APP, folder: Path = ROOT, **environ: str
+        self,
+        pool: str = "prefork",
+        app: str = APP,
+        folder: Path = ROOT,
+        *,
+        node: str = "celery@%h",
+        **environ: str,
     ) -> None:
-        """Start a worker with one process or thread for tasks."""
+        """Start a worker with one process or thread for tasks; `node` is its name."""
         command = [sys.executable, "-m", "celery", "-A", app, "worker", "-Q", self._queue]
-        command += ["-P", pool, "-c", "1", "-l", "info"]
+        command += ["-P", pool, "-c", "1", "-l", "info", "-n", node]
         with (self.folder / "log").open("ab") as log:
             started = subprocess.Popen(
                 [*command, *QUIETLY],

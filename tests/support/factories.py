@@ -85,6 +85,9 @@ def failure_headers(details: FailureDetails) -> dict[str, str]:
         dialect.REASON: details.failure_reason,
         MESSAGE_TYPE: details.message_type,
         ENDPOINT: details.endpoint,
+        dialect.HOST: details.host,
+        dialect.PROCESS: details.process,
+        dialect.NODE: details.node,
     }
     texts = {name: value for name, value in values.items() if value}
     return {name: text.encode(errors="ignore").decode() for name, text in texts.items()}

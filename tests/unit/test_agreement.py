@@ -193,6 +193,21 @@ def test_a_second_failure_under_one_retry_elsewhere_is_another_message():
     assert belongs(sent_on, known)
 
 
+def test_a_second_failure_under_one_retry_may_name_another_application():
+    """One version took the node of a Celery worker for the endpoint, the next one does not."""
+    first = failure(message_id="m", endpoint="w1")
+    late = failure(message_id="m", endpoint="celery", retry_id="r1")
+
+    issued = frozenset({"r1"})
+
+    assert belongs(late, stored(first, claim=None, issued=issued))
+    assert belongs(
+        late,
+        stored(first, claim=None, issued=issued, outcomes={"r1": as_stored(first)}),
+    )
+    assert not belongs(replace(late, retry_id=None), stored(first, claim=None))
+
+
 def test_a_retry_that_nobody_remembers_is_believed_where_it_names_the_message():
     """The database may have been restored from a backup that was made before the retry."""
     first = failure(message_id="m")

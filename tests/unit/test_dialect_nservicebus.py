@@ -23,6 +23,10 @@ def test_everything_the_endpoint_wrote_is_read():
             "NServiceBus.FailedQ": "sales@HOST7",
             "NServiceBus.ProcessingEndpoint": "Sales",
             "NServiceBus.EnclosedMessageTypes": "Shop.PlaceOrder, Shop, Version=1.0;Shop.IEvent",
+            "$.diagnostics.hostdisplayname": "box-7",
+            "$.diagnostics.hostid": "0d6e3b7c5a1f4e2f9b6c7d8e9f0a1b2c",
+            "NServiceBus.Metric.InstanceId": "sales-2",
+            "NServiceBus.OriginatingMachine": "web-1",
             "NServiceBus.TimeOfFailure": "2024-05-01 11:58:03:123456 Z",
             "NServiceBus.TimeSent": "2024-05-01 11:57:00:000000 Z",
             "NServiceBus.ExceptionInfo.ExceptionType": "System.TimeoutException",
@@ -43,7 +47,27 @@ def test_everything_the_endpoint_wrote_is_read():
         time_sent=datetime(2024, 5, 1, 11, 57, tzinfo=UTC),
         stream_id="order-7",
         completed_steps="reserve",
+        host="box-7",
+        host_id="0d6e3b7c-5a1f-4e2f-9b6c-7d8e9f0a1b2c",
+        node="sales-2",
     )
+
+
+@pytest.mark.parametrize(
+    ("headers", "host"),
+    [
+        ({"NServiceBus.ProcessingMachine": "BOX-7"}, "BOX-7"),
+        ({"NServiceBus.FailedQ": "sales@HOST7"}, "HOST7"),
+        ({"NServiceBus.OriginatingMachine": "web-1"}, None),
+        ({"$.diagnostics.originating.hostid": "0d6e3b7c5a1f4e2f9b6c7d8e9f0a1b2c"}, None),
+        ({"$.diagnostics.hostid": "box-7"}, None),
+    ],
+    ids=str,
+)
+def test_the_host_is_that_of_the_failure_and_never_of_the_sender(headers, host):
+    found = read(NSERVICEBUS, NSB | headers)
+
+    assert (found.host, found.host_id) == (host, None)
 
 
 def test_message_id_and_failed_queue_suffice():

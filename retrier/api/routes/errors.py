@@ -48,11 +48,11 @@ def get_errors_of_endpoint(
 
 @router.get("/errors/summary")
 def get_summary(request: Request, parts: Parts) -> Response:
-    """Count unresolved messages by endpoint, type and disposition; `Hosts` is always empty."""
+    """Count unresolved messages by endpoint, host, type and disposition."""
     summary = parts.cache.get("summary", partial(summarise, parts.db))
     counts = {
         "Endpoints": summary.endpoints,
-        "Hosts": {},
+        "Hosts": summary.hosts,
         "Message types": summary.message_types,
         "Dispositions": summary.dispositions,
     }

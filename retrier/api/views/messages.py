@@ -34,7 +34,9 @@ def item(message: ListedMessage) -> Json:
             "number_of_processing_attempts": message.attempts,
             "status": camel(message.status),
             "resolution": camel(message.resolution) if message.resolution else None,
-            "receiving_endpoint": _endpoint(message.endpoint or message.queue),
+            "receiving_endpoint": _endpoint(message),
+            "process": message.process,
+            "node": message.node,
             "queue_address": message.queue,
             "destination": message.destination,
             "time_of_failure": time(message.last_failure),
@@ -112,6 +114,9 @@ def attempt(shown: ShownAttempt) -> Json:
             "received_at": time(shown.received_at),
             "failure_details": present(failure_details),
             "retry_id": shown.retry_id,
+            "host": shown.host,
+            "process": shown.process,
+            "node": shown.node,
         }
     )
 
@@ -139,8 +144,12 @@ def _exception(failed: ListedMessage | ShownAttempt) -> Json:
     return present({"exception_type": failed.exception_type}) | always
 
 
-def _endpoint(name: str) -> Json:
-    return {"name": name, "host_id": _NO_HOST, "host": ""}
+def _endpoint(message: ListedMessage) -> Json:
+    return {
+        "name": message.endpoint or message.queue,
+        "host_id": message.host_id or _NO_HOST,
+        "host": message.host or "",
+    }
 
 
 def _group(group: FailureGroup) -> Json:

@@ -14,7 +14,7 @@ from retrier.cli.api_client import ApiClient, Listing
 from retrier.cli.command import command, make_app, tools_of
 from retrier.cli.ids import find_message_id, find_one_message, is_short
 from retrier.cli.options import Output, Pages, Service, note_imports, one_of, write_bytes
-from retrier.cli.printer import Printer, counted
+from retrier.cli.printer import Column, Printer, counted
 from retrier.cli.selection_options import Parts
 from retrier.cli.views.messages import show_message, show_messages
 from retrier.errors import RequestRefused
@@ -198,6 +198,32 @@ def body(
         printer.document({"id": whole, "content_type": content_type, **_in_json(data, output)})
     elif output is None:
         _print(printer, data)
+
+
+@app.command(
+    epilog="""
+    \b
+    Examples:
+      retrier errors hosts
+      retrier errors list --host box-7
+    """
+)
+@command
+def hosts(ctx: typer.Context, service: Service) -> None:
+    """Count unresolved messages by their host."""
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        counts = api.find("errors", "summary")["Hosts"]
+    found = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    if service.as_json:
+        printer.document([{"host": host, "count": count} for host, count in found])
+    elif found:
+        printer.table(_HOSTS, [(f"{count:,}", host) for host, count in found])
+    else:
+        printer.note("no unresolved message tells on which host it failed")
+
+
+_HOSTS = (Column(title="messages", number=True), Column(title="host", flexible=True))
 
 
 def _in_json(data: bytes, output: Path | None) -> dict[str, object]:

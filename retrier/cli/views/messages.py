@@ -82,11 +82,21 @@ def show_message(printer: Printer, found: Json) -> None:
         printer.heading("headers")
         printer.sheet({name: _cut(value) for name, value in headers.items()})
     printer.heading("attempts")
-    printer.table(_ATTEMPTS, [_attempt(each) for each in attempts])
+    _show_attempts(printer, attempts)
     printer.heading("groups")
     printer.table(
         _GROUPS, [(short_id(g["id"]), g["type"], g["title"]) for g in found["failure_groups"]]
     )
+
+
+def _show_attempts(printer: Printer, attempts: Sequence[Json]) -> None:
+    """Print the failures, with their hosts if any of them tells one."""
+    columns, lines = _ATTEMPTS, [_attempt(each) for each in attempts]
+    if any("host" in each for each in attempts):
+        columns = (*columns[:-1], Column(title="host", flexible=True), columns[-1])
+        hosts = [each.get("host", "") for each in attempts]
+        lines = [(*line[:-1], host, line[-1]) for line, host in zip(lines, hosts, strict=True)]
+    printer.table(columns, lines)
 
 
 def _row(item: Json) -> tuple[object, ...]:
@@ -139,6 +149,9 @@ def _facts(found: Json) -> dict[str, object]:
         "queue": found["queue_address"],
         "destination": _destination(found),
         "endpoint": found["receiving_endpoint"]["name"],
+        "host": found["receiving_endpoint"]["host"] or None,
+        "process": found.get("process"),
+        "node": found.get("node"),
         "message type": found.get("message_type"),
         "message id": found.get("message_id") or _NAMELESS,
         "exception type": found["exception"].get("exception_type"),

@@ -99,7 +99,10 @@ def _with_whole_name(
     whole = properties.text(FAILED_QUEUE) if dialect.mark == FAILED_QUEUE else None
     if whole is None or _MACHINE not in whole or not exists(whole):
         return details
-    return replace(details, queue=whole, destination=whole)
+    # What was taken for a machine is part of the name.
+    is_none = details.host == whole.partition(_MACHINE)[2]
+    host = None if is_none else details.host
+    return replace(details, queue=whole, destination=whole, host=host)
 
 
 def _death_beside(dialect: Dialect, properties: Properties) -> FailureDetails | None:

@@ -1,6 +1,7 @@
 """The dialect of NServiceBus endpoints, as ServiceControl reads it."""
 
 from collections.abc import Mapping
+from uuid import UUID
 
 from retrier.domain.dialects.dialect import Unintelligible, field
 from retrier.domain.failed_message import FailureDetails
@@ -16,6 +17,10 @@ MESSAGE_ID = "NServiceBus.MessageId"
 MESSAGE_TYPES = "NServiceBus.EnclosedMessageTypes"
 TIME_SENT = "NServiceBus.TimeSent"
 PROCESSING_ENDPOINT = "NServiceBus.ProcessingEndpoint"
+HOST = "$.diagnostics.hostdisplayname"
+HOST_ID = "$.diagnostics.hostid"
+MACHINE = "NServiceBus.ProcessingMachine"
+INSTANCE = "NServiceBus.Metric.InstanceId"
 REPLY_TO = "NServiceBus.ReplyToAddress"
 
 STRIPPED_PREFIXES = (
@@ -64,6 +69,9 @@ class NServiceBusDialect:
             time_sent=parse_wire_time(properties.text(TIME_SENT)),
             completed_steps=properties.text(COMPLETED_STEPS),
             stream_id=properties.text(STREAM),
+            host=_host(properties),
+            host_id=_host_id(properties.text(HOST_ID)),
+            node=properties.text(INSTANCE),
         )
 
     def message_id(self, properties: Properties) -> str | None:
@@ -86,6 +94,21 @@ def _endpoint(properties: Properties) -> str | None:
         or _queue_of(properties.text(FAILED_QUEUE))
         or _queue_of(properties.text(REPLY_TO))
     )
+
+
+def _host(properties: Properties) -> str | None:
+    """Return the machine on which it failed; the one that sent the message says nothing of that."""
+    address = properties.text(FAILED_QUEUE) or ""
+    named = properties.text(HOST) or properties.text(MACHINE)
+    return named or address.partition("@")[2] or None
+
+
+def _host_id(text: str | None) -> str | None:
+    """Return it as a hyphenated GUID; NServiceBus writes the digits alone."""
+    try:
+        return str(UUID(text)) if text else None
+    except ValueError:
+        return None
 
 
 def _queue_of(address: str | None) -> str | None:

@@ -14,8 +14,13 @@ TIME_OF_FAILURE = "Retrier.TimeOfFailure"
 EXCEPTION = "Retrier.Exception."
 REASON = "Retrier.Reason"
 ATTEMPTS = "Retrier.Attempts"
+HOST = "Retrier.Host"
+PROCESS = "Retrier.Process"
+NODE = "Retrier.Node"
 
-STRIPPED = frozenset({FAILED_QUEUE, TIME_OF_FAILURE, REASON, ATTEMPTS, COMPLETED_STEPS})
+STRIPPED = frozenset(
+    {FAILED_QUEUE, TIME_OF_FAILURE, REASON, ATTEMPTS, HOST, PROCESS, NODE, COMPLETED_STEPS}
+)
 """A retry keeps message type, endpoint and stream: they describe the message, not the failure.
 
 The completed steps are written again on every retry, from the store.
@@ -58,6 +63,9 @@ class RetrierDialect:
             attempts_reported=count(properties.headers.get(ATTEMPTS)),
             completed_steps=properties.text(COMPLETED_STEPS),
             stream_id=properties.text(STREAM),
+            host=properties.text(HOST),
+            process=properties.text(PROCESS),
+            node=properties.text(NODE),
         )
 
     def message_id(self, properties: Properties) -> str | None:

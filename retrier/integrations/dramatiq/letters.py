@@ -1,5 +1,6 @@
 """The messages that are published for a task of Dramatiq: its failure, and its confirmation."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,7 @@ class Letters:
             queue=q_name(message.queue_name),
             name=message.actor_name,
             worker=self.worker,
+            process=os.getpid(),
             attempts=count_runs(arrival.body),
             at=self.clock.now(),
             problem=_problem(message),
@@ -71,6 +73,7 @@ class Letters:
             queue=q_name(arrival.queue),
             name=UNREADABLE,
             worker=self.worker,
+            process=os.getpid(),
             attempts=0,
             at=self.clock.now(),
             problem=Problem(

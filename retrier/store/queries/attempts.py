@@ -46,6 +46,10 @@ class ShownAttempt:
     reason: str | None
     failure_count: int | None
     retry_at: datetime | None
+    host: str | None
+    host_id: str | None
+    process: str | None
+    node: str | None
     is_current: bool
 
 
@@ -144,5 +148,9 @@ def _from_row(
         disposition=Disposition(row["disposition"]) if row["disposition"] else None,
         exception_message=texts.exception_message,
         stack_trace=texts.stack_trace,
+        host=texts.host,
+        host_id=texts.host_id,
+        process=texts.process,
+        node=texts.node,
         is_current=row["attempt_id"] == message["attempt_id"],
     )

@@ -73,6 +73,10 @@ class ListedMessage:
     policy: str | None
     failure_count: int
     last_modified: datetime
+    host: str | None
+    process: str | None
+    node: str | None
+    host_id: str | None
 
 
 _PLAIN = (
@@ -93,6 +97,9 @@ _PLAIN = (
     messages.policy,
     messages.failure_count,
     messages.last_modified,
+    messages.host,
+    messages.process,
+    messages.node,
 )
 """Columns that are shown as they are."""
 
@@ -128,6 +135,7 @@ def from_row(row: Mapping[str, Any], codec: PropertyCodec) -> ListedMessage:
         disposition=Disposition(row["disposition"]),
         exception_message=texts.exception_message,
         stack_trace=texts.stack_trace,
+        host_id=texts.host_id,
     )
 
 

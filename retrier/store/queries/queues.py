@@ -1,7 +1,8 @@
-"""Counts of failed messages by queue, endpoint and message type."""
+"""Counts of failed messages by queue, endpoint, host and message type."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
@@ -25,10 +26,23 @@ class QueueCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HostCount:
+    """A host on which messages failed last, how many are unresolved, and when the newest failed.
+
+    The host is None for those that tell none.
+    """
+
+    host: str | None
+    count: int
+    last: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Unresolved messages counted by endpoint, by message type and by disposition."""
+    """Unresolved messages counted by endpoint, host, message type and disposition."""
 
     endpoints: Mapping[str, int]
+    hosts: Mapping[str, int]
     message_types: Mapping[str, int]
     dispositions: Mapping[Disposition, int]
 
@@ -36,10 +50,15 @@ class Summary:
 _BY_CAUSE = select(messages.cause_id, func.count().label("number")).group_by(messages.cause_id)
 
 
-_UNRESOLVED_BY_CAUSE = _BY_CAUSE.add_columns(
-    func.count().filter(messages.disposition == Disposition.SCHEDULED).label("scheduled"),
-    func.count().filter(messages.disposition == Disposition.DEAD).label("dead"),
-).where(messages.status == FailedMessageStatus.UNRESOLVED)
+_UNRESOLVED_BY_CAUSE = (
+    _BY_CAUSE.group_by(messages.host)
+    .add_columns(
+        messages.host,
+        func.count().filter(messages.disposition == Disposition.SCHEDULED).label("scheduled"),
+        func.count().filter(messages.disposition == Disposition.DEAD).label("dead"),
+    )
+    .where(messages.status == FailedMessageStatus.UNRESOLVED)
+)
 
 
 @reading
@@ -54,11 +73,30 @@ def list_queues(tx: Transaction, page: PageRequest) -> Page[QueueCount]:
 
 
 @reading
+def list_hosts(tx: Transaction) -> tuple[HostCount, ...]:
+    """Return the hosts of unresolved messages, the one with most of them first.
+
+    Raises DatabaseUnavailable.
+    """
+    number = func.count().label("number")
+    query = (
+        select(messages.host, number, func.max(messages.last_failure).label("last"))
+        .where(messages.status == FailedMessageStatus.UNRESOLVED)
+        .group_by(messages.host)
+        .order_by(number.desc(), messages.host)
+    )
+    return tuple(
+        HostCount(host=row.host, count=row.number, last=row.last) for row in tx.execute(query)
+    )
+
+
+@reading
 def summarise(tx: Transaction) -> Summary:
     """Count all unresolved messages. Raises DatabaseUnavailable."""
     # All sum the same counts by cause: the table of messages is read only once.
     unresolved = _UNRESOLVED_BY_CAUSE.cte("unresolved")
     parts = union_all(
+        _count_by_host(unresolved),
         _count_by(causes.c.endpoint, unresolved).add_columns(_part(_Part.ENDPOINT)),
         _count_by(causes.c.message_type, unresolved).add_columns(_part(_Part.MESSAGE_TYPE)),
         *(_sum_up(unresolved, name) for name in ("number", *_APART)),
@@ -70,6 +108,7 @@ def summarise(tx: Transaction) -> Summary:
     apart = {each: of_disposition[each] for each in _APART}
     return Summary(
         endpoints=found[_Part.ENDPOINT],
+        hosts=found[_Part.HOST],
         message_types=found[_Part.MESSAGE_TYPE],
         dispositions={
             Disposition.MANUAL: of_disposition["number"] - sum(apart.values()),
@@ -84,6 +123,7 @@ class _Part(IntEnum):
     ENDPOINT = 1
     MESSAGE_TYPE = 2
     DISPOSITION = 3
+    HOST = 4
 
 
 _APART = (Disposition.SCHEDULED, Disposition.DEAD)
@@ -97,6 +137,12 @@ def _part(part: _Part) -> Label[int]:
 def _sum_up(by_cause: FromClause, name: str) -> Select[Any]:
     counted = func.coalesce(func.sum(by_cause.c[name]), 0)
     return select(literal(name).label("value"), counted.label("number"), _part(_Part.DISPOSITION))
+
+
+def _count_by_host(by_cause: FromClause) -> Select[Any]:
+    number = func.sum(by_cause.c.number).label("number")
+    found = select(by_cause.c.host.label("value"), number, _part(_Part.HOST))
+    return found.where(by_cause.c.host.is_not(None)).group_by(by_cause.c.host)
 
 
 def _count_by(column: Column[Any], by_cause: FromClause) -> Select[Any]:

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Select, exists, false, literal_column, sel
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.identity import canonical, is_guid
-from retrier.domain.selection import Selection, WantedDisposition, chosen_parts
+from retrier.domain.selection import OF_PLACE, Selection, WantedDisposition, chosen_parts
 from retrier.store.engine.database import reading, writing
 from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import Transaction
@@ -111,6 +111,9 @@ def from_json(parts: Mapping[str, object]) -> Selection:
         message_type=_text(parts.get("message_type")),
         reason=_text(parts.get("reason")),
         stream=_text(parts.get("stream")),
+        host=_text(parts.get("host")),
+        process=_text(parts.get("process")),
+        node=_text(parts.get("node")),
         text=_text(parts.get("text")),
         archived_by=_text(parts.get("archived_by")),
         failed_from=_time(parts.get("failed_from")),
@@ -161,7 +164,11 @@ def _of_failure(selection: Selection) -> Iterator[Condition]:
         known = is_guid(selection.archived_by)
         by = messages.archive_operation_id == canonical(selection.archived_by)
         yield by if known else false()
-    exact = ((messages.message_id, selection.message_id), (messages.stream_id, selection.stream))
+    exact = (
+        (messages.message_id, selection.message_id),
+        (messages.stream_id, selection.stream),
+        *((messages[name], getattr(selection, name)) for name in OF_PLACE),
+    )
     yield from (column == value for column, value in exact if value is not None)
     if selection.text is not None:
         yield holds(selection.text)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, assert_never
 
 from sqlalchemy import Select, and_, delete, func, select
 
+from retrier.domain.agreement import message_id_of
 from retrier.domain.decision import (
     Dead,
     Decision,
@@ -16,7 +17,7 @@ from retrier.domain.decision import (
     RetryAt,
     disposition_of,
 )
-from retrier.domain.failed_message import Disposition, Failure
+from retrier.domain.failed_message import Disposition, FailedMessageStatus, Failure
 from retrier.domain.receipt import Attempt, MessageChange, StoredAttempt
 from retrier.domain.stream_position import NO_POSITION
 from retrier.store.engine.sql_dialect import Counter
@@ -125,6 +126,9 @@ def shown_columns(newest: Newest) -> Columns:
         # One that fails again may be in a stream although this failure does not say so.
         "stream_rule": shown.judgement.stream if details.stream_id or not is_new else None,
         "maybe_copy_of": shown.attempt.maybe_copy_of,
+        "host": short(details.host),
+        "process": short(details.process),
+        "node": short(details.node),
         **shown.columns,
     }
 
@@ -188,6 +192,43 @@ def find_elsewhere(tx: Transaction, nameless: Mapping[str, str]) -> dict[str, st
             if error_queue != nameless[fingerprint]:
                 found.setdefault(fingerprint, unique_id)
     return found
+
+
+def find_namesakes(tx: Transaction, failures: Sequence[Failure]) -> dict[str, Sequence[str]]:
+    """Return, by fingerprint, open messages with the same message id, queue, type and body."""
+    wanted = {each.fingerprint: _name_of(each) for each in failures if each.message_id is not None}
+    if not wanted:
+        return {}
+    messages = failed_messages.c
+    query = (
+        select(
+            messages.message_id,
+            causes.c.queue,
+            causes.c.message_type,
+            attempts.body_hash,
+            messages.unique_message_id,
+        )
+        .join_from(failed_messages, processing_attempts, attempts.attempt_id == messages.attempt_id)
+        .join(causes, causes.c.cause_id == messages.cause_id)
+        .where(
+            tx.sql.member(messages.message_id, sorted({str(key[0]) for key in wanted.values()})),
+            tx.sql.member(attempts.body_hash, sorted({each.body_hash for each in failures})),
+            messages.status.in_(_OPEN),
+        )
+        .order_by(messages.number)
+    )
+    found: dict[tuple[object, ...], list[str]] = {}
+    for *key, unique_id in tx.execute(query):
+        found.setdefault(tuple(key), []).append(unique_id)
+    return {each: found[key] for each, key in wanted.items() if key in found}
+
+
+def _name_of(failure: Failure) -> tuple[object, ...]:
+    details = failure.details
+    return message_id_of(failure), details.queue, details.message_type, failure.body_hash
+
+
+_OPEN = (FailedMessageStatus.UNRESOLVED, FailedMessageStatus.RETRY_ISSUED)
 
 
 def find_bodies(tx: Transaction, attempt_ids: Sequence[int]) -> dict[int, StoredBody]:

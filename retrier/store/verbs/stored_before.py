@@ -45,7 +45,13 @@ def look_before(
             tx, [failure.fingerprint for failure in failed if failure.redelivered]
         ),
         elsewhere=processing_attempts.find_elsewhere(tx, nameless),
+        namesakes=processing_attempts.find_namesakes(tx, [*filter(_has_node, failed)]),
     )
+
+
+def _has_node(failure: Failure) -> bool:
+    """Say whether it may have been stored under the name of a node. A retry says whose it is."""
+    return failure.details.node is not None and failure.retry_id is None
 
 
 def _find_stored(

@@ -8,13 +8,14 @@ from retrier.domain.message_actions import Act
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
 from retrier.domain.selection import Selection
 from retrier.store.queries.groups import find_title
+from retrier.store.queries.queues import list_hosts
 from retrier.web.forms import SentForm, local
 from retrier.web.listed_groups import list_rows
 from retrier.web.parts import PageParts, Parts
 from retrier.web.showing import see_other, show
 from retrier.web.strays import IN_FULL
-from retrier.web.views.group_list import GroupQuery, group_list, read_query
-from retrier.web.views.groups import SLUGS
+from retrier.web.views.group_list import GroupQuery, HostList, group_list, read_query
+from retrier.web.views.groups import NAMES, SLUGS
 from retrier.web.views.previews import Asked, look_ahead
 
 router = APIRouter(prefix="/groups")
@@ -29,6 +30,13 @@ def get_groups(request: Request, parts: Parts, query: ListQuery) -> Response:
     wanted = read_query(query)
     view = group_list(list_rows(parts.db, found, SLUGS[wanted.by]), wanted, found.at)
     return show(request, "groups.html", view, current="/groups")
+
+
+@router.get("/hosts")
+def get_hosts(request: Request, parts: Parts) -> Response:
+    """List the machines on which unresolved messages failed. They are no groups: see decision 0068."""
+    view = HostList(names=NAMES, hosts=list_hosts(parts.db), counted_at=parts.counts.now())
+    return show(request, "hosts.html", view, current="/groups")
 
 
 @router.get("/{group_id}/retry", dependencies=[IN_FULL])

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from retrier.store.queries.queues import HostCount
 from retrier.web.views.groups import (
     NAMES,
     SLUGS,
@@ -66,6 +67,15 @@ class GroupList:
         """Return the address of the list sorted so; the other way round if it is so already."""
         turned = sort == self.wanted.sort and self.wanted.descending
         return self.listing.to(sort=sort, direction="asc" if turned else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostList:
+    """What the list of hosts shows, beside the classifiers to choose from."""
+
+    names: Mapping[str, str]
+    hosts: Sequence[HostCount]
+    counted_at: datetime
 
 
 def group_list(rows: Sequence[GroupRow], wanted: Wanted, counted_at: datetime) -> GroupList:

@@ -40,6 +40,7 @@ class AttemptRow:
     at: datetime
     title: str
     decided: str | None
+    host: str | None
     is_compared: bool
     compare: str
 
@@ -215,6 +216,7 @@ def _attempts(
             at=time_of(each),
             title=_title(each),
             decided=_decided(each),
+            host=each.host,
             is_compared=place == compared and place > 0,
             compare=history.to(compare=str(first + place)) if place else "",
         )

@@ -48,6 +48,28 @@ def test_an_item_has_what_clients_of_servicecontrol_read(api: Api) -> None:
     }
 
 
+def test_an_item_says_on_which_machine_it_failed(api: Api) -> None:
+    host_id = "0d6e3b7c-5a1f-4e2f-9b6c-7d8e9f0a1b2c"
+    wrote = {
+        "NServiceBus.FailedQ": "orders",
+        "NServiceBus.ProcessingEndpoint": "Sales",
+        "$.diagnostics.hostdisplayname": "box-7",
+        "$.diagnostics.hostid": host_id.replace("-", ""),
+    }
+    api.receive(failure(host="box-1", process="4711", node="w1@box-1", message_type="A"))
+    api.receive(failure(host="box-7", dialect="nservicebus", headers=wrote, message_type="B"))
+
+    ours, theirs = sorted(api.get("errors"), key=lambda each: each["message_type"])
+
+    assert ours["receiving_endpoint"] == {
+        "name": "Sales",
+        "host_id": "00000000-0000-0000-0000-000000000000",
+        "host": "box-1",
+    }
+    assert (ours["process"], ours["node"]) == ("4711", "w1@box-1")
+    assert theirs["receiving_endpoint"] == {"name": "Sales", "host_id": host_id, "host": "box-7"}
+
+
 def test_an_item_without_exception_and_endpoint_still_has_both_members(api: Api) -> None:
     bare = {"endpoint": None, "exception_type": None, "exception_message": None}
     api.receive(failure(**bare, stack_trace=None, failure_reason="rejected", queue="orders"))
@@ -246,16 +268,16 @@ def test_head_tells_the_same_as_get_without_a_body(api: Api, path: str) -> None:
 
 def test_the_summary_counts_what_is_unresolved(api: Api) -> None:
     *_, archived = api.receive(
-        failure(endpoint="Sales", message_type="A"),
-        failure(endpoint="Sales", message_type="B"),
+        failure(endpoint="Sales", message_type="A", host="box-1"),
+        failure(endpoint="Sales", message_type="B", host="box-1"),
         failure(endpoint=None, message_type=None),
-        failure(endpoint="Gone"),
+        failure(endpoint="Gone", host="box-2"),
     )
     api.set_status(archived, FailedMessageStatus.ARCHIVED)
 
     assert api.get("errors/summary") == {
         "Endpoints": {"Sales": 2},
-        "Hosts": {},
+        "Hosts": {"box-1": 2},
         "Message types": {"A": 1, "B": 1},
         "Dispositions": {"manual": 3, "scheduled": 0, "dead": 0},
     }

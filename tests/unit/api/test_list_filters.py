@@ -45,6 +45,23 @@ def test_by_the_stream_of_whichever_queue(api: Api) -> None:
     assert api.ids(stream="order 42", queue="bills") == [other]
 
 
+def test_by_where_it_failed_last(api: Api) -> None:
+    """One test of all conditions: each is a column that is compared as a whole."""
+    places = [
+        {"host": "box-1", "process": "7", "node": "w1@box-1"},
+        {"host": "box-1", "process": "8", "node": "w2@box-1"},
+        {"host": "box-10", "process": "7", "node": "w1@box-10"},
+        {},
+    ]
+    ids = api.receive(*(failure(**place) for place in places))
+
+    assert sorted(api.ids(host="box-1")) == sorted(ids[:2])
+    assert sorted(api.ids(process="7")) == sorted([ids[0], ids[2]])
+    assert api.ids(host="box-1", process="7") == ids[:1]
+    assert api.ids(node="w2@box-1") == ids[1:2]
+    assert api.ids(host="BOX-1") == []
+
+
 def test_by_the_time_of_the_last_failure_both_ends_included(api: Api) -> None:
     times = [FAILED_AT + hours * HOUR for hours in range(4)]
     ids = api.receive(*(failure(time_of_failure=time) for time in times))

@@ -22,7 +22,18 @@ def refusals(parts: Any) -> list[tuple[str, str]]:
 
 
 def test_every_part_is_a_condition() -> None:
-    texts = ("group", "queue", "endpoint", "exception_type", "message_type", "reason", "stream")
+    texts = (
+        "group",
+        "queue",
+        "endpoint",
+        "exception_type",
+        "message_type",
+        "reason",
+        "stream",
+        "host",
+        "process",
+        "node",
+    )
     texts += ("text",)
 
     found = read(

@@ -33,6 +33,35 @@ def test_a_list_has_a_header_and_a_line_per_message(cli: CommandLine) -> None:
     assert line.endswith("Shop.PlaceOrder  Shop.OutOfStock: nothing left")
 
 
+def test_hosts_are_counted_the_most_first(cli: CommandLine) -> None:
+    cli.api.receive(*(failure(host=host) for host in ("box-1", "box-2", "box-2", None)))
+
+    _, *lines = cli.lines("errors", "hosts")
+
+    assert [each.split() for each in lines] == [["2", "box-2"], ["1", "box-1"]]
+    assert json.loads(cli.run("errors", "hosts", "--json").stdout) == [
+        {"host": "box-2", "count": 2},
+        {"host": "box-1", "count": 1},
+    ]
+
+
+def test_no_host_is_counted_where_nothing_tells_one(cli: CommandLine) -> None:
+    cli.api.receive(failure())
+
+    assert "tells on which host" in cli.run("errors", "hosts").stderr
+
+
+def test_where_it_failed_is_shown_and_can_be_chosen(cli: CommandLine) -> None:
+    place = {"host": "box-1", "process": "4711", "node": "w1@box-1"}
+    wanted, _ = cli.api.receive(failure(**place), failure(host="box-2"))
+
+    for name, value in place.items():
+        assert whole_ids(cli, f"--{name}", value) == [wanted]
+    sheet = [each.split() for each in cli.lines("errors", "show", wanted)]
+    for name, value in place.items():
+        assert [name, value] in [[each[0].strip(":"), *each[1:]] for each in sheet if each]
+
+
 def test_a_list_says_where_retries_go_if_one_goes_elsewhere(cli: CommandLine) -> None:
     cli.api.receive(failure(queue="orders"))
     before = cli.lines("errors", "list")
@@ -211,6 +240,19 @@ def test_a_failure_without_a_reason_says_so_as_its_group_does(cli: CommandLine) 
     attempt, *_ = lines[lines.index("attempts:") + 2 :]
     assert attempt.endswith("  no reason given")
     assert "no reason given: " in cli.lines("groups")[1]
+
+
+def test_each_attempt_says_on_which_machine_it_was(cli: CommandLine) -> None:
+    first = failure(host="box-1", headers={})
+    again = {"message_id": first.message_id, "body": first.body, "headers": {}}
+    (unique_id,) = cli.api.receive(first)
+    cli.api.receive(failure(host="box-2", **again))
+
+    lines = cli.lines("errors", "show", unique_id)
+
+    header, *attempts = lines[lines.index("attempts:") + 1 :][:3]
+    assert "host" in header
+    assert [each[header.index("host") :].split()[0] for each in attempts] == ["box-1", "box-2"]
 
 
 def test_an_attempt_has_the_reason_that_its_failure_gives(cli: CommandLine) -> None:

@@ -12,7 +12,7 @@ from retrier.integrations.celery_failures import (
     find_queue,
     make_failed,
     make_problem,
-    name_worker,
+    name_node,
     unwrap,
 )
 from retrier.integrations.celery_publisher import Publication
@@ -23,7 +23,9 @@ AT = datetime(2026, 5, 4, 12, tzinfo=UTC)
 FAILED = FailedTask(
     queue="tasks",
     name="shop.pack",
-    worker="celery",
+    worker="shop",
+    process=4711,
+    node="packers@box-1",
     attempts=3,
     at=AT,
     problem=Problem(reason=Reason.EXCEPTION, type="Unpaid", message="7", stack_trace="line 1"),
@@ -66,8 +68,13 @@ def test_without_the_tag_the_routing_key_is_taken(lost):
     assert find_queue(message(), lost) == "a.b"
 
 
-def test_a_worker_is_named_without_its_machine():
-    assert name_worker(SimpleNamespace(hostname="packers@box-1")) == "packers"
+@pytest.mark.parametrize(
+    ("worker", "node"),
+    [(SimpleNamespace(hostname="packers@box-1"), "packers@box-1"), (object(), None)],
+    ids=["named", "nameless"],
+)
+def test_the_node_is_the_name_of_the_worker_among_those_of_its_app(worker, node):
+    assert name_node(worker) == node
 
 
 def test_an_exception_is_told_with_its_trace():

@@ -1,5 +1,6 @@
 """The headers that a failed task gets and keeps, and what confirms a retry."""
 
+import socket
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -17,7 +18,14 @@ from retrier.worker.outcomes import Problem, Reason
 AT = datetime(2026, 5, 4, 12, tzinfo=UTC)
 PROBLEM = Problem(reason=Reason.EXCEPTION, type="Unpaid", message="7", stack_trace="x" * 100_000)
 FAILED = FailedTask(
-    queue="tasks", name="shop.pack", worker="celery", attempts=3, at=AT, problem=PROBLEM
+    queue="tasks",
+    name="shop.pack",
+    worker="celery",
+    process=4711,
+    node="packers@box-1",
+    attempts=3,
+    at=AT,
+    problem=PROBLEM,
 )
 RETRY = {
     "ServiceControl.Retry.UniqueMessageId": "8a7b",
@@ -33,6 +41,9 @@ def test_a_failure_says_where_what_and_why():
         "Retrier.TimeOfFailure": "2026-05-04T12:00:00+00:00",
         "Retrier.Attempts": "3",
         "Retrier.Endpoint": "celery",
+        "Retrier.Host": socket.gethostname(),
+        "Retrier.Process": "4711",
+        "Retrier.Node": "packers@box-1",
         "Retrier.MessageType": "shop.pack",
         "Retrier.Exception.Type": "Unpaid",
         "Retrier.Exception.Message": "7",

@@ -34,6 +34,22 @@ def operations(web: Web) -> list[dict[str, object]]:
     return found
 
 
+def test_hosts_are_listed_with_most_messages_first(web: Web) -> None:
+    places = ("box-1", "box-2", "box-2", None)
+    web.api.receive(*(failure(host=host) for host in places))
+
+    html = web.get("/groups/hosts")
+
+    assert 'href="/groups/hosts"' in web.get("/groups")
+    assert re.findall(r'href="/messages\?host=([^"]+)"', html) == ["box-2", "box-1"]
+    assert re.findall(r'data-label="Messages">(\d)', html) == ["2", "1", "1"]
+    assert "those that tell no host" in html
+
+
+def test_no_host_is_listed_where_nothing_is_unresolved(web: Web) -> None:
+    assert "No message is unresolved." in web.get("/groups/hosts")
+
+
 def test_groups_are_listed_by_any_classifier(web: Web) -> None:
     web.api.receive(failure(message_type="Shop.A"), failure(message_type="Shop.B"))
 

@@ -161,6 +161,17 @@ class TestWhatItShows:
         assert "<h1><bdi>Shop.OutOfStock: nothing left</bdi></h1>" in html
         assert "at Shop.Stock.Take(String item)" in html
 
+    def test_is_on_which_machine_each_attempt_was(self, web: Web) -> None:
+        first = failure(host="box-1", headers={})
+        (key,) = web.api.receive(first)
+        web.api.receive(
+            failure(host="box-2", headers={}, message_id=first.message_id, body=first.body)
+        )
+
+        html = page(web, key)
+
+        assert re.findall(r'class="where">on <bdi>([^<]+)', html) == ["box-2", "box-1"]
+
     def test_is_what_changed_between_two_attempts(self, web: Web) -> None:
         first = failure(exception_message="no gift wrap", queue="orders")
         later = again(first, exception_message="card refused", queue="orders")
@@ -216,6 +227,14 @@ class TestWhatItShows:
         html = page(web, receive(web, stream_id="customer-7"))
 
         assert re.search(r"Stream</th><td><a [^>]*><bdi>customer-7<", html)
+
+    def test_is_where_it_failed(self, web: Web) -> None:
+        place = {"host": "box & 1", "process": "4711", "node": "w1@box"}
+        html = page(web, receive(web, **place))
+
+        assert 'href="/messages?host=box%20%26%201"><bdi>box &amp; 1<' in html
+        assert 'href="/messages?host=box%20%26%201&amp;process=4711"' in html
+        assert 'href="/messages?node=w1%40box"' in html
 
     def test_leads_to_all_like_it(self, web: Web) -> None:
         html = page(web, receive(web, queue="orders & co"))

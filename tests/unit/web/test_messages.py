@@ -94,6 +94,17 @@ def test_a_group_is_a_token_by_its_title(web: Web) -> None:
     assert re.search(r'class="soft">group</span> <bdi>Shop\.OutOfStock: ', html)
 
 
+@pytest.mark.parametrize("name", ["host", "process", "node"])
+def test_where_it_failed_is_a_condition_with_a_token(web: Web, name: str) -> None:
+    wanted, other = web.api.receive(failure(**{name: "7"}), failure(**{name: "70"}))
+
+    html = web.get("/messages", **{name: "7"})
+
+    assert wanted in html
+    assert other not in html
+    assert f'class="soft">{name}</span> <bdi>7<' in html
+
+
 def test_a_stream_is_a_condition_with_a_token(web: Web) -> None:
     wanted, _ = web.api.receive(failure(stream_id="order 42"), failure())
 

@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "1021"
-down_revision = "1019"
+down_revision = "1020"
 branch_labels = None
 depends_on = None
 
