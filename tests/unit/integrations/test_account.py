@@ -19,12 +19,21 @@ def test_each_deed_is_counted():
     assert account.counts == {"failure_published": 2}
 
 
-@pytest.mark.parametrize("deed", [Deed.UNPUBLISHED, Deed.UNCONFIRMED])
-def test_what_was_not_published_is_a_warning_with_the_reason(deed: Deed, caplog: Caught) -> None:
+@pytest.mark.parametrize(
+    ("deed", "level"),
+    [
+        (Deed.UNPUBLISHED, logging.ERROR),
+        (Deed.HELD_BACK, logging.WARNING),
+        (Deed.UNCONFIRMED, logging.WARNING),
+    ],
+)
+def test_what_was_not_published_is_said_with_the_reason_and_an_error_is_what_may_be_lost(
+    deed: Deed, level: int, caplog: Caught
+) -> None:
     Account().note(deed, "shop.pack", "b1", "there is no queue error")
 
     (record,) = caplog.records
-    assert record.levelno == logging.WARNING
+    assert record.levelno == level
     assert all(word in record.message for word in ("shop.pack", "b1", "there is no queue error"))
 
 
@@ -32,6 +41,15 @@ def test_what_was_published_is_not_logged(caplog: Caught) -> None:
     Account().note(Deed.CONFIRMED, "shop.pack", "b1")
 
     assert caplog.records == []
+
+
+def test_what_was_published_late_is_said_and_counted(caplog: Caught) -> None:
+    account = Account()
+
+    account.note_late(Deed.PUBLISHED, "shop.pack", "b1")
+
+    assert "shop.pack (b1) is on the error queue by now" in caplog.text
+    assert account.counts == {"failure_published": 1}
 
 
 def test_a_function_of_the_user_is_told():
