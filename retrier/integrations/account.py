@@ -26,8 +26,7 @@ _SAID = {
     Deed.UNPUBLISHED: (ERROR, "the failure of task %s (%s) is not on the error queue: %s"),
     Deed.HELD_BACK: (
         WARNING,
-        "the failure of task %s (%s) is not on the error queue yet, "
-        "and the task is not acknowledged: %s",
+        "the failure of task %s (%s) is not there yet, and the task is not acknowledged: %s",
     ),
     Deed.UNCONFIRMED: (WARNING, "the retry of task %s (%s) succeeded, and is not confirmed: %s"),
 }

@@ -23,7 +23,7 @@ from retrier.integrations.celery_failures import (
 from retrier.integrations.celery_publisher import Publication, Publisher, describe
 from retrier.integrations.celery_requests import find_ending, make_step
 from retrier.integrations.failures import FailedTask, make_confirmation
-from retrier.integrations.handover import Desk, Handover, describe_task
+from retrier.integrations.handover import Handover, Handovers, describe_task
 from retrier.integrations.owed import Hold, never
 from retrier.worker.outcomes import Problem
 
@@ -40,7 +40,7 @@ class Installation:
         self._error_queue = error_queue
         self._clock = clock
         self._account = Account(metrics)
-        self._desk = Desk(self._account)
+        self._handovers = Handovers(self._account)
         self._publisher = Publisher(app, clock)
         self._late_publisher = Publisher(app, clock)
 
@@ -90,9 +90,9 @@ class Installation:
 
     def finish(self, **_: Any) -> None:
         """Try once more what is owed, when the process ends."""
-        self._desk.finish(FINISH_WITHIN)
+        self._handovers.finish(FINISH_WITHIN)
 
-    def _publish_failure(  # noqa: PLR0913 - the facts of a failure
+    def _publish_failure(
         self,
         name: str,
         task_id: str,
@@ -123,7 +123,7 @@ class Installation:
     def _hand_over(
         self, made: Publication, name: str, task_id: str, done: Deed, left: Deed, **extra: Any
     ) -> None:
-        self._desk.hand_over(
+        self._handovers.hand_over(
             Handover(
                 task=name,
                 task_id=task_id,
@@ -144,7 +144,7 @@ def tell_task(name: str, task_id: str, message: Any, consumer: Any) -> str:
     try:
         queue, headers = find_queue(message, consumer), message.headers or {}
         return describe_task(name, task_id, queue, headers, to_bytes(message.body))
-    except Exception:  # a message of the user's
+    except Exception:  # noqa: BLE001 - a message of the user's
         LOG.exception("what the task %s (%s) was made of cannot be said", name, task_id)
         return task_id
 

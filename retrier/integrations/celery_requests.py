@@ -16,7 +16,7 @@ from celery.exceptions import Ignore, Reject, Retry
 from celery.utils.imports import symbol_by_name
 
 from retrier.integrations.celery_failures import unwrap
-from retrier.integrations.owed import Hold
+from retrier.integrations.owed import Hold, settle
 
 _ENDING: ContextVar[Any] = ContextVar("the request that is being ended", default=None)
 
@@ -74,14 +74,10 @@ def _make_request_class(base: Any, reporter: Reporter, consumer: Any) -> Any:
                 return super().on_timeout(soft, timeout)
 
         def acknowledge(self) -> None:
-            act = super().acknowledge
-            if self.retrier_hold is None or not self.retrier_hold.keep(act):
-                act()
+            settle(self.retrier_hold, super().acknowledge)
 
         def reject(self, requeue: bool = False) -> None:  # noqa: FBT001, FBT002 - Celery's signature
-            act = partial(super().reject, requeue=requeue)
-            if self.retrier_hold is None or not self.retrier_hold.keep(act):
-                act()
+            settle(self.retrier_hold, partial(super().reject, requeue=requeue))
 
         def __init_subclass__(cls, **given: Any) -> None:
             # Celery derives one class more for each task, with an `on_success` of its own.

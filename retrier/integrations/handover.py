@@ -37,7 +37,7 @@ class Handover:
     rebuild: Callable[[], str] | None = None
 
 
-class Desk:
+class Handovers:
     """Where messages about tasks are handed over; used by all threads of a process."""
 
     def __init__(self, account: Account, owed: Owed | None = None) -> None:

@@ -151,7 +151,7 @@ class _Book:
 def _call(paid: Callable[[], None]) -> None:
     try:
         paid()
-    except Exception:  # the connection of the task may have ended meanwhile
+    except Exception:  # noqa: BLE001 - the connection of the task may have ended meanwhile
         LOG.exception("a task whose failure was published late cannot be acknowledged")
 
 
@@ -179,3 +179,9 @@ class Hold:
             act, self._act = self._act, None
         if act is not None:
             act()
+
+
+def settle(hold: Hold | None, act: Callable[[], object]) -> None:
+    """Settle a task; or leave it to who publishes its failure."""
+    if hold is None or not hold.keep(act):
+        act()

@@ -148,9 +148,11 @@ def test_without_an_error_queue_failures_wait_for_it(
 
     # Then the log says where they are not, and all that is needed to rebuild what nobody keeps
     reason = f"NotTaken: there is no queue {error_queue}"
-    assert f"({late}) is not on the error queue yet" in shop.logged
+    assert f"({late}) is not there yet" in shop.logged
     assert reason in shop.logged
-    said = f"ERROR/MainProcess] the failure of task shop.reserve ({early}) is not on the error queue"
+    said = (
+        f"ERROR/MainProcess] the failure of task shop.reserve ({early}) is not on the error queue"
+    )
     (line,) = [each for each in shop.logged.splitlines() if said in each]
     assert all(word in line for word in ('"task": "shop.reserve"', "two boxes", '"headers": {'))
 

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from retrier.integrations.account import Account, Deed
-from retrier.integrations.handover import BEHIND_OTHERS, LONGEST_SAID, Desk, Handover, describe_task
+from retrier.integrations.handover import (
+    BEHIND_OTHERS,
+    LONGEST_SAID,
+    Handover,
+    Handovers,
+    describe_task,
+)
 from retrier.integrations.owed import Hold, Owed
 from tests.support.waiting import wait_until
 
@@ -16,13 +22,13 @@ DEADLINE = 10
 
 
 class Site:
-    """A desk, and a broker that can be away."""
+    """The handovers, and a broker that can be away."""
 
     def __init__(self, wait: float = 0.01) -> None:
         self.is_away = True
         self.tried = 0
         self.account = Account()
-        self.desk = Desk(self.account, Owed(wait, wait))
+        self.handovers = Handovers(self.account, Owed(wait, wait))
 
     def publish(self) -> None:
         self.tried += 1
@@ -40,7 +46,7 @@ class Site:
             "publish_late": self.publish,
             "describe": str,
         }
-        self.desk.hand_over(Handover(**(facts | more)))
+        self.handovers.hand_over(Handover(**(facts | more)))
 
 
 def test_what_is_published_is_counted() -> None:
