@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from threading import Timer
 from time import monotonic
+from typing import Protocol
 from uuid import uuid4
 
 import pika
@@ -34,6 +35,7 @@ from tests.support.amqp_peer import (
     Refusal,
     close_channel,
     close_connection,
+    connection_close,
     is_denied,
     is_full,
     is_missing,
@@ -42,10 +44,13 @@ from tests.support.amqp_peer import (
 )
 from tests.support.databases import empty
 from tests.support.dramatiq_site import vars_of
+from tests.support.far_side import FarSide
 from tests.support.outbox import Outbox
+from tests.support.tcp_proxy import TcpProxy
 from tests.support.waiting import wait_until
 
-QUEUE = "error"
+QUEUE = f"test.error.{uuid4().hex[:12]}"
+WORK = f"{QUEUE}.work"
 PATIENCE = 0.4
 """Seconds that each of them waits for an answer here; outside it is longer."""
 DEADLINE = 8.0
@@ -62,8 +67,15 @@ ENDS: Mapping[str, Fault] = {
 REFUSALS: Mapping[str, Refusal] = {"gone": is_missing, "denied": is_denied, "full": is_full}
 
 
+class Broker(Protocol):
+    """Where to publish."""
+
+    @property
+    def url(self) -> str: ...
+
+
 @contextmanager
-def celery(peer: AmqpPeer, _database: Database) -> Iterator[Publish]:
+def celery(peer: Broker, _database: Database) -> Iterator[Publish]:
     app = Celery("shop", broker=peer.url, set_as_current=False)
     publisher = celery_publisher.Publisher(app, timeout=PATIENCE)
 
@@ -80,7 +92,7 @@ def celery(peer: AmqpPeer, _database: Database) -> Iterator[Publish]:
 
 
 @contextmanager
-def dramatiq(peer: AmqpPeer, _database: Database) -> Iterator[Publish]:
+def dramatiq(peer: Broker, _database: Database) -> Iterator[Publish]:
     parameters = pika.ConnectionParameters(**vars_of(peer.url))
     publisher = dramatiq_publisher.Publisher(parameters, PATIENCE)
 
@@ -95,7 +107,7 @@ def dramatiq(peer: AmqpPeer, _database: Database) -> Iterator[Publish]:
     yield publish
 
 
-def transport_to(peer: AmqpPeer) -> RabbitMQTransport:
+def transport_to(peer: Broker) -> RabbitMQTransport:
     return RabbitMQTransport(peer.url, connection_name="ended", heartbeat=1)
 
 
@@ -114,7 +126,7 @@ def message(body: bytes) -> Outgoing:
 
 
 @contextmanager
-def processor(peer: AmqpPeer, _database: Database) -> Iterator[Publish]:
+def processor(peer: Broker, _database: Database) -> Iterator[Publish]:
     """Stage and forward: one publisher with a probe, and one for all that comes."""
     probe = Outgoing(queue="", raw=NO_PROPERTIES, body=b"probe")
     with closing(transport_to(peer).publisher(probe)) as publisher:
@@ -130,14 +142,14 @@ def processor(peer: AmqpPeer, _database: Database) -> Iterator[Publish]:
 
 
 @contextmanager
-def worker(peer: AmqpPeer, _database: Database) -> Iterator[Publish]:
+def worker(peer: Broker, _database: Database) -> Iterator[Publish]:
     """Publish as a worker does: a line that broke is closed, and the next message has a new one."""
     lines: list[Line] = []
 
     def publish(body: bytes) -> str | None:
         try:
             if not lines:
-                lines.append(Line(transport_to(peer), ["work"], 1))
+                lines.append(Line(transport_to(peer), [WORK], 1))
             (outcome,) = lines[0].publish([message(body)], patiently())
         except (BrokerUnavailable, Overdue) as error:
             for line in lines:
@@ -152,7 +164,7 @@ def worker(peer: AmqpPeer, _database: Database) -> Iterator[Publish]:
 
 
 @contextmanager
-def person(peer: AmqpPeer, _database: Database) -> Iterator[Publish]:
+def person(peer: Broker, _database: Database) -> Iterator[Publish]:
     """Send what a person asks for: a connection for each message."""
     sender = Sender(transport_to(peer), SystemClock())
 
@@ -168,7 +180,7 @@ def person(peer: AmqpPeer, _database: Database) -> Iterator[Publish]:
 
 
 @contextmanager
-def outgoing(peer: AmqpPeer, database: Database) -> Iterator[Publish]:
+def outgoing(peer: Broker, database: Database) -> Iterator[Publish]:
     """Send notices and copies for the log queue: what is not confirmed stays in its table."""
     empty(database)
     outbox = Outbox(database, transport=transport_to(peer))
@@ -184,7 +196,7 @@ def outgoing(peer: AmqpPeer, database: Database) -> Iterator[Publish]:
     outbox.sender._drop()  # noqa: SLF001 - its loop would do so
 
 
-Publisher = Callable[[AmqpPeer, Database], AbstractContextManager[Publish]]
+Publisher = Callable[[Broker, Database], AbstractContextManager[Publish]]
 PUBLISHERS: Mapping[str, Publisher] = {
     each.__name__: each for each in (celery, dramatiq, processor, worker, person, outgoing)
 }
@@ -299,3 +311,56 @@ def test_headers_of_a_dramatiq_task_that_fit_into_no_frame_go_in_short_and_the_n
         publisher.publish(make(properties=pika.BasicProperties(), body=b"next"))
 
         assert peer.stored == [b"long", b"next"]
+
+
+def say_close(code: int) -> Callable[[TcpProxy], None]:
+    def close(proxy: TcpProxy) -> None:
+        proxy.say(connection_close(code))
+        proxy.cut()
+
+    return close
+
+
+def half_open(proxy: TcpProxy) -> None:
+    proxy.half_open()
+
+
+def cut(proxy: TcpProxy) -> None:
+    proxy.cut()
+
+
+REAL_ENDS: Mapping[str, Callable[[TcpProxy], None]] = {
+    **{f"connection {code}": say_close(code) for code in (320, 501, 530, 541)},
+    "cut": cut,
+    "half-open": half_open,
+}
+
+
+@pytest.mark.faults
+@pytest.mark.rabbitmq
+@pytest.mark.parametrize("moment", ["between", "during"])
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_no_end_of_a_connection_to_rabbitmq_loses_a_message_in_silence(
+    publisher: Publisher, sqlite: Database, amqp_url: str, kind: str, moment: str
+) -> None:
+    """The same beside a real broker, whose part is taken by what stands in between."""
+    with closing(FarSide(amqp_url)) as far:
+        for name, end in REAL_ENDS.items():
+            far.channel.queue_delete(QUEUE)
+            for queue in (QUEUE, WORK):
+                far.declare(queue, x_queue_type=kind)
+            with TcpProxy(amqp_url) as proxy, publisher(proxy, sqlite) as publish:
+                assert publish(b"first") is None, name
+                if moment == "between":
+                    end(proxy)
+                else:
+                    proxy.hold()
+                    Timer(PATIENCE / 4, lambda: end(proxy)).start()  # noqa: B023 - ends before
+                said = publish(b"second")
+                proxy.stop_holding()
+
+                wait_until(lambda: publish(b"next") is None, DEADLINE, name)
+
+            assert far.count(QUEUE) >= (3 if said is None else 2), name
+        for queue in (QUEUE, WORK):
+            far.channel.queue_delete(queue)

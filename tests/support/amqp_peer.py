@@ -260,9 +260,14 @@ def close_connection(code: int) -> Fault:
 
     def close(line: Line, _channel: int) -> None:
         line.silent = True
-        line.send(method_frame(0, *_CLOSE, _reason(code)))
+        line.send(connection_close(code))
 
     return close
+
+
+def connection_close(code: int) -> bytes:
+    """Return the frame with which a broker ends a connection."""
+    return method_frame(0, *_CLOSE, _reason(code))
 
 
 def close_channel(code: int) -> Fault:
