@@ -1,6 +1,7 @@
 """What an integration has published, and what it could not: counted, and said in the log."""
 
 import logging
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -47,6 +48,10 @@ class Account:
         self._metrics = metrics
         self._counts: Counter[str] = Counter()
         self._lock = Lock()
+        if hasattr(os, "register_at_fork"):
+            # A thread that publishes late may hold it while a child is made, where nobody would
+            # ever let it go.
+            os.register_at_fork(after_in_child=self._renew_lock)
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -71,3 +76,6 @@ class Account:
         """Count what was done after all, and say it to who has read that it was not."""
         LOG.warning(LATE[deed], task, task_id)
         self.note(deed, task, task_id)
+
+    def _renew_lock(self) -> None:
+        self._lock = Lock()

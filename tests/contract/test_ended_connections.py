@@ -4,9 +4,11 @@ Each way is taken before the first of two publications, between them, and during
 said to be published is at the broker; the next publication succeeds once the broker is well.
 """
 
+import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
+from pathlib import Path
 from threading import Timer
 from time import monotonic
 from typing import Protocol
@@ -24,6 +26,7 @@ from retrier.integrations import celery_publisher
 from retrier.integrations.dramatiq import publisher as dramatiq_publisher
 from retrier.integrations.dramatiq.letters import Letter
 from retrier.store.engine.database import Database
+from retrier.transport.embedded import EmbeddedTransport
 from retrier.transport.rabbitmq import RabbitMQTransport
 from retrier.transport.sender import Overdue, Sender
 from retrier.worker.line import Line
@@ -364,3 +367,21 @@ def test_no_end_of_a_connection_to_rabbitmq_loses_a_message_in_silence(
             assert far.count(QUEUE) >= (3 if said is None else 2), name
         for queue in (QUEUE, WORK):
             far.channel.queue_delete(queue)
+
+
+def test_a_file_that_others_hold_loses_no_message_in_silence(tmp_path: Path) -> None:
+    """The embedded broker has no connection to end: what fails is its file."""
+    path = tmp_path / "broker.db"
+    transport = EmbeddedTransport(f"embedded:///{path}", busy_timeout=PATIENCE)
+    made = [Outgoing(queue=QUEUE, raw=transport.codec.empty, body=b"x")]
+    with closing(transport.queues()) as queues, closing(transport.publisher()) as publisher:
+        queues.declare_error_queue(QUEUE)
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(BrokerUnavailable):
+                publisher.publish(made, patiently())
+            other.execute("ROLLBACK")
+
+        assert publisher.publish(made, patiently()) == (Confirmed(),)
+
+        assert queues.depth(QUEUE) == 1

@@ -1,6 +1,8 @@
 """What was published and what was not is counted, and said in the log."""
 
 import logging
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -50,6 +52,26 @@ def test_what_was_published_late_is_said_and_counted(caplog: Caught) -> None:
 
     assert "shop.pack (b1) is on the error queue by now" in caplog.text
     assert account.counts == {"failure_published": 1}
+
+
+FORK = """
+import os, threading
+from retrier.integrations.account import Account, Deed
+account = Account()
+with account._lock:
+    child = os.fork()
+    if child == 0:
+        threading.Timer(5, lambda: os._exit(1)).start()
+        account.note(Deed.PUBLISHED, "shop.pack", "b1")
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_child_that_is_made_while_a_thread_counts_can_count():
+    done = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "0\n"
 
 
 def test_a_function_of_the_user_is_told():
