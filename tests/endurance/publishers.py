@@ -37,14 +37,18 @@ from tests.support.project import ROOT
 from tests.support.servers import pika_connection
 from tests.support.waiting import let_pass, wait_until
 
+TAKES = 1.0
+AT_ONCE = 6
+"""How long each task takes, and how many each worker runs at once: a fault finds that many begun."""
 CALM = 5.0
 """Seconds between two faults."""
 QUIET = 60.0
-"""Seconds after which what has not arrived will not."""
+"""Seconds without anything new after which what has not arrived will not."""
 START = 90.0
 UNIQUE_ID = "ServiceControl.Retry.UniqueMessageId"
 ACKS = "ServiceControl.Retry.AcknowledgementQueue"
 RETRY_ID = "Retrier.RetryId"
+SAID = ("is not on the error queue:", "is not there yet,", "and is not confirmed:")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +106,8 @@ class Arrived:
     confirmations: int
     confirmations_missing: int
     confirmations_twice: int
+    said_late: int
+    """How often it was said that something could not be published at once."""
 
 
 def make_celery_task(name: str, task_id: str, queue: str, headers: Mapping[str, Any]) -> Task:
@@ -182,9 +188,9 @@ class Sender:
 @contextmanager
 def celery_worker(url: str, site: Site, pool: str, folder: Path) -> Iterator[None]:
     """Run a worker of Celery."""
-    shop = CeleryShop(url, site.queue, site.error, folder / site.kind)
+    shop = CeleryShop(url, site.queue, site.error, folder / site.kind, TAKES=str(TAKES))
     try:
-        shop.start(pool)
+        shop.start(pool, concurrency=AT_ONCE)
         wait_until(lambda: "ready." in shop.logged, START, "a worker of Celery")
         yield
     finally:
@@ -196,12 +202,13 @@ def celery_worker(url: str, site: Site, pool: str, folder: Path) -> Iterator[Non
 def dramatiq_worker(url: str, site: Site, folder: Path) -> Iterator[None]:
     """Run a worker of Dramatiq."""
     where = f"{url.removesuffix('//')}/%2F"
-    environ = {**os.environ, "BROKER": where, "QUEUE": site.queue, "ERROR_QUEUE": site.error}
+    told = {"QUEUE": site.queue, "ERROR_QUEUE": site.error, "TAKES": str(TAKES)}
+    environ = {**os.environ, "BROKER": where, **told}
     command = [sys.executable, "-m", "dramatiq", "tests.support.dramatiq_app"]
     (folder / site.kind).mkdir()
     with (folder / site.kind / "log").open("ab") as log:
         worker = subprocess.Popen(  # noqa: S603 - ourselves
-            [*command, "--processes", "1", "--threads", "2"],
+            [*command, "--processes", "1", "--threads", str(AT_ONCE)],
             cwd=ROOT,
             env=environ,
             stdout=log,
@@ -268,12 +275,15 @@ def collect(url: str, site: Site, failures: Counter[str], confirmed: Counter[str
     return set(site.failed) <= set(failures) and set(site.retried) <= set(confirmed)
 
 
-def wait_for_all(url: str, site: Site) -> Arrived:
+def wait_for_all(url: str, site: Site, folder: Path) -> Arrived:
     """Wait until all has arrived, or nothing comes any more; account for it."""
     failures: Counter[str] = Counter()
     confirmed: Counter[str] = Counter()
-    with suppress(AssertionError):
-        wait_until(lambda: collect(url, site, failures, confirmed), QUIET)
+    arrived = -1
+    while arrived < len(failures) + len(confirmed):
+        arrived = len(failures) + len(confirmed)
+        with suppress(AssertionError):
+            wait_until(lambda: collect(url, site, failures, confirmed), QUIET)
     return Arrived(
         kind=site.kind,
         failures=len(site.failed),
@@ -282,6 +292,7 @@ def wait_for_all(url: str, site: Site) -> Arrived:
         confirmations=len(site.retried),
         confirmations_missing=len(set(site.retried) - set(confirmed)),
         confirmations_twice=sum(count - 1 for count in confirmed.values()),
+        said_late=sum(map((folder / site.kind / "log").read_text().count, SAID)),
     )
 
 
@@ -308,7 +319,7 @@ def run(faults: int, away: float, rate: float, folder: Path) -> list[Arrived]:
             do_fault(server, kind, away)
         let_pass(CALM)
         sender.stop()
-        return [wait_for_all(server.url, site) for site in sites]
+        return [wait_for_all(server.url, site, folder) for site in sites]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -316,7 +327,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--faults", type=int, default=10)
     parser.add_argument("--away", type=float, default=30.0)
-    parser.add_argument("--rate", type=float, default=10.0)
+    parser.add_argument("--rate", type=float, default=15.0)
     parser.add_argument("--logs", type=Path, help="a folder for the logs of the workers")
     words = parser.parse_args(arguments)
     with TemporaryDirectory() as folder:

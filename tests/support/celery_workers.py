@@ -59,11 +59,16 @@ class CeleryShop:
         self._workers: list[subprocess.Popen[bytes]] = []
 
     def start(
-        self, pool: str = "prefork", app: str = APP, folder: Path = ROOT, **environ: str
+        self,
+        pool: str = "prefork",
+        app: str = APP,
+        folder: Path = ROOT,
+        concurrency: int = 1,
+        **environ: str,
     ) -> None:
-        """Start a worker with one process or thread for tasks."""
+        """Start a worker with so many processes or threads for tasks."""
         command = [sys.executable, "-m", "celery", "-A", app, "worker", "-Q", self._queue]
-        command += ["-P", pool, "-c", "1", "-l", "info"]
+        command += ["-P", pool, "-c", str(concurrency), "-l", "info"]
         with (self.folder / "log").open("ab") as log:
             started = subprocess.Popen(
                 [*command, *QUIETLY],
