@@ -4,13 +4,15 @@ Not by Celery's pool of producers: its connections do not wait for confirms.
 """
 
 import os
+import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import Event, Lock, Timer
 from typing import Any
 
 from retrier.clock import Clock, SystemClock
+from retrier.domain.copies import PROBE_BODY
 
 CONFIRM_TIMEOUT = 5.0
 """Seconds to wait for a confirmation. The worker does nothing else meanwhile."""
@@ -113,13 +115,10 @@ class _Line:
         self._connect()
         self._returned.clear()
         try:
-            self._producer.publish(
+            self._confirmed(
                 publication.body,
-                exchange="",
                 routing_key=publication.queue,
                 mandatory=True,
-                timeout=self._timeout,
-                confirm_timeout=self._timeout,
                 content_type=publication.content_type,
                 content_encoding=publication.content_encoding,
                 compression=publication.compression,
@@ -152,10 +151,40 @@ class _Line:
             self._producer = self._app.amqp.Producer(
                 self._connection.channel(), auto_declare=False, on_return=self._note_returned
             )
+            self._probe()
         except Exception:
             self.drop()
             raise
         self._used = self._clock.monotonic()
+
+    def _probe(self) -> None:
+        """Publish to a queue that nobody has, and wait for the confirmation.
+
+        A broker under an alarm takes all that was sent to it when the alarm ends. What is tried
+        again and again must not pile up there: only probes do, and it drops those.
+        """
+        kind = {"content_type": "application/octet-stream", "content_encoding": "binary"}
+        self._confirmed(PROBE_BODY, routing_key="", delivery_mode=1, **kind)
+
+    def _confirmed(self, body: bytes, **given: Any) -> None:
+        """Publish, and wait for the confirmation. Raises TimeoutError, or what Kombu raises.
+
+        The connection is cut when the time is over: Kombu's wait begins anew with each heartbeat of
+        the broker, and would not end as long as an alarm lasts.
+        """
+        is_over = Event()
+        watch = Timer(1.2 * self._timeout, _cut, (self._raw, is_over))
+        watch.daemon = True
+        watch.start()
+        waits = {"timeout": self._timeout, "confirm_timeout": self._timeout}
+        try:
+            self._producer.publish(body, exchange="", **waits, **given)
+        except Exception as error:
+            if is_over.is_set():
+                raise TimeoutError(f"no answer in {self._timeout:g} seconds") from error
+            raise
+        finally:
+            watch.cancel()
 
     def _note_returned(self, error: object, *_about: object) -> None:
         self._returned.append(error)
@@ -171,3 +200,9 @@ class _Line:
             raw.collect()
         with suppress(Exception):
             connection.close()
+
+
+def _cut(raw: Any, is_over: Event) -> None:
+    is_over.set()
+    with suppress(Exception):
+        raw.sock.shutdown(socket.SHUT_RDWR)

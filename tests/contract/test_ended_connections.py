@@ -285,6 +285,21 @@ def test_a_broker_that_blocks_publishers_is_waited_for_or_said(
         wait_until(lambda: publish(b"next") is None, DEADLINE)
 
 
+@pytest.mark.parametrize("make", [celery, dramatiq])
+def test_what_is_tried_again_during_an_alarm_does_not_pile_up(
+    make: Publisher, sqlite: Database
+) -> None:
+    with AmqpPeer() as peer, make(peer, sqlite) as publish:
+        publish(b"first")
+        peer.block()
+        assert all([publish(b"again") for _ in range(4)])  # noqa: C419 - each of them
+        peer.unblock()
+
+        wait_until(lambda: publish(b"next") is None, DEADLINE)
+
+        assert peer.stored.count(b"again") <= 1
+
+
 LONG = {"x": "y" * 140_000}
 """Fits into no frame."""
 

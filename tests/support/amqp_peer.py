@@ -136,7 +136,8 @@ class Line:
         if refusal is not None:
             refusal(self, channel, tag, queue, header)
             return
-        self.peer.stored.append(body)
+        if queue:  # no queue has an empty name: it is dropped, and confirmed
+            self.peer.stored.append(body)
         self.send(method_frame(channel, 60, 80, struct.pack(">QB", tag, 0)))
 
     def _content(self, wanted: int) -> bytes | None:

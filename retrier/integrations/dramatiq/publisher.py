@@ -14,6 +14,7 @@ from typing import Any
 import pika
 import pika.exceptions
 
+from retrier.domain.copies import PROBE_BODY
 from retrier.integrations.dramatiq.letters import Letter
 
 TIMEOUT = 10.0
@@ -125,7 +126,12 @@ class _Line:
         letter, problem = job.letter, None
         for properties in (letter.properties, letter.properties, letter.shorter):
             try:
-                self._send(letter, properties)
+                self._connect()
+                if job.is_late:  # it was said not to be published: whoever owes it tries again
+                    return problem
+                self._channel.basic_publish(
+                    "", letter.queue, letter.body, properties, mandatory=True
+                )
             except pika.exceptions.UnroutableError:
                 return f"there is no queue {letter.queue}"
             except Exception as error:  # noqa: BLE001 - the thread must go on, whatever pika raises
@@ -133,18 +139,18 @@ class _Line:
                 self._close()
                 if isinstance(error, pika.exceptions.NackError):
                     return f"the queue {letter.queue} refuses it: is it full?"
-                if job.is_late:
-                    return problem
             else:
                 return None
         return problem
 
-    def _send(self, letter: Letter, properties: Any) -> None:
+    def _connect(self) -> None:
         if self._connection is None:
             self._connection = pika.BlockingConnection(self._parameters)
             self._channel = self._connection.channel()
             self._channel.confirm_delivery()
-        self._channel.basic_publish("", letter.queue, letter.body, properties, mandatory=True)
+            # A broker under an alarm takes all that was sent to it when the alarm ends. What is
+            # tried again must not pile up there: only probes do, for a queue that nobody has.
+            self._channel.basic_publish("", "", PROBE_BODY)
 
     def _close(self) -> None:
         connection, self._connection, self._channel = self._connection, None, None

@@ -54,6 +54,8 @@ class App:
         assert not auto_declare
 
         def publish(_body: bytes, **given: Any) -> None:
+            if not given["routing_key"]:  # the probe
+                return
             end = self._script.pop(0)
             if isinstance(end, Exception):
                 raise end
