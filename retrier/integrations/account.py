@@ -1,9 +1,11 @@
 """What an integration has published, and what it could not: counted, and said in the log."""
 
 import logging
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from logging import ERROR, WARNING
 from threading import Lock
 
 LOG = logging.getLogger("retrier.integrations")
@@ -16,15 +18,26 @@ class Deed(StrEnum):
 
     PUBLISHED = "failure_published"
     UNPUBLISHED = "failure_not_published"
+    HELD_BACK = "failure_held_back"
     CONFIRMED = "retry_confirmed"
     UNCONFIRMED = "retry_not_confirmed"
 
 
-_LOST = {
-    Deed.UNPUBLISHED: "the failure of task %s (%s) is not on the error queue: %s",
-    Deed.UNCONFIRMED: "the retry of task %s (%s) succeeded, and is not confirmed: %s",
+_SAID = {
+    Deed.UNPUBLISHED: (ERROR, "the failure of task %s (%s) is not on the error queue: %s"),
+    Deed.HELD_BACK: (
+        WARNING,
+        "the failure of task %s (%s) is not there yet, and the task is not acknowledged: %s",
+    ),
+    Deed.UNCONFIRMED: (WARNING, "the retry of task %s (%s) succeeded, and is not confirmed: %s"),
 }
-"""A warning, and no more: the task's own outcome must be as without Retrier."""
+"""An error is what may be lost. All are tried again for as long as the process lives."""
+
+LATE = {
+    Deed.PUBLISHED: "the failure of task %s (%s) is on the error queue by now",
+    Deed.CONFIRMED: "the retry of task %s (%s) is confirmed by now",
+}
+"""What is said of what was said not to be."""
 
 
 class Account:
@@ -35,6 +48,10 @@ class Account:
         self._metrics = metrics
         self._counts: Counter[str] = Counter()
         self._lock = Lock()
+        if hasattr(os, "register_at_fork"):
+            # A thread that publishes late may hold it while a child is made, where nobody would
+            # ever let it go.
+            os.register_at_fork(after_in_child=self._renew_lock)
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -46,10 +63,19 @@ class Account:
         """Count it, and log a failure to publish. Never raises, whatever `metrics` does."""
         with self._lock:
             self._counts[deed] += 1
-        if deed in _LOST:
-            LOG.warning(_LOST[deed], task, task_id, why)
+        if deed in _SAID:
+            level, text = _SAID[deed]
+            LOG.log(level, text, task, task_id, why)
         try:
             if self._metrics is not None:
                 self._metrics(deed, task)
         except Exception:  # a function of the user's
             LOG.exception("the function metrics raised an exception")
+
+    def note_late(self, deed: Deed, task: str, task_id: str) -> None:
+        """Count what was done after all, and say it to who has read that it was not."""
+        LOG.warning(LATE[deed], task, task_id)
+        self.note(deed, task, task_id)
+
+    def _renew_lock(self) -> None:
+        self._lock = Lock()

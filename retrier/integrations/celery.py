@@ -10,7 +10,7 @@ from celery.exceptions import NotRegistered, Reject
 
 from retrier.clock import Clock, SystemClock
 from retrier.errors import ConfigurationError
-from retrier.integrations.account import Account, Deed, Metrics
+from retrier.integrations.account import LOG, Account, Deed, Metrics
 from retrier.integrations.celery_failures import (
     count_runs,
     find_queue,
@@ -18,15 +18,20 @@ from retrier.integrations.celery_failures import (
     make_failed,
     make_problem,
     name_node,
+    to_bytes,
     unwrap,
 )
 from retrier.integrations.celery_publisher import Publication, Publisher, describe
 from retrier.integrations.celery_requests import find_ending, make_step
 from retrier.integrations.failures import FailedTask, make_confirmation
+from retrier.integrations.handover import Handover, Handovers, describe_task
+from retrier.integrations.owed import Hold, never
 from retrier.worker.outcomes import Problem
 
 _MARK = "retrier"
 _NAMED = {"error_queue": "a queue", "name": "the application"}
+FINISH_WITHIN = 5.0
+"""Seconds that the end of a process waits for what it owes."""
 
 
 class Installation:
@@ -40,7 +45,9 @@ class Installation:
         self._name = name
         self._clock = clock
         self._account = Account(metrics)
-        self._publisher = Publisher(app)
+        self._handovers = Handovers(self._account)
+        self._publisher = Publisher(app, clock)
+        self._late_publisher = Publisher(app, clock)
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -58,14 +65,16 @@ class Installation:
         told = partial(make_problem, error, trace)
         # A task that never began has no process of its own: then it is this one.
         process = getattr(request, "worker_pid", None) or os.getpid()
-        self._publish_failure(request.type, request.id, request.message, consumer, process, told)
+        hold = None if request.acknowledged else request.retrier_hold
+        message = request.message
+        self._publish_failure(request.type, request.id, message, consumer, process, told, hold)
 
     def confirm(self, headers: Any, name: str, task_id: str) -> None:
         """Confirm the retry, if the task is one. Never raises."""
         confirmation = make_confirmation(headers or {}, self._clock.now())
         if confirmation is not None:
             made = make_confirming(confirmation)
-            self._publish(lambda: made, name, task_id, Deed.CONFIRMED, Deed.UNCONFIRMED)
+            self._hand_over(made, name, task_id, Deed.CONFIRMED, Deed.UNCONFIRMED)
 
     def on_success(self, sender: Any, **_: Any) -> None:
         """Confirm the retry: in the process of the task, before the message is acknowledged."""
@@ -87,6 +96,10 @@ class Installation:
             problem = partial(make_problem, NotRegistered(name), "")
             self._publish_failure(name, told["id"], message, sender, os.getpid(), problem)
 
+    def finish(self, **_: Any) -> None:
+        """Try once more what is owed, when the process ends."""
+        self._handovers.finish(FINISH_WITHIN)
+
     def _publish_failure(
         self,
         name: str,
@@ -95,8 +108,10 @@ class Installation:
         consumer: Any,
         process: int,
         tell: Callable[[], Problem],
+        hold: Hold | None = None,
     ) -> None:
-        def make() -> Publication:
+        rebuild = partial(tell_task, name, task_id, message, consumer)
+        try:
             failed = FailedTask(
                 queue=find_queue(message, consumer),
                 name=name,
@@ -107,19 +122,48 @@ class Installation:
                 at=self._clock.now(),
                 problem=tell(),
             )
-            return make_failed(message, failed, task_id, self._error_queue)
+            made = make_failed(message, failed, task_id, self._error_queue)
+        except Exception as error:  # noqa: BLE001 - a message or an exception of the user's
+            why = f"{describe(error)}. The task: {rebuild()}"
+            self._account.note(Deed.UNPUBLISHED, name, task_id, why)
+            return
+        is_void = never if hold is None else partial(is_gone, message)
+        extra = {"hold": hold, "is_void": is_void, "rebuild": rebuild}
+        self._hand_over(made, name, task_id, Deed.PUBLISHED, Deed.UNPUBLISHED, **extra)
 
-        self._publish(make, name, task_id, Deed.PUBLISHED, Deed.UNPUBLISHED)
-
-    def _publish(
-        self, make: Callable[[], Publication], name: str, task_id: str, done: Deed, left: Deed
+    def _hand_over(
+        self, made: Publication, name: str, task_id: str, done: Deed, left: Deed, **extra: Any
     ) -> None:
-        try:
-            self._publisher.publish(make())
-        except Exception as error:  # noqa: BLE001 - whatever it is, the task has its own outcome
-            self._account.note(left, name, task_id, describe(error))
-        else:
-            self._account.note(done, name, task_id)
+        self._handovers.hand_over(
+            Handover(
+                task=name,
+                task_id=task_id,
+                queue=made.queue,
+                done=done,
+                left=left,
+                publish=partial(self._publisher.publish, made),
+                publish_late=partial(self._late_publisher.publish, made),
+                describe=describe,
+                size=len(made.body),
+                **extra,
+            )
+        )
+
+
+def tell_task(name: str, task_id: str, message: Any, consumer: Any) -> str:
+    """Return what is needed to rebuild a task. Never raises."""
+    try:
+        queue, headers = find_queue(message, consumer), message.headers or {}
+        return describe_task(name, task_id, queue, headers, to_bytes(message.body))
+    except Exception:  # noqa: BLE001 - a message of the user's
+        LOG.exception("what the task %s (%s) was made of cannot be said", name, task_id)
+        return task_id
+
+
+def is_gone(message: Any) -> bool:
+    """Say whether the connection of an unacknowledged message has ended: it will come again."""
+    channel = getattr(message, "channel", None)
+    return channel is not None and getattr(channel, "connection", None) is None
 
 
 def install(
@@ -147,4 +191,6 @@ def install(
     signals.task_success.connect(installation.on_success, weak=False)
     signals.task_failure.connect(installation.on_failure, weak=False)
     signals.task_unknown.connect(installation.on_unknown, weak=False)
+    signals.worker_shutdown.connect(installation.finish, weak=False)
+    signals.worker_process_shutdown.connect(installation.finish, weak=False)
     return installation

@@ -98,7 +98,7 @@ def make_failed(message: Any, failed: FailedTask, task_id: str, error_queue: str
         queue=error_queue,
         headers={**kept, **describe_failure(failed)},
         shorter={**kept, **describe_failure(failed, in_short=True)},
-        body=_bytes(message.body),
+        body=to_bytes(message.body),
         content_type=message.content_type or "application/octet-stream",
         content_encoding=message.content_encoding or "binary",
         compression=_text(kept.get("compression")),
@@ -110,7 +110,8 @@ def _text(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _bytes(body: Any) -> bytes:
+def to_bytes(body: Any) -> bytes:
+    """Return the body as it came over the wire."""
     return body.encode() if isinstance(body, str) else bytes(body)
 
 

@@ -7,7 +7,7 @@ known that a child was lost or a time limit was exceeded.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Protocol
 
 from billiard.einfo import ExceptionInfo
@@ -16,6 +16,7 @@ from celery.exceptions import Ignore, Reject, Retry
 from celery.utils.imports import symbol_by_name
 
 from retrier.integrations.celery_failures import unwrap
+from retrier.integrations.owed import Hold, settle
 
 _ENDING: ContextVar[Any] = ContextVar("the request that is being ended", default=None)
 
@@ -60,16 +61,23 @@ def _make_request_class(base: Any, reporter: Reporter, consumer: Any) -> Any:
         """A request that tells how it ended, before its message is acknowledged."""
 
         def on_failure(self, exc_info: Any, *given: Any, **named: Any) -> Any:
-            if named.get("return_ok"):
-                _end(reporter, self, consumer, exc_info)
-            with _ending(self):
-                return super().on_failure(exc_info, *given, **named)
+            with _holding(self):
+                if named.get("return_ok"):
+                    _end(reporter, self, consumer, exc_info)
+                with _ending(self):
+                    return super().on_failure(exc_info, *given, **named)
 
         def on_timeout(self, soft: Any, timeout: Any) -> Any:
             # Given back to its queue, it runs again. Celery sends `task_failure` all the same.
             is_given_back = self.task.acks_late and not self.task.acks_on_timeout
-            with nullcontext() if is_given_back else _ending(self):
+            with _holding(self), nullcontext() if is_given_back else _ending(self):
                 return super().on_timeout(soft, timeout)
+
+        def acknowledge(self) -> None:
+            settle(self.retrier_hold, super().acknowledge)
+
+        def reject(self, requeue: bool = False) -> None:  # noqa: FBT001, FBT002 - Celery's signature
+            settle(self.retrier_hold, partial(super().reject, requeue=requeue))
 
         def __init_subclass__(cls, **given: Any) -> None:
             # Celery derives one class more for each task, with an `on_success` of its own.
@@ -78,6 +86,7 @@ def _make_request_class(base: Any, reporter: Reporter, consumer: Any) -> Any:
 
         retrier_consumer = consumer
         retrier_told = False
+        retrier_hold: Hold | None = None
 
     return Request
 
@@ -111,6 +120,25 @@ def _end(reporter: Reporter, request: Any, consumer: Any, exc_info: Any) -> None
             return
         case _:
             reporter.give_up(request, consumer, error, exc_info.traceback)
+
+
+@contextmanager
+def _holding(request: Any) -> Iterator[None]:
+    """Let Celery acknowledge only afterwards, and not at all as long as the failure is owed.
+
+    Celery acknowledges before it tells that a child was lost: a kill in between would lose it.
+    """
+    hold = request.retrier_hold
+    if hold is not None:  # a time limit is told by two ways, one within the other or behind it
+        yield
+        return
+    hold = request.retrier_hold = Hold()
+    try:
+        yield
+    finally:
+        if not hold.is_owed:
+            hold.let_go()
+            request.retrier_hold = None
 
 
 @contextmanager

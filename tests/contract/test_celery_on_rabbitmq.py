@@ -143,22 +143,48 @@ def test_a_task_that_wants_to_end_its_thread_is_published_and_acknowledged(
     assert shop.count_waiting() == 0
 
 
-def test_without_an_error_queue_a_task_ends_as_without_us(
-    error_queue: str, shop: CeleryShop
+def test_without_an_error_queue_failures_wait_for_it(
+    amqp_url: str, error_queue: str, shop: CeleryShop
 ) -> None:
-    # Given no error queue, and a task that is acknowledged after the work
-    task = shop.send("shop.pack_late", 1)
+    # Given no error queue, a task that is acknowledged after the work, and one before it
+    late = shop.send("shop.pack_late", 1)
+    early = shop.send("shop.reserve", "two boxes")
 
-    # When it has failed for good
+    # When both have failed for good
     shop.start("threads")
-    shop.wait_for("failure_not_published shop.pack_late")
+    shop.wait_for("failure_held_back shop.pack_late")
+    shop.wait_for("failure_not_published shop.reserve")
 
-    # Then it is acknowledged, and the log says where its failure is not
-    wait_until(lambda: f"Task shop.pack_late[{task}] raised" in shop.logged, DEADLINE)
+    # Then the log says where they are not, and all that is needed to rebuild what nobody keeps
     reason = f"NotTaken: there is no queue {error_queue}"
-    assert f"shop.pack_late ({task}) is not on the error queue: {reason}" in shop.logged
+    assert f"({late}) is not there yet" in shop.logged
+    assert reason in shop.logged
+    said = (
+        f"ERROR/MainProcess] the failure of task shop.reserve ({early}) is not on the error queue"
+    )
+    (line,) = [each for each in shop.logged.splitlines() if said in each]
+    assert all(word in line for word in ('"task": "shop.reserve"', "two boxes", '"headers": {'))
+
+    # And they are published as soon as there is a queue, and only then acknowledged
+    with closing(pika_connection(amqp_url)) as connection:
+        connection.channel().queue_declare(error_queue, durable=True)
+    take_all(amqp_url, error_queue, 2)
+    shop.wait_for("failure_published shop.pack_late")
     shop.stop()
     assert shop.count_waiting() == 0
+
+
+def test_what_is_held_back_comes_again_after_a_stop(shop: CeleryShop) -> None:
+    # Given no error queue, and a task that has failed for good, acknowledged after the work
+    shop.send("shop.pack_late", 1)
+    shop.start()
+    shop.wait_for("failure_held_back shop.pack_late")
+
+    # When the worker is stopped
+    shop.stop()
+
+    # Then the broker has the task
+    wait_until(lambda: shop.count_waiting() == 1, DEADLINE)
 
 
 def test_a_confirmation_that_nobody_takes_leaves_the_task_successful(

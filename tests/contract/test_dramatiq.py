@@ -1,5 +1,6 @@
 """Dramatiq with our middleware, seen from outside: what is sent to the error queue, and when."""
 
+import base64
 import json
 import socket
 from collections.abc import Callable, Iterator
@@ -264,19 +265,50 @@ def test_a_group_starts_its_callback_when_the_retry_of_its_last_task_succeeds(
     wait_until(lambda: ships.arguments == [9], DEADLINE)
 
 
-def test_without_an_error_queue_the_task_ends_as_without_us(
+def test_without_an_error_queue_a_failure_waits_for_it_and_its_task_is_not_settled(
     site: DramatiqSite, caplog: pytest.LogCaptureFixture
 ) -> None:
+    # Given no error queue
     site.outside.delete(site.error)
     sent = site.actor(Runs(), "pack").send(7)
     site.start()
 
-    dead = take_within(site.outside, f"{site.queue}.XQ")
-
-    assert json.loads(dead.body)["message_id"] == sent.message_id
-    assert site.told == [("failure_not_published", "pack")]
-    assert site.middleware.counts == {"failure_not_published": 1}
+    # When a task fails, it is said that it is held back
+    wait_until(lambda: site.told == [("failure_held_back", "pack")], DEADLINE)
     assert f"there is no queue {site.error}" in caplog.text
+    assert site.outside.count(f"{site.queue}.XQ") == 0
+
+    # Then it is published when there is a queue, and Dramatiq ends as ever
+    site.outside.declare(site.error)
+    failed = take_within(site.outside, site.error)
+    dead = take_within(site.outside, f"{site.queue}.XQ")
+    assert {json.loads(each.body)["message_id"] for each in (failed, dead)} == {sent.message_id}
+    assert site.middleware.counts == {"failure_held_back": 1, "failure_published": 1}
+
+
+def test_what_is_held_back_comes_again_after_a_stop(site: DramatiqSite) -> None:
+    site.outside.delete(site.error)
+    site.actor(Runs(), "pack").send(7)
+    site.start()
+    wait_until(lambda: site.told == [("failure_held_back", "pack")], DEADLINE)
+
+    site.close_worker()
+
+    wait_until(lambda: site.outside.count(site.queue) == 1, DEADLINE)
+
+
+def test_a_message_that_is_none_is_described_where_there_is_no_error_queue(
+    site: DramatiqSite, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.outside.delete(site.error)
+    site.actor(Runs(), "pack")
+    site.start()
+
+    site.outside.put(site.queue, b"no message", {})
+
+    wait_until(lambda: site.told, DEADLINE)
+    assert site.told[0][0] == "failure_not_published"
+    assert base64.b64encode(b"no message").decode() in caplog.text
 
 
 def test_a_confirmation_that_cannot_be_sent_does_no_harm(

@@ -1,7 +1,7 @@
 """A Celery app with Retrier installed, as a user would write it; tests start workers of it.
 
 The environment says where: BROKER, QUEUE, ERROR_QUEUE, BACKEND for results, and the folder TOLD
-where tasks write down what they were given. A file `broken` there makes `pack` fail; a file named
+where tasks write down what they were given. TAKES: the seconds that some tasks take. A file `broken` there makes `pack` fail; a file named
 `die after` and a deed kills the worker with SIGKILL, before Celery acknowledges.
 """
 
@@ -19,6 +19,8 @@ from retrier.integrations.celery import install
 from retrier.integrations.steps import noting_steps
 
 TOLD = Path(os.environ["TOLD"])
+
+TAKES = float(os.environ.get("TAKES", "0"))
 
 BACKEND = os.environ.get("BACKEND")
 
@@ -88,6 +90,7 @@ def pack_late(self: Any, order: object) -> str:
 @app.task(name="shop.reject", acks_late=True)
 def reject(order: object) -> None:
     """Reject it."""
+    Event().wait(TAKES)
     raise Reject(Unpaid(f"order {order!r}"))
 
 
@@ -138,6 +141,7 @@ def interrupt(_order: object) -> None:
 @app.task(name="shop.reserve")
 def reserve(order: object) -> None:
     """Do two steps, and fail at the third."""
+    Event().wait(TAKES)
     with noting_steps() as done:
         done("reserve")
         done("pay")
@@ -147,6 +151,7 @@ def reserve(order: object) -> None:
 @app.task(name="shop.send")
 def send(packed: object) -> None:
     """Be the next of a chain."""
+    Event().wait(TAKES)
     tell(f"sent {packed!r}")
 
 

@@ -63,13 +63,14 @@ class CeleryShop:
         pool: str = "prefork",
         app: str = APP,
         folder: Path = ROOT,
+        concurrency: int = 1,
         *,
         node: str = "celery@%h",
         **environ: str,
     ) -> None:
-        """Start a worker with one process or thread for tasks; `node` is its name."""
+        """Start a worker with so many processes or threads for tasks; `node` is its name."""
         command = [sys.executable, "-m", "celery", "-A", app, "worker", "-Q", self._queue]
-        command += ["-P", pool, "-c", "1", "-l", "info", "-n", node]
+        command += ["-P", pool, "-c", str(concurrency), "-l", "info", "-n", node]
         with (self.folder / "log").open("ab") as log:
             started = subprocess.Popen(
                 [*command, *QUIETLY],

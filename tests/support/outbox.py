@@ -30,12 +30,13 @@ MOST_TURNS = 100
 class Outbox:
     """One database, one scripted broker, and a sender that can be killed and started anew."""
 
-    def __init__(self, db: Database, **bounds: Any) -> None:
+    def __init__(self, db: Database, transport: Any = None, **bounds: Any) -> None:
         self.db = db
         self.clock = FrozenClock()
         self.told = Told(self.clock)
-        self.transport = ScriptedTransport()
-        self.transport.broker.declare(LOG)
+        self.transport = transport or ScriptedTransport()
+        if transport is None:
+            self.transport.broker.declare(LOG)
         self.stop = threading.Event()
         self.on_published: Callable[[], None] = lambda: None
         self._bounds = bounds

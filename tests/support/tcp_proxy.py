@@ -117,6 +117,10 @@ class TcpProxy:
         """Pass on what was held back."""
         self._command(self._flush)
 
+    def stop_holding(self) -> None:
+        """Pass on what comes from now on; what was held back is gone, with its connection."""
+        self._command(self._drop_held)
+
     def say(self, content: bytes) -> None:
         """Send clients something in the broker's name; only while the broker is silent."""
         self._command(lambda: self._send_to_all(content))
@@ -278,6 +282,10 @@ class TcpProxy:
     def _flush(self) -> None:
         self._holding = False
         self._send(self._pairs[self._clients[-1]], bytes(self.held))
+        self.held.clear()
+
+    def _drop_held(self) -> None:
+        self._holding = False
         self.held.clear()
 
     def _close_all(self) -> None:

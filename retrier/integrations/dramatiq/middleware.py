@@ -15,9 +15,13 @@ from retrier.integrations.account import Account, Deed, Metrics
 from retrier.integrations.dramatiq.arrivals import Arrival, Arrivals
 from retrier.integrations.dramatiq.letters import UNREADABLE, Letter, Letters
 from retrier.integrations.dramatiq.publisher import Publisher, describe
+from retrier.integrations.handover import Handover, Handovers, describe_task
+from retrier.integrations.owed import Hold, never
 
 LOG = logging.getLogger("retrier.integrations")
 
+FINISH_WITHIN = 5.0
+"""Seconds that the end of a worker waits for what it owes."""
 _ENDED = "retrier_ended"
 """The attribute of a message that is settled."""
 
@@ -41,7 +45,9 @@ class RetrierMiddleware(Middleware):
             raise ConfigurationError(["error_queue must name a queue"])
         self._letters = Letters(error_queue, name, clock or SystemClock())
         self._account = Account(metrics)
+        self._handovers = Handovers(self._account)
         self._publisher: Publisher | None = None
+        self._late_publisher: Publisher | None = None
         self._local = local()
 
     @property
@@ -59,6 +65,7 @@ class RetrierMiddleware(Middleware):
             LOG.warning("the middleware is there already: failed tasks are given to Retrier once")
             return
         self._publisher = Publisher(broker.parameters)
+        self._late_publisher = Publisher(broker.parameters)
         consume = broker.consume
 
         def watched(queue_name: str, *given: Any, **named: Any) -> Arrivals:
@@ -110,33 +117,67 @@ class RetrierMiddleware(Middleware):
         vars(message)[_ENDED] = True
         return is_first
 
+    def after_worker_shutdown(self, broker: Broker, worker: Worker) -> None:
+        """Try once more what is owed."""
+        del broker, worker
+        self._handovers.finish(FINISH_WITHIN)
+
     def _fail(self, message: MessageProxy) -> None:
+        hold = vars(message)["retrier_hold"] = Hold()
+        is_gone = vars(message).get("retrier_gone", never)
         make = partial(self._letters.make_failure, message)
-        self._publish(make, _about(message), Deed.PUBLISHED, Deed.UNPUBLISHED)
+        self._publish_failure(make, _about(message), message.arrival, hold=hold, is_void=is_gone)
 
     def _fail_undecodable(self, arrival: Arrival) -> None:
         make = partial(self._letters.make_undecodable, arrival)
-        self._publish(make, (UNREADABLE, ""), Deed.PUBLISHED, Deed.UNPUBLISHED)
+        self._publish_failure(make, (UNREADABLE, ""), arrival)
 
-    def _confirm(self, message: MessageProxy) -> None:
-        make = partial(self._letters.make_confirmation, message)
-        self._publish(make, _about(message), Deed.CONFIRMED, Deed.UNCONFIRMED)
-
-    def _publish(
-        self, make: Callable[[], Letter | None], about: tuple[str, str], done: Deed, left: Deed
+    def _publish_failure(
+        self,
+        make: Callable[[], Letter],
+        about: tuple[str, str],
+        arrival: Arrival,
+        **extra: Any,
     ) -> None:
-        """Publish, and count it. Never raises: the task ends as it would without us."""
-        if self._publisher is None:
-            return
+        rebuild = partial(describe_task, *about, arrival.queue, arrival.headers, arrival.body)
         try:
             letter = make()
-            if letter is None:
-                return
-            self._publisher.publish(letter)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the task has its own outcome
-            self._account.note(left, *about, describe(error))
-        else:
-            self._account.note(done, *about)
+        except Exception as error:  # noqa: BLE001 - a message or an exception of the user's
+            why = f"{describe(error)}. The task: {rebuild()}"
+            self._account.note(Deed.UNPUBLISHED, *about, why)
+            return
+        self._hand_over(letter, about, Deed.PUBLISHED, Deed.UNPUBLISHED, rebuild=rebuild, **extra)
+
+    def _confirm(self, message: MessageProxy) -> None:
+        try:
+            letter = self._letters.make_confirmation(message)
+        except Exception as error:  # noqa: BLE001 - options of the user's
+            self._account.note(Deed.UNCONFIRMED, *_about(message), describe(error))
+            return
+        if letter is not None:
+            self._hand_over(letter, _about(message), Deed.CONFIRMED, Deed.UNCONFIRMED)
+
+    def _hand_over(
+        self, letter: Letter, about: tuple[str, str], done: Deed, left: Deed, **extra: Any
+    ) -> None:
+        """Publish, and count it; or owe it. Never raises: the task ends as it would without us."""
+        if self._publisher is None or self._late_publisher is None:
+            return
+        task, task_id = about
+        self._handovers.hand_over(
+            Handover(
+                task=task,
+                task_id=task_id,
+                queue=letter.queue,
+                done=done,
+                left=left,
+                publish=partial(self._publisher.publish, letter),
+                publish_late=partial(self._late_publisher.publish, letter),
+                describe=describe,
+                size=len(letter.body),
+                **extra,
+            )
+        )
 
 
 def _about(message: MessageProxy) -> tuple[str, str]:

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from retrier.integrations.celery_publisher import NotTaken, Publication, Publisher, describe
+from retrier.integrations.celery_publisher import (
+    TRUSTED,
+    NotTaken,
+    Publication,
+    Publisher,
+    describe,
+)
+from tests.support.frozen_clock import FrozenClock
 
 FULL: Mapping[str, object] = {"trace": "long"}
 SHORT: Mapping[str, object] = {"trace": "short"}
@@ -26,14 +33,19 @@ class App:
         self.sent: list[Mapping[str, object]] = []
         self._script = list(script)
 
+    def _close(self) -> None:
+        """Raise, as Kombu does of a connection that the broker has closed."""
+        raise AttributeError("close")
+
     def connection_for_write(self, transport_options: Mapping[str, object]) -> Any:
         closed: list[bool] = []
         connection = SimpleNamespace(
             options=transport_options,
             connect=lambda: None,
+            connection=SimpleNamespace(collect=lambda: closed.append(True)),
             channel=lambda: connection,
             closed=closed,
-            close=lambda: closed.append(True),
+            close=self._close,
         )
         self.connections.append(connection)
         return connection
@@ -42,6 +54,8 @@ class App:
         assert not auto_declare
 
         def publish(_body: bytes, **given: Any) -> None:
+            if not given["routing_key"]:  # the probe
+                return
             end = self._script.pop(0)
             if isinstance(end, Exception):
                 raise end
@@ -49,7 +63,8 @@ class App:
             if end == "returned":
                 on_return(Broken(), "", given["routing_key"], None)
 
-        return SimpleNamespace(publish=publish, connection=channel)
+        del channel
+        return SimpleNamespace(publish=publish)
 
 
 def test_it_is_confirmed():
@@ -57,7 +72,7 @@ def test_it_is_confirmed():
 
     Publisher(app).publish(FAILURE)
 
-    assert app.connections[0].options == {"confirm_publish": True}
+    assert app.connections[0].options["confirm_publish"] is True
     assert app.sent == [FULL]
 
 
@@ -80,6 +95,28 @@ def test_a_connection_that_broke_while_it_was_idle_is_opened_again():
 
     assert app.sent == [FULL, FULL]
     assert app.connections[0].closed
+
+
+def test_a_connection_that_lay_idle_is_not_trusted():
+    """What stands in between may have forgotten it, and then nobody would answer."""
+    app, clock = App(None, None), FrozenClock()
+    publisher = Publisher(app, clock)
+
+    publisher.publish(FAILURE)
+    clock.advance(TRUSTED)
+    publisher.publish(FAILURE)
+
+    assert len(app.connections) == 2
+    assert app.connections[0].closed
+
+
+def test_the_waits_for_a_silent_broker_end():
+    app = App(None)
+
+    Publisher(app, timeout=3).publish(FAILURE)
+
+    options = app.connections[0].options
+    assert (options["read_timeout"], options["write_timeout"]) == (3, 3)
 
 
 def test_what_breaks_every_connection_is_sent_in_short():

@@ -10,7 +10,7 @@ from celery import Celery
 from celery.exceptions import Ignore, Reject, Retry
 
 from retrier.errors import ConfigurationError
-from retrier.integrations.celery import install
+from retrier.integrations.celery import install, is_gone
 from retrier.integrations.celery_requests import find_ending, make_step
 
 CONSUMER: Any = SimpleNamespace(hostname="celery@box")
@@ -126,6 +126,70 @@ def test_a_task_that_ends_its_thread_has_failed(told: Told) -> None:
 
     assert request.on_success(lost)[0] is request
     assert request.on_success((0, None, 1.5), more=1) == ((0, None, 1.5), {"more": 1})
+
+
+class Acknowledging(Request):
+    """A request as Celery's, which acknowledges before it tells of a lost child."""
+
+    def on_failure(self, _exc_info: Any, **_named: Any) -> None:
+        self.acts: list[str] = []
+        self.acknowledge()
+        self.acts.append("told")
+        self.retrier_hold.is_owed = self.is_owed
+
+    def acknowledge(self) -> None:
+        self.acts.append("acknowledged")
+
+    def reject(self, *, requeue: bool = False) -> None:
+        self.acts.append("put back" if requeue else "rejected")
+
+
+def make_acknowledging(reporter: Any, *, is_owed: bool) -> Any:
+    task = SimpleNamespace(Request=Acknowledging)
+    make_step(reporter)(SimpleNamespace(app=SimpleNamespace(tasks={"shop.pack": task})))
+    made = task.Request()
+    made.is_owed = is_owed
+    return made
+
+
+def test_a_task_is_acknowledged_after_its_failure_is_told(told: Told) -> None:
+    request = make_acknowledging(told, is_owed=False)
+
+    request.on_failure(SimpleNamespace(exception=ValueError()))
+
+    assert request.acts == ["told", "acknowledged"]
+
+
+def test_a_task_whose_failure_is_owed_is_acknowledged_only_by_who_pays_it(told: Told) -> None:
+    request = make_acknowledging(told, is_owed=True)
+
+    request.on_failure(SimpleNamespace(exception=ValueError()))
+    assert request.acts == ["told"]
+    request.retrier_hold.let_go()
+
+    assert request.acts == ["told", "acknowledged"]
+
+
+def test_a_task_that_ended_before_is_settled_at_once(told: Told) -> None:
+    request = make_acknowledging(told, is_owed=False)
+    request.on_failure(SimpleNamespace(exception=ValueError()))
+
+    request.reject(requeue=True)
+
+    assert request.acts[-1] == "put back"
+
+
+@pytest.mark.parametrize(
+    ("channel", "gone"),
+    [
+        (None, False),
+        (SimpleNamespace(connection=object()), False),
+        (SimpleNamespace(connection=None), True),
+    ],
+    ids=["another kind of message", "connected", "ended"],
+)
+def test_what_came_over_a_connection_that_ended_comes_again(channel: Any, *, gone: bool) -> None:
+    assert is_gone(SimpleNamespace(channel=channel)) is gone
 
 
 def test_an_end_that_is_told_twice_is_published_once(app: Any) -> None:
