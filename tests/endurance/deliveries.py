@@ -177,7 +177,7 @@ def limited(
             few = dice.randrange(1, max(2, plan.messages // (2 * plan.starts)))
             site.wait_stored(plan.messages if is_last else before + few)
             service.stop()
-            stops += before < site.count(STORED) < plan.messages
+            stops += not is_last and before < site.count(STORED) < plan.messages
         return Came(
             limit=limit,
             published=plan.messages,

@@ -76,10 +76,10 @@ _MAKE_STANDING = text("SELECT pg_try_advisory_xact_lock(7263, 3)")
 _RESERVE_KEY = text("SELECT pg_advisory_xact_lock(7264, CAST(:checksum AS integer))")
 # In the order of their numbers, so that two that want several wait for each other without a deadlock.
 _RESERVE_BYTES = text(
-    "SELECT pg_advisory_xact_lock(7265, share) FROM unnest(CAST(:shares AS integer[])) AS share"
+    "SELECT pg_advisory_xact_lock(7265, lock) FROM unnest(CAST(:locks AS integer[])) AS lock"
 )
-_SHARES = 256
-"""Into so many shares fingerprints fall: one lock for each would fill the server's table of locks."""
+_LOCKS_OF_BYTES = 256
+"""So many locks there are for all fingerprints: one for each would fill the server's table of locks."""
 _TAKE = {
     counter: text(f"SELECT nextval('{counter}') FROM generate_series(1, :count)")  # noqa: S608 - a name of ours
     for counter in Counter
@@ -146,9 +146,9 @@ class PostgresDialect(SqlDialect):
         conn.execute(_RESERVE_KEY, {"checksum": checksum})
 
     def reserve_bytes(self, conn: Connection, fingerprints: Collection[str]) -> None:
-        """Take a lock for each share of the fingerprints; it ends with the transaction."""
-        shares = sorted({crc32(each.encode()) % _SHARES for each in fingerprints})
-        conn.execute(_RESERVE_BYTES, {"shares": shares})
+        """Take the lock under which each fingerprint falls; it ends with the transaction."""
+        locks = sorted({crc32(each.encode()) % _LOCKS_OF_BYTES for each in fingerprints})
+        conn.execute(_RESERVE_BYTES, {"locks": locks})
 
     def makes_standing(self, conn: Connection) -> bool:
         """Take a lock that ends with the transaction, if nobody has it."""
