@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from threading import Barrier, Event
 
 import pytest
@@ -284,6 +284,18 @@ class TestSeveralIngestersOfTheSameMessages:
         assert counts <= {1, 2}
         assert untold(postgres) == 0
         assert entries["new"] == 10
+
+    def test_see_of_each_other_what_came_without_an_id_on_two_error_queues(self, postgres):
+        """A dead-letter exchange copies a message to both at one moment."""
+        for _ in range(10):
+            batch = [failure(message_id=None) for _ in range(3)]
+            others = [replace(each, error_queue="another") for each in reversed(batch)]
+
+            at_once(recording(postgres, batch), recording(postgres, others))
+
+        marked = [row["maybe_copy_of"] for row in messages(postgres).values()]
+        assert len(marked) == 60
+        assert sum(each is not None for each in marked) == 30
 
     def test_count_into_one_ledger(self, postgres):
         at_once(*(lambda: record_all(postgres, [[failure()] for _ in range(10)]) for _ in range(4)))

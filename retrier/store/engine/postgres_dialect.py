@@ -1,6 +1,6 @@
 """The SQL dialect of PostgreSQL, and the conversion of its `uuid` from and to text."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -74,6 +74,12 @@ _CUT_OFF_LOCK = "7263, 1"
 _MAKE_STANDING = text("SELECT pg_try_advisory_xact_lock(7263, 3)")
 # A first number of its own: the second is any number.
 _RESERVE_KEY = text("SELECT pg_advisory_xact_lock(7264, CAST(:checksum AS integer))")
+# In the order of their numbers, so that two that want several wait for each other without a deadlock.
+_RESERVE_BYTES = text(
+    "SELECT pg_advisory_xact_lock(7265, lock) FROM unnest(CAST(:locks AS integer[])) AS lock"
+)
+_LOCKS_OF_BYTES = 256
+"""So many locks there are for all fingerprints: one for each would fill the server's table of locks."""
 _TAKE = {
     counter: text(f"SELECT nextval('{counter}') FROM generate_series(1, :count)")  # noqa: S608 - a name of ours
     for counter in Counter
@@ -138,6 +144,11 @@ class PostgresDialect(SqlDialect):
         """Take a lock that ends with the transaction; keys with the same checksum share it."""
         checksum = crc32(key.encode()) - 2**31  # signed, as PostgreSQL's numbers are
         conn.execute(_RESERVE_KEY, {"checksum": checksum})
+
+    def reserve_bytes(self, conn: Connection, fingerprints: Collection[str]) -> None:
+        """Take the lock under which each fingerprint falls; it ends with the transaction."""
+        locks = sorted({crc32(each.encode()) % _LOCKS_OF_BYTES for each in fingerprints})
+        conn.execute(_RESERVE_BYTES, {"locks": locks})
 
     def makes_standing(self, conn: Connection) -> bool:
         """Take a lock that ends with the transaction, if nobody has it."""

@@ -1,7 +1,7 @@
 """Where PostgreSQL and SQLite differ: locks, numbers, time, upserts, array parameters."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -102,6 +102,14 @@ class SqlDialect(ABC):
 
         Keys stand in several tables, and a unique index is about one. Call it before locking any
         row: else deadlocks are possible.
+        """
+
+    @abstractmethod
+    def reserve_bytes(self, conn: Connection, fingerprints: Collection[str]) -> None:
+        """Let nobody else record messages with these fingerprints until this transaction ends.
+
+        For those without a message id: no unique index is about equal bytes. Call it before
+        `share_cut_off` and before locking any row: else deadlocks are possible.
         """
 
     def makes_standing(self, conn: Connection) -> bool:  # noqa: ARG002 - PostgreSQL uses it

@@ -1,7 +1,7 @@
 """The SQL dialect of SQLite, and a check that the open files are still those at their paths."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -156,6 +156,9 @@ class SqliteDialect(SqlDialect):
         """Do nothing: BEGIN IMMEDIATE lets one transaction write at a time."""
 
     def reserve_key(self, conn: Connection, key: str) -> None:
+        """Do nothing: BEGIN IMMEDIATE lets one transaction write at a time."""
+
+    def reserve_bytes(self, conn: Connection, fingerprints: Collection[str]) -> None:
         """Do nothing: BEGIN IMMEDIATE lets one transaction write at a time."""
 
     def force_index_order(self, conn: Connection) -> None:
