@@ -147,13 +147,30 @@ _BEFORE: dict[signal.Signals, Any] = {}
 """What signals did before this process became a worker; empty while it is none."""
 
 
+_MASKS = threading.local()
+
+
+def _hold_signals() -> None:
+    """Before a handler forks: an order to stop that comes early must not be lost in the child."""
+    _MASKS.before = signal.pthread_sigmask(signal.SIG_BLOCK, set(_BEFORE))
+
+
+def _let_signals_come() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _MASKS.before)
+
+
 def _give_signals_back() -> None:
-    """In a child that a handler has forked: an order to stop is for the worker, and ends the child."""
+    """In the child: it is no worker, and ends when it is told to, like any other process."""
     for number, handler in _BEFORE.items():
         signal.signal(number, signal.SIG_DFL if handler is None else handler)
+    _let_signals_come()
 
 
-os.register_at_fork(after_in_child=_give_signals_back)
+os.register_at_fork(
+    before=_hold_signals,
+    after_in_parent=_let_signals_come,
+    after_in_child=_give_signals_back,
+)
 
 
 def _leave() -> None:
@@ -171,13 +188,8 @@ def _heeding_signals(stop: threading.Event, hurry: Callable[[], object]) -> Iter
         return
 
     hurried = threading.Event()
-    process = os.getpid()
 
-    def heed(number: int, _frame: FrameType | None) -> None:
-        if os.getpid() != process:
-            # A child that was forked a moment ago, and told to stop before it had its own handlers.
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
+    def heed(_number: int, _frame: FrameType | None) -> None:
         if hurried.is_set():
             os._exit(0)
         if stop.is_set():
