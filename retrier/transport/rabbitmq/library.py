@@ -47,11 +47,17 @@ def dial(
             "read_timeout": READ_TIMEOUT,
             "socket_settings": SOCKET_SETTINGS,
             "client_properties": {"connection_name": name},
+            **_limits(address),
             **options,
         },
     )
     # Not `client.connect`: Kombu's own connection reconnects without our knowing.
     return client.transport.establish_connection()
+
+
+def _limits(address: Address) -> Mapping[str, int]:
+    given = {"frame_max": address.frame_max, "channel_max": address.channel_max}
+    return {name: limit for name, limit in given.items() if limit is not None}
 
 
 def make_ssl_options(host: str, tls: Tls) -> Mapping[str, object]:
