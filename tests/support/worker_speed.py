@@ -1,6 +1,6 @@
-"""How fast a queue is emptied by a worker, or by a bare Kombu consumer that only acknowledges.
+"""How fast a queue is emptied by a worker, or by a bare consumer (Kombu's, pika's) that only acknowledges.
 
-`python -m tests.support.worker_speed worker|bare URL QUEUE COUNT PREFETCH`; prints one line of JSON: the
+`python -m tests.support.worker_speed worker|bare|pika URL QUEUE COUNT PREFETCH`; prints one line of JSON: the
 messages per second, and the memory in KiB after each tenth of them.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 import kombu
 
 from retrier.worker import Worker
+from tests.support.servers import pika_connection
 
 KIBIBYTE = 1024
 PAGE = 4096
@@ -80,9 +81,26 @@ def run_bare(url: str, queue: str, counting: Counting, prefetch: int) -> None:
                 connection.drain_events(timeout=10)
 
 
+def run_pika(url: str, queue: str, counting: Counting, prefetch: int) -> None:
+    """Empty the queue with a consumer of pika's, as its documentation writes one."""
+    connection = pika_connection(url)
+    channel = connection.channel()
+    channel.basic_qos(prefetch_count=prefetch)
+
+    def take(channel: Any, method: Any, _properties: Any, _body: bytes) -> None:
+        channel.basic_ack(method.delivery_tag)
+        if counting.count_one():
+            channel.stop_consuming()
+
+    channel.basic_consume(queue, take)
+    channel.start_consuming()
+    connection.close()
+
+
 WAYS: dict[str, Callable[[str, str, Counting, int], None]] = {
     "worker": run_worker,
     "bare": run_bare,
+    "pika": run_pika,
 }
 
 if __name__ == "__main__":
