@@ -58,6 +58,7 @@ class Poison:
     """The handler was started as often as may be, and each time the process died."""
 
 
+_NOTHING, _STARTABLE = Counts(), Startable()
 Verdict = Startable | Uncounted | Poison
 Arrived = Startable | Uncounted | Broken
 
@@ -126,10 +127,10 @@ class Arrivals:
         queue, source, delivery = received
         properties, unreadable = self._codec.read_what_can_be(delivery.raw)
         told = properties.headers
-        known = Counts(
-            count(told.get(headers.WORKER_CRASHES)) or 0,
-            count(told.get(headers.WORKER_RETURNS)) or 0,
-        )
+        known = _NOTHING
+        if headers.WORKER_CRASHES in told or headers.WORKER_RETURNS in told:
+            crashes = count(told.get(headers.WORKER_CRASHES)) or 0
+            known = Counts(crashes, count(told.get(headers.WORKER_RETURNS)) or 0)
         held = Held(
             source=source,
             handler=self._handlers[queue],
@@ -143,7 +144,9 @@ class Arrivals:
         came_back = count(told.get(DELIVERY_COUNT)) or 0 if delivery.redelivered else 0
         if not is_counted:
             came_back = int(delivery.redelivered)
-        arrived = self._judge(held, known, came_back, is_counted=is_counted)
+        arrived: Arrived = _STARTABLE
+        if came_back or known != _NOTHING:
+            arrived = self._judge(held, known, came_back, is_counted=is_counted)
         held.place = self._starts.receive(self._key(held, known, came_back if is_counted else 0))
         if headers.WORKER_TIMEOUTS in told and isinstance(arrived, Startable):
             arrived = self._judge_timeouts(held)

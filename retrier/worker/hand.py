@@ -267,7 +267,7 @@ class Hand:
 
     def decide(self, now: float, mood: Mood) -> Decision:
         """Return what is to be done next."""
-        if self.mode is not Mode.CEASED and self._has_to_cease(mood):
+        if self.has_to_cease(mood):
             return _CEASE
         if self._special or self.mode is Mode.CEASED:
             back = self._find_back(now, mood)
@@ -279,16 +279,24 @@ class Hand:
             return Start(chosen) if is_alone else _PROVE
         return self._wait(now, mood)
 
-    def _has_to_cease(self, mood: Mood) -> bool:
-        """A pause leaves messages to others. A suspect must have no neighbours.
+    def has_to_cease(self, mood: Mood) -> bool:
+        """Return whether to consume no more: for an end, for a pause, or for a suspect with neighbours.
 
-        Not while a message of a stream is held: that would lose its place.
+        A pause leaves messages to others; not while a message of a stream is held, which would lose
+        its place.
         """
+        if self.mode is Mode.CEASED:
+            return False
         if mood.stopping:
             return True
         if mood.paused and not any(map(self.is_held, self.waiting)):
             return True
-        return self.mode is Mode.OPEN and self._room > 1 and bool(self.suspects)
+        return (
+            bool(self._special)
+            and self.mode is Mode.OPEN
+            and self._room > 1
+            and bool(self.suspects)
+        )
 
     def _find_back(self, now: float, mood: Mood) -> Sequence[Held]:
         """Return what is put to the tail: to requeue it would count as a crash (R44)."""

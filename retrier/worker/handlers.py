@@ -27,6 +27,16 @@ from retrier.worker.outcomes import (
     Transient,
 )
 
+_FORKS = [0]
+"""In how many forks, one in the other, this process is. To ask for its id is a call to the system."""
+
+
+def _note_fork() -> None:
+    _FORKS[0] += 1
+
+
+os.register_at_fork(after_in_child=_note_fork)
+
 _HERE = str(Path(__file__).parent)
 _MOST_ARGUMENTS = 2
 _DEEPEST = 20
@@ -86,17 +96,17 @@ class Handler:
         return ended
 
     def _handle_once(self, message: Message, attempt: int, *, tells: bool) -> Ended:
-        process = os.getpid()
+        forks = _FORKS[0]
         try:
             returned = self._call(self.parse(message.body), message)
         except MemoryError:
             raise
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything, also SystemExit
-            if os.getpid() != process:
+            if _FORKS[0] != forks:
                 leave_child(error)
             message.complete(*find_said(error))
             return _judge_raised(error, attempt)
-        if os.getpid() != process:
+        if _FORKS[0] != forks:
             leave_child(None)
         return _judge(returned, tells=tells)
 

@@ -45,6 +45,8 @@ class Condition:
 
     def take(self, queues: str) -> None:
         """Note that messages are taken."""
+        if self._why is None and self._said is None:
+            return  # read without the lock: this is asked for each message
         with self._lock:
             waited, self._why, self._said = self._why is not None, None, None
         if waited:

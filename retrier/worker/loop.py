@@ -40,6 +40,7 @@ TICK = 0.1
 """Seconds that one wait lasts at most: so long a signal or a heartbeat may have to wait."""
 SHORT = 0.01
 """Seconds to wait while there is room in hand: then both the broker and the threads are heard."""
+_TAKING = Mood()
 FIRST_WAIT, LONGEST_WAIT = 0.5, 10.0
 """Seconds between two attempts to reach a broker, or to find a queue."""
 
@@ -132,13 +133,14 @@ class Loop:
         while not self._relief.farewell.expired:
             self._fetch(line, 0)
             mood = self._find_mood(stop)
-            decision = self._hand.decide(self._clock.monotonic(), mood)
             # Before the last acks: else the broker would hand out more, and count it when we close.
-            if isinstance(decision, Cease):
-                self._cease(line)
-            elif self._settlements.open:
+            if self._settlements.open and not self._hand.has_to_cease(mood):
                 if not self._settle(line, stop):
                     return
+                continue
+            decision = self._hand.decide(self._clock.monotonic(), mood)
+            if isinstance(decision, Cease):
+                self._cease(line)
             elif isinstance(decision, Leave):
                 if mood.stopping and self._hand.waiting:
                     self._let_go()
@@ -156,6 +158,8 @@ class Loop:
         elif self._hand.mode is not Mode.CEASED and not self._settlements.open:
             self._wait = FIRST_WAIT
             self._condition.take(self._queues)
+        if not is_paused and self._circuit.state is State.CLOSED:
+            return _TAKING  # made once: this is asked for each message
         return Mood(paused=is_paused, trying=self._circuit.state is State.HALF_OPEN)
 
     def _find_mood_at_the_end(self) -> Mood:

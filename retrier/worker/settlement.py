@@ -1,6 +1,6 @@
 """What follows from what became of a message: everything is published and confirmed, then acked."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -83,6 +83,11 @@ class Settlements:
     def settle(self, line: Line, waiting: Callable[[], None]) -> None:
         """Publish what is to be published, and ack what is complete. Raises BrokerUnavailable."""
         batch = list(self.open)  # while the broker takes its time, more may be added
+        if not any(settlement.left for settlement in batch):
+            self.open.clear()
+            self.why = None
+            self._acknowledge(line, batch)
+            return
         publications = [each for settlement in batch for each in settlement.left]
         outcomes = line.publish([each.message for each in publications], waiting)
         found = {id(each): outcome for each, outcome in zip(publications, outcomes, strict=True)}
@@ -92,12 +97,15 @@ class Settlements:
             settlement.left = [each for each, problem in kept if problem is not None]
             problems += [problem for _, problem in kept if problem is not None]
         complete = [settlement for settlement in batch if not settlement.left]
+        self._acknowledge(line, complete)
+        self.open = [settlement for settlement in self.open if settlement not in complete]
+        self.why = problems[0] if problems else None
+
+    def _acknowledge(self, line: Line, complete: Sequence[Settlement]) -> None:
         line.ack([settlement.held for settlement in complete])
         for settlement in complete:
             self._starts.settle(settlement.held.place)
         self._hand.settle(len(complete))
-        self.open = [settlement for settlement in self.open if settlement not in complete]
-        self.why = problems[0] if problems else None
 
     def fall_back(self, keeps_place: Callable[[Held], bool]) -> None:
         """Have what cannot be settled put to the tail: a stop must not count it.

@@ -99,7 +99,7 @@ def measure(url: str, kind: str, way: str, count: int, prefetch: int) -> dict[st
     return told
 
 
-def compare(  # noqa: PLR0913 - what is measured
+def compare(
     url: str, kind: str, count: int, prefetch: int, turns: int = TURNS, rival: str = "bare"
 ) -> list[float]:
     """Return how fast a worker is, if a bare consumer in the same turn is 1; in turns."""
