@@ -144,9 +144,14 @@ class WorkerProcesses:
 
     def told(self, what: str) -> list[str]:
         """Return the ids of the messages of which this was told."""
+        return [about for each, about in self.journal if each == what]
+
+    @property
+    def journal(self) -> list[tuple[str, str]]:
+        """What was told, and of which message, in its order."""
         path = self._folder / "told"
         lines = path.read_text().splitlines() if path.exists() else []
-        return [line.split(" ")[1] for line in lines if line.startswith(f"{what} ")]
+        return [(what, about) for what, about, _ in (line.split(" ") for line in lines)]
 
     @property
     def logged(self) -> str:
