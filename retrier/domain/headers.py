@@ -41,13 +41,16 @@ STREAM_POSITION = "Retrier.StreamPosition"
 STAGING_ONLY = frozenset({STAGING_ID, TARGET_ADDRESS, INSTALLATION_ID, NUMBER, SIZE, END_MARKER})
 
 # Written by workers, CAF's or our own: how often a worker crashed over the message, and why one gave
-# it up; how often it took too long, and when it is tried again. A retry does not carry them: a
-# worker would give it up at once.
+# it up; how often it took too long, and when it is tried again; how often it came back, and nobody
+# knows whether it was started. A retry does not carry them: a worker would give it up at once.
 WORKER_CRASHES = "x-caf-worker-retry"
 WORKER_REJECTED = "x-caf-worker-rejected"
 WORKER_TIMEOUTS = "x-caf-worker-timeouts"
 WORKER_NOT_BEFORE = "x-caf-worker-not-before"
-OF_WORKERS = frozenset({WORKER_CRASHES, WORKER_REJECTED, WORKER_TIMEOUTS, WORKER_NOT_BEFORE})
+WORKER_RETURNS = "x-caf-worker-returns"
+OF_WORKERS = frozenset(
+    {WORKER_CRASHES, WORKER_REJECTED, WORKER_TIMEOUTS, WORKER_NOT_BEFORE, WORKER_RETURNS}
+)
 
 # Written by RabbitMQ, not by the sender: how often a quorum queue delivered the message.
 BROKER_COUNTERS = frozenset({"x-delivery-count", "x-acquired-count"})

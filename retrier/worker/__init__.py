@@ -5,7 +5,7 @@ Importing it loads neither the store nor the API, and a client library only once
 
 from retrier.worker.breaker import Breaker
 from retrier.worker.handlers import Message
-from retrier.worker.json_lines import JsonLines
+from retrier.worker.log import JsonLines
 from retrier.worker.outcomes import Failed, InvalidMessage, Transient
 from retrier.worker.worker import Worker
 

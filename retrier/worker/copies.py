@@ -13,7 +13,6 @@ from retrier.domain.dialects import RETRIER
 from retrier.domain.dialects import retrier as names
 from retrier.domain.text import clean
 from retrier.domain.wire import Delivery, Edit, Outgoing, Properties, PropertyCodec
-from retrier.worker.crashes import CRASHES
 from retrier.worker.hand import Held
 from retrier.worker.outcomes import Broken, Done, Problem, Reason, SecondCopy, TaskStatus
 
@@ -22,12 +21,15 @@ LONGEST_TRACE = 32 * 1024
 LONGEST_SHORT = 256
 """Bytes. All properties of a message have to fit into one frame, with those it came with."""
 
+UNTOLD = "ResultNotTold"
+"""The type of the error in the result of work that is done, whose value is no JSON."""
+
 _PERSISTENT = {"delivery_mode": 2}
 _STATUS = {True: TaskStatus.FAILURE, False: TaskStatus.SUCCESS}
 
 
-def make_again(codec: PropertyCodec, held: Held, crashes: int, own_user: str | None) -> Outgoing:
-    """Return the message for the tail of its own queue, with the count of crashes.
+def make_again(codec: PropertyCodec, held: Held, own_user: str | None) -> Outgoing:
+    """Return the message for the tail of its own queue, with what is counted of it.
 
     Left out: CC and BCC (the broker would copy it to other queues), the broker's own counters (they
     are about the message that is acknowledged), and a user_id that the broker would refuse.
@@ -35,7 +37,8 @@ def make_again(codec: PropertyCodec, held: Held, crashes: int, own_user: str | N
     edit = Edit(
         drop_headers=_left_out_again,
         set_headers={
-            **({CRASHES: str(crashes)} if crashes else {}),
+            **({headers.WORKER_CRASHES: str(held.crashes)} if held.crashes else {}),
+            **({headers.WORKER_RETURNS: str(held.returns)} if held.returns else {}),
             **held.stamps,
             **_steps(held),
         },
@@ -106,12 +109,16 @@ def _result_body(ended: Done | Broken | SecondCopy, task: str | None, worker: st
     """Return the JSON of a result. The handler's part of it is JSON already, and put in as it is."""
     if isinstance(ended, SecondCopy) and ended.result is not None:
         return ended.result
-    status, error, found = TaskStatus.SUCCESS, None, b"null"
+    status, found = TaskStatus.SUCCESS, b"null"
+    error: Mapping[str, str] | None = None
     match ended:
         case SecondCopy():
             pass
         case Done(result):
             status, found = _STATUS[ended.by_own_account], result
+            if ended.untold is not None:
+                message = f"the result cannot be told: {ended.untold}"
+                error = {"type": UNTOLD, "message": message, "stackTrace": ""}
         case Broken(problem):
             is_invalid = problem.reason is Reason.INVALID
             status = TaskStatus.INVALID if is_invalid else TaskStatus.EXCEPTION

@@ -2,11 +2,14 @@
 
 import inspect
 import json
+import os
+import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from retrier.domain.completed_steps import find_said, read_said, unite
 from retrier.domain.headers import COMPLETED_STEPS
@@ -24,8 +27,20 @@ from retrier.worker.outcomes import (
     Transient,
 )
 
+_FORKS = [0]
+"""In how many forks, one in the other, this process is. To ask for its id is a call to the system."""
+
+
+def _note_fork() -> None:
+    _FORKS[0] += 1
+
+
+os.register_at_fork(after_in_child=_note_fork)
+
 _HERE = str(Path(__file__).parent)
 _MOST_ARGUMENTS = 2
+_DEEPEST = 20
+"""So deep is a field looked for that cannot be told."""
 _NOT_JSON = (b"NaN", b"Infinity")
 
 
@@ -66,25 +81,34 @@ class Handler:
     message_type: str | None
     is_class: bool
 
-    def handle(self, message: Message, tries: int) -> Ended:
-        """Call it, up to `tries` times; never raises, except MemoryError."""
-        ended = self._handle_once(message, 1)
+    def handle(self, message: Message, tries: int = 1, *, tells: bool = True) -> Ended:
+        """Call it, up to `tries` times; never raises, except MemoryError.
+
+        `tells`: somebody is told its result. If not, it may return whatever it likes.
+        """
+        ended = self._handle_once(message, 1, tells=tells)
         for attempt in range(2, tries + 1):
             if not _is_worth_a_try(ended):
                 break
-            ended = self._handle_once(message, attempt)
+            ended = self._handle_once(message, attempt, tells=tells)
             if isinstance(ended, Done):
                 ended = replace(ended, attempts=attempt)
         return ended
 
-    def _handle_once(self, message: Message, attempt: int) -> Ended:
+    def _handle_once(self, message: Message, attempt: int, *, tells: bool) -> Ended:
+        forks = _FORKS[0]
         try:
-            return _judge(self._call(self.parse(message.body), message))
+            returned = self._call(self.parse(message.body), message)
         except MemoryError:
             raise
         except BaseException as error:  # noqa: BLE001 - a handler may raise anything, also SystemExit
+            if _FORKS[0] != forks:
+                leave_child(error)
             message.complete(*find_said(error))
             return _judge_raised(error, attempt)
+        if _FORKS[0] != forks:
+            leave_child(None)
+        return _judge(returned, tells=tells)
 
     def _call(self, content: object, message: Message) -> object:
         made = self.call(*(content, message)[: self.arguments])
@@ -172,14 +196,87 @@ def _count_arguments(call: Callable[..., Any]) -> int | None:
     return None
 
 
-def _judge(returned: object) -> Done:
-    match returned:
+def leave_child(error: BaseException | None) -> NoReturn:
+    """End a process that the handler has forked: it is no worker, and the connections are not its own.
+
+    It ends as a program ends that comes to its end, or raises this.
+    """
+    code: object = 0
+    match error:
         case None:
-            return Done()
-        case Failed(details):
-            return Done(_to_json(details), by_own_account=True)
+            pass
+        case SystemExit(code=given):
+            code = given
         case _:
-            return Done(_to_json(returned))
+            traceback.print_exception(error)
+            code = 1
+    if not isinstance(code, int | None):
+        sys.stderr.write(f"{code}\n")
+        code = 1
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit((code or 0) & 0xFF)
+
+
+def _judge(returned: object, *, tells: bool) -> Done:
+    is_failure = isinstance(returned, Failed)
+    result = returned.details if isinstance(returned, Failed) else returned
+    if result is None or not tells:
+        return Done(by_own_account=is_failure)
+    try:
+        return Done(_to_json(result), by_own_account=is_failure)
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - values of somebody else's, which may raise anything
+        # The work is done. Whatever its value is, it must not be a reason to do it again.
+        return Done(by_own_account=is_failure, untold=_say_untold(result, error))
+
+
+def _say_untold(result: object, error: Exception) -> str:
+    """Return which field of a result cannot be told, its type, and why; never a value."""
+    where, what = "", result
+    seen = {id(result)}
+    for _ in range(_DEEPEST):
+        inner = _find_untold(what)
+        if inner is None or id(inner[1]) in seen:
+            break
+        name, what = inner
+        seen.add(id(what))
+        where = f"{where}.{name}" if where else name
+    field_name = f"its field {where}" if where else "it"
+    why = "" if isinstance(error, TypeError | _pydantic_error()) else f" ({type(error).__name__})"
+    return f"{field_name} is a {type(what).__name__}, which is no JSON{why}"
+
+
+def _find_untold(value: object) -> tuple[str, object] | None:
+    """Return the first part of a value that cannot be told, with its name."""
+    parts: Iterable[tuple[object, object]]
+    match value:
+        case Mapping():
+            parts = value.items()
+        case list() | tuple() | set() | frozenset():
+            parts = enumerate(value)
+        case _ if hasattr(value, "__dict__") and not isinstance(value, type):
+            parts = vars(value).items() if _is_told_by_field(value) else ()
+        case _:
+            parts = ()
+    for name, part in parts:
+        try:
+            _to_json(part)
+        except Exception:  # noqa: BLE001 - as in _judge
+            return str(name), part
+    return None
+
+
+def _is_told_by_field(value: object) -> bool:
+    return is_dataclass(value) or hasattr(type(value), "model_fields")
+
+
+def _pydantic_error() -> type[Exception]:
+    from pydantic_core import PydanticSerializationError  # noqa: PLC0415 - as in _to_json
+
+    return PydanticSerializationError
 
 
 def _judge_raised(error: BaseException, attempt: int) -> Ended:

@@ -173,6 +173,9 @@ class Line:
 
     def ack(self, several: Sequence[Held]) -> None:
         """Acknowledge messages of this line. Raises BrokerUnavailable."""
+        if len(several) == 1:
+            several[0].source.ack([several[0].delivery])
+            return
         ordered = sorted(several, key=lambda held: id(held.source))
         for _, group in groupby(ordered, key=lambda held: id(held.source)):
             members = list(group)

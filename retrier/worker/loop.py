@@ -1,4 +1,4 @@
-"""The loop of a worker: takes messages, has them handled, and settles what became of them."""
+"""The loop of a worker: does what its hand decides, and tells it what the broker and handlers did."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -8,31 +8,39 @@ from typing import assert_never
 from retrier.clock import Clock
 from retrier.errors import BrokerUnavailable
 from retrier.transport.seam import Transport
-from retrier.worker.arrivals import Arrivals
+from retrier.worker.arrivals import Arrivals, Startable, Uncounted, stamp
 from retrier.worker.breaker import Circuit, State
-from retrier.worker.condition import LOG, Condition
 from retrier.worker.copies import find_id
-from retrier.worker.crashes import Startable, Uncounted
-from retrier.worker.hand import Held
+from retrier.worker.ending import RELEASE_WITHIN, Exits, Overdue, Relief
+from retrier.worker.hand import (
+    Await,
+    CalmDown,
+    Cease,
+    Hand,
+    Held,
+    Leave,
+    Mode,
+    Mood,
+    Prove,
+    PutBack,
+    Start,
+    Take,
+)
 from retrier.worker.handlers import Handler
-from retrier.worker.handling import Handling
-from retrier.worker.inline import Inline
 from retrier.worker.line import Line, Received, find_missing
+from retrier.worker.log import LOG, Condition, report
 from retrier.worker.options import Options
 from retrier.worker.outcomes import Broken, Done, Ended, Postponed, Reason
 from retrier.worker.pause import Pause
-from retrier.worker.pool import Hands, Pool
-from retrier.worker.release import Release
-from retrier.worker.relief import Exits, Relief
-from retrier.worker.report import report
+from retrier.worker.running import Handling, Hands, Inline, Pool
 from retrier.worker.settlement import Settlements
-from retrier.worker.stopping import RELEASE_WITHIN, Overdue
-from retrier.worker.timeouts import stamp
+from retrier.worker.starts import Keys, Starts
 
 TICK = 0.1
 """Seconds that one wait lasts at most: so long a signal or a heartbeat may have to wait."""
 SHORT = 0.01
 """Seconds to wait while there is room in hand: then both the broker and the threads are heard."""
+_TAKING = Mood()
 FIRST_WAIT, LONGEST_WAIT = 0.5, 10.0
 """Seconds between two attempts to reach a broker, or to find a queue."""
 
@@ -55,18 +63,21 @@ class Loop:
         self._clock = clock
         self._condition = condition
         self._relief = Relief(condition, exits, clock, stop_timeout=options.stop_timeout)
-        self._crash = exits.crash
-        self._handling = Handling(options, self._make_hands(exits), clock, queues=len(handlers))
         self._relief.check_deadlines = self._check_deadlines
         self._relief.let_go = self._let_go
-        self._hand = self._handling.hand
+        self._crash = exits.crash
+        room = options.prefetch * len(handlers)
+        self._starts = Starts(Keys(options.urls).of_site(list(handlers)), room)
+        self._hand = Hand(room, options.threads, hold_streams=options.hold_streams)
+        hands = self._make_hands(exits)
+        self._handling = Handling(options, hands, self._hand, self._starts, clock)
         self._circuit = Circuit(options.breaker)
         self._pause = Pause(options.health, options.transient_delay, clock, self._circuit)
-        self._arrivals = Arrivals(options, handlers, transport.codec, clock)
-        self._settlements = Settlements(options, transport.codec, transport.user, clock)
-        self._release = Release(
-            self._hand, self._pause, self._settlements, hold_streams=options.hold_streams
+        self._arrivals = Arrivals(options, handlers, transport.codec, clock, self._starts)
+        self._settlements = Settlements(
+            options, transport.codec, transport.user, clock, self._hand, self._starts
         )
+        self._queues = ", ".join(handlers)
         self._wait = FIRST_WAIT
 
     def hurry(self) -> None:
@@ -91,6 +102,7 @@ class Loop:
                     self._rest(None, stop)
         finally:
             self._handling.close()
+            self._starts.close()
 
     def _work_once(self, stop: Event) -> None:
         """Wait until everything is there, and work until something is not."""
@@ -105,73 +117,144 @@ class Loop:
             self._rest(None, stop)
             return
         line = Line(self._transport, list(self._handlers), self._options.prefetch)
+        self._hand.open(self._clock.monotonic(), expects_suspects=self._starts.beside_others)
         self._relief.line = line
         try:
             self._work(line, stop)
         finally:
             self._relief.line = None
             line.close()
-            self._hand.waiting.clear()
+            self._hand.close()
+            self._starts.lose()
             self._settlements.drop()
 
     def _work(self, line: Line, stop: Event) -> None:
-        """Work until `stop` is set and all is finished, or until nothing is to be taken."""
-        goes_on = True
-        while goes_on and not (stop.is_set() and self._is_finished()):
+        """Do what the hand decides, until it says that the line may be left."""
+        while not self._relief.farewell.expired:
             self._fetch(line, 0)
-            if not line.ceased and (stop.is_set() or self._release.is_due(line)):
-                self._take(line, line.cease())
-            if self._settlements.open:
-                self._settlements.settle(line, partial(self._while_publishing, line))
-            goes_on = self._step(line, stop)
+            mood = self._find_mood(stop)
+            # Before the last acks: else the broker would hand out more, and count it when we close.
+            if self._settlements.open and not self._hand.has_to_cease(mood):
+                if not self._settle(line, stop):
+                    return
+                continue
+            decision = self._hand.decide(self._clock.monotonic(), mood)
+            if isinstance(decision, Cease):
+                self._cease(line)
+            elif isinstance(decision, Leave):
+                if mood.stopping and self._hand.waiting:
+                    self._let_go()
+                return
+            else:
+                self._carry_out(decision, line)
 
-    def _step(self, line: Line, stop: Event) -> bool:
-        """Do what is to be done next; return whether this line is still good for something."""
+    def _find_mood(self, stop: Event) -> Mood:
+        """Return what goes on; say it, if it keeps messages from being taken."""
         if stop.is_set():
-            self._finish(line)
-        elif self._settlements.open:
+            return self._find_mood_at_the_end()
+        is_paused = self._pause.check()
+        if is_paused:
+            self._condition.wait_for(self._pause.why)
+        elif self._hand.mode is not Mode.CEASED and not self._settlements.open:
+            self._wait = FIRST_WAIT
+            self._condition.take(self._queues)
+        if not is_paused and self._circuit.state is State.CLOSED:
+            return _TAKING  # made once: this is asked for each message
+        return Mood(paused=is_paused, trying=self._circuit.state is State.HALF_OPEN)
+
+    def _find_mood_at_the_end(self) -> Mood:
+        """After the order to stop: take nothing, and give handlers some time."""
+        self._condition.wait_for("it was told to stop")
+        farewell = self._relief.farewell
+        farewell.begin()
+        is_overdue = farewell.overdue
+        if is_overdue and self._hand.running:
+            self._let_go()
+        return Mood(paused=self._pause.active, stopping=True, overdue=is_overdue)
+
+    def _settle(self, line: Line, stop: Event) -> bool:
+        """Settle what is done; return False if nothing is left to do but to end."""
+        self._settlements.settle(line, partial(self._while_publishing, line))
+        if not self._settlements.open:
+            return True
+        if not stop.is_set():
             problem = self._settlements.why
             self._condition.wait_for(problem or "the broker does not take a message")
             self._rest(line, stop)
-        elif line.ceased:
-            return self._empty_hand(line)
-        elif self._pause.check():
-            self._condition.wait_for(self._pause.why)
-            self._fetch(line, TICK)
-            line.keep_alive()
-        else:
-            self._go_on(line)
+            return True
+        if not self._hand.running and self._settlements.why is not None:
+            self._let_go()
+            return False
+        self._fetch(line, 5 * SHORT)
+        line.keep_alive()
         return True
 
-    def _go_on(self, line: Line) -> None:
-        self._wait = FIRST_WAIT
-        self._condition.take(", ".join(self._handlers))
-        self._release.put_back_early(self._clock.monotonic())
-        is_trying = self._circuit.state is State.HALF_OPEN
-        for held, copy in self._handling.start(1 if is_trying else None):
+    def _carry_out(
+        self, decision: Start | Take | PutBack | Prove | CalmDown | Await, line: Line
+    ) -> None:
+        match decision:
+            case Start(several):
+                self._start(several)
+            case Take(idle):
+                self._receive(line, idle=idle)
+            case PutBack(several):
+                self._put_back(several)
+            case Prove():
+                line.await_acks()
+                self._hand.prove()
+            case CalmDown():
+                self._take(line, line.calm_down())
+                self._hand.calm_down(last=not line.careful)
+            case Await():
+                self._fetch(line, TICK)
+                line.keep_alive()
+            case _ as never:
+                assert_never(never)
+
+    def _start(self, several: Sequence[Held]) -> None:
+        for held, copy in self._handling.start(several):
             self._note(held, copy, 0)
+
+    def _put_back(self, several: Sequence[Held]) -> None:
+        for held in several:
+            self._hand.put_back(held)
+            self._settlements.add_again(held)
+
+    def _receive(self, line: Line, *, idle: bool) -> None:
+        self._fetch(line, 0 if idle else SHORT)
         if self._settlements.open:
             return
-        if self._hand.full or (is_trying and len(self._hand)):
-            self._fetch(line, TICK)
-            line.keep_alive()
-            return
-        is_idle = not len(self._hand)
-        self._fetch(line, 0 if is_idle else SHORT)
-        if line.careful:
-            self._take_carefully(line)
-        else:
-            self._take(line, line.receive(TICK if is_idle else 0))
+        several = line.receive(TICK if idle else 0)
+        clean = self._take(line, several)
+        if self._hand.mode is Mode.CAREFUL:
+            self._hand.note_arrivals(len(several), self._clock.monotonic(), clean=clean)
 
-    def _take_carefully(self, line: Line) -> None:
-        """Take one message, unless a suspect is in hand; go on if none is left (R43)."""
-        if not self._hand.suspects and self._take(line, line.receive(0)):
-            self._take(line, line.calm_down())
+    def _cease(self, line: Line) -> None:
+        self._take(line, line.cease())
+        self._hand.cease()
 
     def _take(self, line: Line, several: Sequence[Received]) -> bool:
-        """Take messages into the hand; return whether none of them came back after a crash."""
-        found = [self._receive(line, received) for received in several]
+        """Take messages into the hand; return whether none of them may have ended a process."""
+        found = [self._take_one(line, received) for received in several]
         return all(found)
+
+    def _take_one(self, line: Line, received: Received) -> bool:
+        """Take a message into the hand, or settle it at once."""
+        held, arrived = self._arrivals.take_in(line, received)
+        match arrived:
+            case Startable():
+                self._hand.receive(held)
+            case Uncounted():
+                name = find_id(held.properties)
+                attempt = held.crashes + 1
+                fields = {"event": "message.came_back", "message_id": name, "attempt": attempt}
+                LOG.warning("the message %s came back: crash %s", name, held.crashes, extra=fields)
+                self._settlements.add_again(held)
+            case Broken():
+                self._note(held, arrived, 0)
+            case _ as never:
+                assert_never(never)
+        return not held.is_suspect
 
     def _rest(self, line: Line | None, stop: Event) -> None:
         """Wait between two attempts, each time longer; take nothing, but let handlers finish."""
@@ -181,33 +264,6 @@ class Loop:
             self._fetch(line, 5 * SHORT)
             if line is not None:
                 line.keep_alive()
-
-    def _empty_hand(self, line: Line) -> bool:
-        """Handle one suspect alone, let go of all others; return whether something is left to do."""
-        kept = self._release.find_kept()
-        self._release.put_back(kept)
-        if self._hand.running or kept:
-            self._handling.start()
-            self._fetch(line, TICK)
-            line.keep_alive()
-            return True
-        return bool(self._settlements.open)
-
-    def _finish(self, line: Line) -> None:
-        """After the order to stop: start nothing, and give handlers some time."""
-        self._condition.wait_for("it was told to stop")
-        self._relief.farewell.begin()
-        self._release.put_back()
-        self._fetch(line, 5 * SHORT if self._hand.running else 0)
-        is_late = self._relief.farewell.overdue and self._hand.running
-        if is_late or (self._settlements.why is not None and not self._hand.running):
-            self._let_go()
-        line.keep_alive()
-
-    def _is_finished(self) -> bool:
-        is_settled = self._settlements.why is not None or not self._settlements.open
-        is_idle = is_settled and not self._hand.running
-        return self._relief.farewell.expired or (self._relief.farewell.begun and is_idle)
 
     def _let_go(self) -> None:
         """Give back all that is in hand, also what is being handled, before the process ends."""
@@ -219,8 +275,7 @@ class Loop:
             LOG.warning("what was not finished comes again, counted as a crash: %s", why)
             return
         for held in unfinished:
-            stays = self._release.keeps_place(line, held)
-            told = "keeps its place, and is counted" if stays else "waits again"
+            told = "keeps its place" if self._keeps_place(line, held) else "waits again"
             LOG.warning("the message %s was not finished: it %s", find_id(held.properties), told)
 
     def _give_back(self, line: Line) -> str | None:
@@ -235,18 +290,36 @@ class Loop:
                 raise Overdue("the broker takes too long")
 
         try:
-            if not line.ceased:
-                self._take(line, line.cease())
-            self._release.put_back()
-            self._release.put_back_running(line)
+            if self._hand.mode is not Mode.CEASED:
+                self._cease(line)
+            self._give_up(line)
             self._settlements.settle(line, wait)
             if self._settlements.open:
-                self._settlements.fall_back(partial(self._release.keeps_place, line))
+                self._settlements.fall_back(partial(self._keeps_place, line))
                 self._settlements.settle(line, wait)
             line.await_acks()
         except (BrokerUnavailable, Overdue) as error:
             return str(error)
         return None
+
+    def _give_up(self, line: Line) -> None:
+        """Have all that is not settled put to the tail, but not what keeps its place."""
+        for held in list(self._hand.waiting):
+            self._hand.put_back(held)
+            if not self._keeps_place(line, held):
+                self._settlements.add_again(held)
+        for held in list(self._hand.running):
+            self._hand.give_up(held)
+            self._starts.give_back(held.place)
+            if not self._keeps_place(line, held):
+                self._settlements.add_again(held)
+
+    def _keeps_place(self, line: Line, held: Held) -> bool:
+        """Return whether the message is left to the end of the line, to be in its place again.
+
+        Only where the queue counts: elsewhere it would be counted by a copy for the tail.
+        """
+        return self._hand.is_held(held) and held.delivery.queue in line.counted
 
     def _while_publishing(self, line: Line) -> None:
         """Keep up, while the broker takes its time to confirm."""
@@ -254,23 +327,6 @@ class Loop:
         self._collect(line, 0)
         if self._relief.farewell.expired:
             raise Overdue("the broker takes too long")
-
-    def _receive(self, line: Line, received: Received) -> bool:
-        """Take a message into the hand, or settle it at once; return whether no crash is counted."""
-        held, arrived = self._arrivals.take_in(line, received)
-        match arrived:
-            case Startable():
-                self._hand.add(held)
-            case Uncounted(crashes):
-                name = find_id(held.properties)
-                fields = {"event": "message.came_back", "message_id": name, "attempt": crashes + 1}
-                LOG.warning("the message %s came back: crash %s", name, crashes, extra=fields)
-                self._settlements.add_again(held, crashes)
-            case Broken():
-                self._note(held, arrived, 0)
-            case _ as never:
-                assert_never(never)
-        return not held.crashes
 
     def _fetch(self, line: Line | None, timeout: float) -> None:
         """Settle all that is finished; wait so long for the first one. Not while publishing."""
@@ -308,7 +364,8 @@ class Loop:
         match ended:
             case Postponed(why):
                 self._pause.begin(f"something is away: {why}")
-                if self._release.is_held(held):
+                if self._hand.is_held(held):
+                    self._starts.give_back(held.place)
                     self._hand.hold(held)
                     return
             case Done():

@@ -102,7 +102,7 @@ def read_options(
             "urls": (url,) if isinstance(url, str) else tuple(url),
             "name": given["name"] or environ.get(NAME) or None,
             "threads": threads,
-            "prefetch": threads if given["prefetch"] is None else given["prefetch"],
+            "prefetch": _find_prefetch(given["prefetch"], threads, hold=given["hold_streams"]),
             "crash_limit": limit,
             "timeout_limit": max(limit, 0)
             if given["timeout_limit"] is None
@@ -117,6 +117,16 @@ def read_options(
     if problems:
         raise ConfigurationError(problems)
     return options
+
+
+def _find_prefetch(given: int | None, threads: int, *, hold: bool) -> int:
+    """Return how many messages are in hand: with streams held, none that no thread handles.
+
+    At a stop it would go back, and a quorum queue counts that (decision 0066).
+    """
+    if given is None:
+        return threads
+    return min(given, threads) if hold else given
 
 
 class _Reader:

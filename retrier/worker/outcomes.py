@@ -47,11 +47,15 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The handler returned. `result` is JSON; `by_own_account` says that it returned a Failed."""
+    """The handler returned. `result` is JSON; `by_own_account` says that it returned a Failed.
+
+    `untold` says why its result cannot be told: the work is done all the same, and never done again.
+    """
 
     result: bytes = b"null"
     by_own_account: bool = field(default=False, kw_only=True)
     attempts: int = field(default=1, kw_only=True)
+    untold: str | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

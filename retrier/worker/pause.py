@@ -55,6 +55,8 @@ class Pause:
 
     def check(self) -> bool:
         """Return whether it is still paused; look at the health check if that is due."""
+        if not self.active:
+            return False
         self._circuit.check(self._clock.monotonic())
         if self._is_away:
             self._look()

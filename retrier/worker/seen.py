@@ -6,7 +6,7 @@ two copies at the same time, and what a dead process has claimed is free again s
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +17,16 @@ from retrier.clock import Clock
 from retrier.errors import ConfigurationError
 from retrier.private_files import make_private_file
 from retrier.processes import Owner, describe_process, is_gone
+from retrier.worker.hand import Held
+from retrier.worker.log import LOG
+from retrier.worker.outcomes import Done, Ended, SecondCopy
 
 CLAIM = 30.0
 """Seconds for which a claim holds if it is not renewed."""
 KEPT = 7 * 86400.0
 """Seconds for which a handled retry is remembered: copies come within minutes of each other."""
+LOOK_AGAIN = 0.5
+"""Seconds before a message is looked at again whose other copy is being handled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,3 +233,61 @@ class SeenInRedis:
 
     def close(self) -> None:
         """Do nothing: the client may be somebody else's."""
+
+
+class Retries:
+    """Asks before a handler is started, and notes when it has returned."""
+
+    def __init__(self, given: Any, clock: Clock) -> None:
+        self._seen = make_seen(given, clock)
+        self._clock = clock
+        self._kept = clock.monotonic()
+
+    def begin(self, held: Held) -> SecondCopy | None:
+        """Return that it was handled before; or None, with `not_before` set if it has to wait."""
+        if self._seen is None or held.retry_id is None:
+            return None
+        try:
+            found = self._seen.begin(held.retry_id)
+        except Exception:  # noqa: BLE001 - somebody else's
+            LOG.exception("it cannot be found out which retries were handled; the message waits")
+            found = Busy()
+        match found:
+            case Begun():
+                return None
+            case Handled(result):
+                return SecondCopy(result)
+            case Busy():
+                held.not_before = self._clock.monotonic() + LOOK_AGAIN
+                return None
+
+    def end(self, held: Held, ended: Ended, result_of: Callable[[Held, Done], bytes]) -> None:
+        """Note that it was handled, or that it was not. Before anything is published.
+
+        After a crash in between, the result is published by who finds the message handled.
+        """
+        if self._seen is None or held.retry_id is None:
+            return
+        try:
+            if isinstance(ended, Done):
+                self._seen.finish(held.retry_id, result_of(held, ended))
+            else:
+                self._seen.drop(held.retry_id)
+        except Exception:  # noqa: BLE001 - somebody else's
+            LOG.exception("a retry that was handled cannot be remembered as such")
+
+    def keep(self, running: Sequence[Held]) -> None:
+        """Renew the claims of what is being handled, when that is due."""
+        now = self._clock.monotonic()
+        if self._seen is None or now - self._kept < CLAIM / 3:
+            return
+        self._kept = now
+        try:
+            self._seen.keep([held.retry_id for held in running if held.retry_id is not None])
+        except Exception:  # noqa: BLE001 - somebody else's
+            LOG.exception("the claims of retries cannot be renewed")
+
+    def close(self) -> None:
+        """Let go of file or connection."""
+        if self._seen is not None:
+            self._seen.close()

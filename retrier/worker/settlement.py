@@ -1,6 +1,6 @@
 """What follows from what became of a message: everything is published and confirmed, then acked."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -14,17 +14,18 @@ from retrier.domain.wire import (
     Returned,
     UnreadableProperties,
 )
-from retrier.worker.condition import LOG
 from retrier.worker.copies import (
     make_again,
     make_confirmation,
     make_failed,
     make_result,
 )
-from retrier.worker.hand import Held
+from retrier.worker.hand import Hand, Held
 from retrier.worker.line import Line
+from retrier.worker.log import LOG
 from retrier.worker.options import Options
 from retrier.worker.outcomes import Broken, Done, Ended, Postponed, SecondCopy
+from retrier.worker.starts import Starts
 
 
 @dataclass(slots=True, eq=False)
@@ -48,9 +49,17 @@ class Settlements:
     """All messages that are done with, and not acked yet."""
 
     def __init__(
-        self, options: Options, codec: PropertyCodec, own_user: str | None, clock: Clock
+        self,
+        options: Options,
+        codec: PropertyCodec,
+        own_user: str | None,
+        clock: Clock,
+        hand: Hand,
+        starts: Starts,
     ) -> None:
         self._options = options
+        self._hand = hand
+        self._starts = starts
         self._codec = codec
         self._own_user = own_user
         self._clock = clock
@@ -60,12 +69,12 @@ class Settlements:
 
     def add(self, held: Held, ended: Ended) -> None:
         """Note what became of a message."""
-        self.open.append(Settlement(held, self._publications(held, ended)))
+        self._add(Settlement(held, self._publications(held, ended)))
 
-    def add_again(self, held: Held, crashes: int) -> None:
-        """Have a message put to the tail of its queue, with this count of crashes."""
-        again = make_again(self._codec, held, crashes, self._own_user)
-        self.open.append(Settlement(held, [Publication(again)]))
+    def add_again(self, held: Held) -> None:
+        """Have a message put to the tail of its queue, with what is counted of it."""
+        again = make_again(self._codec, held, self._own_user)
+        self._add(Settlement(held, [Publication(again)]))
 
     def result_of(self, held: Held, ended: Done) -> bytes:
         """Return the body of the result, for the second copy of this retry."""
@@ -74,6 +83,11 @@ class Settlements:
     def settle(self, line: Line, waiting: Callable[[], None]) -> None:
         """Publish what is to be published, and ack what is complete. Raises BrokerUnavailable."""
         batch = list(self.open)  # while the broker takes its time, more may be added
+        if not any(settlement.left for settlement in batch):
+            self.open.clear()
+            self.why = None
+            self._acknowledge(line, batch)
+            return
         publications = [each for settlement in batch for each in settlement.left]
         outcomes = line.publish([each.message for each in publications], waiting)
         found = {id(each): outcome for each, outcome in zip(publications, outcomes, strict=True)}
@@ -83,9 +97,15 @@ class Settlements:
             settlement.left = [each for each, problem in kept if problem is not None]
             problems += [problem for _, problem in kept if problem is not None]
         complete = [settlement for settlement in batch if not settlement.left]
-        line.ack([settlement.held for settlement in complete])
+        self._acknowledge(line, complete)
         self.open = [settlement for settlement in self.open if settlement not in complete]
         self.why = problems[0] if problems else None
+
+    def _acknowledge(self, line: Line, complete: Sequence[Settlement]) -> None:
+        line.ack([settlement.held for settlement in complete])
+        for settlement in complete:
+            self._starts.settle(settlement.held.place)
+        self._hand.settle(len(complete))
 
     def fall_back(self, keeps_place: Callable[[Held], bool]) -> None:
         """Have what cannot be settled put to the tail: a stop must not count it.
@@ -95,13 +115,17 @@ class Settlements:
         for settlement in self.open:
             held = settlement.held
             if not keeps_place(held):
-                again = make_again(self._codec, held, held.crashes, self._own_user)
+                again = make_again(self._codec, held, self._own_user)
                 settlement.left = [Publication(again)]
 
     def drop(self) -> None:
         """Forget all: the line is gone, and the broker hands these messages out again."""
         self.open = []
         self.why = None
+
+    def _add(self, settlement: Settlement) -> None:
+        self.open.append(settlement)
+        self._hand.unsettle()
 
     def _name(self, held: Held) -> str:
         return self._options.name or held.handler.name
@@ -113,7 +137,7 @@ class Settlements:
             case Broken():
                 return [*self._result(held, ended), self._failure(held, ended)]
             case Postponed():
-                again = make_again(self._codec, held, held.crashes, self._own_user)
+                again = make_again(self._codec, held, self._own_user)
                 return [Publication(again)]
             case _ as never:
                 assert_never(never)

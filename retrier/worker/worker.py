@@ -14,16 +14,14 @@ from retrier.clock import Clock, SystemClock
 from retrier.errors import ConfigurationError
 from retrier.transport.transports import Tls
 from retrier.worker.breaker import Breaker
-from retrier.worker.condition import LOG, Condition
+from retrier.worker.ending import Exits, Overdue
 from retrier.worker.handlers import Handler, make_handler
-from retrier.worker.health_server import HealthServer
 from retrier.worker.line import find_transport
+from retrier.worker.log import LOG, Condition
 from retrier.worker.loop import Loop
-from retrier.worker.measures import Measures
 from retrier.worker.options import Health, Metrics, Options, arguments_of_program, read_options
-from retrier.worker.pool import end_process
-from retrier.worker.relief import Exits
-from retrier.worker.stopping import Overdue
+from retrier.worker.pages import HealthServer, Measures
+from retrier.worker.running import end_process
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -145,6 +143,36 @@ class Worker:
         return replace(self.options, metrics=measures.beside(self.options.metrics))
 
 
+_BEFORE: dict[signal.Signals, Any] = {}
+"""What signals did before this process became a worker; empty while it is none."""
+
+
+_MASKS = threading.local()
+
+
+def _hold_signals() -> None:
+    """Before a handler forks: an order to stop that comes early must not be lost in the child."""
+    _MASKS.before = signal.pthread_sigmask(signal.SIG_BLOCK, set(_BEFORE))
+
+
+def _let_signals_come() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _MASKS.before)
+
+
+def _give_signals_back() -> None:
+    """In the child: it is no worker, and ends when it is told to, like any other process."""
+    for number, handler in _BEFORE.items():
+        signal.signal(number, signal.SIG_DFL if handler is None else handler)
+    _let_signals_come()
+
+
+os.register_at_fork(
+    before=_hold_signals,
+    after_in_parent=_let_signals_come,
+    after_in_child=_give_signals_back,
+)
+
+
 def _leave() -> None:
     """End the process well: a handler has not ended in time, and nothing else can end it."""
     LOG.warning("a handler took too long after the order to stop: the process ends without it")
@@ -170,8 +198,10 @@ def _heeding_signals(stop: threading.Event, hurry: Callable[[], object]) -> Iter
         stop.set()
 
     before = {number: signal.signal(number, heed) for number in (signal.SIGTERM, signal.SIGINT)}
+    _BEFORE.update(before)
     try:
         yield
     finally:
+        _BEFORE.clear()
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -82,13 +82,13 @@ class TestOnQuorumQueues(RabbitMQWorkers, WorkerCrashSuite):
         assert workers.told("begun") == ["poison"] * 3 + ["behind"]
         assert workers.logged.count("crash") == 0
 
-    def test_a_message_of_a_stream_keeps_its_place_at_a_stop_that_is_counted(
+    def test_a_message_of_a_stream_keeps_its_place_at_a_stop_and_is_not_counted(
         self, outside: Outside, orders: str, processes: Processes, tmp_path: Path
     ) -> None:
         goes_on = tmp_path / "goes on"
         put_of_a_stream(outside, orders, goes_on)
         put(outside, orders, "behind")
-        workers = processes(hold_streams=True, stop_timeout=0.3, crash_limit=1)
+        workers = processes(hold_streams=True, stop_timeout=0.3, crash_limit=0)
         stop_while_it_handles(workers)
         wait_until(lambda: outside.count(orders) == 2, 20)
 
@@ -96,8 +96,43 @@ class TestOnQuorumQueues(RabbitMQWorkers, WorkerCrashSuite):
         workers.run_until(lambda: "behind" in workers.told("done"))
 
         assert workers.told("done") == ["first", "behind"]
-        assert "keeps its place, and is counted" in workers.logged
+        assert "keeps its place" in workers.logged
+        assert workers.told("counted") == []
+
+    def test_stops_with_streams_held_count_nothing_and_keep_the_order(
+        self, outside: Outside, orders: str, processes: Processes
+    ) -> None:
+        names = [f"m-{number}" for number in range(40)]
+        for name in names:
+            body = json.dumps({"id": name, "do": "slow", "seconds": 0.005}).encode()
+            outside.put(orders, body, {"Retrier.Stream": "s"}, message_id=name)
+        workers = processes(hold_streams=True, prefetch=50, crash_limit=0)
+
+        for stop in range(3):
+            process = workers.start()
+            wait_until(lambda n=stop: len(workers.told("done")) > 8 * n, 20)
+            os.kill(process.pid or 0, signal.SIGTERM)
+            process.join(20)
+        workers.run_until(lambda: len(workers.told("done")) == len(names))
+
+        assert workers.told("done") == names
+        assert workers.told("counted") == []
+        assert outside.count(f"{orders}.error") == 0
 
 
 class TestOnTheEmbeddedBroker(EmbeddedWorkers, Republished):
     """On queues in a file."""
+
+    @pytest.mark.parametrize("threads", [1, 2])
+    @pytest.mark.parametrize("do", ["fork", "stop child"])
+    def test_a_child_of_a_handler_is_no_worker(
+        self, outside: Outside, orders: str, processes: Processes, do: str, threads: int
+    ) -> None:
+        put(outside, orders, "parent", do=do)
+        put(outside, orders, "behind")
+        workers = processes(threads=threads)
+
+        workers.run_until(lambda: set(workers.told("done")) == {"parent", "behind"})
+
+        assert sorted(workers.told("begun")) == ["behind", "parent"]
+        assert outside.count(f"{orders}.error") == 0

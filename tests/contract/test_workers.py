@@ -83,6 +83,23 @@ class TestOnTheEmbeddedBroker(EmbeddedWorkers, WorkerSuite):
         assert "64" in kept.headers["Retrier.Exception.Message"]
         assert running.handled.ids == []
 
+    def test_work_whose_result_cannot_be_told_is_done_once_and_said(
+        self, outside: Outside, orders: str, start: Start, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        outside.put(orders, b"{}", {}, message_id="m-1")
+
+        running = start(lambda *_: {"row": object()}, immediate_retries=3)
+
+        told = json.loads(take_within(outside, f"{orders}.results").body)
+        why = "the result cannot be told: its field row is a object, which is no JSON"
+        assert (told["taskStatus"], told["result"]) == ("RESULT_SUCCESS", None)
+        assert told["error"] == {"type": "ResultNotTold", "message": why, "stackTrace": ""}
+        running.end()
+        assert running.handled.ids == ["m-1"]
+        assert outside.count(f"{orders}.error") == 0
+        errors = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+        assert errors == [f"the result of the message m-1 {why.removeprefix('the result ')}"]
+
     def test_metrics_are_told_the_outcome_of_each_message(
         self, outside: Outside, orders: str, start: Start
     ) -> None:

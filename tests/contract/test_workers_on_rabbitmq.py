@@ -44,6 +44,15 @@ class TestOnARealBroker(RabbitMQWorkers):
 
     kind = "classic"
 
+    def test_the_usual_parameters_of_its_url_are_taken(
+        self, url: str, outside: Outside, orders: str, start: Start
+    ) -> None:
+        outside.put(orders, b"x" * 10_000, {}, message_id="m-1")
+
+        start(url=f"{url}?heartbeat=30&connection_timeout=3000&frame_max=8192&channel_max=5")
+
+        take_within(outside, f"{orders}.results")
+
     def test_a_copy_to_other_queues_is_not_made_a_second_time(
         self, outside: Outside, orders: str, start: Start
     ) -> None:

@@ -73,6 +73,22 @@ class WorkerCrashSuite(WorkerFixtures):
         errors = take_all(outside, f"{orders}.error")
         assert [each.properties["message_id"] for each in errors] == ["poison"]
 
+    def test_two_poisons_beside_each_other_are_each_started_as_often_as_allowed(
+        self, outside: Outside, orders: str, processes: Processes
+    ) -> None:
+        for name in ("poison-1", "poison-2"):
+            put(outside, orders, name, do="die")
+        put(outside, orders, "innocent")
+        workers = processes(prefetch=5, crash_limit=1)
+
+        workers.run_until(lambda: outside.count(f"{orders}.error") == 2, DEADLINE)
+
+        assert workers.told("begun").count("poison-1") == 2
+        assert workers.told("begun").count("poison-2") == 2
+        assert workers.told("begun").count("innocent") == 1
+        letters = take_all(outside, f"{orders}.error")
+        assert [each.headers["Retrier.Attempts"] for each in letters] == ["2", "2"]
+
     def test_who_runs_out_of_memory_ends_itself_and_a_crash_is_counted(
         self, outside: Outside, orders: str, processes: Processes
     ) -> None:

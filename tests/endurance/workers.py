@@ -99,11 +99,13 @@ def measure(url: str, kind: str, way: str, count: int, prefetch: int) -> dict[st
     return told
 
 
-def compare(url: str, kind: str, count: int, prefetch: int, turns: int = TURNS) -> list[float]:
+def compare(
+    url: str, kind: str, count: int, prefetch: int, turns: int = TURNS, rival: str = "bare"
+) -> list[float]:
     """Return how fast a worker is, if a bare consumer in the same turn is 1; in turns."""
     return [
         measure(url, kind, "worker", count, prefetch)["rate"]
-        / measure(url, kind, "bare", count, prefetch)["rate"]
+        / measure(url, kind, rival, count, prefetch)["rate"]
         for _ in range(turns)
     ]
 

@@ -2,7 +2,7 @@
 
 `{"do": "ok"}` returns. `die` ends the process, `hog` runs out of memory, `hang` does not return, `slow`
 takes `seconds`; if it is told of a file `after`, only from when that is there. Each start of a handler,
-and each end, is a line of the file `told`.
+and each end, is a line of the file `told`; so is each crash count above 0 that a handler is shown.
 """
 
 import json
@@ -10,13 +10,14 @@ import logging
 import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from threading import Event
 from typing import Any
 
-from retrier.worker import Worker
+from retrier.worker import Message, Worker
 from tests.support.waiting import wait_until
 
 DEADLINE = 20.0
@@ -32,9 +33,11 @@ def run_worker(url: str, queue: str, told: str, log: str, options: Mapping[str, 
     note = _noting(told)
 
     @worker.handler(queue)
-    def handle(body: bytes) -> None:
+    def handle(body: bytes, message: Message) -> None:
         order = json.loads(body)
         note("begun", order["id"])
+        if message.crashes:
+            note("counted", f"{order['id']}={message.crashes}")
         _DEEDS[order.get("do", "ok")](order)
         note("done", order["id"])
 
@@ -69,6 +72,32 @@ def _slow(order: Mapping[str, Any]) -> None:
     Event().wait(order["seconds"])
 
 
+def _fork(_order: object) -> None:
+    """Fork a child that ends as a program does, and one that only returns."""
+    ends = []
+    for code in (3, 0):
+        child = os.fork()
+        if child == 0 and code:
+            sys.exit(code)
+        if child == 0:
+            return
+        ends.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    if ends != [3, 0]:
+        raise RuntimeError(ends)
+
+
+def _stop_child(_order: object) -> None:
+    """Start a child, and end it by the signal that is meant for the worker."""
+    child = os.fork()
+    if child == 0:
+        Event().wait(DEADLINE / 4)
+        os._exit(1)
+    os.kill(child, signal.SIGTERM)
+    end = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if end != -signal.SIGTERM:
+        raise RuntimeError(end)
+
+
 def _ok(_order: object) -> None:
     """Handle it."""
 
@@ -79,6 +108,8 @@ _DEEDS: Mapping[str, Callable[[Any], None]] = {
     "hog": _hog,
     "hang": _hang,
     "slow": _slow,
+    "fork": _fork,
+    "stop child": _stop_child,
 }
 
 
@@ -101,17 +132,26 @@ class WorkerProcesses:
         """Start another one whenever one has ended, as a supervisor does, until it is done."""
 
         def step() -> object:
-            if not self._all or not self._all[-1].is_alive():
-                self.start()
+            self.keep_one_alive()
             return done()
 
         wait_until(step, deadline, "the workers are done")
 
+    def keep_one_alive(self) -> None:
+        """Start another one if the last one has ended."""
+        if not self._all or not self._all[-1].is_alive():
+            self.start()
+
     def told(self, what: str) -> list[str]:
         """Return the ids of the messages of which this was told."""
+        return [about for each, about in self.journal if each == what]
+
+    @property
+    def journal(self) -> list[tuple[str, str]]:
+        """What was told, and of which message, in its order."""
         path = self._folder / "told"
         lines = path.read_text().splitlines() if path.exists() else []
-        return [line.split(" ")[1] for line in lines if line.startswith(f"{what} ")]
+        return [(what, about) for what, about, _ in (line.split(" ") for line in lines)]
 
     @property
     def logged(self) -> str:

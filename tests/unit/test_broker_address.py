@@ -1,5 +1,7 @@
 """How the broker's URL is read."""
 
+from dataclasses import replace
+
 import pytest
 
 from retrier.errors import ConfigurationError
@@ -69,7 +71,12 @@ def test_shows_itself_without_user_and_password() -> None:
         "amqp://me:sec#ret@broker.example",
         "amqp://me:sec?ret@broker.example",
         "amqp://[::1",
-        "amqp://broker.example/vhost?heartbeat=1",
+        "amqp://broker.example/vhost?heart=1",
+        "amqp://broker.example/vhost?heartbeat=0",
+        "amqp://broker.example/vhost?heartbeat=1.5",
+        "amqp://broker.example/vhost?frame_max=100",
+        "amqp://broker.example/vhost?verify=sec",
+        "amqp://broker.example/vhost?",
     ],
 )
 def test_refuses_what_it_cannot_read_and_keeps_the_password_to_itself(url: str) -> None:
@@ -77,3 +84,25 @@ def test_refuses_what_it_cannot_read_and_keeps_the_password_to_itself(url: str) 
         parse_address(url)
 
     assert "sec" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "found"),
+    [
+        ("heartbeat=30", {"heartbeat": 30}),
+        ("connection_timeout=2500", {"connect_timeout": 2.5}),
+        ("connection_timeout=7", {"connect_timeout": 7}),
+        ("connect_timeout=7", {"connect_timeout": 7}),
+        ("socket_timeout=7&heartbeat=5", {"connect_timeout": 7, "heartbeat": 5}),
+        ("frame_max=8192&channel_max=5", {"frame_max": 8192, "channel_max": 5}),
+    ],
+)
+def test_takes_the_usual_parameters_of_clients(parameters: str, found: dict[str, float]) -> None:
+    address = parse_address(f"amqp://broker.example/vhost?{parameters}")
+
+    assert address == replace(parse_address("amqp://broker.example/vhost"), **found)
+
+
+def test_names_the_parameter_that_was_meant() -> None:
+    with pytest.raises(ConfigurationError, match="is heartbeat meant"):
+        parse_address("amqp://broker.example/?heartbeats=5")

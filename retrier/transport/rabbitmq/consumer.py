@@ -31,6 +31,7 @@ class RabbitMQConsumer:
         self._connection = connection
         self._queue = queue
         self._prefetch = prefetch
+        self._is_consuming = False
         self._inbox: deque[Delivery] = deque()
         self._unsettled: dict[int, None] = {}
         """Tags of delivered messages that are not acknowledged, ascending."""
@@ -48,6 +49,11 @@ class RabbitMQConsumer:
 
     def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Acknowledge these messages, with few frames. Raises BrokerUnavailable."""
+        if len(deliveries) == 1:  # by far the most frequent with a worker
+            tag = deliveries[0].tag
+            if isinstance(tag, int) and tag in self._unsettled:
+                self._ack([tag], multiple=False)
+            return
         wanted = self._still_unsettled(deliveries)
         oldest = list(takewhile(wanted.__contains__, self._unsettled))
         if oldest:
@@ -75,11 +81,12 @@ class RabbitMQConsumer:
         comes again after later ones, counted as one delivery more. With a full prefetch nothing is
         on its way. Else the broker does not tell, so it is waited for a moment.
         """
-        deadline = monotonic() + TRICKLE
+        deadline = monotonic() + (TRICKLE if self._is_consuming else 0)
         while len(self._unsettled) < self._prefetch and monotonic() < deadline:
             if not self._connection.read(ON_ITS_WAY):
                 break
         self._ask(lambda channel: channel.basic_cancel(self._consumer))
+        self._is_consuming = False
         left = list(self._inbox)
         self._inbox.clear()
         return left
@@ -109,6 +116,7 @@ class RabbitMQConsumer:
 
     def _consume(self, channel: amqp.Channel, prefetch: int) -> str:
         self._prefetch = prefetch
+        self._is_consuming = True
         channel.basic_qos(0, prefetch, a_global=False)
         return str(channel.basic_consume(self._queue))
 
@@ -124,7 +132,7 @@ class RabbitMQConsumer:
         )
 
     def _ack(self, tags: Sequence[int], *, multiple: bool) -> None:
-        self._ask(lambda channel: channel.basic_ack(tags[-1], multiple=multiple))
+        self._connection.write_ack(tags[-1], multiple=multiple)
         self._forget(tags)
 
     def _reject(self, tag: int) -> None:

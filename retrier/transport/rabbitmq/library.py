@@ -47,11 +47,17 @@ def dial(
             "read_timeout": READ_TIMEOUT,
             "socket_settings": SOCKET_SETTINGS,
             "client_properties": {"connection_name": name},
+            **_limits(address),
             **options,
         },
     )
     # Not `client.connect`: Kombu's own connection reconnects without our knowing.
     return client.transport.establish_connection()
+
+
+def _limits(address: Address) -> Mapping[str, int]:
+    given = {"frame_max": address.frame_max, "channel_max": address.channel_max}
+    return {name: limit for name, limit in given.items() if limit is not None}
 
 
 def make_ssl_options(host: str, tls: Tls) -> Mapping[str, object]:
@@ -207,6 +213,12 @@ class RawConnection(pyamqp.Connection):
 
     question: Question | None = None
     """The question under way, if any; never set while connecting."""
+
+    def _on_tune(self, channel_max: int, frame_max: int, heartbeat: int) -> None:
+        """Take the lower limits, ours or the broker's: py-amqp takes the broker's. 0 is none."""
+        channels = min(channel_max or self.channel_max, self.channel_max)
+        frames = min(frame_max or self.frame_max, self.frame_max)
+        super()._on_tune(channels, frames, heartbeat)
 
     def drain_events(self, timeout: float | None = None) -> None:
         """Read at least one frame; send heartbeats while waiting for an answer. Raises NoAnswer.

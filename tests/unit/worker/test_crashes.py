@@ -1,61 +1,89 @@
-"""How a worker counts the crashes of a message."""
+"""How a worker counts the crashes of a message that came back."""
 
 import pytest
 
-from retrier.worker.crashes import Poison, Startable, Uncounted, Verdict, judge_delivery
-
-
-@pytest.mark.parametrize(
-    ("headers", "redelivered", "verdict"),
-    [
-        ({}, False, Startable(0)),
-        ({"x-delivery-count": 1}, True, Startable(1)),
-        ({"x-delivery-count": 10}, True, Startable(10)),
-        ({"x-delivery-count": 11}, True, Poison(11)),
-        ({"x-delivery-count": 3, "x-caf-worker-retry": "7"}, True, Startable(10)),
-        ({"x-delivery-count": 4, "x-caf-worker-retry": "7"}, True, Poison(11)),
-        ({"x-delivery-count": 9}, False, Startable(0)),
-    ],
-    ids=["first", "once", "tenth", "eleventh", "carried over", "too often together", "stale"],
+from retrier.worker.arrivals import (
+    FORGIVEN,
+    MOST_UNSTARTED,
+    Counts,
+    Poison,
+    Site,
+    Startable,
+    Uncounted,
+    judge_delivery,
 )
-def test_a_queue_that_counts_is_believed(
-    headers: dict[str, object], *, redelivered: bool, verdict: Verdict
-) -> None:
-    assert judge_delivery(headers, redelivered=redelivered, counted=True, limit=10) == verdict
+from retrier.worker.starts import Trace
+
+UNKNOWN, IN_HAND, STARTED = Trace
+COUNTING = Site(alone=True, counted=True, limit=10)
+"""One message in hand, on a queue that counts."""
+NOT_COUNTING = Site(alone=True, counted=False, limit=10)
+SEVERAL = Site(alone=False, counted=True, beside_others=True, limit=10)
+FAR_AWAY = Site(alone=False, counted=True, beside_others=False, limit=10)
+"""Several in hand, and no other process of this machine has ever handled the queue."""
 
 
-@pytest.mark.parametrize(
-    ("headers", "redelivered", "verdict"),
-    [
-        ({}, False, Startable(0)),
-        ({}, True, Uncounted(1)),
-        ({"x-caf-worker-retry": "1"}, False, Startable(1)),
-        ({"x-caf-worker-retry": 9}, True, Uncounted(10)),
-        ({"x-caf-worker-retry": "10"}, False, Startable(10)),
-        ({"x-caf-worker-retry": "10"}, True, Poison(11)),
-        ({"x-caf-worker-retry": "soon", "x-delivery-count": 5}, True, Uncounted(1)),
-    ],
-    ids=["first", "once", "copy", "ninth", "last copy", "eleventh", "nonsense"],
-)
-def test_elsewhere_a_redelivery_is_counted_in_a_header(
-    headers: dict[str, object], *, redelivered: bool, verdict: Verdict
-) -> None:
-    assert judge_delivery(headers, redelivered=redelivered, counted=False, limit=10) == verdict
+@pytest.mark.parametrize("site", [COUNTING, NOT_COUNTING, SEVERAL, FAR_AWAY])
+def test_what_did_not_come_back_is_started_with_the_counts_it_has(site: Site) -> None:
+    assert judge_delivery(Counts(7, 1), [], site) == (Counts(7, 1), Startable())
+    assert judge_delivery(Counts(11), [], site) == (Counts(11), Poison())
 
 
-@pytest.mark.parametrize("counted", [True, False])
-def test_a_handler_is_started_once_and_limit_times_more(*, counted: bool) -> None:
-    starts = 0
-    headers: dict[str, object] = {}
-    verdict: Verdict = judge_delivery(headers, redelivered=False, counted=counted, limit=10)
-    while not isinstance(verdict, Poison):
-        if isinstance(verdict, Startable):
+def test_where_one_message_is_in_hand_a_queue_that_counts_is_believed() -> None:
+    assert judge_delivery(Counts(), [UNKNOWN] * 10, COUNTING) == (Counts(10), Startable())
+    assert judge_delivery(Counts(7), [UNKNOWN] * 4, COUNTING) == (Counts(11), Poison())
+
+
+def test_but_not_for_what_is_known_to_be_unstarted() -> None:
+    found = judge_delivery(Counts(), [IN_HAND, STARTED, IN_HAND, UNKNOWN], COUNTING)
+
+    assert found == (Counts(2), Startable())
+
+
+def test_elsewhere_the_count_is_written_down_before_it_is_started_again() -> None:
+    assert judge_delivery(Counts(), [UNKNOWN], NOT_COUNTING) == (Counts(1), Uncounted())
+    assert judge_delivery(Counts(9), [STARTED], NOT_COUNTING) == (Counts(10), Uncounted())
+    assert judge_delivery(Counts(10), [STARTED], NOT_COUNTING) == (Counts(11), Poison())
+    assert judge_delivery(Counts(9), [IN_HAND], NOT_COUNTING) == (Counts(9), Startable())
+
+
+def test_where_several_are_in_hand_only_what_was_started_counts() -> None:
+    assert judge_delivery(Counts(), [IN_HAND] * 3, SEVERAL) == (Counts(), Startable())
+    assert judge_delivery(Counts(), [IN_HAND, STARTED], SEVERAL) == (Counts(1), Uncounted())
+    assert judge_delivery(Counts(10), [STARTED], SEVERAL) == (Counts(11), Poison())
+
+
+def test_what_nobody_knows_of_is_forgiven_some_times_only() -> None:
+    found = judge_delivery(Counts(), [UNKNOWN] * FORGIVEN, SEVERAL)
+    assert found == (Counts(0, FORGIVEN), Uncounted())
+
+    assert judge_delivery(found[0], [UNKNOWN], SEVERAL) == (Counts(1, FORGIVEN), Uncounted())
+
+
+def test_what_was_in_the_hands_of_another_machine_is_taken_as_started_once() -> None:
+    assert judge_delivery(Counts(), [UNKNOWN] * 4, FAR_AWAY) == (Counts(1), Uncounted())
+    assert judge_delivery(Counts(10), [UNKNOWN], FAR_AWAY) == (Counts(11), Poison())
+
+
+def test_what_comes_back_unstarted_again_and_again_gets_a_new_copy_before_the_broker_drops_it() -> (
+    None
+):
+    traces = [IN_HAND] * (MOST_UNSTARTED + 1)
+
+    assert judge_delivery(Counts(), traces, SEVERAL) == (Counts(), Uncounted())
+
+
+@pytest.mark.parametrize("site", [COUNTING, NOT_COUNTING, SEVERAL, FAR_AWAY])
+def test_a_handler_is_started_once_and_limit_times_more(site: Site) -> None:
+    starts, counts, traces = 0, Counts(), list[Trace]()
+    verdict = judge_delivery(counts, traces, site)[1]
+    while verdict != Poison():
+        if verdict == Startable():
             starts += 1
+            traces = [*traces, STARTED] if site == COUNTING else [STARTED]
         else:
-            headers["x-caf-worker-retry"] = str(verdict.crashes)
-        is_crash = isinstance(verdict, Startable)
-        headers |= {"x-delivery-count": starts} if counted else {}
-        verdict = judge_delivery(headers, redelivered=is_crash, counted=counted, limit=10)
+            traces = []
+        found, verdict = judge_delivery(counts, traces, site)
+        counts = counts if site == COUNTING else found
 
     assert starts == 11
-    assert verdict == Poison(11)

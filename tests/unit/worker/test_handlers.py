@@ -1,6 +1,7 @@
 """How handlers are registered, and how one is called."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from math import inf, nan
@@ -122,7 +123,7 @@ def test_a_number_that_json_has_not_is_null(returned: object, written: bytes) ->
     assert ended.result == written
 
 
-def test_a_model_that_insists_on_such_a_number_is_an_exception() -> None:
+def test_a_model_that_insists_on_such_a_number_is_done_and_its_result_not_told() -> None:
     class Measured(BaseModel):
         """A model that writes what is no JSON."""
 
@@ -131,15 +132,59 @@ def test_a_model_that_insists_on_such_a_number_is_an_exception() -> None:
 
     ended = handle(lambda _: Measured(value=-inf))
 
-    assert isinstance(ended, Broken)
-    assert ended.problem.message == "a result cannot have -Infinity: it is not JSON"
+    untold = "it is a Measured, which is no JSON (ValueError)"
+    assert ended == Done(untold=untold)
 
 
-def test_a_result_that_is_no_json_is_an_exception() -> None:
-    ended = handle(lambda _: object())
+class Row:
+    """What an object mapper returns."""
 
-    assert isinstance(ended, Broken)
-    assert ended.problem.reason is Reason.EXCEPTION
+
+@dataclass
+class Packed:
+    """A result with a part that cannot be told."""
+
+    parcels: list[object]
+
+
+@pytest.mark.parametrize(
+    ("returned", "untold"),
+    [
+        (Row(), "it is a Row, which is no JSON"),
+        ({"order": {"row": Row()}}, "its field order.row is a Row, which is no JSON"),
+        (Packed([1, Row()]), "its field parcels.1 is a Row, which is no JSON"),
+        (Failed({"row": Row()}), "its field row is a Row, which is no JSON"),
+    ],
+    ids=["itself", "in a dict", "in a list", "of a failure"],
+)
+def test_work_is_done_whose_result_cannot_be_told(returned: object, untold: str) -> None:
+    calls: list[bytes] = []
+
+    def work(body: bytes) -> object:
+        calls.append(body)
+        return returned
+
+    ended = make_handler("orders", work, None).handle(message(b"{}"), 4)
+
+    assert ended == Done(by_own_account=isinstance(returned, Failed), untold=untold)
+    assert calls == [b"{}"]
+
+
+def test_a_result_that_hangs_together_with_itself_cannot_be_told() -> None:
+    circle: dict[str, object] = {}
+    circle["again"] = circle
+
+    ended = handle(lambda _: circle)
+
+    assert isinstance(ended, Done)
+    assert ended.untold is not None
+    assert ended.untold.endswith("is a dict, which is no JSON")
+
+
+def test_what_nobody_is_told_may_be_anything() -> None:
+    ended = make_handler("orders", lambda _: Row(), None).handle(message(b"{}"), tells=False)
+
+    assert ended == Done()
 
 
 def test_what_is_away_is_named_by_the_cause() -> None:

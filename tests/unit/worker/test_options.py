@@ -99,6 +99,12 @@ def test_what_cannot_be_is_said(given: dict[str, Any], problem: str) -> None:
     assert error.value.problems == (problem,)
 
 
+def test_with_streams_held_no_more_is_in_hand_than_there_are_threads() -> None:
+    assert read(prefetch=50).prefetch == 50
+    assert read(prefetch=50, hold_streams=True).prefetch == 1
+    assert read(prefetch=50, threads=4, hold_streams=True).prefetch == 4
+
+
 @pytest.mark.parametrize("name", ["CAF_WORKER_RETRY_LIMIT", "WORKER_CONCURRENCY"])
 def test_a_variable_that_is_no_number_is_named(name: str) -> None:
     with pytest.raises(ConfigurationError, match=f"{name} must be a whole number, not 'many'"):

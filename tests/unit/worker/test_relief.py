@@ -7,12 +7,12 @@ import pytest
 
 from retrier.domain.wire import Delivery, Properties
 from retrier.errors import BrokerUnavailable
-from retrier.worker.condition import Condition
+from retrier.worker.ending import Exits, Relief
 from retrier.worker.hand import Held
 from retrier.worker.handlers import make_handler
-from retrier.worker.inline import Inline
+from retrier.worker.log import Condition
 from retrier.worker.outcomes import Done
-from retrier.worker.relief import Exits, Relief
+from retrier.worker.running import Inline
 from tests.support.frozen_clock import FrozenClock
 
 

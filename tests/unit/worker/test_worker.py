@@ -11,9 +11,9 @@ import pytest
 from retrier.errors import ConfigurationError
 from retrier.transport.other_brokers import KombuTransport
 from retrier.worker import Worker
-from retrier.worker.condition import Condition
-from retrier.worker.health_server import HealthServer
 from retrier.worker.line import find_transport
+from retrier.worker.log import Condition
+from retrier.worker.pages import HealthServer
 
 LOADED = """
 import sys

@@ -1,13 +1,57 @@
-"""What log and metrics are told of each message; never its body."""
+"""What a worker tells its log and its metrics: what it waits for, and what became of each message.
 
+Each line has fields beside its text; never a body.
+"""
+
+import json
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
 from logging import INFO, WARNING
+from threading import Lock
 from typing import assert_never
 
-from retrier.worker.condition import LOG
 from retrier.worker.copies import find_id
 from retrier.worker.hand import Held
-from retrier.worker.options import Metrics
 from retrier.worker.outcomes import Broken, Done, Ended, Postponed, SecondCopy
+
+LOG = logging.getLogger("retrier.worker")
+
+Metrics = Callable[[str, str, float], object]
+
+
+class Condition:
+    """Either the worker takes messages, or `why` says what it waits for."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._why: str | None = "it has not begun yet"
+        self._said: str | None = None
+
+    @property
+    def why(self) -> str | None:
+        """What is waited for; None while messages are taken."""
+        with self._lock:
+            return self._why
+
+    def wait_for(self, why: str) -> None:
+        """Note that nothing is taken because of this; say it if it was not said before."""
+        with self._lock:
+            is_new, self._said = why != self._said, why
+            self._why = why
+        if is_new:
+            fields = {"event": "worker.waiting", "reason": why}
+            LOG.warning("nothing is taken: %s", why, extra=fields)
+
+    def take(self, queues: str) -> None:
+        """Note that messages are taken."""
+        if self._why is None and self._said is None:
+            return  # read without the lock: this is asked for each message
+        with self._lock:
+            waited, self._why, self._said = self._why is not None, None, None
+        if waited:
+            LOG.info("messages are taken from %s", queues, extra={"event": "worker.taking"})
+
 
 _EVENTS = {Done: "message.handled", Broken: "message.failed", Postponed: "message.postponed"}
 _SECOND_COPY = "message.second_copy"
@@ -32,11 +76,17 @@ def report(
             _describe(ended, seconds),
             extra=_fields(held, ended, seconds) | ({} if breaker is None else {"breaker": breaker}),
         )
+    if isinstance(ended, Done) and ended.untold is not None:
+        name = find_id(held.properties)
+        fields = {"event": "message.result_not_told", "message_id": name}
+        LOG.error(
+            "the result of the message %s cannot be told: %s", name, ended.untold, extra=fields
+        )
     if metrics is None:
         return
     try:
         metrics(held.delivery.queue, name_outcome(ended), seconds)
-    except Exception:  # noqa: BLE001 - whatever somebody else's code raises
+    except Exception:
         LOG.exception("the metrics function raised")
 
 
@@ -92,3 +142,26 @@ def _describe(ended: Ended, seconds: float) -> str:
             return f"{said} in {seconds:.3f} s"
         case _ as never:
             assert_never(never)
+
+
+_OF_EVERY_RECORD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class JsonLines(logging.Formatter):
+    """A formatter: time, level, logger and message, and the fields that came with the line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line. What JSON has not is written as text."""
+        told = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **{name: each for name, each in vars(record).items() if name not in _OF_EVERY_RECORD},
+        }
+        if record.exc_info:
+            told["exception_trace"] = self.formatException(record.exc_info)
+        try:
+            return json.dumps(told, default=str, allow_nan=False)
+        except ValueError:  # a number that JSON has not, in a field of somebody else's
+            return json.dumps({name: str(value) for name, value in told.items()})

@@ -1,0 +1,217 @@
+"""Handlers at work: in the worker's own thread if there is only one, else in threads of their own.
+
+Handing each message to another thread and back costs more than the message itself where the machine
+is busy. So a worker with one thread handles its messages in the thread that talks to the broker.
+While a handler runs, a second thread sends the heartbeats; a lock says whose turn it is.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+from logging import shutdown
+from queue import Empty, SimpleQueue
+from threading import Event, Lock, Thread
+from typing import Protocol
+
+from retrier.clock import Clock
+from retrier.worker.copies import find_id
+from retrier.worker.hand import Hand, Held
+from retrier.worker.handlers import Message
+from retrier.worker.log import LOG
+from retrier.worker.options import Options
+from retrier.worker.outcomes import Broken, Done, Ended, SecondCopy
+from retrier.worker.seen import Retries
+from retrier.worker.starts import Starts
+
+CRASHED = 70
+"""The exit code of a worker that ends itself: something has to start the next one."""
+TURN = 0.1
+"""Seconds between two looks of the thread that sends heartbeats."""
+
+Work = Callable[[], Ended]
+Finished = tuple[Held, Ended]
+ResultOf = Callable[[Held, Done], bytes]
+
+
+class Hands(Protocol):
+    """What handles messages."""
+
+    def start(self, held: Held, work: Work) -> None:
+        """Have this done."""
+        ...
+
+    def fetch(self, timeout: float) -> Finished | None:
+        """Return one that is finished; wait so many seconds for it."""
+        ...
+
+    def close(self) -> None:
+        """Do no more."""
+        ...
+
+
+class Pool:
+    """A fixed number of threads; what they have finished is fetched one by one."""
+
+    def __init__(self, threads: int, end: Callable[[str], object]) -> None:
+        """Start the threads. `end` ends the process, for a handler that runs out of memory."""
+        self._tasks: SimpleQueue[tuple[Held, Work] | None] = SimpleQueue()
+        self._finished: SimpleQueue[Finished] = SimpleQueue()
+        self._end = end
+        self._threads = threads
+        for number in range(threads):
+            # Daemons: a handler that does not end must not keep the process from ending.
+            Thread(target=self._run, name=f"handler {number + 1}", daemon=True).start()
+
+    def start(self, held: Held, work: Work) -> None:
+        """Have this done by a thread."""
+        self._tasks.put((held, work))
+
+    def fetch(self, timeout: float) -> Finished | None:
+        """Return one that is finished, or None if there is none within `timeout` seconds."""
+        try:
+            return self._finished.get(timeout=timeout) if timeout else self._finished.get_nowait()
+        except Empty:
+            return None
+
+    def close(self) -> None:
+        """Let each thread end when it is done with what it does."""
+        for _ in range(self._threads):
+            self._tasks.put(None)
+
+    def _run(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            held, work = task
+            try:
+                self._finished.put((held, work()))
+            except MemoryError:
+                self._end("the handler ran out of memory")
+            # An idle thread must not keep its last message in memory.
+            del task, held, work
+
+
+class Inline:
+    """Takes the place of the pool. `fetch` runs the handler."""
+
+    def __init__(self, end: Callable[[str], object], relieve: Callable[[], object]) -> None:
+        """`relieve` is called again and again while a handler runs. Made by the loop's thread."""
+        self._end = end
+        self._relieve = relieve
+        self._task: tuple[Held, Work] | None = None
+        self._turn = Lock()
+        self._turn.acquire()
+        self._closed = Event()
+        Thread(target=self._stand_in, name="heartbeats", daemon=True).start()
+
+    def start(self, held: Held, work: Work) -> None:
+        """Have this done by the next `fetch`."""
+        self._task = held, work
+
+    def fetch(self, timeout: float) -> Finished | None:  # noqa: ARG002 - it takes as long as it takes
+        """Do what is to be done, and return it; None if there is nothing."""
+        if self._task is None:
+            return None
+        (held, work), self._task = self._task, None
+        self._turn.release()
+        try:
+            ended = work()
+        except MemoryError:
+            self._end("the handler ran out of memory")
+            raise
+        finally:
+            self._turn.acquire()
+        return held, ended
+
+    def close(self) -> None:
+        """Let the second thread end."""
+        self._closed.set()
+
+    def _stand_in(self) -> None:
+        while not self._closed.wait(TURN):
+            if self._turn.acquire(blocking=False):
+                try:
+                    self._relieve()
+                finally:
+                    self._turn.release()
+
+
+class Handling:
+    """Starts handlers, and says what became of their messages. Used by one thread."""
+
+    def __init__(
+        self, options: Options, hands: Hands, hand: Hand, starts: Starts, clock: Clock
+    ) -> None:
+        self._options = options
+        self._clock = clock
+        self._hands = hands
+        self._hand = hand
+        self._starts = starts
+        self._retries = Retries(options.seen, clock)
+        self._never = Event()
+
+    def start(self, several: Sequence[Held]) -> list[tuple[Held, SecondCopy]]:
+        """Start these; return those that were handled before, and are not started."""
+        now = self._clock.monotonic()
+        copies = []
+        for held in several:
+            copy = self._retries.begin(held)
+            if copy is not None:
+                self._hand.put_back(held)
+                copies.append((held, copy))
+            elif held.not_before <= now:
+                # Before the handler has a chance to end this process.
+                self._starts.start(held.place)
+                self._hand.start(held, now)
+                self._hands.start(held, partial(self._handle, held))
+        self._retries.keep(self._hand.running)
+        return copies
+
+    def fetch(self, timeout: float, result_of: ResultOf) -> list[Finished]:
+        """Return what is finished; wait so long for the first one."""
+        found: list[Finished] = []
+        if timeout and not self._hand.running:
+            self._never.wait(timeout)
+        finished = self._hands.fetch(timeout if self._hand.running else 0)
+        while finished is not None:
+            if self._hand.end(finished[0]):  # else it came too late, and is handled again
+                found.append(self._take_off(*finished, result_of))
+            finished = self._hands.fetch(0)
+        return found
+
+    def find_late(self) -> list[Held]:
+        """Return the messages whose handlers take too long."""
+        timeout = self._options.timeout
+        if timeout is None:
+            return []
+        now = self._clock.monotonic()
+        return [held for held in self._hand.running if now - (held.started or 0) > timeout]
+
+    def close(self) -> None:
+        """Let the threads end when they are done with what they do."""
+        self._hands.close()
+        self._retries.close()
+
+    def _handle(self, held: Held) -> Ended:
+        message = Message(
+            id=find_id(held.properties),
+            queue=held.delivery.queue,
+            headers=held.properties.headers,
+            body=held.delivery.body,
+            crashes=held.crashes,
+            retry_id=held.retry_id,
+            said=held.said,
+        )
+        tells = self._options.output_queue is not None
+        return held.handler.handle(message, 1 + self._options.immediate_retries, tells=tells)
+
+    def _take_off(self, held: Held, ended: Ended, result_of: ResultOf) -> Finished:
+        self._retries.end(held, ended, result_of)
+        if isinstance(ended, Broken):
+            ended = Broken(ended.problem, held.starts + ended.attempts)
+        return held, ended
+
+
+def end_process(why: str) -> None:
+    """End this process at once: what was not given back comes again, counted as a crash."""
+    LOG.critical("this worker ends itself (exit code %s): %s", CRASHED, why)
+    shutdown()
+    os._exit(CRASHED)
