@@ -325,6 +325,20 @@ class TestRevision1019:
         assert {name for name in before if after[name] != before[name]} == {"alembic_version"}
 
 
+class TestRevision1023:
+    """Turns: a filled database keeps every row."""
+
+    def test_adds_an_index(self, new: Database, tmp_path: Path) -> None:
+        fill(new)
+        downgrade(new, "1019")
+        before = all_rows(new)
+
+        upgrade_schema(new, migrations_up_to(tmp_path, "1023"))
+
+        after = all_rows(new)
+        assert {name for name in before if after[name] != before[name]} == {"alembic_version"}
+
+
 def fill(db: Database) -> None:
     """Fill a new database: a message confirmed, one being sent, one archived."""
     upgrade_schema(db)

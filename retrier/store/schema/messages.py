@@ -205,6 +205,16 @@ Index(
     postgresql_where=SCHEDULED,
     sqlite_where=SCHEDULED,
 )
+# The same for each rule and cause: rules and queues take turns, however much is due of one.
+Index(
+    "ix_failed_messages_turns",
+    failed_messages.c.policy,
+    failed_messages.c.cause_id,
+    failed_messages.c.retry_at,
+    failed_messages.c.failure_seq,
+    postgresql_where=SCHEDULED,
+    sqlite_where=SCHEDULED,
+)
 _dead = text("disposition = 'dead'")
 # What bulk retries leave out: counted by cause without a look at what is not dead.
 Index(
