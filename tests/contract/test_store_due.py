@@ -14,12 +14,13 @@ from retrier.domain.schedule import Schedule
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.cuts import look
-from retrier.store.queries.due import FIRST, NEXT_DUE, find_schedule
+from retrier.store.queries.due import FIRST, NEXT_DUE
 from retrier.store.queries.left_out import LeftOut
 from retrier.store.queries.next_work import find_next, is_work_due, time_until_due
 from retrier.store.queries.operations import find_operation, list_operations
 from retrier.store.queries.ordering import PageRequest
 from retrier.store.queries.retention import are_old_operations
+from retrier.store.queries.schedules import find_schedule
 from retrier.store.queries.standing_rules import STANDING_RULES
 from retrier.store.queries.turns import find_in_turn, in_turn
 from retrier.store.queries.verification import verify_store

@@ -11,9 +11,9 @@ from retrier.api.filters import OrderQuery, PageQuery, Wanted, page_headers
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.problems import problem
 from retrier.api.views import messages as views
-from retrier.store.queries.breaker_waits import why_message_waits
 from retrier.store.queries.details import MessageBody, find_body, find_listed, find_message
 from retrier.store.queries.imports import find_send
+from retrier.store.queries.message_waits import find_waits
 from retrier.store.queries.messages import list_messages
 from retrier.store.queries.queues import list_queues, summarise
 
@@ -82,7 +82,8 @@ def get_error(request: Request, failed_message_id: str, parts: Parts) -> Respons
     found = find_message(parts.db, failed_message_id, parts.codec)
     if found is None:
         return _unknown(parts, failed_message_id)
-    waits = present({"waits_because": why_message_waits(parts.db, failed_message_id)})
+    reasons = find_waits(parts.db, failed_message_id)
+    waits = present({"waits_because": "; ".join(each.why for each in reasons) or None})
     return answer(request, views.details(found) | waits)
 
 

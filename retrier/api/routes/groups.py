@@ -17,7 +17,6 @@ from retrier.api.views.messages import group, group_operation
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.text import IdRange
-from retrier.store.queries.breaker_waits import why_groups_wait
 from retrier.store.queries.group_archives import add_archives
 from retrier.store.queries.groups import (
     GroupCount,
@@ -26,6 +25,7 @@ from retrier.store.queries.groups import (
     find_group,
     find_groups,
 )
+from retrier.store.queries.message_waits import why_groups_wait
 from retrier.store.queries.messages import list_messages
 
 router = APIRouter(prefix="/api/recoverability", tags=["groups"])

@@ -175,7 +175,9 @@ def _decision(found: Json) -> dict[str, object]:
     decided: dict[str, object] = {"why": why}
     if found["disposition"] == "scheduled":
         at = moment(found["retry_at"])
-        decided = {"decision": f"will be tried again at {at}{words}"}
+        # Whatever holds it is told beside: the time says when it may go, and may have passed.
+        when = "due to be tried again at" if "waits_because" in found else "will be tried again at"
+        decided = {"decision": f"{when} {at}{words}"}
     elif found["disposition"] == "dead":
         # Nothing but its death has changed it since: any other change would end it.
         decided = {"decision": f"dead since {moment(found['last_modified'])}{words}"}

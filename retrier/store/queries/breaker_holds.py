@@ -139,7 +139,7 @@ def _tell_waiting(
     waited_for = []
     for each in held:
         mine = _except_trial(held_by(tx, operation.destination, [each]), each)
-        query = select(exists().where(*free_messages(operation), mine))
+        query = select(exists().where(*free_messages(tx, operation), mine))
         why = why_waiting(each, tx.now)
         if why is not None and tx.execute(query, known).scalar_one():
             waited_for.append(why)

@@ -13,7 +13,7 @@ from retrier.domain.retry_batch import BATCH_BYTES, BATCH_SIZE, room_for
 from retrier.domain.retry_operation import RetryOperation, RetryType
 from retrier.domain.selection import Selection
 from retrier.store.engine.transaction import StoredRow, Transaction
-from retrier.store.queries.due import NEXT_DUE, is_any_held
+from retrier.store.queries.due import NEXT_DUE, free, is_any_held
 from retrier.store.queries.left_out import LeftOut
 from retrier.store.queries.selections import conditions, may_be_retried
 from retrier.store.queries.turns import find_in_turn
@@ -75,12 +75,16 @@ class Cut:
         return not self.eligible and not self.skipped
 
 
-def free_messages(operation: RetryOperation) -> Iterator[ColumnElement[bool]]:
+def free_messages(tx: Transaction, operation: RetryOperation) -> Iterator[ColumnElement[bool]]:
     """Yield the conditions on messages that a cut of this operation may take.
 
-    With the parameters `floor` and `cut_off`.
+    With the parameters `floor` and `cut_off`. What is due by policy has neither, but its time.
     """
-    return _free(operation.selection)
+    if operation.retry_type is not RetryType.BY_POLICY:
+        yield from _free(operation.selection)
+        return
+    yield from free()
+    yield messages.retry_at <= tx.now
 
 
 def next_free(

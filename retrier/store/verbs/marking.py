@@ -159,8 +159,8 @@ def cut_batch(
         return judge(tx, operation, operation.canary)
     opened = OpenedBatch(batch_id=str(uuid4()), operation=operation)
     if operation.passed_over:
-        opened = replace(opened, mark=find_mark(tx), operation=_anew(operation))
-        if opened.mark == held.marks.get(operation.operation_id):
+        opened = _look_anew(tx, opened)
+        if opened.mark is not None and opened.mark == held.marks.get(operation.operation_id):
             at = tx.now + held.after
             retry_operations.pass_over(tx, operation.operation_id, operation.reason, at)
             return make_marked(opened, NOTHING, 0, CutEnd.UNCHANGED)
@@ -176,9 +176,14 @@ def cut_batch(
     return opened
 
 
-def _anew(operation: RetryOperation) -> RetryOperation:
-    """Return one that was passed over as it looks again: from the beginning of its selection."""
-    return replace(operation, floor=0, left_out=0)
+def _look_anew(tx: Transaction, opened: OpenedBatch) -> OpenedBatch:
+    """Let an operation that was passed over look again, from the beginning of its selection.
+
+    What becomes due leaves no mark: what is due by policy is looked at each time.
+    """
+    operation = replace(opened.operation, floor=0, left_out=0)
+    by_policy = operation.retry_type is RetryType.BY_POLICY
+    return replace(opened, operation=operation, mark=None if by_policy else find_mark(tx))
 
 
 def _begin_cut(tx: Transaction, operation: RetryOperation) -> None:
