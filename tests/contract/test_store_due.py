@@ -258,10 +258,11 @@ class TestWhatSomethingElseHolds:
         assert isinstance(opened, MarkedBatch)
         assert opened.end is CutEnd.NOTHING_DUE
         (row,) = standing(bench.db)
-        assert timedelta(0) < row["next_cut"] - row["modified_at"] <= timedelta(seconds=1)
+        assert timedelta(0) < row["look_again_at"] - row["modified_at"] <= timedelta(seconds=1)
+        assert (row["passed_over"], row["reason"]) == (True, "held")
         # That second may be over by now, so what follows is asked with an hour in its place.
         with bench.db.engine.begin() as conn:
-            conn.execute(update(retry_operations).values(next_cut=row["modified_at"] + HOUR))
+            conn.execute(update(retry_operations).values(look_again_at=row["modified_at"] + HOUR))
         assert open_batch(bench.db, fence, NOBODY, self.hold) is None
         wait = time_until_due(bench.db)
         assert wait is not None

@@ -27,6 +27,11 @@ def free() -> Iterator[ColumnElement[bool]]:
     the indexes of unresolved messages. What may be a copy of another is for a person to decide.
     """
     yield SCHEDULED
+    yield from free_of_others()
+
+
+def free_of_others() -> Iterator[ColumnElement[bool]]:
+    """Yield those of these conditions that are not about the schedule."""
     yield messages.maybe_copy_of.is_(None)
     yield ~exists().where(claims.number == messages.number)
 

@@ -17,7 +17,6 @@ from sqlalchemy import (
     bindparam,
     func,
     literal,
-    literal_column,
     select,
     true,
 )
@@ -25,7 +24,7 @@ from sqlalchemy import (
 from retrier.domain.turns import DueMessage, take_turns
 from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.engine.transaction import StoredRow, Transaction
-from retrier.store.queries.due import NEXT_DUE, free
+from retrier.store.queries.due import NEXT_DUE, free_of_others
 from retrier.store.queries.left_out import LeftOut
 from retrier.store.schema import causes, failed_messages
 from retrier.store.schema.types import UtcTime
@@ -89,7 +88,9 @@ def _make(sql: SqlDialect, may_go: ColumnElement[bool]) -> Select[Any]:
     first = (
         select(messages.number, messages.failure_seq, messages.body_size, messages.retry_at)
         .where(
-            *free(),
+            # In the words of the index of turns, and not of another one.
+            messages.retry_at.is_not(None),
+            *free_of_others(),
             messages.policy == due.c.policy,
             messages.cause_id == due.c.cause_id,
             may_go,
@@ -150,11 +151,9 @@ def _first_of(
     among: FromClause, *wanted: ColumnElement[bool], behind: CTE | None = None
 ) -> ColumnElement[Any]:
     """Return the number of the first scheduled message of these in the order of the index."""
-    # The literal stands in the words of the index: with a parameter it would not be used.
-    scheduled = among.c.disposition == literal_column("'scheduled'")
     query = (
         select(among.c.number)
-        .where(scheduled, *wanted)
+        .where(among.c.retry_at.is_not(None), *wanted)
         .order_by(among.c.policy, among.c.cause_id, among.c.retry_at, among.c.failure_seq)
         .limit(1)
     )

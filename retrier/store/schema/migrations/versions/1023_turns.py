@@ -8,7 +8,7 @@ down_revision = "1019"
 branch_labels = None
 depends_on = None
 
-_SCHEDULED = sa.text("disposition = 'scheduled'")
+_HAS_TIME = sa.text("retry_at IS NOT NULL")
 
 
 def upgrade() -> None:
@@ -17,8 +17,8 @@ def upgrade() -> None:
         "ix_failed_messages_turns",
         "failed_messages",
         ["policy", "cause_id", "retry_at", "failure_seq"],
-        postgresql_where=_SCHEDULED,
-        sqlite_where=_SCHEDULED,
+        postgresql_where=_HAS_TIME,
+        sqlite_where=_HAS_TIME,
     )
 
 
