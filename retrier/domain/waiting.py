@@ -3,7 +3,7 @@
 All reasons are decided here. Pages, commands and the API only show them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -193,6 +193,11 @@ class Reason:
 
     holding: Holding
     why: str
+
+
+def tell_reasons(reasons: Iterable[Reason]) -> str | None:
+    """Say all of them in one sentence; None if there is none."""
+    return "; ".join(each.why for each in reasons) or None
 
 
 IN_TURN = "it is due, and goes when its turn comes"

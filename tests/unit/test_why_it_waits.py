@@ -58,6 +58,12 @@ class Faces:
 
     def of_message(self, key: str) -> Iterator[tuple[str, str]]:
         yield "API message", str(self.cli.api.get(f"errors/{key}").get("waits_because"))
+        item = self.cli.api.get(f"errors/last/{key}")
+        if item["disposition"] == "scheduled":
+            (listed,) = [each for each in self.cli.api.get("errors") if each["id"] == key]
+            yield "API list of messages", str(listed.get("waits_because"))
+            yield "API last failure", str(item.get("waits_because"))
+            yield "page of messages", self.page("/messages")
         yield "CLI errors show", self.run("errors", "show", key)
         yield "page of the message", self.page(f"/messages/{key}")
 

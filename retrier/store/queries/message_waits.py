@@ -1,14 +1,16 @@
 """Why a message waits, whatever holds it; and why messages of a group do."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sqlalchemy import func, select
 
+from retrier.domain.failed_message import Disposition
 from retrier.domain.identity import canonical, is_guid
-from retrier.domain.waiting import Reason
-from retrier.store.engine.database import reading
+from retrier.domain.waiting import Reason, tell_reasons
+from retrier.store.engine.database import Database, reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries import breaker_waits
+from retrier.store.queries.messages import ListedMessage
 from retrier.store.queries.stream_order import IS_HELD, is_any_strict, tell_those_held
 from retrier.store.queries.waits import find_reasons
 from retrier.store.schema import cause_groups, failed_messages
@@ -27,6 +29,25 @@ def find_waits(tx: Transaction, unique_message_id: str) -> tuple[Reason, ...]:
     numbers = tx.execute(select(messages.number).where(key)).scalars().all()
     found = find_reasons(tx, numbers, tell_those_held(tx, numbers))
     return next(iter(found.values()), ())
+
+
+def why_listed_wait(db: Database, listed: Iterable[ListedMessage]) -> Mapping[str, str]:
+    """Say of those of these messages that are scheduled why they wait, by id.
+
+    Nothing of one that waits for its time. Raises DatabaseUnavailable.
+    """
+    ids = [each.unique_message_id for each in listed if each.disposition is Disposition.SCHEDULED]
+    return _find_each(db, ids) if ids else {}
+
+
+@reading
+def _find_each(tx: Transaction, ids: Sequence[str]) -> Mapping[str, str]:
+    query = select(messages.number, messages.unique_message_id)
+    rows = tx.execute(query.where(tx.sql.member(messages.unique_message_id, ids))).all()
+    numbers = [row.number for row in rows]
+    found = find_reasons(tx, numbers, tell_those_held(tx, numbers))
+    told = {row.unique_message_id: tell_reasons(found.get(row.number, ())) for row in rows}
+    return {key: why for key, why in told.items() if why is not None}
 
 
 @reading
