@@ -1,14 +1,14 @@
 """What the processor does, or what it waits for: derived from what the database says."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
 from retrier.domain.retry_batch import RetryBatch, RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperation, RetryOperationState
 from retrier.domain.schedule import Schedule
-from retrier.domain.waiting import is_resting, why_it_waits
+from retrier.domain.waiting import CLEAR, NOBODY, Obstacles, is_resting, why_not_cut
 
 
 class Awaited(StrEnum):
@@ -47,25 +47,32 @@ class Queue:
     """Batches in the order in which they are moved, and operations in the order of their cuts.
 
     `at` is the database's time, `schedule` what the standing operation waits for; None without it.
+    `obstacles` is what holds up all operations.
     """
 
     batches: Sequence[RetryBatch]
     operations: Sequence[RetryOperation]
     at: datetime
     schedule: Schedule | None = None
+    obstacles: Obstacles = CLEAR
 
 
-def find_work(queue: Queue, *, is_held: bool) -> Work:
-    """Say what the holder of the lease does now."""
+def find_work(queue: Queue, *, is_held: bool, trouble: str | None = None) -> Work:
+    """Say what the holder of the lease does now.
+
+    `trouble` is why it does not get on, as it says itself: the database cannot know that a broker
+    takes nothing, but the process can.
+    """
     if not is_held:
-        why = "no process holds the lease: nothing is moved until one takes it"
-        return Work(waits_for=Awaited.PROCESSOR, why=why)
+        return Work(waits_for=Awaited.PROCESSOR, why=NOBODY)
     for batch in queue.batches:
-        return _of_batch(batch, queue.at)
+        work = _of_batch(batch, queue.at)
+        return work if work.why is not None else replace(work, why=trouble)
     for operation in queue.operations:
-        if why_it_waits(operation, queue.at, queue.schedule) is not None:
+        if why_not_cut(operation, queue.at, queue.schedule) is not None:
             continue
-        return Work(stage=RetryBatchStatus.MARKING, operation_id=operation.operation_id)
+        key = operation.operation_id
+        return Work(stage=RetryBatchStatus.MARKING, operation_id=key, why=trouble)
     return _of_waiting(queue)
 
 
@@ -108,7 +115,7 @@ def _of_waiting(queue: Queue) -> Work:
         return Work(
             operation_id=operation.operation_id,
             waits_for=_kind(operation),
-            why=why_it_waits(operation, queue.at, queue.schedule),
+            why=why_not_cut(operation, queue.at, queue.schedule),
             until=until(operation),
         )
     return Work(waits_for=Awaited.REQUEST, why="no retry is asked for")

@@ -9,8 +9,9 @@ class Schedule:
     """How many messages are scheduled, and when the first of them is due that nobody has claimed.
 
     `next_at` is in the past if it is due and not sent yet: the standing operation is paused, or
-    others go first.
+    others go first, or something holds it: `held` says what.
     """
 
     scheduled: int
     next_at: datetime | None
+    held: str | None = None

@@ -95,7 +95,7 @@ class Head:
     """The earliest open message of a stream before another one: it holds that one.
 
     `on_its_way` means that a retry has claimed it and its message is not sent yet. `waits_because`
-    says for which breaker it waits.
+    says what else holds it, `is_due` that its time has come.
     """
 
     unique_message_id: str
@@ -105,6 +105,7 @@ class Head:
     retry_at: datetime | None
     on_its_way: bool
     waits_because: str | None = None
+    is_due: bool = False
 
 
 _HELD = "held behind"
@@ -130,9 +131,15 @@ def tell_state(head: Head) -> str:
         return f"which is not retried now: {head.waits_because}"
     match head.disposition:
         case Disposition.SCHEDULED:
-            due = f" at {show_time(head.retry_at)}" if head.retry_at else ""
-            return f"which is retried by itself{due}"
+            return _tell_scheduled(head)
         case Disposition.DEAD:
             return "which is dead: archive, resolve or revive it, or release the stream"
         case Disposition.MANUAL:
             return "which waits for a person"
+
+
+def _tell_scheduled(head: Head) -> str:
+    if head.is_due:
+        return "which is due, and is retried when its turn comes"
+    due = f" at {show_time(head.retry_at)}" if head.retry_at else ""
+    return f"which is retried by itself{due}"

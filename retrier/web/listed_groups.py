@@ -6,10 +6,10 @@ from contextlib import suppress
 from retrier.domain.comments import Comment
 from retrier.errors import DatabaseUnavailable
 from retrier.store.engine.database import Database
-from retrier.store.queries.breaker_waits import why_groups_wait
 from retrier.store.queries.comments import find_comments
 from retrier.store.queries.group_archives import add_archives
 from retrier.store.queries.groups import add_retries
+from retrier.store.queries.message_waits import why_groups_wait
 from retrier.web.snapshot import Snapshot
 from retrier.web.views.groups import GroupRow, counted, rows
 

@@ -59,7 +59,8 @@ def _of_groups(found: Snapshot) -> Iterator[tuple[str, str]]:
 def _of_operations(found: Snapshot) -> Iterator[tuple[str, str]]:
     for operation in found.operations.values():
         outcomes = found.outcomes.get(operation.operation_id)
-        line = operation_line(operation, found.at, outcomes, found.work.queue.schedule)
+        queue = found.work.queue
+        line = operation_line(operation, found.at, outcomes, queue.schedule, queue.obstacles)
         yield from _of_operation(line)
         for name in ("forwarded", "skipped", "failed", "remaining"):
             count = number(getattr(operation, name))

@@ -47,7 +47,7 @@ def make_again(codec: PropertyCodec, held: Held, own_user: str | None) -> Outgoi
     return _changed(codec, held.delivery, held.delivery.queue, edit)
 
 
-def make_failed(  # noqa: PLR0913 - the facts of a failure
+def make_failed(
     codec: PropertyCodec,
     held: Held,
     broken: Broken,

@@ -14,13 +14,15 @@ from retrier.domain.schedule import Schedule
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.cuts import look
-from retrier.store.queries.due import FIRST, NEXT_DUE, find_schedule
+from retrier.store.queries.due import FIRST, NEXT_DUE
 from retrier.store.queries.left_out import LeftOut
 from retrier.store.queries.next_work import find_next, is_work_due, time_until_due
 from retrier.store.queries.operations import find_operation, list_operations
 from retrier.store.queries.ordering import PageRequest
 from retrier.store.queries.retention import are_old_operations
+from retrier.store.queries.schedules import find_schedule
 from retrier.store.queries.standing_rules import STANDING_RULES
+from retrier.store.queries.turns import find_in_turn, in_turn
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import failed_message_retries, failed_messages, retry_operations
 from retrier.store.verbs.marked import MarkedBatch, OpenedBatch
@@ -256,10 +258,11 @@ class TestWhatSomethingElseHolds:
         assert isinstance(opened, MarkedBatch)
         assert opened.end is CutEnd.NOTHING_DUE
         (row,) = standing(bench.db)
-        assert timedelta(0) < row["next_cut"] - row["modified_at"] <= timedelta(seconds=1)
+        assert timedelta(0) < row["look_again_at"] - row["modified_at"] <= timedelta(seconds=1)
+        assert (row["passed_over"], row["reason"]) == (True, "held")
         # That second may be over by now, so what follows is asked with an hour in its place.
         with bench.db.engine.begin() as conn:
-            conn.execute(update(retry_operations).values(next_cut=row["modified_at"] + HOUR))
+            conn.execute(update(retry_operations).values(look_again_at=row["modified_at"] + HOUR))
         assert open_batch(bench.db, fence, NOBODY, self.hold) is None
         wait = time_until_due(bench.db)
         assert wait is not None
@@ -373,6 +376,78 @@ class TestFindingWhatIsDue:
             return explained(tx, statement, known)
 
         assert "ix_failed_messages_due" in bench.db.transact(explain)
+
+
+class TestTurns:
+    """Rules and queues take turns in what is due."""
+
+    @staticmethod
+    def found(db: Database, most: int, left_out: LeftOut | None = None) -> list[int]:
+        return db.read(lambda tx: [one.number for one in find_in_turn(tx, most, left_out)])
+
+    @staticmethod
+    def due(bench: Bench, count: int, queue: str, within: timedelta, **more: Any) -> list[int]:
+        ids = bench.fail(count, queue=queue, **more)
+        schedule(bench.db, ids, within=within)
+        return [bench.message(each)["number"] for each in ids]
+
+    def test_let_a_queue_with_little_go_beside_one_with_much(self, bench: Bench) -> None:
+        self.due(bench, 30, "much", LONG_AGO)
+        little = self.due(bench, 3, "little", NOW)
+
+        assert set(little) < set(self.found(bench.db, 8))
+
+    def test_keep_the_order_of_times_in_a_queue(self, bench: Bench) -> None:
+        last = self.due(bench, 1, "shop", NOW, exception_type="Shop.Late")
+        first = self.due(bench, 12, "shop", LONG_AGO)
+        self.due(bench, 12, "other", LONG_AGO)
+
+        found = self.found(bench.db, 13)
+
+        assert [each for each in found if each in first] == first[: len(set(found) & set(first))]
+        assert last[0] not in found
+
+    def test_fill_the_cut_with_what_is_due_for_longest(self, bench: Bench) -> None:
+        much = self.due(bench, 30, "much", LONG_AGO)
+        little = self.due(bench, 1, "little", NOW)
+
+        assert sorted(self.found(bench.db, 20)) == sorted([*much[:19], *little])
+
+    def test_leave_out_what_is_held(self, bench: Bench) -> None:
+        held = self.due(bench, 3, "much", LONG_AGO)
+        little = self.due(bench, 1, "little", NOW)
+        what = LeftOut(condition=failed_messages.c.number.in_(held), reason="held")
+
+        assert self.found(bench.db, 20, what) == little
+
+    def test_leave_out_what_is_not_due(self, bench: Bench) -> None:
+        self.due(bench, 3, "much", LATER)
+
+        assert self.found(bench.db, 20) == []
+
+    def test_are_given_to_all_and_still_what_has_none_goes(self, bench: Bench) -> None:
+        alone = self.due(bench, 1, "alone", LONG_AGO)
+        with bench.db.engine.begin() as conn:
+            conn.execute(update(failed_messages).values(policy=None))
+
+        assert self.found(bench.db, 20) == alone
+
+    def test_read_the_index_of_turns(self, bench: Bench) -> None:
+        self.due(bench, 30, "much", LONG_AGO)
+        self.due(bench, 3, "little", NOW)
+
+        def explain(tx: Transaction) -> str:
+            tx.sql.force_index_order(tx.conn)
+            return explained(tx, in_turn(tx.sql), {"now": tx.now, "most": 10})
+
+        plan = bench.db.transact(explain)
+
+        assert plan.count("ix_failed_messages_turns") == LOOKS
+        assert "ix_failed_messages_due" not in plan
+
+
+LOOKS = 4
+"""At the first pair of a rule and a cause, at the next of a rule, at the next rule, at messages."""
 
 
 def explained(tx: Transaction, statement: Any, known: dict[str, Any]) -> str:

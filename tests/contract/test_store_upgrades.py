@@ -379,6 +379,20 @@ class TestRevision1020:
         assert found[unique_id(first)]["disposition"] == "scheduled"
 
 
+class TestRevision1023:
+    """Turns: a filled database keeps every row."""
+
+    def test_adds_an_index(self, new: Database, tmp_path: Path) -> None:
+        fill(new)
+        downgrade(new, "1021")
+        before = all_rows(new)
+
+        upgrade_schema(new, migrations_up_to(tmp_path, "1023"))
+
+        after = all_rows(new)
+        assert {name for name in before if after[name] != before[name]} == {"alembic_version"}
+
+
 class TestRevision1024:
     """What was decided before a message was archived: unknown of those archived before."""
 

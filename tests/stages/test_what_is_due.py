@@ -20,6 +20,7 @@ from tests.support.bench import QUEUE, Bench
 from tests.support.factories import failure, unique_id
 from tests.support.scheduling import LATER, LONG_AGO, STANDING, is_scheduled, schedule
 from tests.support.script import to_queue
+from tests.support.streams import fail_in_stream, look_now
 
 WINDOW = 2
 HOUR = timedelta(hours=1)
@@ -68,6 +69,44 @@ def fill_batches(bench: Bench) -> None:
     """Let each message be as large as a batch may be, so that each batch has only one."""
     with bench.db.engine.begin() as conn:
         conn.execute(update(failed_messages).values(body_size=BATCH_BYTES))
+
+
+class TestWhatIsHeld:
+    def hold(self, bench: Bench) -> tuple[str, str]:
+        """Let the second message of a stream be due, while the first one waits for a person."""
+        head, held = fail_in_stream(bench, 2)
+        schedule(bench.db, [held], within=LONG_AGO)
+        return head, held
+
+    def test_is_waited_for_with_its_reason(self, bench: Bench) -> None:
+        head, _ = self.hold(bench)
+
+        bench.turn()
+
+        row = standing(bench)
+        assert (row["state"], row["passed_over"], row["next_cut"]) == ("waiting", True, None)
+        assert row["reason"].startswith(f"held behind {head}")
+
+    def test_keeps_nothing_waiting_that_is_due_soon(self, bench: Bench) -> None:
+        self.hold(bench)
+        schedule(bench.db, bench.fail(1), within=timedelta(seconds=0.4))
+
+        bench.turn()
+
+        row = standing(bench)
+        assert row["look_again_at"] - row["modified_at"] < timedelta(seconds=0.6)
+
+    def test_goes_when_what_held_it_lets_go(self, bench: Bench) -> None:
+        head, held = self.hold(bench)
+        bench.turn()
+
+        apply_action(bench.db, Action(act=Act.ARCHIVE, who="ada"), [head])
+        look_now(bench)
+        bench.turn()
+        bench.work()
+
+        assert bench.sent() == [held]
+        assert (standing(bench)["passed_over"], standing(bench)["reason"]) == (False, None)
 
 
 class TestADueMessage:

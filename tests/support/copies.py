@@ -18,7 +18,7 @@ def copy_of(codec: PropertyCodec, **changes: Any) -> bytes:
     return make_staged(codec, replace(CLAIMED, **changes), STAMPS)
 
 
-def retry_of(  # noqa: PLR0913 - each is one thing that tests change
+def retry_of(
     codec: PropertyCodec,
     raw: bytes,
     *,

@@ -8,14 +8,16 @@ from fastapi import APIRouter, Request, Response
 
 from retrier.api.answers import HEADERS, answer, present, revalidated
 from retrier.api.filters import OrderQuery, PageQuery, Wanted, page_headers
+from retrier.api.listed_messages import show_listed
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.problems import problem
 from retrier.api.request_context import NamedIds
 from retrier.api.views import messages as views
-from retrier.store.queries.breaker_waits import why_message_waits
+from retrier.domain.waiting import tell_reasons
 from retrier.store.queries.details import MessageBody, find_body, find_listed, find_message
 from retrier.store.queries.imports import find_send
 from retrier.store.queries.message_ids import find_ids
+from retrier.store.queries.message_waits import find_waits
 from retrier.store.queries.messages import list_messages
 from retrier.store.queries.queues import list_queues, summarise
 
@@ -31,7 +33,7 @@ def get_errors(
 ) -> Response:
     """List failed messages."""
     found = list_messages(parts.db, wanted, order, page, parts.codec)
-    items = [views.item(message) for message in found.items]
+    items = show_listed(parts, found.items)
     return answer(request, items, page_headers(request, page, found.total))
 
 
@@ -42,7 +44,7 @@ def get_errors_of_endpoint(
     """List the failed messages of one endpoint."""
     of_endpoint = replace(wanted, endpoint=name)
     found = list_messages(parts.db, of_endpoint, order, page, parts.codec)
-    items = [views.item(message) for message in found.items]
+    items = show_listed(parts, found.items)
     return answer(request, items, page_headers(request, page, found.total))
 
 
@@ -81,7 +83,7 @@ def get_last_attempt(request: Request, failed_message_id: str, parts: Parts) -> 
     found = find_listed(parts.db, failed_message_id, parts.codec)
     if found is None:
         return _unknown(parts, failed_message_id)
-    return answer(request, views.item(found))
+    return answer(request, show_listed(parts, [found])[0])
 
 
 @router.get("/errors/{failed_message_id}")
@@ -90,7 +92,8 @@ def get_error(request: Request, failed_message_id: str, parts: Parts) -> Respons
     found = find_message(parts.db, failed_message_id, parts.codec)
     if found is None:
         return _unknown(parts, failed_message_id)
-    waits = present({"waits_because": why_message_waits(parts.db, failed_message_id)})
+    reasons = find_waits(parts.db, failed_message_id)
+    waits = present({"waits_because": tell_reasons(reasons)})
     return answer(request, views.details(found) | waits)
 
 

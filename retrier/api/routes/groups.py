@@ -9,15 +9,14 @@ from fastapi import APIRouter, Query, Request, Response
 
 from retrier.api.answers import TOTAL_COUNT, Json, answer, present
 from retrier.api.filters import IdsQuery, OrderQuery, PageQuery, Wanted, page_headers
+from retrier.api.listed_messages import show_listed
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.problems import problem
-from retrier.api.views import messages as message_views
 from retrier.api.views.comments import comments_of
 from retrier.api.views.messages import group, group_operation
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.text import IdRange
-from retrier.store.queries.breaker_waits import why_groups_wait
 from retrier.store.queries.group_archives import add_archives
 from retrier.store.queries.groups import (
     GroupCount,
@@ -26,6 +25,7 @@ from retrier.store.queries.groups import (
     find_group,
     find_groups,
 )
+from retrier.store.queries.message_waits import why_groups_wait
 from retrier.store.queries.messages import list_messages
 
 router = APIRouter(prefix="/api/recoverability", tags=["groups"])
@@ -88,7 +88,7 @@ def get_errors_of_group(
     """List the failed messages of one group."""
     of_group = replace(wanted, group=group_id)
     found = list_messages(parts.db, of_group, order, page, parts.codec)
-    items = [message_views.item(message) for message in found.items]
+    items = show_listed(parts, found.items)
     return answer(request, items, page_headers(request, page, found.total))
 
 

@@ -6,7 +6,7 @@ from retrier.api.answers import TOTAL_COUNT, answer
 from retrier.api.filters import IdsQuery, PageQuery, page_headers
 from retrier.api.parts import Parts
 from retrier.api.problems import problem
-from retrier.api.views.operations import batch, batch_details, details, operation
+from retrier.api.views.operations import batch, batch_details, details, listed
 from retrier.api.views.processor import processor
 from retrier.store.queries.batches import find_batch, list_batches
 from retrier.store.queries.operations import find_operation, list_operations
@@ -19,7 +19,7 @@ router = APIRouter(prefix="/api", tags=["operations"])
 def get_operations(request: Request, parts: Parts, page: PageQuery, ids: IdsQuery) -> Response:
     """List all operations, newest first; the one that sends what is due by policy stands before."""
     found = list_operations(parts.db, page, ids)
-    items = [operation(each, found.schedule) for each in found.page.items]
+    items = [listed(each, found) for each in found.page.items]
     return answer(request, items, page_headers(request, page, found.page.total))
 
 

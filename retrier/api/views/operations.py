@@ -10,7 +10,7 @@ from retrier.domain.selection import chosen_parts
 from retrier.domain.waiting import estimate_end, why_it_waits
 from retrier.gateway import AskedAgain
 from retrier.store.queries.batches import BatchCount, BatchDetails
-from retrier.store.queries.operations import OperationDetails
+from retrier.store.queries.operations import ListedOperations, OperationDetails
 
 
 def operation(shown: RetryOperation, schedule: Schedule | None = None) -> Json:
@@ -53,6 +53,12 @@ def operation(shown: RetryOperation, schedule: Schedule | None = None) -> Json:
     )
 
 
+def listed(shown: RetryOperation, found: ListedOperations) -> Json:
+    """Show an operation of a list, with why it waits."""
+    why = why_it_waits(shown, found.at, found.schedule, found.obstacles)
+    return operation(shown, found.schedule) | present({"waits_because": why})
+
+
 def details(found: OperationDetails) -> Json:
     """Show an operation with its batch and its canary, why it waits, an estimate of its end ...
 
@@ -61,7 +67,8 @@ def details(found: OperationDetails) -> Json:
     shown = found.operation
     more = {
         "batch_id": found.batch_id,
-        "waits_because": why_it_waits(shown, found.at, found.schedule) or found.batch_reason,
+        "waits_because": why_it_waits(shown, found.at, found.schedule, found.obstacles)
+        or found.batch_reason,
         "canary": _canary(shown, found.came_back),
         "estimated_end": time(estimate_end(shown, found.at)),
         "skipped_messages": [{"id": key, "reason": why} for key, why in found.skipped.items()],

@@ -15,7 +15,8 @@ def processor(found: ProcessorState, here: tuple[bool, str] | None) -> Json:
     queue = found.queue
     shown = {} if here is None else {"here": {"ok": here[0], "reason": here[1]}}
     waiting = [_waiting(each, found) for each in queue.operations]
-    work = _work(find_work(queue, is_held=held))
+    trouble = None if here is None or here[0] else here[1]
+    work = _work(find_work(queue, is_held=held, trouble=trouble))
     return _holder(found.processor) | work | shown | {"operations": waiting}
 
 
@@ -35,7 +36,8 @@ def _waiting(operation: RetryOperation, found: ProcessorState) -> Json:
     at, key = found.queue.at, operation.operation_id
     batch = next((each for each in found.queue.batches if each.operation_id == key), None)
     schedule = found.queue.schedule
-    why, until = why_it_waits(operation, at, schedule), wait_until(operation, at, schedule)
+    why = why_it_waits(operation, at, schedule, found.queue.obstacles)
+    until = wait_until(operation, at, schedule)
     if batch is not None:
         why, until = why or batch.reason, until or batch.not_before
     return present(

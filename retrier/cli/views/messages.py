@@ -91,7 +91,8 @@ def show_message(printer: Printer, found: Json) -> None:
 
 def _show_attempts(printer: Printer, attempts: Sequence[Json]) -> None:
     """Print the failures, with their hosts if any of them tells one."""
-    columns, lines = _ATTEMPTS, [_attempt(each) for each in attempts]
+    columns: Sequence[Column] = _ATTEMPTS
+    lines = [_attempt(each) for each in attempts]
     if any("host" in each for each in attempts):
         columns = (*columns[:-1], Column(title="host", flexible=True), columns[-1])
         hosts = [each.get("host", "") for each in attempts]
@@ -189,7 +190,9 @@ def _decision(found: Json) -> dict[str, object]:
     decided: dict[str, object] = {"why": why}
     if found["disposition"] == "scheduled":
         at = moment(found["retry_at"])
-        decided = {"decision": f"will be tried again at {at}{words}"}
+        # Whatever holds it is told beside: the time says when it may go, and may have passed.
+        when = "due to be tried again at" if "waits_because" in found else "will be tried again at"
+        decided = {"decision": f"{when} {at}{words}"}
     elif found["disposition"] == "dead":
         # Only a further failure has changed it since, and then its words say so.
         fresh = why is None or not why.endswith(AGAIN)

@@ -18,6 +18,7 @@ _OPERATIONS = (
     Column(title="by", flexible=True, extra=True),
     Column(title="what", flexible=True),
 )
+_WAITS = Column(title="waits because", flexible=True)
 _BATCHES = (
     Column(title="id"),
     Column(title="status"),
@@ -35,8 +36,14 @@ _CLAIMS = (Column(title="message"), Column(title="retry id"), Column(title="send
 
 
 def show_operations(printer: Printer, items: Iterable[Json]) -> None:
-    """Print one line per operation."""
-    printer.table(_OPERATIONS, [_operation(item) for item in items])
+    """Print one line per operation; why one waits, only where any does."""
+    listed = list(items)
+    columns, rows = [*_OPERATIONS], [_operation(item) for item in listed]
+    waits = [item.get("waits_because") for item in listed]
+    if any(waits):
+        columns.append(_WAITS)
+        rows = [(*row, why) for row, why in zip(rows, waits, strict=True)]
+    printer.table(columns, rows)
 
 
 def show_operation(printer: Printer, found: Json) -> None:

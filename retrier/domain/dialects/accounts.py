@@ -28,7 +28,7 @@ def have_none(_queue: str) -> bool:
     return False
 
 
-def read_failure(  # noqa: PLR0913 - each is one thing that is known of where it came from
+def read_failure(
     dialect: Dialect,
     properties: Properties,
     *,

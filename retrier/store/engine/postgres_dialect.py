@@ -15,8 +15,10 @@ from sqlalchemy import (
     BindParameter,
     Connection,
     DateTime,
+    FromClause,
     Insert,
     Interval,
+    Select,
     Table,
     any_,
     bindparam,
@@ -32,7 +34,7 @@ from sqlalchemy.sql import ColumnElement
 from retrier.overlap import WhileInFlight, nothing_else
 from retrier.store.engine.arrays import array_like
 from retrier.store.engine.new_rows import copy_in
-from retrier.store.engine.sql_dialect import EVENTS, REQUESTS, Counter, Moment, SqlDialect
+from retrier.store.engine.sql_dialect import EVENTS, REQUESTS, Columns, Counter, Moment, SqlDialect
 from retrier.store.engine.timeouts import TimedConnection
 
 _UUID = psycopg.adapters.types["uuid"].oid
@@ -160,6 +162,11 @@ class PostgresDialect(SqlDialect):
         The planner may choose them when a table has grown since its statistics were made.
         """
         conn.execute(_BY_INDEX)
+
+    def beside(self, rows: FromClause, query: Select[Any]) -> tuple[FromClause, Columns]:
+        """Join it with LATERAL."""
+        found = query.lateral("beside")
+        return rows.join(found, true()), found.c
 
     @contextmanager
     def using_waits(self, conn: Connection, while_in_flight: WhileInFlight) -> Iterator[None]:

@@ -10,7 +10,9 @@ from typing import Any
 from sqlalchemy import (
     BindParameter,
     Connection,
+    FromClause,
     Insert,
+    Select,
     Table,
     func,
     type_coerce,
@@ -21,6 +23,9 @@ from retrier.overlap import WhileInFlight
 
 Moment = ColumnElement[Any]
 """A time as an SQL expression."""
+
+Columns = Any
+"""The columns of a table or a query, by name."""
 
 READING = "retrier_reading"
 """The execution option that makes SQLite begin without the write lock."""
@@ -123,6 +128,13 @@ class SqlDialect(ABC):
     @abstractmethod
     def force_index_order(self, conn: Connection) -> None:
         """Make the rest of this transaction read rows by an index, so in the order of its keys."""
+
+    @abstractmethod
+    def beside(self, rows: FromClause, query: Select[Any]) -> tuple[FromClause, Columns]:
+        """Join to each row what a query of one table finds that is correlated with it.
+
+        The query has the key of the table as its first column. Returns the join, and the columns.
+        """
 
     @abstractmethod
     def using_waits(

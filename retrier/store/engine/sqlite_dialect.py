@@ -12,6 +12,8 @@ from typing import Any
 from sqlalchemy import (
     BindParameter,
     Connection,
+    FromClause,
+    Select,
     Table,
     bindparam,
     func,
@@ -26,7 +28,7 @@ from sqlalchemy.sql import ColumnElement
 from retrier.errors import DatabaseUnavailable
 from retrier.overlap import WhileInFlight
 from retrier.store.engine.arrays import JsonArray
-from retrier.store.engine.sql_dialect import READING, RESTRUCTURING, Counter, SqlDialect
+from retrier.store.engine.sql_dialect import READING, RESTRUCTURING, Columns, Counter, SqlDialect
 from retrier.store.schema import counters
 from retrier.store.schema.types import Digest, UtcTime
 
@@ -163,6 +165,13 @@ class SqliteDialect(SqlDialect):
 
     def force_index_order(self, conn: Connection) -> None:
         """Do nothing: with one writer no lock order matters, and SQLite uses indexes anyway."""
+
+    def beside(self, rows: FromClause, query: Select[Any]) -> tuple[FromClause, Columns]:
+        """Find them by their keys: SQLite has no LATERAL."""
+        key: Any = next(iter(query.selected_columns))
+        found = key.table.alias("beside")
+        keys = query.with_only_columns(key)
+        return rows.join(found, found.c[key.name].in_(keys)), found.c
 
     def using_waits(
         self,

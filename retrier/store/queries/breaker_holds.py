@@ -246,7 +246,7 @@ def _tell_waiting(
 
     One that holds none of them must not be waited for: nobody would look again when others let go.
     """
-    target, conditions = _target(operation), [IS_UNRESOLVED, *free_messages(operation)]
+    target, conditions = _target(operation), [IS_UNRESOLVED, *free_messages(tx, operation)]
     waits = exists().where(messages.cause_id == _held.c.cause_id, *conditions).correlate(_held)
     query = _CAUSES.add_columns(target.label("target"), _held.c.message_type).where(waits)
     if found is None:

@@ -10,7 +10,6 @@ from sqlalchemy import ColumnElement, Select, exists, func, or_, select
 from retrier.domain.breaker import Breaker, BreakerKey, BreakerState, Per
 from retrier.domain.breaker_words import why_waiting
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.identity import canonical, is_guid
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.breakers import all_breakers, find_not_closed
@@ -24,15 +23,6 @@ from retrier.store.schema import (
 
 messages = failed_messages.c
 _TARGET = func.coalesce(message_redirects.c.to_queue, causes.c.destination)
-
-
-@reading
-def why_message_waits(tx: Transaction, unique_message_id: str) -> str | None:
-    """Say for which breaker a message waits; None if for none. Raises DatabaseUnavailable."""
-    if not is_guid(unique_message_id):
-        return None
-    named = messages.unique_message_id == canonical(unique_message_id)
-    return next(iter(_why_waiting(tx, named).values()), None)
 
 
 def why_each_waits(tx: Transaction, numbers: Sequence[int]) -> Mapping[int, str]:
@@ -54,9 +44,8 @@ def _why_waiting(tx: Transaction, named: ColumnElement[bool]) -> Mapping[int, st
     return {number: why for number, why in found if why is not None}
 
 
-@reading
-def why_groups_wait(tx: Transaction, group_ids: Sequence[str]) -> Mapping[str, str]:
-    """Say of those groups for which breaker messages of them wait. Raises DatabaseUnavailable."""
+def find_groups(tx: Transaction, group_ids: Sequence[str]) -> Mapping[str, str]:
+    """Say of those groups for which breaker messages of them wait."""
     words = _find_words(tx)
     if not words or not group_ids:
         return {}

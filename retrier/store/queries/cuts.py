@@ -13,9 +13,10 @@ from retrier.domain.retry_batch import BATCH_BYTES, BATCH_SIZE, room_for
 from retrier.domain.retry_operation import RetryOperation, RetryType
 from retrier.domain.selection import Selection
 from retrier.store.engine.transaction import StoredRow, Transaction
-from retrier.store.queries.due import IS_DUE, NEXT_DUE, free, is_any_held
+from retrier.store.queries.due import IS_DUE, free, is_any_held
 from retrier.store.queries.left_out import LeftOut
 from retrier.store.queries.selections import conditions, may_be_retried
+from retrier.store.queries.turns import find_in_turn
 from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
@@ -76,12 +77,16 @@ class Cut:
         return not self.eligible and not self.skipped
 
 
-def free_messages(operation: RetryOperation) -> Iterator[ColumnElement[bool]]:
+def free_messages(tx: Transaction, operation: RetryOperation) -> Iterator[ColumnElement[bool]]:
     """Yield the conditions on messages that a cut of this operation may take.
 
-    With the parameters `floor` and `cut_off`.
+    With the parameters `floor` and `cut_off`. What is due by policy has neither, but its time.
     """
-    return _free(operation.selection)
+    if operation.retry_type is not RetryType.BY_POLICY:
+        yield from _free(operation.selection)
+        return
+    yield from free()
+    yield messages.retry_at <= tx.now
 
 
 def free_now(
@@ -123,9 +128,8 @@ def look(tx: Transaction, operation: RetryOperation, left_out: LeftOut | None = 
 def _look_at_due(
     tx: Transaction, operation: RetryOperation, most: int, left_out: LeftOut | None
 ) -> Cut:
-    """Find what is due, longest first. There is no floor: a claim that is dropped is due again."""
-    query = NEXT_DUE if left_out is None else NEXT_DUE.where(~left_out.condition)
-    rows = _within_bytes(tx.execute(query, {"now": tx.now, "most": most}).all())
+    """Find what is due, in turns. There is no floor: a claim that is dropped is due again."""
+    rows = _within_bytes(find_in_turn(tx, most, left_out))
     held = not rows and left_out is not None and is_any_held(tx, left_out.condition)
     return Cut(
         eligible={row.number: row.failure_seq for row in rows},
@@ -232,7 +236,7 @@ def why_not(row: StoredRow, cut_off: int) -> str | None:
     return None
 
 
-def _within_bytes(rows: Sequence[StoredRow]) -> Sequence[StoredRow]:
+def _within_bytes(rows: Sequence[Any]) -> Sequence[Any]:
     total = 0
     for place, row in enumerate(rows):
         total += row.body_size or 0

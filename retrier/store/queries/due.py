@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, bindparam, exists, func, literal, select
+from sqlalchemy import ColumnElement, Select, bindparam, exists, literal, select
 
 from retrier.domain.retry_operation import STANDING_OPERATION
-from retrier.domain.schedule import Schedule
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import (
     SCHEDULED,
@@ -28,6 +27,11 @@ def free() -> Iterator[ColumnElement[bool]]:
     the indexes of unresolved messages. What may be a copy of another is for a person to decide.
     """
     yield SCHEDULED
+    yield from free_of_others()
+
+
+def free_of_others() -> Iterator[ColumnElement[bool]]:
+    """Yield those of these conditions that are not about the schedule."""
     yield messages.maybe_copy_of.is_(None)
     yield ~exists().where(claims.number == messages.number)
 
@@ -69,8 +73,6 @@ _NEXT_AFTER_NOW = (
     .scalar_subquery()
 )
 _LOOK = select(IS_STANDING_MADE, _NEXT_AFTER_NOW)
-_SCHEDULED = select(func.count()).select_from(failed_messages).where(SCHEDULED).scalar_subquery()
-_SCHEDULE = select(_SCHEDULED, FIRST)
 _IS_STANDING_MISSING = select(FIRST, IS_STANDING_MADE)
 
 
@@ -90,10 +92,10 @@ def look_before_scheduling(tx: Transaction, earliest: datetime) -> tuple[bool, b
     return bool(is_made), first is not None and first < earliest
 
 
-def find_schedule(tx: Transaction) -> Schedule:
-    """Count what is scheduled, and find when the first message is due."""
-    scheduled, first = tx.execute(_SCHEDULE).one()
-    return Schedule(scheduled=scheduled, next_at=first)
+def find_next_due(tx: Transaction) -> datetime | None:
+    """Return when the first of those is due that are not due yet."""
+    found: datetime | None = tx.execute(select(_NEXT_AFTER_NOW), {"now": tx.now}).scalar_one()
+    return found
 
 
 def is_any_held(tx: Transaction, held: ColumnElement[bool]) -> bool:

@@ -20,11 +20,13 @@ from retrier.domain.retry_operation import (
 )
 from retrier.domain.schedule import Schedule
 from retrier.domain.text import IdRange
+from retrier.domain.waiting import CLEAR, Obstacles
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.canaries import count_back
-from retrier.store.queries.due import find_schedule
+from retrier.store.queries.obstacles import find_obstacles
 from retrier.store.queries.ordering import Page, PageRequest
+from retrier.store.queries.schedules import find_schedule
 from retrier.store.queries.selections import Condition, from_json
 from retrier.store.schema import (
     retry_batches,
@@ -86,14 +88,20 @@ class OperationDetails:
     skipped: Mapping[str, str]
     came_back: int | None = None
     schedule: Schedule | None = None
+    obstacles: Obstacles = CLEAR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedOperations:
-    """One page of operations, and the schedule if the standing operation is among them."""
+    """One page of operations, and the schedule if the standing operation is among them.
+
+    `at` is the database's time, `obstacles` what holds up all of them.
+    """
 
     page: Page[RetryOperation]
     schedule: Schedule | None
+    at: datetime
+    obstacles: Obstacles
 
 
 @reading
@@ -120,7 +128,10 @@ def list_operations(
     )
     items = tuple(operation_from_row(dict(row)) for row in tx.execute(query).mappings())
     return ListedOperations(
-        page=Page(items=items, total=total), schedule=_find_schedule_of(tx, items)
+        page=Page(items=items, total=total),
+        schedule=_find_schedule_of(tx, items),
+        at=tx.now,
+        obstacles=find_obstacles(tx),
     )
 
 
@@ -150,6 +161,7 @@ def find_operation(tx: Transaction, operation_id: str) -> OperationDetails | Non
         skipped=read_skipped(tx, key),
         came_back=count_back(tx, operation),
         schedule=_find_schedule_of(tx, [operation]),
+        obstacles=find_obstacles(tx),
     )
 
 

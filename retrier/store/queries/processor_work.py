@@ -11,9 +11,10 @@ from retrier.domain.retry_operation import OPEN_STATES, RetryOperation
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.batches import batch_from_row
-from retrier.store.queries.due import find_schedule
 from retrier.store.queries.next_batch import is_due
+from retrier.store.queries.obstacles import find_obstacles
 from retrier.store.queries.operations import is_alive, operation_from_row, with_canaries
+from retrier.store.queries.schedules import find_schedule
 from retrier.store.schema import (
     processor_lease,
     retry_batch_now_forwarding,
@@ -57,6 +58,7 @@ def find_processor(tx: Transaction) -> ProcessorState:
         operations=operations,
         at=tx.now,
         schedule=find_schedule(tx) if any(each.is_standing for each in operations) else None,
+        obstacles=find_obstacles(tx),
     )
     return ProcessorState(processor=_find_holder(tx), queue=queue)
 

@@ -19,10 +19,11 @@ from sqlalchemy import (
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.retry_operation import RetryOperation
 from retrier.domain.streams import Head, Stream, tell_held
+from retrier.domain.waiting import IN_TURN, Reason
 from retrier.store.engine.transaction import StoredRow, Transaction
-from retrier.store.queries.breaker_waits import why_each_waits
 from retrier.store.queries.cuts import free_messages
 from retrier.store.queries.left_out import LeftOut
+from retrier.store.queries.waits import find_reasons
 from retrier.store.schema import (
     STRICT,
     event_log,
@@ -148,12 +149,16 @@ def tell_those_held(tx: Transaction, numbers: Sequence[int]) -> Mapping[int, str
     if not numbers:
         return {}
     rows = tx.execute(_HELD.where(tx.sql.member(messages.number, sorted(numbers)))).all()
-    waits = why_each_waits(tx, [row.head_number for row in rows])
-    return {row.number: tell_held(head_from_row(row, waits.get(row.head_number))) for row in rows}
+    waits = find_reasons(tx, [row.head_number for row in rows])
+    return {
+        row.number: tell_held(head_from_row(row, waits.get(row.head_number, ()))) for row in rows
+    }
 
 
-def head_from_row(row: StoredRow, waits_because: str | None) -> Head:
+def head_from_row(row: StoredRow, waits: Sequence[Reason]) -> Head:
     """Return the head of a row with its columns and `on_its_way`."""
+    whys = [each.why for each in waits]
+    is_due = IN_TURN in whys
     return Head(
         unique_message_id=row.unique_message_id,
         stream_id=row.stream_id,
@@ -161,7 +166,8 @@ def head_from_row(row: StoredRow, waits_because: str | None) -> Head:
         disposition=Disposition(row.disposition),
         retry_at=row.retry_at,
         on_its_way=bool(row.on_its_way),
-        waits_because=waits_because,
+        waits_because=None if is_due else "; ".join(whys) or None,
+        is_due=is_due,
     )
 
 
@@ -179,7 +185,7 @@ def _tell_first(tx: Transaction, operation: RetryOperation) -> str | None:
     """Say what holds the first message of an operation that is held; None if none is any more."""
     query: Select[Any] = (
         select(messages.number)
-        .where(*free_messages(operation), IS_HELD)
+        .where(*free_messages(tx, operation), IS_HELD)
         .order_by(messages.failure_seq)
         .limit(bindparam("most"))
     )

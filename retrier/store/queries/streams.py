@@ -13,7 +13,6 @@ from retrier.domain.stream_position import show_position
 from retrier.domain.streams import Head, Stream, tell_held
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
-from retrier.store.queries.breaker_waits import why_each_waits
 from retrier.store.queries.ordering import Page, PageRequest
 from retrier.store.queries.stream_order import (
     FIRST_NUMBER,
@@ -24,6 +23,7 @@ from retrier.store.queries.stream_order import (
     of_stream,
     tell_those_held,
 )
+from retrier.store.queries.waits import find_reasons
 from retrier.store.schema import causes, failed_message_retries, failed_messages
 
 messages = failed_messages.c
@@ -223,8 +223,8 @@ def _find_heads(tx: Transaction, numbers: list[int]) -> Mapping[int, Head]:
         return {}
     query = select(*_HEAD).where(tx.sql.member(messages.number, numbers))
     rows = tx.execute(query).all()
-    waits = why_each_waits(tx, numbers)
-    return {row.number: head_from_row(row, waits.get(row.number)) for row in rows}
+    waits = find_reasons(tx, numbers)
+    return {row.number: head_from_row(row, waits.get(row.number, ())) for row in rows}
 
 
 def _listed(row: Mapping[str, Any], heads: Mapping[int, Head]) -> ListedStream:

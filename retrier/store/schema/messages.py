@@ -217,6 +217,19 @@ Index(
     postgresql_where=SCHEDULED,
     sqlite_where=SCHEDULED,
 )
+_has_time = text("retry_at IS NOT NULL")
+# The same for each rule and cause: rules and queues take turns, however much is due of one. The
+# same rows in other words: who asks in these cannot be led to the index above, whose statistics
+# may be of a time when nothing was scheduled; then each look would read all that is due.
+Index(
+    "ix_failed_messages_turns",
+    failed_messages.c.policy,
+    failed_messages.c.cause_id,
+    failed_messages.c.retry_at,
+    failed_messages.c.failure_seq,
+    postgresql_where=_has_time,
+    sqlite_where=_has_time,
+)
 _dead = text("disposition = 'dead'")
 # What bulk retries leave out: counted by cause without a look at what is not dead.
 Index(

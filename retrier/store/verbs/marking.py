@@ -9,7 +9,7 @@ from dataclasses import replace
 from uuid import uuid4
 
 from retrier.domain.retry_batch import RetryBatch, RetryBatchStatus
-from retrier.domain.retry_operation import CanaryState, RetryOperation
+from retrier.domain.retry_operation import CanaryState, RetryOperation, RetryType
 from retrier.domain.streams import LOOK_AT_ALL, HeldLooks
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
@@ -157,8 +157,10 @@ def cut_batch(
         sight=sight if sight is not None and sight.operation == operation else None,
     )
     if operation.passed_over:
-        opened = replace(opened, mark=find_mark(tx))
-        if opened.mark == held.marks.get(operation.operation_id):
+        # What becomes due leaves no mark: what is due by policy is looked at each time.
+        by_policy = operation.retry_type is RetryType.BY_POLICY
+        opened = replace(opened, mark=None if by_policy else find_mark(tx))
+        if opened.mark is not None and opened.mark == held.marks.get(operation.operation_id):
             at = tx.now + held.after
             retry_operations.pass_over(tx, operation.operation_id, operation.reason, at)
             return make_marked(opened, NOTHING, 0, CutEnd.UNCHANGED)

@@ -15,6 +15,7 @@ from retrier.policy.judging import Judge
 from retrier.store.engine.database import writing
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.queries.cuts import Cut
+from retrier.store.queries.due import find_next_due
 from retrier.store.queries.left_out import LeftOut, find_reasons
 from retrier.store.queries.operations import columns
 from retrier.store.tables import (
@@ -34,6 +35,8 @@ from retrier.store.verbs.judging import follow_up, judge_reverts
 
 _HELD_LOOK = timedelta(seconds=1)
 """How long what is due waits before a further look, if all of it is held."""
+_SHORTEST_LOOK = timedelta(seconds=0.2)
+"""How long it waits at least, if something else becomes due before."""
 
 
 def end_claims(tx: Transaction, numbers: Sequence[int], how: RetryEnd) -> Sequence[StoredRow]:
@@ -139,8 +142,7 @@ def conclude(
     operation_id, canary = operation.operation_id, operation.canary
     if operation.retry_type is RetryType.BY_POLICY:
         if cut.left_out:
-            # What something else holds stays due: without this it would be looked for in a loop.
-            retry_operations.put_off(tx, operation_id, tx.now + _HELD_LOOK)
+            _hold_standing(tx, operation, left_out)
         return CutEnd.NOTHING_DUE if retry_operations.rest(tx, operation_id) else CutEnd.STOPPED
     if canary is not None and canary.state is CanaryState.SENDING and operation.sent:
         wait_for(tx, operation, canary)
@@ -149,6 +151,20 @@ def conclude(
         return _pass_over(tx, operation, left_out, looks_again_after)
     completed = _complete(tx, operation_id)
     return CutEnd.COMPLETED if completed else CutEnd.STOPPED
+
+
+def _hold_standing(tx: Transaction, operation: RetryOperation, left_out: LeftOut | None) -> None:
+    """Let what is due wait for what holds all of it, for a moment: it would be cut in a loop.
+
+    Others may be due before the moment is over; they do not wait for it.
+    """
+    found = [] if left_out is None else find_reasons(tx, operation, left_out)
+    told = "; ".join(why for _, why in found)
+    # What held them may have let go of them since the look: they wait for the next one all the same.
+    reason = told or (None if left_out is None else left_out.reason)
+    at = min(find_next_due(tx) or tx.now + _HELD_LOOK, tx.now + _HELD_LOOK)
+    at = max(at, tx.now + _SHORTEST_LOOK)
+    retry_operations.pass_over(tx, operation.operation_id, reason, at)
 
 
 def _pass_over(

@@ -11,11 +11,11 @@ from retrier.domain.message_actions import Act, Refusal
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, RetryType
 from retrier.domain.selection import Selection
 from retrier.policy.reasons import BUILT_IN, find_named, why_not_a_reason
-from retrier.store.queries.breaker_waits import why_message_waits
 from retrier.store.queries.details import find_beginning, find_body, find_listed, find_message
 from retrier.store.queries.imports import find_send
 from retrier.store.queries.message_history import find_history
 from retrier.store.queries.message_marks import find_marks
+from retrier.store.queries.message_waits import find_waits
 from retrier.store.queries.ordering import Page, PageRequest
 from retrier.store.queries.streams import find_place
 from retrier.web.forms import Form, SentForm, local
@@ -48,9 +48,7 @@ def get_message(request: Request, unique_id: str, parts: Parts, query: Wanted) -
     # Retention may delete it between two looks; then its history is empty.
     told = history or Page(items=(), total=0)
     body = show_body(find_beginning(parts.db, unique_id, SHOWN), found.body_size, query.body)
-    waits = Waits(
-        breaker=why_message_waits(parts.db, unique_id), place=find_place(parts.db, unique_id)
-    )
+    waits = Waits(reasons=find_waits(parts.db, unique_id), place=find_place(parts.db, unique_id))
     view = message_page(found, body, told, query, waits, seen)
     return show(request, "message.html", view, current="/messages")
 

@@ -14,6 +14,7 @@ from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
 from retrier.domain.selection import Selection
 from retrier.store.queries.archive_previews import preview_archive
 from retrier.store.queries.comments import find_comments
+from retrier.store.queries.message_waits import why_listed_wait
 from retrier.store.queries.messages import list_messages
 from retrier.store.queries.ordering import Order, PageRequest, Sort
 from retrier.store.queries.pending import time_before
@@ -58,8 +59,9 @@ def get_messages(
     since = last_number(parts.db)
     wanted = PageRequest(number=page_number(page), size=PAGE)
     found = list_messages(parts.db, shown, order, wanted, parts.codec)
+    waits = why_listed_wait(parts.db, found.items)
     listing = Listing(
-        rows=[row(each) for each in found.items],
+        rows=[row(each, waits.get(each.unique_message_id)) for each in found.items],
         total=found.total,
         number=wanted.number,
         path="/messages",

@@ -137,7 +137,8 @@ def _operation(found: Snapshot, each: GroupCount) -> OperationLine | None:
     shown = each.operation
     if shown is None or (shown.completed_at is not None and shown.acknowledged_at is not None):
         return None
-    return operation_line(shown, found.at, found.outcomes.get(shown.operation_id))
+    outcomes, obstacles = found.outcomes.get(shown.operation_id), found.work.queue.obstacles
+    return operation_line(shown, found.at, outcomes, obstacles=obstacles)
 
 
 def _tell(archive: ArchiveOperation) -> str:

@@ -190,8 +190,8 @@ def tokens(
             )
 
 
-def row(found: ListedMessage) -> MessageRow:
-    """Return a message as a row."""
+def row(found: ListedMessage, waits: str | None = None) -> MessageRow:
+    """Return a message as a row; `waits` says what holds it, if anything does."""
     words, tone = describe_next(found)
     said = found.exception_message or found.failure_reason
     scheduled = _is(found, Disposition.SCHEDULED)
@@ -206,7 +206,9 @@ def row(found: ListedMessage) -> MessageRow:
         next_words=words,
         tone=tone,
         next_at=found.retry_at if scheduled else None,
-        why=found.disposition_reason if found.status is FailedMessageStatus.UNRESOLVED else None,
+        why=(waits or found.disposition_reason)
+        if found.status is FailedMessageStatus.UNRESOLVED
+        else None,
         may_be_retried=found.status is FailedMessageStatus.UNRESOLVED,
     )
 

@@ -34,7 +34,7 @@ def operation_list(found: Snapshot, listed: ListedOperations, page: PageRequest)
     def line(each: RetryOperation) -> OperationLine:
         outcomes = found.outcomes.get(each.operation_id)
         schedule = listed.schedule or found.work.queue.schedule
-        return operation_line(each, found.at, outcomes, schedule)
+        return operation_line(each, found.at, outcomes, schedule, listed.obstacles)
 
     return OperationList(
         standing=line(standing[0]) if standing and first else None,

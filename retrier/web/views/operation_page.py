@@ -87,7 +87,7 @@ def operation_page(found: FoundOperation, known: Snapshot) -> OperationPage:
     details = found.details
     shown = details.operation
     outcomes = known.outcomes.get(shown.operation_id)
-    line = operation_line(shown, details.at, outcomes, details.schedule)
+    line = operation_line(shown, details.at, outcomes, details.schedule, details.obstacles)
     paused = shown.state is RetryOperationState.PAUSED
     steered = refuse_now(shown, Pause()) is None
     waits = line.waits or (details.batch_reason and sentence(details.batch_reason))

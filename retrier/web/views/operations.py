@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from retrier.domain.retry_operation import CanaryState, RetryOperation, RetryOperationState
 from retrier.domain.schedule import Schedule
-from retrier.domain.waiting import estimate_end, why_it_waits
+from retrier.domain.waiting import CLEAR, Obstacles, estimate_end, why_it_waits
 from retrier.store.queries.operation_outcomes import Outcomes
 from retrier.web.wording import ago, duration, number, plural, sentence
 
@@ -37,12 +37,14 @@ def operation_line(
     at: datetime,
     outcomes: Outcomes | None = None,
     schedule: Schedule | None = None,
+    obstacles: Obstacles = CLEAR,
 ) -> OperationLine:
     """Return an operation as a line; `at` is the database's time.
 
-    The `schedule` is for the standing operation.
+    The `schedule` is for the standing operation, `obstacles` what holds up all operations.
     """
-    waits = None if _is_paced(shown) else why_it_waits(shown, at, schedule)
+    is_paced = obstacles.is_worked and obstacles.stuck is None and _is_paced(shown, at)
+    waits = None if is_paced else why_it_waits(shown, at, schedule, obstacles)
     return OperationLine(
         operation_id=shown.operation_id,
         title=shown.originator[:1].upper() + shown.originator[1:],
@@ -60,13 +62,18 @@ def operation_line(
     )
 
 
-def _is_paced(shown: RetryOperation) -> bool:
-    """Say whether it goes on at its rate: a pause between two cuts is no wait that one must know."""
+MOMENT = timedelta(seconds=5)
+"""A shorter wait is none that one must know: between two cuts at a rate."""
+
+
+def _is_paced(shown: RetryOperation, at: datetime) -> bool:
+    """Say whether it goes on at its rate, within a moment."""
     goes_on = shown.state is RetryOperationState.FORWARDING
     is_held = shown.cancel_asked or shown.passed_over
     canary = shown.canary
     tries = canary is not None and canary.state in {CanaryState.SENDING, CanaryState.WAITING}
-    return goes_on and shown.rate is not None and not is_held and not tries
+    soon = shown.next_cut is None or shown.next_cut - at < MOMENT
+    return goes_on and shown.rate is not None and soon and not is_held and not tries
 
 
 def _state(shown: RetryOperation, waits: str | None) -> str:

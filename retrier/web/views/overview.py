@@ -55,7 +55,8 @@ def overview(
     found: Snapshot, groups: Sequence[GroupRow], trouble: Trouble | None, span: str, live_rows: str
 ) -> Overview:
     """Return the overview of a snapshot, with its groups as rows."""
-    alive = [each for each in found.work.queue.operations if each.remaining or _is_asked(each)]
+    queue = found.work.queue
+    alive = [each for each in queue.operations if each.remaining or _is_asked(each)]
     return Overview(
         headline=headline(found),
         lead=lead(found),
@@ -64,7 +65,8 @@ def overview(
         tiles=tiles(found),
         notes=list(_notes(found, trouble)),
         operations=[
-            operation_line(each, found.at, schedule=found.work.queue.schedule) for each in alive
+            operation_line(each, found.at, schedule=queue.schedule, obstacles=queue.obstacles)
+            for each in alive
         ],
         plot=plot(found.minutes, found.at, span),
         groups=groups[:MOST_GROUPS],

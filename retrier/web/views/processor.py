@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from retrier.domain.processor_work import Awaited, Work, find_work
 from retrier.domain.retry_batch import RetryBatchStatus
@@ -13,7 +13,7 @@ from retrier.store.queries.processor_work import Processor, ProcessorState
 from retrier.web.parts import Health, QueueState
 from retrier.web.views.batches import BatchView, batch_view
 from retrier.web.views.facts import Fact, time_facts
-from retrier.web.views.operations import OperationLine, operation_line
+from retrier.web.views.operations import MOMENT, OperationLine, operation_line
 from retrier.web.wording import plural, sentence
 
 
@@ -92,7 +92,7 @@ def processor_page(seen: Seen, here: Here) -> ProcessorPage:
     """Return the page."""
     found, queue = seen.state.processor, seen.state.queue
     held = found is not None and found.is_held
-    work = find_work(queue, is_held=held)
+    work = find_work(queue, is_held=held, trouble=_trouble(found, here))
     sets = len({each.set_hash for each in seen.processes})
     return ProcessorPage(
         headline=_headline(found, here),
@@ -107,7 +107,8 @@ def processor_page(seen: Seen, here: Here) -> ProcessorPage:
         ],
         queues=[_queue(each) for each in here.queues],
         operations=[
-            operation_line(each, queue.at, schedule=queue.schedule) for each in queue.operations
+            operation_line(each, queue.at, schedule=queue.schedule, obstacles=queue.obstacles)
+            for each in queue.operations
         ],
         batches=[batch_view(each) for each in seen.batches],
         processes=[
@@ -150,12 +151,8 @@ _STAGES = {
 }
 
 
-_MOMENT = timedelta(seconds=5)
-"""A shorter wait is none that one must know: between two cuts at a rate."""
-
-
 def _goes_on(work: Work, at: datetime) -> bool:
-    return work.waits_for is Awaited.TIME and work.until is not None and work.until - at < _MOMENT
+    return work.waits_for is Awaited.TIME and work.until is not None and work.until - at < MOMENT
 
 
 def _work(work: Work, at: datetime) -> str:
@@ -163,7 +160,15 @@ def _work(work: Work, at: datetime) -> str:
         return "It sends at a rate: the next messages go out within seconds."
     if work.waits_for is not None:
         return f"It waits: {work.why or work.waits_for.value}."
-    return "" if work.stage is None else _STAGES[work.stage]
+    told = "" if work.stage is None else _STAGES[work.stage]
+    return told if work.why is None else f"{told} It does not get on: {work.why}."
+
+
+def _trouble(found: Processor | None, here: Here) -> str | None:
+    """Return why it does not get on, if this process is it: no other one knows."""
+    ok, reason = here.health.get("processor", (True, ""))
+    is_here = found is not None and found.session_id == here.session_id
+    return reason if is_here and not ok else None
 
 
 def _queue(each: QueueState) -> QueueLine:

@@ -15,7 +15,7 @@ Sentence = Sequence[str | datetime]
 def tell_state(found: MessageDetails, *, waits: bool) -> Sentence:
     """Return why the message is as it is, and what happens next.
 
-    Of one that `waits` for a breaker or in its stream, that is told beside.
+    Of one that `waits`, for a breaker, in its stream or else, that is told beside.
     """
     message, claim = found.message, found.claim
     match message.status:
@@ -54,7 +54,9 @@ def _of_unresolved(message: ListedMessage, *, waits: bool) -> Sentence:
     told = sentence(why) if why else ""
     match message.disposition:
         case Disposition.SCHEDULED if message.retry_at is not None:
-            return ("It will be tried again at ", message.retry_at, f": {told}" if told else ".")
+            # The time may have passed of one that waits.
+            when = "It is due to be tried again at " if waits else "It will be tried again at "
+            return (when, message.retry_at, f": {told}" if told else ".")
         case Disposition.DEAD:
             since = f": {told}" if told else "."
             if why is not None and why.endswith(AGAIN):

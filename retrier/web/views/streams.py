@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.streams import Stream, tell_state
+from retrier.domain.waiting import Holding, Reason
 from retrier.store.queries.streams import (
     HeldMessages,
     ListedStream,
@@ -99,15 +100,21 @@ def message_link(unique_id: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waits:
-    """What keeps a message from being retried: a breaker, or what stands before it in its stream."""
+    """What keeps a message from being retried. What its stream does is told by its place there."""
 
-    breaker: str | None
+    reasons: Sequence[Reason]
     place: PlaceInStream | None
 
     @property
     def any(self) -> bool:
         """Whether something keeps it."""
-        return bool(self.breaker or (self.place and self.place.held_because))
+        return bool(self.reasons)
+
+    @property
+    def notes(self) -> Sequence[tuple[str, bool]]:
+        """Why it waits, and whether that is a breaker; without its stream."""
+        told = (each for each in self.reasons if each.holding is not Holding.STREAM)
+        return [(each.why, each.holding is Holding.BREAKER) for each in told]
 
     @property
     def stream(self) -> str:

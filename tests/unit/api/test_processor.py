@@ -112,9 +112,9 @@ def test_an_operation_with_a_rate_waits_for_its_next_cut(api: Api) -> None:
 @pytest.mark.usefixtures("bench")
 def test_what_is_paused_waits_for_a_person(api: Api) -> None:
     ask(api)
-    change(api, state="paused", reason="3 of 20 came back")
+    change(api, state="paused", reason="NO_ROUTE was said of the last that could not be sent")
 
-    assert shown(api, "waits_for", "why") == ["person", "3 of 20 came back"]
+    assert shown(api, "waits_for", "why") == ["person", "it is paused"]
 
 
 @pytest.mark.usefixtures("bench")

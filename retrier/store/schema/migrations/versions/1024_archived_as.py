@@ -6,7 +6,7 @@ from alembic import op
 from retrier.store.schema.types import UtcTime
 
 revision = "1024"
-down_revision = "1021"
+down_revision = "1023"
 branch_labels = None
 depends_on = None
 
