@@ -1,10 +1,10 @@
-"""On which database the tests of faces run."""
+"""On which database the tests of the page run."""
 
 from zlib import crc32
 
 import pytest
 
-FACES = ("tests/unit/cli/", "tests/unit/web/")
+PAGE = "tests/unit/web/"
 TURNS = 3
 
 
@@ -15,11 +15,11 @@ def is_its_turn(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave two thirds of the faces' tests on PostgreSQL to `pytest -m kills tests/unit`.
+    """Leave two thirds of the page's tests on PostgreSQL to `pytest -m kills tests/unit`.
 
-    What a face asks the store is tested there, and by the API, on either database.
+    What the page asks the store is tested there, and by the API, on either database.
     """
     for item in items:
         on_postgres = item.get_closest_marker("postgres") is not None
-        if item.nodeid.startswith(FACES) and on_postgres and not is_its_turn(item):
+        if item.nodeid.startswith(PAGE) and on_postgres and not is_its_turn(item):
             item.add_marker(pytest.mark.kills)
