@@ -228,6 +228,8 @@ class Run:
             self.resolved is not None and self.resolved - max(0.0, self.cooldown) <= RESOLVED_WITHIN
         )
         expect("is whether all was resolved too late", int(not in_time))
+        for service in self.grounds.host.services:
+            tell(*(str(line["message"]) for line in service.find("processor.lease_held_long")))
         self.grounds.stop_all()
         expect("is the exit code of retrier verify", self.grounds.verify())
 
