@@ -302,6 +302,8 @@ class Hand:
         """Return what is put to the tail: to requeue it would count as a crash (R44)."""
         if self.mode is not Mode.CEASED:
             return [h for h in self.waiting if h.timeouts and h.seen_until <= now < h.not_before]
+        if mood.stopping and self._room == 1 and not (mood.paused or mood.overdue):
+            return []  # it is handled before the end: with one message in hand, order is kept
         suspects = [] if mood.paused or mood.stopping else self.suspects[:1]
         return [h for h in self.waiting if h not in suspects and not self.is_held(h)]
 

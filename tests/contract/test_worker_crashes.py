@@ -99,6 +99,25 @@ class TestOnQuorumQueues(RabbitMQWorkers, WorkerCrashSuite):
         assert "keeps its place" in workers.logged
         assert workers.told("counted") == []
 
+    def test_order_is_kept_over_stops_and_kills_where_one_message_is_in_hand(
+        self, outside: Outside, orders: str, processes: Processes
+    ) -> None:
+        names = [f"m-{number:02}" for number in range(40)]
+        for name in names:
+            put(outside, orders, name, do="slow", seconds=0.005)
+        workers = processes()
+
+        for end in (signal.SIGTERM, signal.SIGKILL) * 2:
+            before = len(workers.told("begun"))
+            process = workers.start()
+            wait_until(lambda n=before: len(workers.told("begun")) > 4 + n, 20)
+            os.kill(process.pid or 0, end)
+            process.join(20)
+        workers.run_until(lambda: len(set(workers.told("done"))) == len(names))
+
+        assert workers.told("begun") == sorted(workers.told("begun"))
+        assert set(workers.told("done")) == set(names)
+
     def test_stops_with_streams_held_count_nothing_and_keep_the_order(
         self, outside: Outside, orders: str, processes: Processes
     ) -> None:

@@ -176,6 +176,16 @@ def test_a_pause_and_a_stop_put_back_what_is_not_started() -> None:
         assert decide(hand, mood) == PutBack(several)
 
 
+def test_the_only_message_that_may_be_in_hand_is_handled_before_a_stop_to_keep_its_place() -> None:
+    only = held()
+    hand = hand_of(only, room=1)
+    hand.cease()
+
+    assert decide(hand, STOPPING) == Start([only])
+    assert decide(hand, OVERDUE) == PutBack([only])
+    assert decide(hand, Mood(stopping=True, paused=True)) == PutBack([only])
+
+
 def test_a_message_of_a_stream_stays_in_hand_during_a_pause() -> None:
     member = held(stream="s")
     hand = hand_of(member, room=1, streams=True)
