@@ -1,6 +1,7 @@
 """A Celery app with Retrier installed, as a user would write it; tests start workers of it.
 
-The environment says where: BROKER, QUEUE, ERROR_QUEUE, BACKEND for results, and the folder TOLD
+The environment says where: BROKER, QUEUE, ERROR_QUEUE, BACKEND for results, perhaps the NAME of the
+application for Retrier, and the folder TOLD
 where tasks write down what they were given. A file `broken` there makes `pack` fail; a file named
 `die after` and a deed kills the worker with SIGKILL, before Celery acknowledges.
 """
@@ -45,7 +46,8 @@ def count(deed: str, task: str) -> None:
         os.killpg(0, signal.SIGKILL)
 
 
-install(app, error_queue=os.environ["ERROR_QUEUE"], metrics=count)
+named = {"name": os.environ["NAME"]} if "NAME" in os.environ else {}
+install(app, error_queue=os.environ["ERROR_QUEUE"], metrics=count, **named)
 
 
 class Unpaid(Exception):
