@@ -46,8 +46,10 @@ def count(deed: str, task: str) -> None:
         os.killpg(0, signal.SIGKILL)
 
 
-named = {"name": os.environ["NAME"]} if "NAME" in os.environ else {}
-install(app, error_queue=os.environ["ERROR_QUEUE"], metrics=count, **named)
+if "NAME" in os.environ:
+    install(app, os.environ["ERROR_QUEUE"], metrics=count, name=os.environ["NAME"])
+else:
+    install(app, error_queue=os.environ["ERROR_QUEUE"], metrics=count)
 
 
 class Unpaid(Exception):

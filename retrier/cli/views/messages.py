@@ -90,7 +90,8 @@ def show_message(printer: Printer, found: Json) -> None:
 
 def _show_attempts(printer: Printer, attempts: Sequence[Json]) -> None:
     """Print the failures, with their hosts if any of them tells one."""
-    columns, lines = _ATTEMPTS, [_attempt(each) for each in attempts]
+    columns: Sequence[Column] = _ATTEMPTS
+    lines = [_attempt(each) for each in attempts]
     if any("host" in each for each in attempts):
         columns = (*columns[:-1], Column(title="host", flexible=True), columns[-1])
         hosts = [each.get("host", "") for each in attempts]
