@@ -61,7 +61,7 @@ def test_every_kind_of_end_is_told_with_its_exception(
         shop.send(task, 1)
 
     # When a worker has taken them
-    shop.start(node="packers@%h")
+    shop.start(node="packers@%h", NAME="shop")
     found = take_all(amqp_url, error_queue, 4)
 
     # Then each is on the error queue
@@ -78,7 +78,7 @@ def test_every_kind_of_end_is_told_with_its_exception(
 
     # And where it was, which is no part of the name of the application
     box = socket.gethostname()
-    assert {each["Retrier.Endpoint"] for each in found.values()} == {"celery"}
+    assert {each["Retrier.Endpoint"] for each in found.values()} == {"shop"}
     assert {each["Retrier.Host"] for each in found.values()} == {box}
     assert {each["Retrier.Node"] for each in found.values()} == {f"packers@{box}"}
     processes = {task: int(each["Retrier.Process"]) for task, each in found.items()}
@@ -99,6 +99,7 @@ def test_what_a_task_had_done_is_said_with_its_failure(
 
     # Then the failure says all of them
     assert found["shop.reserve"]["Retrier.CompletedSteps"] == "order,reserve,pay"
+    assert found["shop.reserve"]["Retrier.Endpoint"] == "celery"
 
 
 def test_a_hard_time_limit_is_one_failure(

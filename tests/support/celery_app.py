@@ -1,7 +1,8 @@
 """A Celery app with Retrier installed, as a user would write it; tests start workers of it.
 
-The environment says where: BROKER, QUEUE, ERROR_QUEUE, BACKEND for results, and the folder TOLD
-where tasks write down what they were given. TAKES: the seconds that some tasks take. A file `broken` there makes `pack` fail; a file named
+The environment says where: BROKER, QUEUE, ERROR_QUEUE, BACKEND for results, perhaps the NAME of the
+application for Retrier, and the folder TOLD where tasks write down what they were given. TAKES: the
+seconds that some tasks take. A file `broken` there makes `pack` fail; a file named
 `die after` and a deed kills the worker with SIGKILL, before Celery acknowledges.
 """
 
@@ -47,7 +48,10 @@ def count(deed: str, task: str) -> None:
         os.killpg(0, signal.SIGKILL)
 
 
-install(app, error_queue=os.environ["ERROR_QUEUE"], metrics=count)
+if "NAME" in os.environ:
+    install(app, os.environ["ERROR_QUEUE"], metrics=count, name=os.environ["NAME"])
+else:
+    install(app, error_queue=os.environ["ERROR_QUEUE"], metrics=count)
 
 
 class Unpaid(Exception):

@@ -27,6 +27,9 @@ def test_everything_the_client_wrote_is_read():
             "Retrier.Stream": "order-7",
             "Retrier.CompletedSteps": "reserve,pay",
             "Retrier.Reason": "validation",
+            "Retrier.Host": "box-7",
+            "Retrier.Process": "4711",
+            "Retrier.Node": "w1@box-7",
         },
         timestamp=1714564800,
     ) == FailureDetails(
@@ -43,6 +46,9 @@ def test_everything_the_client_wrote_is_read():
         attempts_reported=3,
         completed_steps="reserve,pay",
         stream_id="order-7",
+        host="box-7",
+        process="4711",
+        node="w1@box-7",
     )
 
 
@@ -83,6 +89,9 @@ def test_a_message_may_have_no_id(fields):
         "Retrier.Exception.StackTrace",
         "Retrier.Reason",
         "Retrier.Attempts",
+        "Retrier.Host",
+        "Retrier.Process",
+        "Retrier.Node",
         "Retrier.CompletedSteps",
     ],
 )
