@@ -25,7 +25,7 @@ from retrier.integrations.celery_publisher import Publication, Publisher, descri
 from retrier.integrations.celery_requests import find_ending, make_step
 from retrier.integrations.failures import FailedTask, make_confirmation
 from retrier.integrations.handover import Handover, Handovers, describe_task
-from retrier.integrations.owed import Hold, never
+from retrier.integrations.owed import Hold
 from retrier.worker.outcomes import Problem
 
 _MARK = "retrier"
@@ -127,8 +127,12 @@ class Installation:
             why = f"{describe(error)}. The task: {rebuild()}"
             self._account.note(Deed.UNPUBLISHED, name, task_id, why)
             return
-        is_void = never if hold is None else partial(is_gone, message)
-        extra = {"hold": hold, "is_void": is_void, "rebuild": rebuild}
+        extra: dict[str, Any] = {"rebuild": rebuild}
+        if hold is not None:
+            # Celery sets its prefetch together with an acknowledgement, and waits for the answer
+            # on the connection that its main thread reads: another thread would take its frames.
+            settle_by = consumer.call_soon
+            extra |= {"hold": hold, "is_void": partial(is_gone, message), "settle_by": settle_by}
         self._hand_over(made, name, task_id, Deed.PUBLISHED, Deed.UNPUBLISHED, **extra)
 
     def _hand_over(

@@ -14,13 +14,18 @@ LONGEST_SAID = 16 * 1024
 BEHIND_OTHERS = "others wait for the same queue"
 
 
+def call(act: Callable[[], None]) -> None:
+    """Call it here and now."""
+    act()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handover:
     """A message about a task. `publish` raises what `describe` puts into words.
 
     `publish_late` does the same over a connection of its own, so that nobody waits for it. `hold`
     keeps the task from being acknowledged, if it is not acknowledged yet; else `rebuild` makes the text
-    from which a person can do so.
+    from which a person can do so. `settle_by` calls what lets the task go, in a thread that may.
     """
 
     task: str
@@ -33,6 +38,7 @@ class Handover:
     describe: Callable[[Exception], str]
     size: int = 0
     hold: Hold | None = None
+    settle_by: Callable[[Callable[[], None]], object] = call
     is_void: Callable[[], bool] = never
     rebuild: Callable[[], str] | None = None
 
@@ -87,7 +93,7 @@ class Handovers:
     def _pay(self, message: Handover) -> None:
         self._account.note_late(message.done, message.task, message.task_id)
         if message.hold is not None:
-            message.hold.let_go()
+            message.settle_by(message.hold.let_go)
 
 
 def describe_task(

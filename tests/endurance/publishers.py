@@ -40,6 +40,9 @@ from tests.support.waiting import let_pass, wait_until
 TAKES = 1.0
 AT_ONCE = 6
 """How long each task takes, and how many each worker runs at once: a fault finds that many begun."""
+UNREDUCED = {"REDUCES_NOTHING": "1"}
+"""A setting of Celery's, without which a worker of threads may hang after it has connected again: its
+threads set the prefetch while the main thread reads the same connection (docs/celery.md)."""
 CALM = 5.0
 """Seconds between two faults."""
 QUIET = 60.0
@@ -188,7 +191,8 @@ class Sender:
 @contextmanager
 def celery_worker(url: str, site: Site, pool: str, folder: Path) -> Iterator[None]:
     """Run a worker of Celery."""
-    shop = CeleryShop(url, site.queue, site.error, folder / site.kind, TAKES=str(TAKES))
+    environ = {"TAKES": str(TAKES)} | (UNREDUCED if pool == "threads" else {})
+    shop = CeleryShop(url, site.queue, site.error, folder / site.kind, **environ)
     try:
         shop.start(pool, concurrency=AT_ONCE)
         wait_until(lambda: "ready." in shop.logged, START, "a worker of Celery")

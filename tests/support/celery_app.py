@@ -33,6 +33,7 @@ app.conf.update(
     task_default_queue_type=os.environ.get("QUEUE_TYPE", "classic"),
     task_ignore_result=BACKEND is None,
     task_serializer=os.environ.get("SERIALIZER", "json"),
+    worker_enable_prefetch_count_reduction="REDUCES_NOTHING" not in os.environ,
     worker_enable_remote_control=False,
     worker_lost_wait=0.1,
     worker_send_task_events=False,

@@ -70,6 +70,19 @@ def test_a_task_that_is_not_acknowledged_is_held_until_its_failure_is_published(
     assert site.account.counts == {"failure_held_back": 1, "failure_published": 1}
 
 
+def test_a_task_is_let_go_by_a_thread_that_may() -> None:
+    site, hold, acts, asked = Site(), Hold(), [], []
+    hold.keep(lambda: acts.append("acknowledged"))
+    site.hand_over(hold=hold, settle_by=asked.append)
+
+    site.is_away = False
+    wait_until(lambda: len(asked) == 1, DEADLINE)
+
+    assert acts == []
+    asked[0]()
+    assert acts == ["acknowledged"]
+
+
 def test_of_a_task_that_nobody_keeps_all_is_said_at_once_and_it_is_tried_again(
     caplog: Caught,
 ) -> None:
