@@ -11,7 +11,6 @@ from retrier.transport.seam import Transport
 from retrier.worker.arrivals import Arrivals, Startable, Uncounted, stamp
 from retrier.worker.breaker import Circuit, State
 from retrier.worker.copies import find_id
-from retrier.worker.ending import RELEASE_WITHIN, Exits, Overdue, Relief
 from retrier.worker.hand import (
     Await,
     CalmDown,
@@ -35,6 +34,7 @@ from retrier.worker.pause import Pause
 from retrier.worker.running import Handling, Hands, Inline, Pool
 from retrier.worker.settlement import Settlements
 from retrier.worker.starts import Keys, Starts
+from retrier.worker.stopping import RELEASE_WITHIN, Exits, Overdue, Relief
 
 TICK = 0.1
 """Seconds that one wait lasts at most: so long a signal or a heartbeat may have to wait."""

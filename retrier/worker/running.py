@@ -158,8 +158,6 @@ class Handling:
                 self._hand.put_back(held)
                 copies.append((held, copy))
             elif held.not_before <= now:
-                # Before the handler has a chance to end this process.
-                self._starts.start(held.place)
                 self._hand.start(held, now)
                 self._hands.start(held, partial(self._handle, held))
         self._retries.keep(self._hand.running)
@@ -200,6 +198,9 @@ class Handling:
             retry_id=held.retry_id,
             said=held.said,
         )
+        # Here, in the handler's own thread: until it gets its turn, nothing has been started. And before
+        # the handler has a chance to end this process.
+        self._starts.start(held.place)
         tells = self._options.output_queue is not None
         return held.handler.handle(message, 1 + self._options.immediate_retries, tells=tells)
 

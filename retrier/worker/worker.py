@@ -14,7 +14,6 @@ from retrier.clock import Clock, SystemClock
 from retrier.errors import ConfigurationError
 from retrier.transport.transports import Tls
 from retrier.worker.breaker import Breaker
-from retrier.worker.ending import Exits, Overdue
 from retrier.worker.handlers import Handler, make_handler
 from retrier.worker.line import find_transport
 from retrier.worker.log import LOG, Condition
@@ -22,6 +21,7 @@ from retrier.worker.loop import Loop
 from retrier.worker.options import Health, Metrics, Options, arguments_of_program, read_options
 from retrier.worker.pages import HealthServer, Measures
 from retrier.worker.running import end_process
+from retrier.worker.stopping import Exits, Overdue
 
 F = TypeVar("F", bound=Callable[..., Any])
 

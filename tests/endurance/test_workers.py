@@ -17,6 +17,16 @@ def test_a_worker_is_at_least_half_as_fast_as_a_bare_consumer(
     assert median(compare(amqp_url, "classic", messages, prefetch, turns=5)) >= LEAST_RATIO
 
 
+@pytest.mark.alone
+@pytest.mark.rabbitmq
+@pytest.mark.parametrize(("prefetch", "least"), [(1, 0.8), (50, 0.85)])
+def test_a_worker_is_nearly_as_fast_as_a_consumer_of_pikas(
+    amqp_url: str, prefetch: int, least: float
+) -> None:
+    """What people would write themselves."""
+    assert median(compare(amqp_url, "classic", 2000, prefetch, turns=5, rival="pika")) >= least
+
+
 @pytest.mark.rabbitmq
 def test_fifty_kills_lose_nothing(amqp_url: str) -> None:
     """Kill fifty workers while they handle messages."""

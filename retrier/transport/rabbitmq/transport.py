@@ -43,15 +43,15 @@ class Nodes:
 
     def dial(self, name: str, heartbeat: float) -> BrokerConnection:
         """Connect to the first node that answers. Raises BrokerUnavailable with all reasons."""
-        patience = self._addresses[0].connect_timeout or CONNECT_TIMEOUT
+        timeout = self._addresses[0].connect_timeout or CONNECT_TIMEOUT
         if len(self._addresses) == 1:
-            return BrokerConnection(self._addresses[0], name, heartbeat, patience)
+            return BrokerConnection(self._addresses[0], name, heartbeat, timeout)
         failures: Failures = {}
         # A host that lost its power does not even refuse, so each has little time at first. Only if
         # none answers, those that stayed silent are tried again with more time (decision 0024).
         reached = self._try(self._order(), self._first_look, (name, heartbeat), failures)
         silent = [address for address, error in failures.items() if _said_nothing(error)]
-        reached = reached or self._try(silent, patience, (name, heartbeat), failures)
+        reached = reached or self._try(silent, timeout, (name, heartbeat), failures)
         if reached is None:
             refused = all(isinstance(each, AccessRefused) for each in failures.values())
             kind = AccessRefused if refused else BrokerUnavailable

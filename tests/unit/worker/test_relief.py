@@ -7,12 +7,12 @@ import pytest
 
 from retrier.domain.wire import Delivery, Properties
 from retrier.errors import BrokerUnavailable
-from retrier.worker.ending import Exits, Relief
 from retrier.worker.hand import Held
 from retrier.worker.handlers import make_handler
 from retrier.worker.log import Condition
 from retrier.worker.outcomes import Done
 from retrier.worker.running import Inline
+from retrier.worker.stopping import Exits, Relief
 from tests.support.frozen_clock import FrozenClock
 
 
