@@ -8,7 +8,6 @@ from fastapi import APIRouter, Request, Response
 
 from retrier.api.answers import HEADERS, answer, present, revalidated
 from retrier.api.filters import OrderQuery, PageQuery, Wanted, page_headers
-from retrier.api.listed_messages import show_listed
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.problems import problem
 from retrier.api.request_context import NamedIds
@@ -33,7 +32,7 @@ def get_errors(
 ) -> Response:
     """List failed messages."""
     found = list_messages(parts.db, wanted, order, page, parts.codec)
-    items = show_listed(parts, found.items)
+    items = views.listed(parts.db, found.items)
     return answer(request, items, page_headers(request, page, found.total))
 
 
@@ -44,7 +43,7 @@ def get_errors_of_endpoint(
     """List the failed messages of one endpoint."""
     of_endpoint = replace(wanted, endpoint=name)
     found = list_messages(parts.db, of_endpoint, order, page, parts.codec)
-    items = show_listed(parts, found.items)
+    items = views.listed(parts.db, found.items)
     return answer(request, items, page_headers(request, page, found.total))
 
 
@@ -83,7 +82,7 @@ def get_last_attempt(request: Request, failed_message_id: str, parts: Parts) -> 
     found = find_listed(parts.db, failed_message_id, parts.codec)
     if found is None:
         return _unknown(parts, failed_message_id)
-    return answer(request, show_listed(parts, [found])[0])
+    return answer(request, views.listed(parts.db, [found])[0])
 
 
 @router.get("/errors/{failed_message_id}")

@@ -9,11 +9,10 @@ from fastapi import APIRouter, Query, Request, Response
 
 from retrier.api.answers import TOTAL_COUNT, Json, answer, present
 from retrier.api.filters import IdsQuery, OrderQuery, PageQuery, Wanted, page_headers
-from retrier.api.listed_messages import show_listed
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.problems import problem
 from retrier.api.views.comments import comments_of
-from retrier.api.views.messages import group, group_operation
+from retrier.api.views.messages import group, group_operation, listed
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.text import IdRange
@@ -88,7 +87,7 @@ def get_errors_of_group(
     """List the failed messages of one group."""
     of_group = replace(wanted, group=group_id)
     found = list_messages(parts.db, of_group, order, page, parts.codec)
-    items = show_listed(parts, found.items)
+    items = listed(parts.db, found.items)
     return answer(request, items, page_headers(request, page, found.total))
 
 

@@ -1,7 +1,7 @@
 """Failed messages and their groups as JSON."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from retrier.api.answers import Json, camel, present, time
@@ -9,9 +9,11 @@ from retrier.api.views.archives import archive_of_group
 from retrier.api.views.history import is_failed
 from retrier.domain.failed_message import FailureGroup
 from retrier.domain.retry_operation import RetryOperation, RetryOperationState
+from retrier.store.engine.database import Database
 from retrier.store.queries.attempts import ShownAttempt
 from retrier.store.queries.details import MessageDetails
 from retrier.store.queries.groups import GroupCount
+from retrier.store.queries.message_waits import why_listed_wait
 from retrier.store.queries.messages import ListedMessage, ShownClaim
 from retrier.store.queries.pending import PendingRetry
 
@@ -52,6 +54,14 @@ def item(message: ListedMessage) -> Json:
             "failure_count": message.failure_count,
         }
     )
+
+
+def listed(db: Database, shown: Sequence[ListedMessage]) -> list[Json]:
+    """Show messages as a list does, with why those wait that are scheduled."""
+    waits = why_listed_wait(db, shown)
+    return [
+        item(each) | present({"waits_because": waits.get(each.unique_message_id)}) for each in shown
+    ]
 
 
 def details(found: MessageDetails) -> Json:

@@ -24,10 +24,10 @@ from retrier.domain.waiting import CLEAR, Obstacles
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.canaries import count_back
-from retrier.store.queries.obstacles import find_obstacles
 from retrier.store.queries.ordering import Page, PageRequest
 from retrier.store.queries.schedules import find_schedule
 from retrier.store.queries.selections import Condition, from_json
+from retrier.store.queries.waits import find_obstacles
 from retrier.store.schema import (
     retry_batches,
     retry_operation_canaries,

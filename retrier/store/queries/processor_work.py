@@ -12,9 +12,9 @@ from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.batches import batch_from_row
 from retrier.store.queries.next_batch import is_due
-from retrier.store.queries.obstacles import find_obstacles
 from retrier.store.queries.operations import is_alive, operation_from_row, with_canaries
 from retrier.store.queries.schedules import find_schedule
+from retrier.store.queries.waits import find_obstacles
 from retrier.store.schema import (
     processor_lease,
     retry_batch_now_forwarding,

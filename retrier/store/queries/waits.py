@@ -1,4 +1,4 @@
-"""What may hold messages, besides their streams, is looked up here; `domain` decides."""
+"""What may hold everything alike, or a message besides its stream, is looked up; `domain` decides."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -6,12 +6,34 @@ from types import MappingProxyType
 from sqlalchemy import select
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
-from retrier.domain.waiting import Reason, WaitingMessage, why_message_waits
+from retrier.domain.processor_work import is_waiting
+from retrier.domain.retry_batch import RetryBatchStatus
+from retrier.domain.retry_operation import STANDING_OPERATION, RetryOperationState
+from retrier.domain.waiting import (
+    Obstacles,
+    Reason,
+    WaitingMessage,
+    tell_pace,
+    why_message_waits,
+)
 from retrier.store.engine.transaction import Transaction
+from retrier.store.queries.batches import batch_from_row
 from retrier.store.queries.breaker_waits import why_each_waits
-from retrier.store.queries.obstacles import find_obstacles
-from retrier.store.schema import failed_message_retries, failed_messages, retry_batches
+from retrier.store.schema import (
+    failed_message_retries,
+    failed_messages,
+    processor_lease,
+    retry_batches,
+    retry_operations,
+)
 
+operations = retry_operations.c
+lease = processor_lease.c
+_STAGING = select(retry_batches).where(retry_batches.c.status == RetryBatchStatus.STAGING)
+_STANDING = select(operations.state, operations.next_cut, operations.rate).where(
+    operations.operation_id == STANDING_OPERATION
+)
+_LEASE = select(lease.session_id, lease.expires_at)
 messages = failed_messages.c
 _NOTHING: Mapping[int, str] = MappingProxyType({})
 claims = failed_message_retries.c
@@ -28,6 +50,22 @@ _FACTS = (
     .outerjoin_from(failed_messages, failed_message_retries, claims.number == messages.number)
     .outerjoin(retry_batches, retry_batches.c.batch_id == claims.batch_id)
 )
+
+
+def find_obstacles(tx: Transaction) -> Obstacles:
+    """Return what holds up everything alike just now."""
+    holder = tx.execute(_LEASE).one_or_none()
+    batches = (batch_from_row(dict(row)) for row in tx.execute(_STAGING).mappings())
+    standing = tx.execute(_STANDING).one_or_none()
+    stuck = next((each for each in batches if is_waiting(each, tx.now)), None)
+    is_paced = standing is not None and standing.next_cut and standing.next_cut > tx.now
+    return Obstacles(
+        is_worked=holder is not None and bool(holder.session_id) and holder.expires_at > tx.now,
+        stuck=None if stuck is None else stuck.reason or "it is tried again soon",
+        stuck_of=None if stuck is None else stuck.operation_id,
+        is_paused=standing is not None and standing.state == RetryOperationState.PAUSED,
+        paced=tell_pace(standing.rate) if standing is not None and is_paced else None,
+    )
 
 
 def find_reasons(
