@@ -29,7 +29,7 @@ LOOK_AGAIN = timedelta(seconds=1)
 BEFORE_THE_VERDICT = "its first messages are not judged yet: "
 
 
-def patience(canary: RunningCanary) -> timedelta:
+def verdict_timeout(canary: RunningCanary) -> timedelta:
     """Return how long after its wait a canary may stay without a verdict before a person decides."""
     return max(10 * canary.wait, timedelta(minutes=10))
 

@@ -1,10 +1,7 @@
 """However much is configured or broken, a cut and its batch ask as many statements."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from datetime import timedelta
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -16,13 +13,11 @@ from retrier.domain.retry_operation import RetryTerms
 from retrier.domain.streams import LOOK_AT_ALL
 from retrier.events.event import Event
 from retrier.events.processor import LeaseHeld
-from retrier.processor.lease import Lease
-from retrier.processor.processor import Processor
 from retrier.store.engine.database import Database
 from retrier.store.queries.breaker_holds import MOST_TRIALS, hold_by_breakers
 from retrier.store.queries.next_cut import PLAIN_TURNS, Sight, look_at_next
 from retrier.store.schema import breakers, retry_operations
-from retrier.store.verbs.leases import LONGEST_HOLD, Holder
+from retrier.store.verbs.leases import LONGEST_HOLD
 from retrier.store.verbs.marked import OpenedBatch
 from retrier.store.verbs.marking import claim_messages, cut_batch
 from tests.support.bench import QUEUE
@@ -138,8 +133,8 @@ def test_a_thousand_of_each_hold_the_lease_no_longer(database: Database) -> None
     schedule(database)
     ask_a_thousand_times(bench)
 
-    with watched_lease(bench, lambda event: held.append(event.seconds)):
-        bench.work(60)
+    watch(bench, lambda event: held.append(event.seconds))
+    bench.work(60)
 
     assert len(bench.sent_to(*names)) > MOST_TRIALS / 2
     assert max(held) < SLACK * LONGEST_HOLD
@@ -170,8 +165,8 @@ def test_nothing_is_looked_for_while_the_lease_is_held(database: Database) -> No
             if event.verb in ("cut_batch", "claim_messages"):
                 cuts.append(noted[begun:])
 
-        with watched_lease(bench, note):
-            bench.work(TURNS)
+        watch(bench, note)
+        bench.work(TURNS)
 
     assert cuts
     looks = [each for held in cuts for each in held if each.startswith("SELECT failed_messages")]
@@ -219,17 +214,11 @@ class TestWhatWasSeen:
             claim_messages(bench.db, fence, opened, hold_by_breakers)
 
 
-@contextmanager
-def watched_lease(bench: Breakdown, told: Callable[[LeaseHeld], None]) -> Iterator[None]:
-    """Tell of each transaction that has held the lease meanwhile."""
+def watch(bench: Breakdown, told: Callable[[LeaseHeld], None]) -> None:
+    """Tell of each transaction from now on that has held the lease."""
 
     def emit(event: Event) -> None:
         if isinstance(event, LeaseHeld):
             told(event)
 
-    holder = Holder(session_id=str(uuid4()), host="here", pid=1, process_started="then")
-    lease = Lease(bench.db, holder, timedelta(seconds=15), bench.clock, lambda _: True, emit)
-    bench.context = replace(bench.context, lease=lease)
-    bench.processor = Processor(bench.context, bench.wake)
-    lease.acquire()
-    yield
+    bench.told_of_lease = emit

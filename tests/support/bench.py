@@ -100,6 +100,8 @@ class Bench:
         """How many automatic retries the policies allow a second."""
         self.reads_all = True
         """Whether the error queue counts as read to its end, as a canary needs it."""
+        self.told_of_lease: Emit = ignore
+        """Is told how long each transaction has held the lease."""
         self._retries = retries
         self.breaker_rules = BreakerRules()
         self.start()
@@ -115,7 +117,8 @@ class Bench:
             redeclare_pause=timedelta(0),
         )
         holder = Holder(session_id=session, host="here", pid=1, process_started=session)
-        lease = Lease(self.db, holder, timedelta(seconds=15), self.clock, is_gone)
+        seconds = timedelta(seconds=15)
+        lease = Lease(self.db, holder, seconds, self.clock, is_gone, self._tell_of_lease)
         retries = replace(retries, **self._retries)
         self.probe = partial(get_probe_ready, self.db, lease, self.transport, retries, self.emit)
         self.context = StageContext(
@@ -166,6 +169,9 @@ class Bench:
         self.crash_at(event.name)
         self.told.tell(event)
         self.subscriber(event)
+
+    def _tell_of_lease(self, event: Event) -> None:
+        self.told_of_lease(event)
 
     def lose_lease(self) -> Lease:
         """Let another process become the processor, after this one stood still for a while."""

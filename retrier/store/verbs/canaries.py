@@ -7,7 +7,7 @@ from retrier.domain.pacing import (
     LOOK_AGAIN,
     describe_canary,
     may_go_on,
-    patience,
+    verdict_timeout,
 )
 from retrier.domain.retry_operation import (
     OPEN_STATES,
@@ -65,7 +65,7 @@ def judge(
     operation_id, evidence = operation.operation_id, find_evidence(tx, operation)
     back, unread = evidence.came_back, evidence.unread
     few = may_go_on(canary, back)
-    if few and unread is not None and tx.now < evidence.waited_until + patience(canary):
+    if few and unread is not None and tx.now < evidence.waited_until + verdict_timeout(canary):
         retry_operations.put_off(tx, operation_id, tx.now + LOOK_AGAIN)
         retry_operations.say_why(tx, operation_id, f"{BEFORE_THE_VERDICT}{unread}")
         return CanaryHeld(operation_id=operation_id)
