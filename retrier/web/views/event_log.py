@@ -31,6 +31,7 @@ KINDS = (
     "cancel_asked",
     "copy_of_another_came",
     "dead_refused",
+    "failed_after_last_word",
     "failed_import",
     "group_comment_deleted",
     "group_commented",
