@@ -27,7 +27,7 @@ from retrier.worker.starts import MOST_RETURNS, Keys, Starts, Trace
 
 DELIVERY_COUNT = "x-delivery-count"
 """Written by a quorum queue: how often the message came back to it."""
-FORGIVEN = 3
+FORGIVEN = 5
 """So often a message may come back without anybody knowing whether it was started; then it counts."""
 MOST_UNSTARTED = 5
 """So often it may come back unstarted before a copy takes its place: the broker has a limit of its own."""

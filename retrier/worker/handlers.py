@@ -53,7 +53,7 @@ class Message:
     headers: Mapping[str, object]
     body: bytes
     crashes: int
-    """How often a process died with this message in hand."""
+    """How often a handler was started with this message and did not finish: its process died."""
     retry_id: str | None
     """The same on all copies of one retry; None if the message is no retry."""
     said: list[str] = field(default_factory=list, repr=False, compare=False)

@@ -156,7 +156,7 @@ class Starts:
 
     def _open(self, file: Path) -> None:
         make_private_folder(self._folder)
-        about = self._folder.stat()
+        about = self._folder.lstat()  # a link of somebody else's is open to all, and refused
         if about.st_uid != os.getuid() or about.st_mode & 0o077:
             raise PermissionError(f"{self._folder} is open to other users")
         self._tidy_up()
