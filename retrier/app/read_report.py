@@ -5,7 +5,7 @@ from contextlib import suppress
 from datetime import datetime
 
 from retrier.app.parts import Parts
-from retrier.app.process import describe_holder
+from retrier.app.process import describe_holder, is_dead
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable
 from retrier.ingestion.ingestor import Ingestor
 from retrier.store.queries.error_queue_reads import is_any_canary_waiting
@@ -44,7 +44,7 @@ class ReadReport:
             }
             for each in self._ingestors
         }
-        now = note_reads(parts.db, parts.session_id, self._holder.host, seen)
+        now = note_reads(parts.db, self._holder, seen, is_dead)
         self._has_begun = True
         try:
             self._look(now)

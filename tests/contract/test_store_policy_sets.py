@@ -117,12 +117,17 @@ def test_a_change_is_told_at_once(database: Database, path: Path) -> None:
     assert hashes(database) != [before]
 
 
-def test_a_process_without_policies_any_more_is_forgotten(database: Database, path: Path) -> None:
+def test_a_process_whose_section_is_gone_keeps_its_set_and_says_so(
+    database: Database, path: Path
+) -> None:
     judge = Judge(database, path, OUTBOX)
+    before = hashes(database)
 
     judge.write("instance: retrier\n")
 
-    assert list_judging_processes(database) == ()
+    (process,) = list_judging_processes(database)
+    assert hashes(database) == before
+    assert "write policies: {}" in process.problems[0]
 
 
 def test_a_process_that_has_ended_is_forgotten_by_another(database: Database, path: Path) -> None:

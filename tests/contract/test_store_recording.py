@@ -114,6 +114,10 @@ class TestANewFailure:
             "stream_position": NO_POSITION,
             "stream_position_unread": None,
             "last_word": None,
+            **dict.fromkeys(("host", "process", "node")),
+            **dict.fromkeys(
+                ("archived_disposition", "archived_reason", "archived_policy", "archived_retry_at")
+            ),
         }
 
     def test_shows_what_its_raw_properties_say(self, database):

@@ -32,7 +32,9 @@ from retrier.store.schema import (
 )
 from retrier.store.verbs.breakers import set_breaker
 from retrier.store.verbs.comments import write_comment
+from retrier.store.verbs.error_queue_reads import note_reads
 from retrier.store.verbs.import_sends import stamp_import
+from retrier.store.verbs.leases import Holder
 from retrier.store.verbs.message_actions import Action
 from retrier.store.verbs.policy_sets import ToldSet, tell_set
 from retrier.store.verbs.recording import record_received
@@ -49,7 +51,7 @@ from tests.contract.store_rows import everything_but, rows, select_rows
 from tests.contract.store_shape import particulars_of
 from tests.support.acting import apply_action
 from tests.support.archiving import make_archives, request_for
-from tests.support.bench import QUEUE, Bench
+from tests.support.bench import QUEUE, READER, Bench
 from tests.support.databases import open_upgraded, sqlite_url
 from tests.support.factories import FAILED_AT, failed_import, failure
 from tests.support.revisions import migrations_up_to, newest_revision
@@ -149,6 +151,8 @@ def filled(tmp_path: Path) -> Iterator[Database]:
     write_comment(db, md5_guid(f"Endpoint Address{QUEUE}"), "known", "ada")
     add_breaker(db)
     begin_recovery(db, FAILED_AT, "ada")
+    reader = Holder(session_id=READER, host="here", pid=1, process_started="now")
+    note_reads(db, reader, {"error": {"ready": 0, "level_at": FAILED_AT}}, lambda _: False)
     yield db
     db.dispose()
 

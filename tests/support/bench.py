@@ -235,7 +235,8 @@ class Bench:
         if not self.reads_all or not self.rows(select(retry_operation_canaries).where(waiting)):
             return
         now = self.db.read(lambda tx: tx.now)
-        row = {"session_id": READER, "queue": ERROR_QUEUE, "host": "here"}
+        process = {"session_id": READER, "host": "here", "pid": 1, "process_started": "now"}
+        row = {**process, "queue": ERROR_QUEUE}
         times = {"seen_at": now, "level_at": now + timedelta(days=1)}
         with self.db.engine.begin() as conn:
             conn.execute(delete(error_queue_reads))

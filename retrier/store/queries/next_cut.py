@@ -40,10 +40,12 @@ class Sight:
     """What a cut of this operation would take, as long as the operation and these breakers are so.
 
     `left_out` has no conditions any more: only the trials, and if nothing is left to cut, the
-    reasons.
+    reasons. `mark` was taken before the look, of an operation that was passed over: what lets go
+    during the look changes the next mark, and is looked for again.
     """
 
     operation: RetryOperation
+    mark: str | None
     breakers: Sequence[Breaker]
     cut: Cut
     left_out: LeftOut | None
@@ -59,7 +61,8 @@ def look_at_next(tx: Transaction, turns: Turns, held: HeldLooks, *, may_hold: bo
     operation = find_next(tx, bulk_first=turns.bulk_first)
     if operation is None or not _is_looked_for(operation):
         return None
-    if operation.passed_over and find_mark(tx) == held.marks.get(operation.operation_id):
+    mark = find_mark(tx) if operation.passed_over else None
+    if mark is not None and mark == held.marks.get(operation.operation_id):
         return None
     begun = as_cut(operation, turns)
     breakers = sorted(find_not_closed(tx), key=attrgetter("breaker_id")) if may_hold else []
@@ -67,7 +70,7 @@ def look_at_next(tx: Transaction, turns: Turns, held: HeldLooks, *, may_hold: bo
     tx.sql.force_index_order(tx.conn)
     cut = cuts.look(tx, begun, left_out)
     seen = None if left_out is None else _as_seen(tx, begun, cut, left_out)
-    return Sight(operation=operation, breakers=breakers, cut=cut, left_out=seen)
+    return Sight(operation=operation, mark=mark, breakers=breakers, cut=cut, left_out=seen)
 
 
 def as_cut(operation: RetryOperation, turns: Turns) -> RetryOperation:

@@ -159,6 +159,8 @@ error_queue_reads = Table(
     Column("session_id", Id, primary_key=True),
     Column("queue", Text, primary_key=True),
     Column("host", Text, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("process_started", Text, nullable=False),
     Column("seen_at", UtcTime, nullable=False),
     Column("level_at", UtcTime),
     Column("ready", Integer),

@@ -1,11 +1,11 @@
 """How far each process has read each error queue (`error_queue_reads`)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from sqlalchemy import delete, func, update
+from sqlalchemy import delete, func, select, update
 
-from retrier.store.engine.transaction import Transaction
+from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.schema import error_queue_reads
 
 reads = error_queue_reads.c
@@ -15,14 +15,14 @@ KEPT = timedelta(days=1)
 
 
 def put(
-    tx: Transaction, session_id: str, host: str, seen: Mapping[str, Mapping[str, object]]
+    tx: Transaction, process: Mapping[str, object], seen: Mapping[str, Mapping[str, object]]
 ) -> None:
     """Write what a process sees of its queues; `level_at` stays where nothing newer is known."""
     if not seen:
         return
     insert = tx.sql.insert(error_queue_reads)
     rows = [
-        {"session_id": session_id, "queue": queue, "host": host, "seen_at": tx.now, **each}
+        {**process, "queue": queue, "seen_at": tx.now, **each}
         for queue, each in sorted(seen.items())
     ]
     tx.execute(
@@ -39,10 +39,18 @@ def put(
     )
 
 
-def stop(tx: Transaction, session_id: str) -> None:
-    """Write that a process reads no more, and has nothing in hand."""
-    mine = update(error_queue_reads).where(reads.session_id == session_id)
-    tx.execute(mine.values(stopped=True, seen_at=tx.now))
+def find_others(tx: Transaction, session_id: str, host: str) -> Sequence[StoredRow]:
+    """Return the other processes of a host that have not ended in good order, as far as known."""
+    names = (reads.session_id, reads.host, reads.pid, reads.process_started)
+    others = (reads.host == host, reads.session_id != session_id, ~reads.stopped)
+    return tx.execute(select(*names).where(*others).distinct()).all()
+
+
+def stop(tx: Transaction, session_ids: Sequence[str]) -> None:
+    """Write that these processes read no more, and have nothing in hand."""
+    if session_ids:
+        those = update(error_queue_reads).where(tx.sql.member(reads.session_id, session_ids))
+        tx.execute(those.values(stopped=True, seen_at=tx.now))
 
 
 def delete_old(tx: Transaction) -> None:

@@ -159,7 +159,8 @@ def cut_batch(
     if operation.passed_over:
         # What becomes due leaves no mark: what is due by policy is looked at each time.
         by_policy = operation.retry_type is RetryType.BY_POLICY
-        opened = replace(opened, mark=None if by_policy else find_mark(tx))
+        seen = None if opened.sight is None else opened.sight.mark
+        opened = replace(opened, mark=None if by_policy else seen or find_mark(tx))
         if opened.mark is not None and opened.mark == held.marks.get(operation.operation_id):
             at = tx.now + held.after
             retry_operations.pass_over(tx, operation.operation_id, operation.reason, at)

@@ -18,6 +18,8 @@ def upgrade() -> None:
         sa.Column("session_id", Id, nullable=False),
         sa.Column("queue", sa.Text(), nullable=False),
         sa.Column("host", sa.Text(), nullable=False),
+        sa.Column("pid", sa.Integer(), nullable=False),
+        sa.Column("process_started", sa.Text(), nullable=False),
         sa.Column("seen_at", UtcTime, nullable=False),
         sa.Column("level_at", UtcTime, nullable=True),
         sa.Column("ready", sa.Integer(), nullable=True),
