@@ -4,7 +4,7 @@ from statistics import median
 
 import pytest
 
-from tests.endurance.workers import LEAST_RATIO, Plan, compare, kill
+from tests.endurance.workers import LEAST_RATIO, Plan, compare, compare_work, kill
 
 
 @pytest.mark.alone
@@ -19,12 +19,18 @@ def test_a_worker_is_at_least_half_as_fast_as_a_bare_consumer(
 
 @pytest.mark.alone
 @pytest.mark.rabbitmq
-@pytest.mark.parametrize(("prefetch", "least"), [(1, 0.8), (50, 0.85)])
-def test_a_worker_is_nearly_as_fast_as_a_consumer_of_pikas(
+@pytest.mark.parametrize(("prefetch", "least"), [(1, 0.7), (50, 0.7)])
+def test_a_worker_needs_hardly_more_work_for_a_message_than_a_consumer_of_pikas(
     amqp_url: str, prefetch: int, least: float
 ) -> None:
-    """What people would write themselves."""
-    assert median(compare(amqp_url, "classic", 2000, prefetch, turns=5, rival="pika")) >= least
+    """What people would write themselves; the goals are 0.8 and 0.85.
+
+    Rates of so few messages differ by half from turn to turn, and medians of the work by a tenth:
+    this finds what has become worse, and the long run holds the goals.
+    """
+    work = compare_work(amqp_url, "classic", 5000, prefetch, turns=5, rival="pika")
+
+    assert median(work) >= least
 
 
 @pytest.mark.rabbitmq

@@ -110,6 +110,20 @@ def compare(
     ]
 
 
+def compare_work(
+    url: str, kind: str, count: int, prefetch: int, turns: int = TURNS, rival: str = "bare"
+) -> list[float]:
+    """Return how much of its processor time a worker needs for a message, in turns, the same way.
+
+    The broker's own threads and whatever else runs on a small machine change it least.
+    """
+    return [
+        measure(url, kind, rival, count, prefetch)["microseconds"]
+        / measure(url, kind, "worker", count, prefetch)["microseconds"]
+        for _ in range(turns)
+    ]
+
+
 def kill(plan: Plan, url: str) -> Killed:
     """Kill workers while they empty a queue, and account for every message."""
     dice = random.Random(plan.seed)  # noqa: S311 - for a test
