@@ -31,6 +31,8 @@ from tests.support.worker_process import WorkerProcesses
 DEADLINE = 300.0
 TURNS = 7
 WINDOW = 1000
+GOALS = {1: 0.8, 50: 0.85}
+"""By prefetch: how little more work than a pika consumer a worker needs for a message."""
 LEAST_RATIO = 0.5
 """How fast a worker must be, if a bare Kombu consumer is 1."""
 GROWTH = 1.03
@@ -196,10 +198,18 @@ def main(arguments: Sequence[str]) -> int:
         for prefetch, found_ratios in ratios.items():
             shown = ", ".join(f"{ratio:.2f}" for ratio in found_ratios)
             tell(f"prefetch {prefetch}: {shown} of a bare Kombu consumer")
+        work = {
+            prefetch: compare_work(url, "classic", 5000, prefetch, rival="pika")
+            for prefetch in GOALS
+        }
+        for prefetch, found_work in work.items():
+            shown = ", ".join(f"{ratio:.2f}" for ratio in found_work)
+            tell(f"prefetch {prefetch}: {shown} of the work of a pika consumer, on classic queues")
         killed = kill(plan, url)
         tell(str(killed))
     is_flat = memory[-1] <= GROWTH * memory[1]
     is_fast = all(median(each) >= LEAST_RATIO for each in ratios.values())
+    is_fast &= all(median(work[prefetch]) >= goal for prefetch, goal in GOALS.items())
     return 0 if is_flat and is_fast and killed.lost == killed.failed == 0 else 1
 
 
