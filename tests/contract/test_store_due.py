@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, event, func, select, update
 
+from retrier.domain.message_actions import Act
 from retrier.domain.retry_operation import STANDING_OPERATION, RetryOperation, RetryType
 from retrier.domain.schedule import Schedule
 from retrier.store.engine.database import Database
@@ -29,6 +30,7 @@ from retrier.store.verbs.marked import MarkedBatch, OpenedBatch
 from retrier.store.verbs.marking import claim_messages, open_batch
 from retrier.store.verbs.retry_ends import CutEnd
 from retrier.store.verbs.standing import ensure_standing
+from tests.contract.test_store_dead_messages import act
 from tests.contract.test_store_requests import RolledBack, listening
 from tests.support.bench import Bench, Killed
 from tests.support.databases import empty
@@ -212,6 +214,19 @@ class TestTheProcessor:
 
             wait_until(lambda: listener.heard == 2, 30, "it hears of the earlier one")
         assert listener.heard == 2
+
+    def test_is_woken_by_what_comes_back_from_the_archive_scheduled(
+        self, postgres: Database
+    ) -> None:
+        bench = Bench(postgres)
+        keys = bench.fail(1)
+        schedule(postgres, keys, within=MINUTE)
+        act(bench, Act.ARCHIVE, *keys)
+
+        with listening(postgres) as listener:
+            act(bench, Act.UNARCHIVE, *keys)
+
+            wait_until(lambda: listener.heard == 2, 30, "it hears")
 
     def test_is_woken_though_something_is_overdue(self, postgres: Database) -> None:
         bench = Bench(postgres)

@@ -1,10 +1,10 @@
 """What is due by policy: scheduled messages whose time has come, by the database's clock."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, bindparam, exists, literal, select
+from sqlalchemy import ColumnElement, Select, bindparam, exists, func, literal, select
 
 from retrier.domain.retry_operation import STANDING_OPERATION
 from retrier.store.engine.transaction import Transaction
@@ -90,6 +90,14 @@ def look_before_scheduling(tx: Transaction, earliest: datetime) -> tuple[bool, b
     """
     is_made, first = tx.execute(_LOOK, {"now": tx.now}).one()
     return bool(is_made), first is not None and first < earliest
+
+
+def first_due_of(tx: Transaction, numbers: Sequence[int]) -> datetime | None:
+    """Return when the first of these messages is due; None if none of them is scheduled."""
+    these = tx.sql.member(messages.number, numbers)
+    query = select(func.min(messages.retry_at, type_=UtcTime)).where(these, SCHEDULED)
+    found: datetime | None = tx.execute(query).scalar_one()
+    return found
 
 
 def find_next_due(tx: Transaction) -> datetime | None:

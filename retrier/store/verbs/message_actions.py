@@ -14,6 +14,7 @@ from retrier.domain.selection import Selection
 from retrier.store.engine.database import writing
 from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import StoredRow, Transaction
+from retrier.store.queries.due import first_due_of
 from retrier.store.queries.selections import conditions
 from retrier.store.tables import claims, event_log, failed_messages
 from retrier.store.tables.event_log import Entry
@@ -22,6 +23,7 @@ from retrier.store.verbs import operations
 from retrier.store.verbs.bulk_entries import tell_of_many
 from retrier.store.verbs.left_batches import leave_batches
 from retrier.store.verbs.operations import CreatedOperation
+from retrier.store.verbs.standing import ensure_standing
 
 _DONE: Mapping[Act, tuple[str, str]] = MappingProxyType(
     {
@@ -129,6 +131,10 @@ def _apply(tx: Transaction, action: Action, done: Mapping[int, str]) -> None:
             failed_messages.settle(tx, numbers)
         case Act.UNARCHIVE:
             failed_messages.unarchive(tx, numbers)
+            # What was scheduled is so again, perhaps due at once: an idle processor sleeps longer.
+            earliest = first_due_of(tx, numbers)
+            if earliest is not None:
+                ensure_standing(tx, earliest)
         case Act.RELEASE:
             failed_messages.become_unresolved(tx, Move.REVERTED, dict.fromkeys(done, Manual()))
     how, became = _RETRY_ENDS[action.act], _DONE[action.act][1]

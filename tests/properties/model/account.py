@@ -50,6 +50,8 @@ class Message:
     rule: str | None = None
     """The stream it is in, and whether it waits there for earlier ones."""
     released: bool = False
+    kept: tuple[str, bool] = "", False
+    """While it is archived: whether it was scheduled, and dead, before."""
 
     def judge(self) -> None:
         """Decide as the policies of the model do."""
@@ -118,13 +120,19 @@ class Account:
         done = [key for key in dict.fromkeys(ids) if not self.why_not(act, key)]
         for key in done:
             message = self.messages[key]
-            message.claim, message.scheduled = None, ""
+            before, back = (message.scheduled, message.dead), message.kept
+            message.claim, message.scheduled, message.kept = None, "", ("", False)
             if act in ("unarchive", "release", "declare dead"):
                 self._become_unresolved(message)
             else:
                 message.status = ARCHIVED if act == "archive" else RESOLVED
             message.dead = act == "declare dead"
             message.word = act if act in WORDS else ""
+            if act == "archive":
+                message.kept = before
+            elif act == "unarchive":
+                message.scheduled, message.dead = back
+                message.word = "declare dead" if message.dead else ""
         return done
 
     def schedule(self, key: str, when: str) -> bool:

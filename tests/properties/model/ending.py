@@ -36,6 +36,8 @@ class Ending:
         self._heal()
         yield from self._work()
         yield from world.many.finish(world.bench)
+        # What was scheduled when it was archived is scheduled again once it is taken back.
+        yield from self._work()
         yield from self._left()
         yield from self._operations()
         yield from self._ledger()
