@@ -4,27 +4,37 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 
-from retrier.app.parts import Parts
 from retrier.app.process import describe_holder, is_dead
+from retrier.clock import Clock
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable
 from retrier.ingestion.ingestor import Ingestor
+from retrier.store.engine.database import Database
 from retrier.store.queries.error_queue_reads import is_any_canary_waiting
 from retrier.store.verbs.error_queue_reads import note_reads, note_stopped
-from retrier.transport.seam import Queues
+from retrier.transport.seam import Queues, Transport
 
 
 class ReadReport:
     """One look a second; without a waiting canary it writes nothing but its start and its end.
 
-    A queue is level at a moment if the broker says after it that nothing is ready, and if this
-    process, looking after that answer, finds nothing and has nothing in hand: then all that was on
-    the queue at that moment is stored.
+    A queue is level at a moment if the broker says after it that nothing is ready, or that there is
+    no such queue, and if this process, looking after that answer, finds nothing and has nothing in
+    hand: then all that was on the queue at that moment is stored.
     """
 
-    def __init__(self, parts: Parts, ingestors: Sequence[Ingestor]) -> None:
-        self._parts = parts
+    def __init__(
+        self,
+        db: Database,
+        transport: Transport,
+        clock: Clock,
+        ingestors: Sequence[Ingestor],
+        session_id: str,
+    ) -> None:
+        self._db = db
+        self._transport = transport
+        self._clock = clock
         self._ingestors = ingestors
-        self._holder = describe_holder(parts.session_id)
+        self._holder = describe_holder(session_id)
         self._queues: Queues | None = None
         self._has_begun = False
         self._ready: dict[str, int | None] = {}
@@ -33,8 +43,7 @@ class ReadReport:
 
     def __call__(self) -> None:
         """Look and write. Raises DatabaseUnavailable."""
-        parts = self._parts
-        if self._has_begun and not is_any_canary_waiting(parts.db):
+        if self._has_begun and not is_any_canary_waiting(self._db):
             self._forget()
             return
         seen = {
@@ -44,7 +53,7 @@ class ReadReport:
             }
             for each in self._ingestors
         }
-        now = note_reads(parts.db, self._holder, seen, is_dead)
+        now = note_reads(self._db, self._holder, seen, is_dead)
         self._has_begun = True
         try:
             self._look(now)
@@ -56,15 +65,15 @@ class ReadReport:
         """Say that this process reads no more: it has stored or given back what it had."""
         self._forget()
         with suppress(DatabaseUnavailable):
-            note_stopped(self._parts.db, self._parts.session_id)
+            note_stopped(self._db, self._holder.session_id)
 
     def _look(self, now: datetime) -> None:
-        self._queues = self._queues or self._parts.transport.queues()
+        self._queues = self._queues or self._transport.queues()
         for each in self._ingestors:
             queue = each.mapping.queue
             ready = self._ready[queue] = self._queues.depth(queue)
-            if ready == 0 and queue not in self._empty:
-                self._empty[queue] = (self._parts.clock.monotonic(), now)
+            if not ready and queue not in self._empty:
+                self._empty[queue] = (self._clock.monotonic(), now)
 
     def _level_at(self, ingestor: Ingestor) -> datetime | None:
         """Return the moment at which the queue is found to have been level; None if nothing new."""

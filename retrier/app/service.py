@@ -204,7 +204,10 @@ class Service:
             Role.INGESTION, lambda: describe_ingestion(ingestors, self._ticks.backlogs)
         )
         self._parts.metrics.process.watch_ingestion(ingestors)
-        self._reads = ReadReport(self._parts, ingestors)
+        parts = self._parts
+        self._reads = ReadReport(
+            parts.db, parts.transport, parts.clock, ingestors, parts.session_id
+        )
         self._ticks.report_reads(self._reads)
         for ingestor in ingestors:
             self._start_thread(

@@ -82,7 +82,7 @@ class Ingestor:
     handed_at: float = field(init=False)
     """When the broker last delivered something here, at first the start; monotonic seconds."""
     empty_since: float | None = field(init=False, default=None)
-    """When the newest look at the queue began that found nothing, with nothing in hand."""
+    """When the newest look at the queue began that found nothing or no queue, with nothing in hand."""
     _consumer: Consumer | None = field(init=False, default=None)
     _ahead: Reading | None = field(init=False, default=None)
     _window: int = field(init=False, default=1)
@@ -119,10 +119,11 @@ class Ingestor:
 
     def _turn(self) -> float:
         """Ingest once; return the seconds to wait before the next turn."""
+        began = self.clock.monotonic()
         try:
             ingested = self.ingest_once()
         except ErrorQueueMissing as error:
-            return self._await_queue(str(error))
+            return self._await_queue(str(error), began)
         except RetrierError as error:
             return self._back_off(str(error))
         except Exception as error:  # noqa: BLE001 - the loop's edge: it must outlive any failure
@@ -302,9 +303,10 @@ class Ingestor:
         self._failures += 1
         return delay
 
-    def _await_queue(self, reason: str) -> float:
+    def _await_queue(self, reason: str, began: float) -> float:
         """Close the consumer; return the seconds until the next look for a missing queue."""
         self._close()
+        self.empty_since = began
         self.state = self._idle(reason)
         if not self._was_missing:
             self.emit(ErrorQueueGone(queue=self.mapping.queue))
