@@ -32,12 +32,12 @@ class Following:
         """What marking saw of the messages that changed before it claimed them."""
         self._held: set[str] = set()
         """What streams held when marking looked."""
-        self._holding = Holding()
-        """What breakers held then."""
+        self._holdings: list[Holding] = []
+        """What breakers held before something got between, and what they held after it."""
 
-    def note_holding(self) -> None:
-        """Look what breakers hold, before marking looks."""
-        self._holding = look_at_breakers(self._db)
+    def note_holding(self, *, first: bool) -> None:
+        """Look what breakers hold, before marking claims."""
+        self._holdings = [*([] if first else self._holdings), look_at_breakers(self._db)]
 
     def get_between(self, act: Callable[[], None]) -> None:
         """Let something happen between marking's look and its claims."""
@@ -63,7 +63,9 @@ class Following:
                 yield from self._follow_one(verb, key, before, now)
         if verb in MARKING:
             self._looked = {}
-            yield from self._holding.judge(taken)
+            # A cut may have looked before a breaker was opened: Staging holds that back.
+            wrong = [set(each.judge(taken)) for each in self._holdings]
+            yield from sorted(set.intersection(*wrong))
 
     def _taken(self, seen: dict[str, Seen]) -> Iterator[tuple[str, str]]:
         """Yield what a cut took that no person has named, with the queue where it failed."""
@@ -157,6 +159,9 @@ class Following:
         # A claim that never held ends without a word: its message keeps its failure number. So does
         # one that is released before it was staged.
         released = verb in {"release_batch", "hold_back"} and before.status == UNRESOLVED
+        if gone and verb == "hold_back":
+            # Its operation takes it again once the breaker is closed.
+            self._requests.claimed[gone.operation_id].discard(key)
         held = gone and gone.retry_id not in self._account.stale
         if held and not released and now.status == UNRESOLVED:
             hopeless = verb == "begin_forwarding" and before.queue == ERROR_QUEUE

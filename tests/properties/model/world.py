@@ -198,9 +198,11 @@ class World:
         self.findings += [*unforeseen, *([odd] if "unforeseen" in odd else [])]
 
     def _before(self, verb: str) -> None:
+        if verb in MARKING:
+            self.following.note_holding(first=True)
         self.reach(f"before {verb}")
         if verb in MARKING:
-            self.following.note_holding()
+            self.following.note_holding(first=False)
 
     def _after(self, verb: str) -> None:
         """Compare the account with the database after a committed transaction."""
