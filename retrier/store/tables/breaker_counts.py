@@ -4,21 +4,15 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam, delete
+from sqlalchemy import delete
 
 from retrier.domain.breaker_counts import Counted, Moment
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import breaker_counts
-from retrier.store.schema.types import UtcTime
 
 counts = breaker_counts.c
 
 _ADDED = ("sent", "returned", "came_back", "confirmed", "outcomes")
-_FORGET = delete(breaker_counts).where(
-    counts.breaker_id == bindparam("breaker"),
-    counts.counted_by == bindparam("counter", type_=counts.counted_by.type),
-    counts.since < bindparam("before", type_=UtcTime),
-)
 
 
 def count(tx: Transaction, sums: Mapping[Moment, Counted]) -> None:
@@ -43,14 +37,16 @@ def count(tx: Transaction, sums: Mapping[Moment, Counted]) -> None:
 
 
 def forget(tx: Transaction, before: Mapping[int, datetime]) -> None:
-    """Delete what this thread counted for these breakers before these times."""
-    tx.execute(
-        _FORGET,
-        [
-            {"breaker": breaker_id, "counter": tx.counted_by, "before": moment}
-            for breaker_id, moment in sorted(before.items())
-        ],
-    )
+    """Delete what this thread counted for these breakers before these times.
+
+    One statement for each time, and not for each breaker: most of them have one time.
+    """
+    by_time: dict[datetime, list[int]] = {}
+    for breaker_id, moment in sorted(before.items()):
+        by_time.setdefault(moment, []).append(breaker_id)
+    for moment, ids in by_time.items():
+        old = (counts.counted_by == tx.counted_by, counts.since < moment)
+        tx.execute(delete(breaker_counts).where(tx.sql.member(counts.breaker_id, ids), *old))
 
 
 def sweep(tx: Transaction, before: datetime) -> int:
