@@ -91,6 +91,12 @@ class BreakerRules:
         """Whether any breaker is configured."""
         return self.default is not None or bool(self.rules)
 
+    @property
+    def all_terms(self) -> Mapping[str, BreakerTerms]:
+        """Return the terms of all rules that have a breaker, that of everything else included."""
+        default = {} if self.default is None else {DEFAULT_RULE: self.default}
+        return {**default, **self.rules}
+
     def rule_of(self, policy: str | None) -> str | None:
         """Return the rule whose breaker counts a message, by the policy that decided about it.
 

@@ -55,6 +55,8 @@ class NoteConfirms:
 
 Verdict = Open | TryOne | LookAt | Close | EndHand | NoteConfirms
 
+_FEW = 2
+"""Times as many as a breaker needs to decide are few."""
 _CONFIRMED = "the message that tried it was confirmed"
 _QUIET = "the message that tried it did not come back"
 _NOT_CONFIGURED = "no breaker is configured for it any more"
@@ -84,6 +86,17 @@ def judge(
             return None if trial is None else _judge_trial(breaker, terms, trial, now)
         case _ as never:
             assert_never(never)
+
+
+def comes_back(terms: BreakerTerms | None, sent: int, failed: int, confirmed: int) -> bool:
+    """Say whether most of what was sent comes back, as far as it is known of a closed breaker.
+
+    Of a few the outcomes that are there decide: in an outage they come late, and until then the
+    share of what was sent is too low. Of many that share does: consumers may confirm nothing.
+    """
+    if terms is None or failed <= confirmed:
+        return False
+    return sent <= _FEW * terms.least or failed * 100 >= terms.threshold * sent
 
 
 def _is_over(breaker: Breaker, now: datetime) -> bool:

@@ -1,6 +1,6 @@
 """Turns: rules and queues share what may be sent of what is due by policy."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,7 +10,10 @@ Turn = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueMessage:
-    """A message that is due. `source` is what it was found by; a turn may have several sources."""
+    """A message that is due. `source` is what it was found by; a turn may have several sources.
+
+    `comes_back`: so does most of what was sent to its destination lately.
+    """
 
     number: int
     failure_seq: int
@@ -18,6 +21,7 @@ class DueMessage:
     retry_at: datetime
     source: int
     turn: Turn
+    comes_back: bool = False
 
     @property
     def place(self) -> tuple[datetime, int]:
@@ -36,19 +40,59 @@ class TurnsTaken:
 def take_turns(found: Sequence[DueMessage], depth: int, most: int) -> TurnsTaken:
     """Let each rule and queue have one message sent, then each a second one, and so on.
 
+    Turns whose messages come back have half of the room, if all others need the rest: a queue whose
+    retries succeed must not wait for hundreds of queues whose retries fail.
+
     `found` has the first messages of each source, at most `depth` of each. Of a source with so many
     there may be more. What is due later than the last of these is not taken, though it is of
     another source of that turn: it would overtake them.
     """
     ends = _find_ends(found, depth)
-    ranks: dict[Turn, int] = {}
-    ranked = []
+    turns: dict[Turn, list[DueMessage]] = {}
     for each in sorted(found, key=lambda each: each.place):
         if each.place <= ends.get(each.turn, each.place):
-            ranks[each.turn] = ranks.get(each.turn, 0) + 1
-            ranked.append((ranks[each.turn], each.place, each))
-    going = [each for *_, each in sorted(ranked, key=lambda one: one[:2])]
-    return TurnsTaken(messages=going[:most], are_all=not ends and len(going) <= most)
+            turns.setdefault(each.turn, []).append(each)
+    # With room for one only, either would have none for as long as the other is due.
+    failing = [each for each in turns.values() if each[0].comes_back and most > 1]
+    sound = [each for each in turns.values() if not (each[0].comes_back and most > 1)]
+    in_all, in_vain = sum(map(len, turns.values())), sum(map(len, failing))
+    room = min(in_vain, max(most // 2, most - (in_all - in_vain)))
+    going = [*_go_round(sound, ends, most - room), *_go_round(failing, ends, room)]
+    return TurnsTaken(messages=going, are_all=not ends and len(going) == in_all)
+
+
+def _go_round(
+    turns: Sequence[Sequence[DueMessage]], ends: Collection[Turn], room: int
+) -> list[DueMessage]:
+    """Return the first messages of these turns, then their second ones, as long as there is room."""
+    going: list[DueMessage] = []
+    for place in range(max(map(len, turns), default=0)):
+        members = [each for each in turns if len(each) > place]
+        last = {each[0].turn for each in members if len(each) == place + 1}
+        one_each = sorted((each[place] for each in members), key=lambda each: each.place)
+        going += _share(one_each, last.difference(ends), room - len(going))
+        if len(going) == room:
+            break
+    return going
+
+
+def _share(
+    members: Sequence[DueMessage], last: Collection[Turn], room: int
+) -> Sequence[DueMessage]:
+    """Return those of one round that have room: half of them are those that are due for longest.
+
+    The other half are of turns of which least waits, so that a queue that fails now and then does
+    not wait for hundreds that always do. Behind those of the turns in `last` nothing waits. How much
+    waits behind the others is known only as far as anybody has looked; so the one is taken for
+    least that became due last.
+    """
+    if len(members) <= room:
+        return members
+    half = (room + 1) // 2
+    longest, others = members[:half], members[half:]
+    alone = [each for each in others if each.turn in last]
+    followed = [each for each in others if each.turn not in last]
+    return [*longest, *[*alone, *reversed(followed)][: room - half]]
 
 
 def _find_ends(found: Sequence[DueMessage], depth: int) -> dict[Turn, tuple[datetime, int]]:

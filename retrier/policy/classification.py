@@ -3,12 +3,16 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from retrier.policy import globs, reasons
 from retrier.policy.chains import name_of
 from retrier.policy.facts import Facts
 from retrier.policy.globs import Globs
 from retrier.policy.pattern_time import LOOKED_AT
+
+_MOST_TYPES = 1024
+"""Types of exceptions whose reason is remembered: a hundred patterns are compared to find one."""
 
 MOST_CRASHES = 10
 """How often a worker may crash over a message before it is poison, unless the settings say more."""
@@ -221,6 +225,7 @@ def _find_built_in(facts: Facts, most_crashes: int) -> str:
     return DEATHS.get(said, reasons.HANDLER_EXCEPTION)
 
 
+@lru_cache(maxsize=_MOST_TYPES)
 def _of_exception(exception_type: str) -> str:
     names = name_of(exception_type), exception_type
     found = (

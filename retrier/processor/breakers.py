@@ -1,4 +1,4 @@
-"""Breakers: decided before each cut and window, and applied to what is cut and staged."""
+"""Breakers: decided before each cut, and applied to what is cut and staged."""
 
 from collections.abc import Mapping, Sequence
 
@@ -40,13 +40,17 @@ class Breaking:
     def __init__(self, context: StageContext) -> None:
         self._context = context
         self._watch = context.breakers
+        self._decided_at: float | None = None
 
-    def decide(self) -> bool:
+    def decide(self, *, at_most_every: float = 0) -> bool:
         """Decide about all breakers; return whether one was turned.
 
-        Raises LeaseLost, DatabaseUnavailable.
+        Not again within so many seconds (`at_most_every`). Raises LeaseLost, DatabaseUnavailable.
         """
-        context, rules = self._context, self._watch.rules()
+        context, rules, now = self._context, self._watch.rules(), self._context.clock.monotonic()
+        if self._decided_at is not None and now < self._decided_at + at_most_every:
+            return False
+        self._decided_at = now
         looked = look_at_breakers(context.db, rules)
         verdicts = []
         for each in looked.seen:

@@ -122,7 +122,11 @@ class Marking:
         turned = context.breakers.is_used and self._breaking.decide()
         if not (outlook.may_cut or turned):
             return False
-        turns = Turns(bulk_first=self._bulk_first, per_second=context.per_second())
+        turns = Turns(
+            bulk_first=self._bulk_first,
+            per_second=context.per_second(),
+            rules=context.breakers.rules(),
+        )
         opened = cut_batch(
             context.db,
             context.lease.fence,

@@ -36,6 +36,8 @@ from retrier.store.queries.next_batch import is_any_staging
 from retrier.store.queries.next_work import time_until_due
 
 _STANDBY_LOOK = 1.0
+_BREAKERS_LOOK = 1.0
+"""Seconds between two decisions about breakers while the windows of a batch are sent."""
 _HELD_UP_LOOK = timedelta(seconds=1)
 _BACK_OFF = (0.5, 1.0, 2.0, 5.0, 10.0)
 _UNUSABLE_WAIT = 30.0
@@ -75,7 +77,9 @@ class Processor:
         if batch is None:
             return self._marking.run_once()
         if self._context.breakers.is_used:
-            self._breaking.decide()
+            # What is in Forwarding goes, whatever is decided: there it is only not to be late.
+            is_going = batch.status is RetryBatchStatus.FORWARDING
+            self._breaking.decide(at_most_every=_BREAKERS_LOOK if is_going else 0)
         self._stage_of(batch.status)(batch)
         return True
 

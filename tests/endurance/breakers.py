@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from itertools import product
+from math import ceil
 from statistics import median
 from time import monotonic
 from typing import Any
@@ -32,7 +33,9 @@ PACE = 0.5
 """Seconds between two failures on the healthy queue."""
 DEADLINE = 120.0
 HEALTHY_WITHIN, RESOLVED_WITHIN, LONGEST_HELD = 2.0, 15.0, 0.5
-"""Seconds: a healthy retry, all after the repair, and a transaction that holds the lease."""
+"""Seconds: 95 of 100 healthy retries, all after the repair, a transaction that holds the lease."""
+MOST_BATCHES = 2
+"""Batches before that of 95 of 100 healthy retries: one is on its way when it becomes due."""
 SETTINGS: Mapping[str, Mapping[str, object]] = {
     "breakers": {"window": "60s", "threshold": "50%", "min": 5, "cooldown": "2s"},
     "policies": {
@@ -57,6 +60,17 @@ COOLDOWNS = """
            coalesce(max(extract(epoch FROM due_at - clock_timestamp())), 0)
     FROM breakers WHERE state = 'open'
 """
+BATCHES_BEFORE = """
+    SELECT (SELECT count(*) FROM event_log
+            WHERE kind = 'batch_staged' AND at > processing_attempts.retry_at
+              AND at < coalesce(claims.sending_since, ended.sending_since)) - 1
+    FROM failed_messages JOIN causes USING (cause_id)
+    JOIN processing_attempts USING (attempt_id)
+    LEFT JOIN failed_message_retries AS claims ON claims.number = failed_messages.number
+    LEFT JOIN ended_retries AS ended ON ended.number = failed_messages.number
+    WHERE queue = '{queue}' AND coalesce(claims.sending_since, ended.sending_since) IS NOT NULL
+"""
+"""Of each healthy retry, the batches that were staged before its own since it was due."""
 LEFT = "SELECT count(*) FROM failed_messages WHERE status <> 'resolved'"
 
 
@@ -132,6 +146,11 @@ class Healthy:
         confirm(channel, sent)
 
 
+def nearly_all(values: Sequence[float]) -> float:
+    """Return what 95 of 100 of these values do not exceed."""
+    return sorted(values)[ceil(0.95 * len(values)) - 1]
+
+
 def confirm(channel: BlockingChannel, sent: Sent) -> None:
     """Say that a retry succeeded."""
     unique_id = "ServiceControl.Retry.UniqueMessageId"
@@ -168,6 +187,7 @@ class Run:
     healthy: Healthy
     watch: HoldWatch
     opened: int = 0
+    batches_before: Sequence[int] = ()
     resolved: float | None = None
     cooldown: float = 0.0
     """Seconds from the repair until the last breaker may be tried: it doubled its wait before."""
@@ -178,9 +198,11 @@ class Run:
         waited = self.healthy.waited or [float("inf")]
         missing = len(self.healthy.failed)
         resolved = "not" if self.resolved is None else f"{self.resolved:.1f} s"
+        before = self.batches_before or [0]
         return (
             f"| {self.plan.queues} | {self.plan.instances} | {self.opened} "
-            f"| {median(waited):.1f} s, {max(waited):.1f} s, {missing} never "
+            f"| {median(waited):.1f} s, {nearly_all(waited):.1f} s, {max(waited):.1f} s, "
+            f"{missing} never | {nearly_all(before)}, {max(before)} "
             f"| {self.watch.longest:.2f} s | {resolved}, {self.cooldown:.1f} s |"
         )
 
@@ -221,8 +243,15 @@ class Run:
     def count(self) -> None:
         """Say what is off."""
         expect = self.grounds.expect
-        late = [each for each in self.healthy.waited if each > HEALTHY_WITHIN]
-        expect("healthy retries were late", len(late) + len(self.healthy.failed))
+        waited = [*self.healthy.waited, *(float("inf") for _ in self.healthy.failed)]
+        query = BATCHES_BEFORE.format(queue=self.healthy.queue)
+        self.batches_before = [int(before) for (before,) in self.grounds.query(query)]
+        late = [each for each in waited if each > HEALTHY_WITHIN]
+        if nearly_all(waited) > HEALTHY_WITHIN:
+            expect(f"of {len(waited)} healthy retries were late", len(late))
+        if nearly_all(self.batches_before) > MOST_BATCHES:
+            passed_by = [each for each in self.batches_before if each > MOST_BATCHES]
+            expect("healthy retries waited for other batches", len(passed_by))
         expect("transactions held the lease too long", int(self.watch.longest > LONGEST_HELD))
         in_time = (
             self.resolved is not None and self.resolved - max(0.0, self.cooldown) <= RESOLVED_WITHIN
@@ -284,8 +313,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=45)
     given = parser.parse_args(arguments)
     tell(
-        "| queues | processes | breakers open | healthy retry: median, longest | transaction "
-        "| resolved, last cooldown over after the repair |"
+        "| queues | processes | breakers open | healthy retry: median, 95 %, longest "
+        "| batches before it: 95 %, most | transaction | resolved, last cooldown over after the repair |"
     )
     off = 0
     with found(RABBITMQ) as amqp_url, found(POSTGRES) as postgres_url:

@@ -166,6 +166,7 @@ class Sender:
                 break
         for tasks in made:
             tasks.close()  # type: ignore[attr-defined]  # a generator
+        self._disconnect()
 
     def _is_sent(self, task: Task) -> bool:
         try:
@@ -181,11 +182,14 @@ class Sender:
             )
             self._channel.basic_publish("", task.queue, task.body, properties, mandatory=True)
         except (pika.exceptions.AMQPError, OSError):
-            connection, self._connection = self._connection, None
-            with suppress(Exception):
-                connection.close()
+            self._disconnect()
             return False
         return True
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        with suppress(Exception):
+            connection.close()
 
 
 @contextmanager

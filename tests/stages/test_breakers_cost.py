@@ -6,8 +6,9 @@ import pytest
 
 from retrier.domain.breaker import BreakerRules, BreakerState
 from retrier.store.engine.database import Database
+from retrier.store.queries.breakers import look_at_breakers
 from tests.support.bench import QUEUE
-from tests.support.breaking import EVERYTHING, Breakdown
+from tests.support.breaking import EVERYTHING, OTHER, Breakdown
 from tests.support.statements import statements
 
 
@@ -64,3 +65,21 @@ def test_with_rules_or_one_set_by_hand_there_is(database: Database, by_hand: boo
         go_through(bench)
 
     assert about_breakers(noted)
+
+
+def test_what_cannot_turn_is_not_read(database: Database) -> None:
+    """One that is open until later, and one for which too few were counted until one more was sent."""
+    bench = Breakdown(database)
+    bench.break_down()
+    bench.work()
+    few = bench.fail(3, queue=OTHER)
+    bench.ask(few)
+    bench.work()
+    bench.come_back(few)
+
+    assert look_at_breakers(database, EVERYTHING).seen == ()
+
+    one_more = bench.fail(1, queue=OTHER)
+    bench.ask(one_more)
+    bench.work()
+    assert bench.state(OTHER) == "open"

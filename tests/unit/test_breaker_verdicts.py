@@ -30,6 +30,7 @@ from retrier.domain.breaker_verdicts import (
     Open,
     TryOne,
     Verdict,
+    comes_back,
     follow,
     judge,
 )
@@ -93,6 +94,25 @@ class TestOneThatIsClosed:
 
         assert found == NoteConfirms()
         assert follow(CLOSED, NoteConfirms(), NOW).confirms
+
+
+class TestWhetherMostComesBack:
+    """The terms need 10 to decide; half of them is enough."""
+
+    def test_is_said_by_the_outcomes_while_few_were_sent(self) -> None:
+        assert comes_back(TERMS, sent=9, failed=1, confirmed=0)
+
+    def test_is_not_so_where_as_many_are_confirmed(self) -> None:
+        assert not comes_back(TERMS, sent=9, failed=2, confirmed=2)
+
+    def test_is_not_so_of_many_that_confirm_nothing_and_fail_now_and_then(self) -> None:
+        assert not comes_back(TERMS, sent=100, failed=49, confirmed=0)
+
+    def test_is_so_of_many_that_mostly_fail(self) -> None:
+        assert comes_back(TERMS, sent=100, failed=50, confirmed=0)
+
+    def test_is_never_so_without_terms(self) -> None:
+        assert not comes_back(None, sent=9, failed=9, confirmed=0)
 
 
 class TestOneThatIsOpen:

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql import ColumnElement
-from sqlalchemy.types import Text, TypeDecorator, UserDefinedType
+from sqlalchemy.types import Integer, Text, TypeDecorator, UserDefinedType
 
-from retrier.store.schema.types import Digest, Id, Number
+from retrier.store.schema.types import Digest, Id, Number, UtcTime
 
 
 class Array(UserDefinedType[Sequence[Any]]):
@@ -22,7 +23,7 @@ class Array(UserDefinedType[Sequence[Any]]):
     render_bind_cast = True
 
     def __init__(self, kind: str) -> None:
-        """`kind` is the type of the elements: TEXT, UUID, BIGINT or BYTEA (of digits)."""
+        """`kind` is the type of the elements: TEXT, UUID, BIGINT, TIMESTAMPTZ or BYTEA (of digits)."""
         self.kind = kind
 
     def get_col_spec(self, **_: object) -> str:
@@ -55,6 +56,10 @@ def array_like(column: ColumnElement[Any]) -> Array:
             return Array("BYTEA")
         case kind if isinstance(kind, type(Number)):
             return Array("BIGINT")
+        case Integer():
+            return Array("BIGINT")
+        case UtcTime():
+            return Array("TIMESTAMPTZ")
         case _:
             return Array("TEXT")
 
@@ -77,6 +82,11 @@ def _write_plain(values: Sequence[object]) -> str:
     return f"{{{','.join(map(str, values))}}}"
 
 
+def _write_times(values: Sequence[datetime]) -> str:
+    """Write moments with their offset."""
+    return write_array([each.isoformat() for each in values])
+
+
 def _write_digests(values: Sequence[str]) -> str:
     """Write `bytea` values in hexadecimal form."""
     return write_array([f"\\x{digits}" for digits in values])
@@ -86,5 +96,6 @@ _WRITERS: dict[str, Callable[[Sequence[Any]], str]] = {
     "TEXT": write_array,
     "UUID": _write_plain,
     "BIGINT": _write_plain,
+    "TIMESTAMPTZ": _write_times,
     "BYTEA": _write_digests,
 }

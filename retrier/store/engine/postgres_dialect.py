@@ -242,10 +242,14 @@ class PostgresDialect(SqlDialect):
         self, table: Table, columns: Mapping[str, Sequence[Any]], same: Mapping[str, Any]
     ) -> postgresql.Insert:
         """Send one array for each column instead of one parameter for each value."""
-        arrays = [self.values(table.c[name], None, values) for name, values in columns.items()]
         shared = [literal(value, table.c[name].type) for name, value in same.items()]
-        rows = select(*map(func.unnest, arrays), *shared)
+        rows = self.rows_of(columns, table).add_columns(*shared)
         return postgresql.insert(table).from_select([*columns, *same], rows)
+
+    def rows_of(self, columns: Mapping[str, Sequence[Any]], table: Table) -> Select[Any]:
+        """Send one array for each column."""
+        arrays = {name: self.values(table.c[name], None, each) for name, each in columns.items()}
+        return select(*(func.unnest(each).label(name) for name, each in arrays.items()))
 
     def values(
         self, column: ColumnElement[Any], name: str | None, values: Sequence[Any] | None = None

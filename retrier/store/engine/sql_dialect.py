@@ -211,6 +211,10 @@ class SqlDialect(ABC):
         """
 
     @abstractmethod
+    def rows_of(self, columns: Mapping[str, Sequence[Any]], table: Table) -> Select[Any]:
+        """Return rows, given by column, as a query; they have the names and types of a table's."""
+
+    @abstractmethod
     def insert_columns(
         self, table: Table, columns: Mapping[str, Sequence[Any]], same: Mapping[str, Any]
     ) -> Any:

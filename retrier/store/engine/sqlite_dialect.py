@@ -96,6 +96,11 @@ class SqliteFile:
         return map(_identify, self._log_paths)
 
 
+def _as_stored(moment: datetime) -> str:
+    """Write a moment as UtcTime does: JSON has no type for it."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}"
+
+
 def _identify(path: Path) -> Identity | None:
     try:
         found = path.stat()
@@ -234,14 +239,18 @@ class SqliteDialect(SqlDialect):
     def insert_columns(
         self, table: Table, columns: Mapping[str, Sequence[Any]], same: Mapping[str, Any]
     ) -> sqlite.Insert:
-        """Send one JSON array of rows."""
-        rows = func.json_each(json.dumps(list(zip(*columns.values(), strict=True))))
-        row = rows.table_valued("value").c.value
-        values = (func.json_extract(row, f"$[{place}]") for place in range(len(columns)))
+        """Insert what `rows_of` sends."""
         shared = [literal(value, table.c[name].type) for name, value in same.items()]
         # Without a WHERE before it, SQLite parses ON CONFLICT as the condition of a join.
-        rows_made = select(*values, *shared).where(true())
-        return sqlite.insert(table).from_select([*columns, *same], rows_made)
+        rows = self.rows_of(columns, table).add_columns(*shared).where(true())
+        return sqlite.insert(table).from_select([*columns, *same], rows)
+
+    def rows_of(self, columns: Mapping[str, Sequence[Any]], table: Table) -> Select[Any]:  # noqa: ARG002 - PostgreSQL needs it
+        """Send one JSON array of rows."""
+        made = json.dumps(list(zip(*columns.values(), strict=True)), default=_as_stored)
+        row = func.json_each(made).table_valued("value").c.value
+        values = (func.json_extract(row, f"$[{place}]") for place in range(len(columns)))
+        return select(*(each.label(name) for name, each in zip(columns, values, strict=True)))
 
     def values(
         self, column: ColumnElement[Any], name: str | None, values: Sequence[Any] | None = None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, exists, func, or_, select
+from sqlalchemy import ColumnElement, and_, exists, false, func, not_, or_, select
 
 from retrier.domain.breaker import (
     Breaker,
@@ -20,6 +20,7 @@ from retrier.domain.breaker import (
     TrialEnd,
     TrialSeen,
 )
+from retrier.domain.breaker_verdicts import comes_back
 from retrier.domain.failed_message import RetryEnd
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import StoredRow, Transaction
@@ -61,7 +62,7 @@ class SeenBreaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenBreakers:
-    """All breakers, and the database's time at which they were looked at."""
+    """Breakers that may turn, and the database's time at which they were looked at."""
 
     seen: tuple[SeenBreaker, ...]
     at: datetime
@@ -69,8 +70,12 @@ class SeenBreakers:
 
 @reading
 def look_at_breakers(tx: Transaction, rules: BreakerRules) -> SeenBreakers:
-    """Return all breakers with what was counted for them. Raises DatabaseUnavailable."""
-    rows = tx.execute(_WITH_TRIALS).all()
+    """Return the breakers that may turn now, with what was counted for them.
+
+    Without those that stay as they are whatever was counted: an outage has hundreds of breakers,
+    and they are looked at several times a second. Raises DatabaseUnavailable.
+    """
+    rows = tx.execute(_WITH_TRIALS.where(_may_turn(tx, rules))).all()
     found = [breaker_from_row(row) for row in rows]
     terms = {each.breaker_id: rules.terms_of(each.rule) for each in found}
     counted = _count(tx, found, terms)
@@ -83,6 +88,90 @@ def look_at_breakers(tx: Transaction, rules: BreakerRules) -> SeenBreakers:
         for row, breaker in zip(rows, found, strict=True)
     )
     return SeenBreakers(seen=tuple(seen), at=tx.now)
+
+
+def _may_turn(tx: Transaction, rules: BreakerRules) -> ColumnElement[bool]:
+    """Return the condition that a breaker may turn now: wider than `judge`, never narrower."""
+    terms = rules.all_terms
+    known = func.coalesce(tx.sql.member(columns.rule, sorted(terms)), false())
+    is_over = or_(columns.due_at.is_(None), columns.due_at <= tx.now, columns.changed_at > tx.now)
+    by_itself = [
+        and_(columns.state != BreakerState.CLOSED, not_(known)),
+        and_(columns.state == BreakerState.OPEN, is_over),
+        and_(columns.state == BreakerState.HALF_OPEN, columns.trial_number.is_not(None)),
+    ]
+    if terms:
+        closed = columns.state == BreakerState.CLOSED
+        by_itself.append(and_(closed, known, _has_enough(tx, terms)))
+    return or_(
+        and_(columns.hand.is_not(None), columns.hand_until <= tx.now),
+        and_(columns.hand.is_(None), or_(*by_itself)),
+    )
+
+
+def _has_enough(tx: Transaction, terms: Mapping[str, BreakerTerms]) -> ColumnElement[bool]:
+    """Return the condition that enough was counted for a closed breaker to decide about it.
+
+    By the widest of all terms: whatever opens by those of its own rule is among these.
+    """
+    of_time = terms.values()
+    failed = func.sum(counts.returned + counts.came_back)
+    enough = (
+        select(counts.breaker_id)
+        .join(breakers, columns.breaker_id == counts.breaker_id)
+        .where(*_counted_now(tx, terms))
+        .group_by(counts.breaker_id, columns.confirms)
+        .having(
+            or_(
+                and_(
+                    func.sum(counts.sent) >= min(each.least for each in of_time),
+                    failed >= min(1, *(each.threshold for each in of_time)),
+                ),
+                and_(not_(columns.confirms), func.sum(counts.confirmed) > 0),
+            )
+        )
+    )
+    # Of the last outcomes some may be older than any time.
+    by_outcomes = sorted(rule for rule, each in terms.items() if each.last is not None)
+    counted = columns.breaker_id.in_(enough)
+    if not by_outcomes:
+        return counted
+    return or_(counted, and_(columns.confirms, tx.sql.member(columns.rule, by_outcomes)))
+
+
+def find_coming_back(tx: Transaction, rules: BreakerRules) -> tuple[BreakerKey, ...]:
+    """Return for what most retries come back, though its breaker is closed.
+
+    Only the order of what is sent depends on it, so the longest time of all terms counts.
+    """
+    if not rules.any:
+        return ()
+    sent, confirmed = func.sum(counts.sent), func.sum(counts.confirmed)
+    failed = func.sum(counts.returned + counts.came_back)
+    query = (
+        select(columns.per, columns.name, columns.rule)
+        .add_columns(sent.label("sent"), failed.label("failed"), confirmed.label("confirmed"))
+        .join(breaker_counts, columns.breaker_id == counts.breaker_id)
+        .where(*_counted_now(tx, rules.all_terms))
+        .group_by(columns.per, columns.name, columns.rule)
+        .having(failed > confirmed)
+    )
+    return tuple(
+        BreakerKey(per=Per(row.per), name=row.name)
+        for row in tx.execute(query)
+        if comes_back(rules.terms_of(row.rule), int(row.sent), int(row.failed), int(row.confirmed))
+    )
+
+
+def _counted_now(
+    tx: Transaction, terms: Mapping[str, BreakerTerms]
+) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions on counts that may open closed breakers, whatever their terms."""
+    return (
+        columns.state == BreakerState.CLOSED,
+        counts.since >= columns.changed_at,
+        counts.since >= tx.now - max(each.time for each in terms.values()),
+    )
 
 
 @reading
@@ -215,7 +304,11 @@ def _count(
             func.sum(counts.confirmed).label("confirmed"),
         )
         .join(breakers, columns.breaker_id == counts.breaker_id)
-        .where(counts.since >= columns.changed_at, counts.since >= oldest)
+        .where(
+            tx.sql.member(counts.breaker_id, sorted(judged)),
+            counts.since >= columns.changed_at,
+            counts.since >= oldest,
+        )
         .group_by(counts.breaker_id, counts.since)
     )
     last = _find_last(tx, {key: given.last for key, given in judged.items() if given.last})

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, bindparam, exists, func, literal_column, select
 
+from retrier.domain.breaker import BreakerKey
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import BATCH_BYTES, BATCH_SIZE, room_for
 from retrier.domain.retry_operation import RetryOperation, RetryType
@@ -102,17 +103,23 @@ def free_now(
     return [IS_UNRESOLVED, *_free(operation.selection)], known
 
 
-def look(tx: Transaction, operation: RetryOperation, left_out: LeftOut | None = None) -> Cut:
+def look(
+    tx: Transaction,
+    operation: RetryOperation,
+    left_out: LeftOut | None = None,
+    coming_back: Sequence[BreakerKey] = (),
+) -> Cut:
     """Find the next messages of the selection: at most 1000, with 64 MiB of bodies.
 
     Fewer if the operation's limit, rate or canary allows no more. Messages named by id are not left
-    out but skipped, and only by what says why (`skip`): else a person meant these.
+    out but skipped, and only by what says why (`skip`): else a person meant these. What is due by
+    policy and goes where most comes back (`coming_back`) leaves half of the room to others.
     """
     most = room_for(operation)
     if most == 0:
         return Cut(eligible={}, floor=operation.floor)
     if operation.retry_type is RetryType.BY_POLICY:
-        return _look_at_due(tx, operation, most, left_out)
+        return _look_at_due(tx, operation, find_in_turn(tx, most, left_out, coming_back), left_out)
     if operation.selection.ids is not None:
         return _look_at_named(tx, operation, most, left_out)
     known = {"floor": operation.floor, "cut_off": operation.cut_off, "most": most}
@@ -126,10 +133,13 @@ def look(tx: Transaction, operation: RetryOperation, left_out: LeftOut | None = 
 
 
 def _look_at_due(
-    tx: Transaction, operation: RetryOperation, most: int, left_out: LeftOut | None
+    tx: Transaction,
+    operation: RetryOperation,
+    due: Sequence[Any],
+    left_out: LeftOut | None,
 ) -> Cut:
-    """Find what is due, in turns. There is no floor: a claim that is dropped is due again."""
-    rows = _within_bytes(find_in_turn(tx, most, left_out))
+    """Take what is due. There is no floor: a claim that is dropped is due again."""
+    rows = _within_bytes(due)
     held = not rows and left_out is not None and is_any_held(tx, left_out.condition)
     return Cut(
         eligible={row.number: row.failure_seq for row in rows},

@@ -5,19 +5,19 @@ a look may read any number of rows. The cut itself only takes what was found.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
 from sqlalchemy import false
 
-from retrier.domain.breaker import Breaker
+from retrier.domain.breaker import Breaker, BreakerRules
 from retrier.domain.retry_operation import CanaryState, RetryOperation, RetryType
 from retrier.domain.streams import HeldLooks
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries import cuts
 from retrier.store.queries.breaker_holds import find_left_out
-from retrier.store.queries.breakers import find_not_closed
+from retrier.store.queries.breakers import find_coming_back, find_not_closed
 from retrier.store.queries.cuts import Cut
 from retrier.store.queries.left_out import LeftOut, find_reasons, join_left_out
 from retrier.store.queries.next_work import find_next
@@ -26,10 +26,14 @@ from retrier.store.queries.stream_order import find_mark, hold_by_streams
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns:
-    """How what is due by policy goes between bulk operations: these first, and so many a second."""
+    """How what is due by policy goes: bulk operations before it, and so many a second.
+
+    By the breakers of these `rules` is known which retries come back.
+    """
 
     bulk_first: bool = False
     per_second: int | None = None
+    rules: BreakerRules = field(default_factory=BreakerRules)
 
 
 PLAIN_TURNS = Turns()
@@ -68,7 +72,9 @@ def look_at_next(tx: Transaction, turns: Turns, held: HeldLooks, *, may_hold: bo
     breakers = sorted(find_not_closed(tx), key=attrgetter("breaker_id")) if may_hold else []
     left_out = join_left_out(find_left_out(tx, begun, breakers), hold_by_streams(tx))
     tx.sql.force_index_order(tx.conn)
-    cut = cuts.look(tx, begun, left_out)
+    by_policy = operation.retry_type is RetryType.BY_POLICY
+    coming_back = find_coming_back(tx, turns.rules) if by_policy else ()
+    cut = cuts.look(tx, begun, left_out, coming_back)
     seen = None if left_out is None else _as_seen(tx, begun, cut, left_out)
     return Sight(operation=operation, mark=mark, breakers=breakers, cut=cut, left_out=seen)
 

@@ -15,32 +15,45 @@ from sqlalchemy import (
     Integer,
     Select,
     bindparam,
+    false,
     func,
     literal,
+    or_,
     select,
     true,
 )
 
+from retrier.domain.breaker import BreakerKey, Per
 from retrier.domain.turns import DueMessage, take_turns
 from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.queries.due import NEXT_DUE, free_of_others
 from retrier.store.queries.left_out import LeftOut
-from retrier.store.schema import causes, failed_messages
+from retrier.store.schema import causes, failed_messages, message_redirects
 from retrier.store.schema.types import UtcTime
 
 messages = failed_messages.c
 
-MOST_SOURCES = 500
+MOST_SOURCES = 2000
 """Pairs of a rule and a cause that take turns; what comes behind them goes by its time alone."""
 
 
 def find_in_turn(
-    tx: Transaction, most: int, left_out: LeftOut | None = None
+    tx: Transaction,
+    most: int,
+    left_out: LeftOut | None = None,
+    coming_back: Sequence[BreakerKey] = (),
 ) -> Sequence[DueMessage | StoredRow]:
-    """Return the next messages that are due, at most so many: rules and queues take turns."""
+    """Return the next messages that are due, at most so many: rules and queues take turns.
+
+    `coming_back`: for these most retries failed lately.
+    """
     known = {"now": tx.now, "most": most}
-    query = in_turn(tx.sql) if left_out is None else _make(tx.sql, ~left_out.condition)
+    if left_out is None and not coming_back:
+        query = in_turn(tx.sql)
+    else:
+        may_go = true() if left_out is None else ~left_out.condition
+        query = _make(tx.sql, may_go, _goes_to(tx.sql, coming_back))
     rows = tx.execute(query, known).all()
     depth, sources = (rows[0].depth, rows[0].sources) if rows else (0, 0)
     taken = take_turns([_due(row) for row in rows], depth, most)
@@ -62,16 +75,27 @@ def _due(row: StoredRow) -> DueMessage:
         retry_at=row.retry_at,
         source=row.source,
         turn=(row.policy, row.queue),
+        comes_back=row.comes_back,
     )
+
+
+def _goes_to(sql: SqlDialect, keys: Sequence[BreakerKey]) -> ColumnElement[bool]:
+    """Return the condition that a message of a cause goes to one of these."""
+    target = func.coalesce(message_redirects.c.to_queue, causes.c.destination)
+    columns = {Per.DESTINATION: target, Per.MESSAGE_TYPE: func.coalesce(causes.c.message_type, "")}
+    names = {per: sorted(key.name for key in keys if key.per is per) for per in Per}
+    return or_(false(), *(sql.member(columns[per], names[per]) for per in Per if names[per]))
 
 
 @cache
 def in_turn(sql: SqlDialect) -> Select[Any]:
     """Return the statement if nothing is left out; with the parameters `now` and `most`."""
-    return _make(sql, true())
+    return _make(sql, true(), false())
 
 
-def _make(sql: SqlDialect, may_go: ColumnElement[bool]) -> Select[Any]:
+def _make(
+    sql: SqlDialect, may_go: ColumnElement[bool], comes_back: ColumnElement[bool]
+) -> Select[Any]:
     """Make the statement that finds the first messages of each source that has something due."""
     walked = _walk()
     due = (
@@ -111,8 +135,13 @@ def _make(sql: SqlDialect, may_go: ColumnElement[bool]) -> Select[Any]:
             causes.c.queue,
             depth.label("depth"),
             sources.label("sources"),
+            comes_back.label("comes_back"),
         )
-        .select_from(rows.join(causes, causes.c.cause_id == due.c.cause_id))
+        .select_from(
+            rows.join(causes, causes.c.cause_id == due.c.cause_id).outerjoin(
+                message_redirects, message_redirects.c.from_queue == causes.c.destination
+            )
+        )
         .where(found.retry_at <= bindparam("now", type_=UtcTime))
     )
 

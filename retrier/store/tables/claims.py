@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Update, and_, bindparam, case, delete, func, not_, or_, select, update
+from sqlalchemy import and_, bindparam, case, delete, func, not_, or_, select, update
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from retrier.domain.failed_message import FailedMessageStatus
@@ -159,31 +159,23 @@ def record_and_stamp(
 def count_under(tx: Transaction, batch_id: str, breakers: Mapping[int, int]) -> None:
     """Let breakers, given by number, count what becomes of these claims of a batch.
 
-    In the order of the numbers: all lock claims so.
+    The caller has locked the claims. There may be as many breakers as claims.
     """
-    by_breaker: dict[int, list[int]] = {}
-    for number, breaker_id in sorted(breakers.items()):
-        by_breaker.setdefault(breaker_id, []).append(number)
-    rows = [
-        {"batch": batch_id, "breaker": breaker_id, "numbers": numbers}
-        for breaker_id, numbers in by_breaker.items()
-    ]
-    tx.execute(_count_under(tx.sql), rows)
+    numbers = sorted(breakers)
+    given = tx.sql.rows_of(
+        {"number": numbers, "breaker_id": [breakers[number] for number in numbers]},
+        failed_message_retries,
+    ).subquery("given")
+    tx.execute(
+        update(failed_message_retries)
+        .where(claims.number == given.c.number, claims.batch_id == batch_id)
+        .values(breaker_id=given.c.breaker_id)
+    )
 
 
 def _delete(tx: Transaction, *conditions: Any) -> Sequence[StoredRow]:
     ended = delete(failed_message_retries).where(*conditions).returning(failed_message_retries)
     return sorted(tx.execute(ended).all(), key=lambda row: row.number)
-
-
-@cache
-def _count_under(sql: SqlDialect) -> Update:
-    """Make one statement that is sent once for each breaker: there may be as many as claims."""
-    return (
-        update(failed_message_retries)
-        .where(claims.batch_id == bindparam("batch"), sql.listed(claims.number, "numbers"))
-        .values(breaker_id=bindparam("breaker"))
-    )
 
 
 @cache
