@@ -11,10 +11,11 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Select, func, select, true, union_all
+from sqlalchemy import ColumnElement, Select, func, select, true, union_all
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Selection
+from retrier.store.engine.code_points import by_code_point
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.selections import Condition, conditions, conditions_looked_up
 from retrier.store.schema import causes, failed_messages
@@ -81,11 +82,14 @@ class Order:
     descending: bool = True
 
 
-_KEYS: MappingProxyType[Sort, Sequence[Column[Any]]] = MappingProxyType(
+_BY_TYPE = by_code_point(causes.c.message_type)
+"""By code point, as the index of message ids sorts."""
+
+_KEYS: MappingProxyType[Sort, Sequence[ColumnElement[Any]]] = MappingProxyType(
     {
         Sort.ID: (messages.unique_message_id,),
         Sort.MESSAGE_ID: (messages.message_id,),
-        Sort.MESSAGE_TYPE: (causes.c.message_type,),
+        Sort.MESSAGE_TYPE: (_BY_TYPE,),
         Sort.STATUS: (messages.status, messages.last_failure),
         Sort.TIME_SENT: (messages.time_sent,),
         Sort.MODIFIED: (messages.last_modified,),
@@ -203,7 +207,7 @@ def _causes_by_type(tx: Transaction, order: Order) -> Iterator[Sequence[int]]:
     types = select(causes.c.message_type, causes.c.cause_id)
     rows = tx.execute(types.limit(_MOST_CAUSES + 1)).all()
     if len(rows) <= _MOST_CAUSES:
-        rows = tx.execute(types.order_by(*_directed([causes.c.message_type], order))).all()
+        rows = tx.execute(types.order_by(*_directed([_BY_TYPE], order))).all()
         for _, same in groupby(rows, itemgetter(0)):
             yield [row.cause_id for row in same]
 
