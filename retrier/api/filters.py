@@ -100,7 +100,9 @@ class FilterQuery:
     failed_to: Annotated[str, Query(description="ISO 8601: last failed then or before")] = ""
     attempts_at_least: Annotated[str, Query(description="failed so often or more")] = ""
     disposition: Annotated[str, Query(description=f"one of: {', '.join(WantedDisposition)}")] = ""
-    text: Annotated[str, Query(description="in queue, endpoint, types, exception, reason")] = ""
+    text: Annotated[
+        str, Query(description="in what each shows: queue, endpoint, types, exception, reason")
+    ] = ""
     archived_by: Annotated[str, Query(description="the id of an archive operation")] = ""
     message_id: Annotated[str, Query(description="the id that its sender gave it")] = ""
 

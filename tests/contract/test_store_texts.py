@@ -8,16 +8,20 @@ from sqlalchemy import func, select, update
 from retrier.domain.message_actions import Act
 from retrier.domain.selection import Selection
 from retrier.store.engine.database import Database
+from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.messages import list_messages
-from retrier.store.queries.ordering import Order, PageRequest
+from retrier.store.queries.ordering import Order, PageRequest, Sort
+from retrier.store.queries.queues import list_queues, summarise
 from retrier.store.queries.selections import find_chunk
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import failed_messages, message_texts, processing_attempts
+from retrier.store.tables.message_texts import find_unused, identify, remove_unused
 from retrier.store.verbs.dead_messages import declare_dead
 from retrier.store.verbs.message_actions import Action, change
 from retrier.store.verbs.message_texts import complete_texts, sweep_texts
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.contract.store_rows import again, record, rows, set_columns
+from tests.support.databases import empty
 from tests.support.factories import failure, unique_id
 
 CODEC = AmqpPropertyCodec()
@@ -180,8 +184,59 @@ def test_equal_texts_are_stored_once(database: Database) -> None:
     assert texts(database) == 2
 
 
+ENDPOINTS = ({"endpoint": None, "queue": "orders"}, {"endpoint": "orders", "queue": "q"})
+
+
+def test_an_endpoint_that_is_shown_selects_what_shows_it(database: Database) -> None:
+    shown = [failure(**each) for each in ENDPOINTS]
+    record(database, *shown, failure(endpoint="Sales", queue="orders"))
+
+    page = PageRequest(size=500)
+    listed = list_messages(database, Selection(endpoint="orders"), Order(), page, CODEC)
+
+    assert {each.unique_message_id for each in listed.items} == set(map(unique_id, shown))
+    assert summarise(database).endpoints == {"Sales": 1, "orders": 2}
+
+
+BY_CODE_POINT = ["10", "9", "Zebra", "[brack", "_under", "apple", "~tilde", "Äpfel", "äpfel"]
+
+
+@pytest.mark.parametrize("sort", [Sort.MESSAGE_TYPE, Sort.MESSAGE_ID])
+def test_texts_sort_by_code_point(database: Database, sort: Sort) -> None:
+    names = BY_CODE_POINT[::2] + BY_CODE_POINT[1::2]
+    record(database, *(failure(message_type=each, message_id=each, queue=each) for each in names))
+
+    order = Order(sort=sort, descending=False)
+    listed = list_messages(database, Selection(), order, PageRequest(), CODEC)
+    turned = list_messages(database, Selection(), Order(sort=sort), PageRequest(), CODEC)
+
+    assert [each.message_type for each in listed.items] == BY_CODE_POINT
+    assert [each.message_id for each in turned.items] == BY_CODE_POINT[::-1]
+    assert [each.queue for each in list_queues(database, PageRequest()).items] == BY_CODE_POINT
+
+
 class TestTheSweep:
     """Texts that no message has any more."""
+
+    @pytest.mark.postgres
+    def test_leaves_a_text_that_a_failure_is_getting(self, shared_postgres: Database) -> None:
+        # Given a text that no message has, and a transaction that is about to give it to one
+        empty(shared_postgres)
+        one = failure(exception_message="first")
+        record(shared_postgres, one)
+        record(shared_postgres, again(one, exception_message="second"))
+        unused, _ = shared_postgres.read(lambda tx: find_unused(tx, 0))
+        (folded,) = (
+            r["folded"] for r in rows(shared_postgres, message_texts) if r["text_id"] in unused
+        )
+
+        def give(tx: Transaction) -> int:
+            identify(tx, [folded])
+            return shared_postgres.transact(lambda other: remove_unused(other, unused))
+
+        # Then the sweep passes it by, until that transaction is over
+        assert shared_postgres.transact(give) == 0
+        assert shared_postgres.transact(lambda tx: remove_unused(tx, unused)) == 1
 
     def test_deletes_the_text_of_an_earlier_failure(self, database: Database) -> None:
         one = failure(exception_message="first")
