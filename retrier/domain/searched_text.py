@@ -1,6 +1,7 @@
 """The text of a message that is searched: all that it shows, folded so that case does not matter."""
 
 import re
+from functools import lru_cache
 from hashlib import blake2b
 from unicodedata import is_normalized, normalize
 
@@ -61,26 +62,30 @@ def searched_text(details: FailureDetails, reason: str | None) -> str:
 
     `reason` is what the failure is classified under; the headers' own word is in the details.
     """
-    parts = (
-        details.message_type,
-        details.exception_type,
-        details.exception_message,
-        details.queue,
-        details.endpoint,
-        details.failure_reason,
+    message = details.exception_message
+    return BETWEEN.join(
+        [
+            _fold_name(details.message_type),
+            _fold_name(details.exception_type),
+            fold(clean(message, LONG_BYTES)) if message else "",
+            _fold_name(details.queue),
+            _fold_name(details.endpoint),
+            _fold_name(details.failure_reason),
+            _fold_name(reason),
+        ]
     )
-    folded = [fold(clean(part, LONG_BYTES)) if part else "" for part in parts]
-    return BETWEEN.join([*folded, _fold_reason(reason)])
 
 
-def _fold_reason(reason: str | None) -> str:
-    return fold(clean(reason)) if reason else ""
+# Nearly all messages have the same few names.
+@lru_cache(maxsize=1024)
+def _fold_name(name: str | None) -> str:
+    return fold(clean(name)) if name else ""
 
 
 def with_reason(folded: str, reason: str | None) -> str:
     """Return a searched text with another reason, under which a person or a policy has put it."""
     before, _, _ = folded.rpartition(BETWEEN)
-    return f"{before}{BETWEEN}{_fold_reason(reason)}"
+    return f"{before}{BETWEEN}{_fold_name(reason)}"
 
 
 def digest_of(folded: str) -> str:

@@ -28,9 +28,10 @@ def identify(tx: Transaction, wanted: Iterable[str]) -> Mapping[str, int]:
     # In order of digest: two processes that add the same must not deadlock.
     if new := sorted(by_digest.keys() - known.keys()):
         columns = {"digest": new, "folded": [by_digest[key] for key in new]}
-        tx.sql.add_missing(tx.conn, message_texts, columns, {})
-        # Read them back: another process may have added some of them meanwhile.
-        known |= _find(tx, new)
+        shown = (texts.digest, texts.text_id)
+        known |= tx.sql.add_numbered(tx.conn, message_texts, columns, shown)
+        if others := sorted(by_digest.keys() - known.keys()):
+            known |= _find(tx, others)  # another process has added these meanwhile
     return {by_digest[key]: text_id for key, text_id in known.items()}
 
 
