@@ -8,10 +8,12 @@ from unicodedata import is_normalized, normalize
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.text import LONG_BYTES, clean
 
-BETWEEN = "\uffff"
+BETWEEN = "\U0010fffd"
 """Stands between the parts. No text that was folded has it, so no wanted text reaches over two."""
 
+_NO_LETTERS = re.compile(f"[\ufffe\uffff{BETWEEN}]")
 _INSTEAD = "\ufffd"
+"""Stands for them: SQLite's comparison takes the first two for it, and PostgreSQL's does not."""
 _LONG_FOLDS = ((0xDF, 0x149), (0x1F0, 0x1F0), (0x390, 0x3B0), (0x587, 0x587), (0x1E96, 0x1FFC))
 _LIGATURES = (0xFB00, 0xFB17)
 
@@ -40,7 +42,7 @@ def fold(text: str) -> str:
     if text.isascii():
         return text.lower()
     folded = _fold_simply(_composed(text))
-    return _composed(folded).replace(BETWEEN, _INSTEAD)
+    return _NO_LETTERS.sub(_INSTEAD, _composed(folded))
 
 
 def _composed(text: str) -> str:

@@ -111,23 +111,30 @@ def find_numbers(
 ) -> Page[int]:
     """Return the numbers of the messages on a page, in order, and how many the list has."""
     if wanted == Selection(statuses=wanted.statuses):
-        total = _count(tx, conditions(wanted))
-        return _find_many(tx, wanted, order, page, total, deep)
+        found = conditions(wanted)
+        return _find_many(tx, wanted, found, order, page, _count(tx, found), deep)
+    # Once for all: of a text it may read a million texts.
+    found = conditions_looked_up(tx, wanted)
     of_causes = _is_of_causes(wanted)
     if of_causes or _may_be_wide(wanted):
-        total = _count(tx, conditions_looked_up(tx, wanted))
+        total = _count(tx, found)
         if total == 0 or total >= wide * (_MANY_OF_CAUSES if of_causes else 1):
-            return _find_many(tx, wanted, order, page, total, deep)
-    return _find_narrowed(tx, wanted, order, page)
+            return _find_many(tx, wanted, found, order, page, total, deep)
+    return _find_narrowed(tx, found, order, page)
 
 
 def _find_many(
-    tx: Transaction, wanted: Selection, order: Order, page: PageRequest, total: int, deep: int
+    tx: Transaction,
+    wanted: Selection,
+    wished: Sequence[Condition],
+    order: Order,
+    page: PageRequest,
+    total: int,
+    deep: int,
 ) -> Page[int]:
     """Return a page of very many messages: an index has its beginning in order."""
     if page.offset >= total:
         return Page(items=(), total=total)
-    wished = conditions_looked_up(tx, wanted)
     found: Sequence[int] = ()
     if page.offset < deep:
         found = (
@@ -153,10 +160,9 @@ def _is_of_causes(wanted: Selection) -> bool:
 
 
 def _find_narrowed(
-    tx: Transaction, wanted: Selection, order: Order, page: PageRequest
+    tx: Transaction, found: Sequence[Condition], order: Order, page: PageRequest
 ) -> Page[int]:
     """Count and sort in one query: finding the matches takes longer than both."""
-    found = conditions_looked_up(tx, wanted)
     query = _scanned(found, order).add_columns(func.count().over())
     rows = tx.execute(query.limit(page.size).offset(page.offset)).all()
     if not rows:

@@ -23,7 +23,10 @@ members = cause_groups.c
 Condition = ColumnElement[bool]
 
 MOST_LOOKED_UP = 1000
-"""Causes or texts that are looked up before the messages, at most."""
+"""Causes that are looked up before the messages, at most."""
+
+MOST_TEXTS = 10_000
+"""Texts that are: of a million different ones each further look takes as long as the first."""
 
 
 def conditions(selection: Selection) -> list[Condition]:
@@ -49,14 +52,16 @@ def conditions_looked_up(tx: Transaction, selection: Selection) -> list[Conditio
     return [*_of_row(others), tx.sql.member(messages.cause_id, found), *by_text]
 
 
-def _look_up(tx: Transaction, wanted: Select[tuple[int]]) -> Sequence[int] | None:
+def _look_up(
+    tx: Transaction, wanted: Select[tuple[int]], most: int = MOST_LOOKED_UP
+) -> Sequence[int] | None:
     """Return the ids of causes or texts; None if there are too many of them."""
-    found = tx.execute(wanted.limit(MOST_LOOKED_UP + 1)).scalars().all()
-    return None if len(found) > MOST_LOOKED_UP else found
+    found = tx.execute(wanted.limit(most + 1)).scalars().all()
+    return None if len(found) > most else found
 
 
 def _with_text_looked_up(tx: Transaction, wanted: str) -> Condition:
-    found = _look_up(tx, texts_with(wanted))
+    found = _look_up(tx, texts_with(wanted), MOST_TEXTS)
     if found is None:
         return holds(wanted)
     return is_named(wanted, tx.sql.member(messages.text_id, found))
