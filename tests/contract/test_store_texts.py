@@ -184,6 +184,15 @@ def test_an_act_leaves_out_a_message_whose_text_has_changed_since(database: Data
     assert done == (unique_id(other),)
 
 
+def test_a_message_is_found_by_either_of_its_ids_as_a_whole(database: Database) -> None:
+    one = failure(message_id="order-4711")
+    record(database, one, failure(message_id="order-47112"))
+
+    assert found(database, "order-4711") == [unique_id(one)]
+    assert found(database, unique_id(one).upper()) == [unique_id(one)]
+    assert found(database, unique_id(one)[:-1]) == []
+
+
 def test_equal_texts_are_stored_once(database: Database) -> None:
     record(database, *(failure() for _ in range(20)), failure(exception_message="another"))
     record(database, *(failure() for _ in range(20)))

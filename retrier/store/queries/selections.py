@@ -13,7 +13,7 @@ from retrier.store.engine.database import reading, writing
 from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.reasons import causes_of_word, has_reason
-from retrier.store.queries.text_search import holds, is_named, texts_with
+from retrier.store.queries.text_search import holds, is_id, texts_with
 from retrier.store.schema import cause_groups, causes, failed_message_retries, failed_messages
 
 messages = failed_messages.c
@@ -62,9 +62,14 @@ def _look_up(
 
 def _with_text_looked_up(tx: Transaction, wanted: str) -> Condition:
     found = _look_up(tx, texts_with(wanted), MOST_TEXTS)
-    if found is None:
-        return holds(wanted)
-    return is_named(wanted, tx.sql.member(messages.text_id, found))
+    has_text = (
+        messages.text_id.in_(texts_with(wanted))
+        if found is None
+        else tx.sql.member(messages.text_id, found)
+    )
+    # Nearly no text is an id. With OR, the index of texts alone would not do.
+    named = select(messages.number).where(is_id(wanted)).limit(1)
+    return has_text | is_id(wanted) if tx.execute(named).first() else has_text
 
 
 def _with_reason_looked_up(tx: Transaction, wanted: str) -> Condition:

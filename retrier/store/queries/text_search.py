@@ -13,15 +13,15 @@ texts = message_texts.c
 
 def holds(wanted: str) -> ColumnElement[bool]:
     """Return the condition that a text is in what a message shows, or is its id."""
-    return is_named(wanted, messages.text_id.in_(texts_with(wanted)))
+    return or_(messages.text_id.in_(texts_with(wanted)), is_id(wanted))
 
 
-def is_named(wanted: str, has_text: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Return the condition that a message has one of these texts, or has exactly this id."""
-    named = or_(has_text, messages.message_id == wanted)
+def is_id(wanted: str) -> ColumnElement[bool]:
+    """Return the condition that a text is exactly the id or the message id of a message."""
+    is_message_id = messages.message_id == wanted
     if is_guid(wanted):
-        named = or_(named, messages.unique_message_id == canonical(wanted))
-    return named
+        return is_message_id | (messages.unique_message_id == canonical(wanted))
+    return is_message_id
 
 
 def texts_with(wanted: str) -> Select[tuple[int]]:

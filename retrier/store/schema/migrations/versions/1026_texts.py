@@ -25,7 +25,7 @@ def upgrade() -> None:
         sqlite_autoincrement=True,
     )
     op.add_column("failed_messages", sa.Column("text_id", Number, nullable=True))
-    op.create_index("ix_failed_messages_text", "failed_messages", ["text_id"])
+    op.create_index("ix_failed_messages_text", "failed_messages", ["text_id", "status"])
     op.create_index(
         "ix_failed_messages_without_text",
         "failed_messages",
