@@ -1,6 +1,6 @@
 """The query of a list: its page, its order, its filter; and the times that a request may hold."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, TypedDict
@@ -20,6 +20,7 @@ from retrier.domain.selection import (
     read_statuses,
 )
 from retrier.domain.text import SHORTEST, IdRange, ids_beginning
+from retrier.domain.times import last_moment_of
 from retrier.store.queries.ordering import Order, PageRequest, Sort
 
 _BOUNDS = "A time lies between the years 1 and 9999, in UTC too."
@@ -38,12 +39,12 @@ Range = tuple[datetime, datetime]
 
 def read_range(first: str, last: str, fields: tuple[str, str]) -> Range:
     """Read a range of two times; `fields` name where they came from. Raises WrongField."""
-    return _read_end(first, fields[0]), _read_end(last, fields[1])
+    return _read_end(first, fields[0]), _read_end(last, fields[1], _read_last)
 
 
-def _read_end(text: str, field: str) -> datetime:
+def _read_end(text: str, field: str, read: Callable[[object], datetime] | None = None) -> datetime:
     try:
-        return _read(text)
+        return (read or _read)(text)
     except PydanticCustomError as error:
         raise WrongField(field, f"{error.message_template} {_RANGE}") from None
 
@@ -68,10 +69,20 @@ def _read(value: object) -> datetime:
         raise PydanticCustomError(OUT_OF_BOUNDS, _BOUNDS) from None
 
 
+def _read_last(value: object) -> datetime:
+    """Read the end of a range, which is included as far as it is written: its second, or minute."""
+    return last_moment_of(_read(value), str(value))
+
+
 Moment = Annotated[
     datetime, BeforeValidator(_read), WithJsonSchema({"type": "string", "format": "date-time"})
 ]
 """A time in a body. A text that is no time is answered 422, a time out of bounds 400."""
+
+LastMoment = Annotated[
+    datetime, BeforeValidator(_read_last), WithJsonSchema({"type": "string", "format": "date-time"})
+]
+"""The same as the end of a range: with its whole second or minute."""
 
 
 _BEGINNING = f"id_prefix is the beginning of an id: {SHORTEST} to 36 hexadecimal digits and dashes."
@@ -100,7 +111,9 @@ class FilterQuery:
     failed_to: Annotated[str, Query(description="ISO 8601: last failed then or before")] = ""
     attempts_at_least: Annotated[str, Query(description="failed so often or more")] = ""
     disposition: Annotated[str, Query(description=f"one of: {', '.join(WantedDisposition)}")] = ""
-    text: Annotated[str, Query(description="in queue, endpoint, types, exception, reason")] = ""
+    text: Annotated[
+        str, Query(description="in what each shows: queue, endpoint, types, exception, reason")
+    ] = ""
     archived_by: Annotated[str, Query(description="the id of an archive operation")] = ""
     message_id: Annotated[str, Query(description="the id that its sender gave it")] = ""
 
@@ -156,11 +169,11 @@ def _of_failure(query: FilterQuery) -> _OfFailure:
     first, last = query.failed_from, query.failed_to
     found = _OfFailure(
         failed_from=_read_end(first, "query.failed_from") if first else None,
-        failed_to=_read_end(last, "query.failed_to") if last else None,
+        failed_to=_read_end(last, "query.failed_to", _read_last) if last else None,
         attempts_at_least=_attempts(query.attempts_at_least),
         disposition=_disposition(query),
     )
-    if first and last and _read(last) < _read(first):
+    if first and last and _read_last(last) < _read(first):
         raise WrongField("query.failed_to", _TURNED)
     return found
 

@@ -14,7 +14,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from retrier.api.filters import LARGEST_INTEGER, Moment
+from retrier.api.filters import LARGEST_INTEGER, LastMoment, Moment
 from retrier.api.request_context import MOST_IDS, is_id
 from retrier.domain.selection import Selection, WantedDisposition
 from retrier.domain.text import COLUMN_BYTES, clean
@@ -23,13 +23,19 @@ _NOTHING = 'A selection names its messages; everything is {"all": true}.'
 _ALONE = "`ids` and `all` go with no other part."
 _NULL = "A part that is given has a value; leave it out if it is no condition."
 _NO_ID = "Every id is a text that is not empty."
-_UNCLEAN = f"No failed message has such a text: it holds NUL, or more than {COLUMN_BYTES} bytes."
+_UNCLEAN = "No failed message has such a text: it holds NUL."
+_TOO_LONG = f"has at most {COLUMN_BYTES} bytes."
 _ONLY_TRUE = "It is true, or it is left out."
 _TURNED = "It lies before `failed_from`, so that nothing would match."
 
 
-def _cleaned(text: str) -> str:
-    """Refuse what ingestion never stores, and what PostgreSQL refuses to compare."""
+def _cleaned(text: str, of: ValidationInfo) -> str:
+    """Refuse what ingestion never stores, and what PostgreSQL refuses to compare.
+
+    What is too long in the words in which an address is refused.
+    """
+    if len(text.encode(errors="replace")) > COLUMN_BYTES:
+        raise PydanticCustomError("too_long", f"{of.field_name} {_TOO_LONG}")
     if clean(text) != text:
         raise PydanticCustomError("unclean", _UNCLEAN)
     return text
@@ -47,7 +53,11 @@ def _is_true(value: object) -> object:
     return value
 
 
-Text = Annotated[str, Field(min_length=1, max_length=COLUMN_BYTES), AfterValidator(_cleaned)]
+Text = Annotated[
+    str,
+    Field(min_length=1, json_schema_extra={"maxLength": COLUMN_BYTES}),
+    AfterValidator(_cleaned),
+]
 Ids = Annotated[
     list[Annotated[str, AfterValidator(_an_id)]], Field(min_length=1, max_length=MOST_IDS)
 ]
@@ -79,7 +89,7 @@ class SelectionBody(BaseModel):
     node: Text | None = None
     text: Text | None = None
     failed_from: Moment | None = None
-    failed_to: Moment | None = None
+    failed_to: LastMoment | None = None
     attempts_at_least: Count | None = None
     # Not strict: in JSON it is a text.
     disposition: Annotated[WantedDisposition | None, Field(strict=False)] = None

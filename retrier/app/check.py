@@ -12,6 +12,7 @@ from retrier.private_files import find_open_to_others
 from retrier.settings import Settings
 from retrier.store.engine.database import Database
 from retrier.store.queries.recovery import get_recovery
+from retrier.store.verbs.message_texts import complete_texts
 from retrier.store.verbs.trial import find_missing_rights
 from retrier.store.verbs.upgrade import SchemaRevision, find_revision, upgrade_schema
 
@@ -46,12 +47,15 @@ def upgrade_database(settings: Settings, *, may_create: bool = True) -> str:
         raise ConfigurationError([f"database.url: must be given: {_NOT_CREATED} {db.place}"])
     try:
         before = upgrade_schema(db)
+        completed = complete_texts(db, make_transport(settings).codec)
     finally:
         db.dispose()
+    texts = f"; {completed} messages were given the texts by which they are found"
+    rest = texts if completed else ""
     if before.is_current:
-        return f"the database at {db.place} is at revision {before.wanted} already"
+        return f"the database at {db.place} is at revision {before.wanted} already{rest}"
     origin = before.current or "an empty schema"
-    return f"the database at {db.place} was brought from {origin} to revision {before.wanted}"
+    return f"the database at {db.place} was brought from {origin} to revision {before.wanted}{rest}"
 
 
 def _check_streams(settings: Settings) -> Iterator[CheckResult]:

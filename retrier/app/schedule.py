@@ -24,6 +24,7 @@ from retrier.store.engine.database import DatabaseClock
 from retrier.store.queries.imports import count_imports
 from retrier.store.queries.next_work import is_work_due
 from retrier.store.queries.recovery import get_recovery
+from retrier.store.verbs.message_texts import sweep_texts
 from retrier.store.verbs.upkeep import (
     end_stuck_sessions,
     sweep_breaker_counts,
@@ -133,6 +134,7 @@ class Ticks:
         self._add("recovery", _DEPTHS, self.look_for_recovery, at_once=True)
         self._add("event log sweep", _SWEEP, self._sweep)
         self._add("staging id sweep", _SWEEP, self._sweep_staging_ids)
+        self._add("text sweep", _SWEEP, self._sweep_texts, _LONG)
         self._scheduler.start()
 
     def report_reads(self, report: ReadReport) -> None:
@@ -239,6 +241,9 @@ class Ticks:
         if (as_of := self._second_look.agreed) is not None:
             sweep_staging_ids(self._parts.db, older_than=_STAGING_IDS_KEPT, as_of=as_of)
             sweep_breaker_counts(self._parts.db, older_than=_COUNTS_KEPT, as_of=as_of)
+
+    def _sweep_texts(self) -> None:
+        sweep_texts(self._parts.db, self._parts.stop.wait)
 
     def _add(
         self,

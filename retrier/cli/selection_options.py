@@ -101,7 +101,11 @@ class Parts:
     ] = None
     text: Annotated[
         str | None,
-        typer.Option("--text", metavar="TEXT", help="With this in its ids, types or exception."),
+        typer.Option(
+            "--text",
+            metavar="TEXT",
+            help="With this in its queue, endpoint, types, exception or reason; or this id.",
+        ),
     ] = None
 
     def given(self) -> Json:

@@ -35,8 +35,8 @@ class Selection:
     the worker among those of its application.
 
     `reason` is what the failure is classified under, or the headers' own word. `stream`
-    is the id of a stream, of whichever queue. `failed_from` and `failed_to` are times of the last failure, both included. `attempts_at_least` counts failures. `text` is looked for in the ids, types and
-    exceptions, in any case. `archived_by` is the archive operation that archived the messages. `message_id` is the
+    is the id of a stream, of whichever queue. `failed_from` and `failed_to` are times of the last failure, both included. `attempts_at_least` counts failures. `text` is looked for in what each message
+    shows, in any case, or is its id. `endpoint` is the one shown: of a message without one, its queue. `archived_by` is the archive operation that archived the messages. `message_id` is the
     sender's own id, for lists.
     """
 

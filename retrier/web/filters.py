@@ -17,6 +17,7 @@ from retrier.domain.selection import (
     read_statuses,
 )
 from retrier.domain.text import clean
+from retrier.domain.times import last_moment_of
 from retrier.web.forms import Form
 
 ANY_STATUS = "all"
@@ -85,6 +86,8 @@ def understand(query: FilterQuery) -> Selection:
     given = query.values
     check_texts(given)
     first, last = _time(given.get("failed_from")), _time(given.get("failed_to"))
+    if last is not None:
+        last = last_moment_of(last, given["failed_to"])
     if first is not None and last is not None and last < first:
         raise HTTPException(400, _TURNED)
     return Selection(

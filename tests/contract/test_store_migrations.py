@@ -128,7 +128,7 @@ class TestADatabaseOfTheFirstRevision:
             ),
             "processing_attempts": widened(before["processing_attempts"], by=[None] * 3),
             "failed_messages": widened(
-                before["failed_messages"], by=[None, None, "2", *[None] * 9]
+                before["failed_messages"], by=[None, None, "2", *[None] * 10]
             ),
             "failed_message_retries": widened(before["failed_message_retries"], by=[None]),
         }

@@ -75,7 +75,9 @@ class TestANewFailure:
         record(database, new)
 
         stored = only_message(database)
-        assert {stored.pop(key) > 0 for key in ("number", "attempt_id", "cause_id")} == {True}
+        assert {stored.pop(key) > 0 for key in ("number", "attempt_id", "cause_id", "text_id")} == {
+            True
+        }
         assert stored == {
             **FULL,
             "stream_queue": FULL["queue"],

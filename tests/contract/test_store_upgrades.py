@@ -17,8 +17,16 @@ from retrier.domain.streams import Stream
 from retrier.store.engine.database import Database
 from retrier.store.queries.ordering import PageRequest
 from retrier.store.queries.streams import find_stream
-from retrier.store.schema import cause_groups, causes, failed_messages, failure_groups
+from retrier.store.schema import (
+    cause_groups,
+    causes,
+    failed_messages,
+    failure_groups,
+    message_texts,
+)
+from retrier.store.verbs.message_texts import complete_texts
 from retrier.store.verbs.upgrade import upgrade_schema
+from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.contract.store_retries import BEING_SENT, SENT, bring_to
 from tests.contract.store_rows import record, rows, select_rows
 from tests.contract.store_shape import all_rows, shape_of
@@ -430,6 +438,30 @@ class TestRevision1025:
         after = all_rows(new)
         assert after.pop("error_queue_reads") == []
         assert {name for name in before if after[name] != before[name]} == {"alembic_version"}
+
+
+class TestRevision1026:
+    """Texts: a filled database keeps every row, and each message is given what it shows."""
+
+    def test_keeps_every_row_and_the_first_start_gives_the_texts(
+        self, new: Database, tmp_path: Path
+    ) -> None:
+        fill(new)
+        texts = rows(new, message_texts)
+        downgrade(new, "1025")
+        before = all_rows(new)
+
+        upgrade_schema(new, migrations_up_to(tmp_path, "1026"))
+
+        after = all_rows(new)
+        assert after.pop("message_texts") == []
+        changed = {name for name in before if after[name] != before[name]}
+        assert changed - {"sqlite_sequence"} == {"alembic_version", "failed_messages"}
+        assert after["failed_messages"] == widened(before["failed_messages"], by=[None])
+        assert complete_texts(new, AmqpPropertyCodec()) == len(before["failed_messages"])
+        assert {row["folded"] for row in rows(new, message_texts)} == {
+            row["folded"] for row in texts
+        }
 
 
 def fill(db: Database) -> None:

@@ -80,8 +80,9 @@ def _converted(columns: Sequence[Column[Any]], rows: Rows) -> Iterator[list[Any]
 
 @lru_cache(maxsize=256)
 def _type_name(column: Column[Any]) -> str:
-    """Return the column's type by the driver's name for it, which has no length."""
-    return column.type.compile(_DIALECT).lower().partition("(")[0]
+    """Return the column's type by the driver's name for it, without length and collation."""
+    name = column.type.compile(_DIALECT).lower().partition("(")[0]
+    return name.partition(" collate ")[0]
 
 
 _BYTES = 16

@@ -238,6 +238,17 @@ class PostgresDialect(SqlDialect):
         """Send one array for each column."""
         conn.execute(self.insert_columns(table, columns, same).on_conflict_do_nothing())
 
+    def add_numbered(
+        self,
+        conn: Connection,
+        table: Table,
+        columns: Mapping[str, Sequence[Any]],
+        shown: tuple[ColumnElement[Any], ColumnElement[Any]],
+    ) -> Mapping[Any, int]:
+        """Let the insert itself return the numbers."""
+        added = self.insert_columns(table, columns, {}).on_conflict_do_nothing()
+        return {row[0]: row[1] for row in conn.execute(added.returning(*shown)).all()}
+
     def insert_columns(
         self, table: Table, columns: Mapping[str, Sequence[Any]], same: Mapping[str, Any]
     ) -> postgresql.Insert:

@@ -215,6 +215,20 @@ class SqlDialect(ABC):
         """Return rows, given by column, as a query; they have the names and types of a table's."""
 
     @abstractmethod
+    def add_numbered(
+        self,
+        conn: Connection,
+        table: Table,
+        columns: Mapping[str, Sequence[Any]],
+        shown: tuple[ColumnElement[Any], ColumnElement[Any]],
+    ) -> Mapping[Any, int]:
+        """Do so to a table that numbers its rows; return the numbers of those that were added.
+
+        By their keys: `shown` are the columns of the key and of the number. A row that somebody
+        else has added meanwhile is left out.
+        """
+
+    @abstractmethod
     def insert_columns(
         self, table: Table, columns: Mapping[str, Sequence[Any]], same: Mapping[str, Any]
     ) -> Any:

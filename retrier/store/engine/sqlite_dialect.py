@@ -236,6 +236,20 @@ class SqliteDialect(SqlDialect):
         ]
         conn.execute(sqlite.insert(table).on_conflict_do_nothing(), rows)
 
+    def add_numbered(
+        self,
+        conn: Connection,
+        table: Table,
+        columns: Mapping[str, Sequence[Any]],
+        shown: tuple[ColumnElement[Any], ColumnElement[Any]],
+    ) -> Mapping[Any, int]:
+        """Read the rows above the highest number so far: nobody else writes."""
+        number = shown[1]
+        before = conn.execute(select(func.coalesce(func.max(number), 0))).scalar_one()
+        self.add_missing(conn, table, columns, {})
+        added = conn.execute(select(*shown).where(number > before))
+        return {row[0]: row[1] for row in added}
+
     def insert_columns(
         self, table: Table, columns: Mapping[str, Sequence[Any]], same: Mapping[str, Any]
     ) -> sqlite.Insert:

@@ -22,6 +22,7 @@ from retrier.domain.breaker import (
 )
 from retrier.domain.breaker_verdicts import comes_back
 from retrier.domain.failed_message import RetryEnd
+from retrier.store.engine.code_points import by_code_point
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.schema import breaker_counts, breakers, ended_retries, failed_message_retries
@@ -183,13 +184,15 @@ def list_breakers(tx: Transaction) -> tuple[tuple[Breaker, ...], datetime]:
 def all_breakers(tx: Transaction) -> tuple[Breaker, ...]:
     """Return all breakers, those that are not closed first."""
     closed = and_(columns.state == BreakerState.CLOSED, columns.hand.is_(None))
-    rows = tx.execute(select(breakers).order_by(closed, columns.breaker_key))
+    rows = tx.execute(select(breakers).order_by(closed, by_code_point(columns.breaker_key)))
     return tuple(map(breaker_from_row, rows))
 
 
 def find_not_closed(tx: Transaction) -> tuple[Breaker, ...]:
     """Return the breakers that are not closed, or that a person has set."""
-    rows = tx.execute(select(breakers).where(NOT_CLOSED).order_by(columns.breaker_key))
+    rows = tx.execute(
+        select(breakers).where(NOT_CLOSED).order_by(by_code_point(columns.breaker_key))
+    )
     return tuple(map(breaker_from_row, rows))
 
 

@@ -14,6 +14,7 @@ from retrier.store.schema import (
     failed_imports,
     failed_message_retries,
     failed_messages,
+    message_texts,
     outgoing,
     processing_attempts,
 )
@@ -90,9 +91,15 @@ def _presumed_unsent() -> Select[str]:
     return select(messages.unique_message_id).where(presumed, ~sent)
 
 
+def _without_text() -> Select[str]:
+    known = exists().where(message_texts.c.text_id == messages.text_id)
+    return select(messages.unique_message_id).where(~known)
+
+
 CONTENT_RULES: Mapping[str, Select[Any]] = MappingProxyType(
     {
         "a message shows one of its own attempts, with the same cause": _showing_no_attempt(),
+        "the text by which a message is found is there": _without_text(),
         "every attempt is of a message that is there": _of_no_message(),
         "an attempt without a body names one of its message's that has it": _without_body(),
         "the cause of every attempt is there": _without_cause(),

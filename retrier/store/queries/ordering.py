@@ -11,10 +11,11 @@ from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Select, func, select, true, union_all
+from sqlalchemy import ColumnElement, Select, func, select, true, union_all
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Selection
+from retrier.store.engine.code_points import by_code_point
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.selections import Condition, conditions, conditions_looked_up
 from retrier.store.schema import causes, failed_messages
@@ -81,11 +82,14 @@ class Order:
     descending: bool = True
 
 
-_KEYS: MappingProxyType[Sort, Sequence[Column[Any]]] = MappingProxyType(
+_BY_TYPE = by_code_point(causes.c.message_type)
+"""By code point, as the index of message ids sorts."""
+
+_KEYS: MappingProxyType[Sort, Sequence[ColumnElement[Any]]] = MappingProxyType(
     {
         Sort.ID: (messages.unique_message_id,),
         Sort.MESSAGE_ID: (messages.message_id,),
-        Sort.MESSAGE_TYPE: (causes.c.message_type,),
+        Sort.MESSAGE_TYPE: (_BY_TYPE,),
         Sort.STATUS: (messages.status, messages.last_failure),
         Sort.TIME_SENT: (messages.time_sent,),
         Sort.MODIFIED: (messages.last_modified,),
@@ -107,23 +111,30 @@ def find_numbers(
 ) -> Page[int]:
     """Return the numbers of the messages on a page, in order, and how many the list has."""
     if wanted == Selection(statuses=wanted.statuses):
-        total = _count(tx, conditions(wanted))
-        return _find_many(tx, wanted, order, page, total, deep)
+        found = conditions(wanted)
+        return _find_many(tx, wanted, found, order, page, _count(tx, found), deep)
+    # Once for all: of a text it may read a million texts.
+    found = conditions_looked_up(tx, wanted)
     of_causes = _is_of_causes(wanted)
     if of_causes or _may_be_wide(wanted):
-        total = _count(tx, conditions_looked_up(tx, wanted))
+        total = _count(tx, found)
         if total == 0 or total >= wide * (_MANY_OF_CAUSES if of_causes else 1):
-            return _find_many(tx, wanted, order, page, total, deep)
-    return _find_narrowed(tx, wanted, order, page)
+            return _find_many(tx, wanted, found, order, page, total, deep)
+    return _find_narrowed(tx, found, order, page)
 
 
 def _find_many(
-    tx: Transaction, wanted: Selection, order: Order, page: PageRequest, total: int, deep: int
+    tx: Transaction,
+    wanted: Selection,
+    wished: Sequence[Condition],
+    order: Order,
+    page: PageRequest,
+    total: int,
+    deep: int,
 ) -> Page[int]:
     """Return a page of very many messages: an index has its beginning in order."""
     if page.offset >= total:
         return Page(items=(), total=total)
-    wished = conditions_looked_up(tx, wanted)
     found: Sequence[int] = ()
     if page.offset < deep:
         found = (
@@ -149,10 +160,9 @@ def _is_of_causes(wanted: Selection) -> bool:
 
 
 def _find_narrowed(
-    tx: Transaction, wanted: Selection, order: Order, page: PageRequest
+    tx: Transaction, found: Sequence[Condition], order: Order, page: PageRequest
 ) -> Page[int]:
     """Count and sort in one query: finding the matches takes longer than both."""
-    found = conditions_looked_up(tx, wanted)
     query = _scanned(found, order).add_columns(func.count().over())
     rows = tx.execute(query.limit(page.size).offset(page.offset)).all()
     if not rows:
@@ -203,7 +213,7 @@ def _causes_by_type(tx: Transaction, order: Order) -> Iterator[Sequence[int]]:
     types = select(causes.c.message_type, causes.c.cause_id)
     rows = tx.execute(types.limit(_MOST_CAUSES + 1)).all()
     if len(rows) <= _MOST_CAUSES:
-        rows = tx.execute(types.order_by(*_directed([causes.c.message_type], order))).all()
+        rows = tx.execute(types.order_by(*_directed([_BY_TYPE], order))).all()
         for _, same in groupby(rows, itemgetter(0)):
             yield [row.cause_id for row in same]
 

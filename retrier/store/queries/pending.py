@@ -10,6 +10,7 @@ from sqlalchemy import Select, exists, func, select
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.selection import Selection
 from retrier.domain.wire import PropertyCodec
+from retrier.store.engine.code_points import by_code_point
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.messages import ListedMessage, ShownClaim, from_row, shown_messages
@@ -183,7 +184,7 @@ def count_next_destinations(
         .outerjoin(message_redirects, redirects.from_queue == causes.c.destination)
         .where(claims.forwarded_at.is_not(None), *named, *conditions(selection))
         .group_by(queue)
-        .order_by(count.desc(), queue)
+        .order_by(count.desc(), by_code_point(queue))
         .limit(most)
     )
     return tuple((row.queue, row[1]) for row in tx.execute(query))

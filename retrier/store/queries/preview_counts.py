@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 
 from retrier.domain.classifiers import CLASSIFIERS
+from retrier.store.engine.code_points import by_code_point
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import (
     cause_groups,
@@ -152,7 +153,7 @@ def _largest(
         select(literal_column(f"'{by}'").label("by"), each.key, each.name, total.label("n"))
         .group_by(each.key, each.name)
         .having(total > 0)
-        .order_by(total.desc(), each.key)
+        .order_by(total.desc(), by_code_point(each.key))
         .limit(MOST_LINES)
         .subquery()
     )

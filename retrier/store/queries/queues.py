@@ -6,9 +6,10 @@ from datetime import datetime
 from enum import IntEnum
 from typing import Any
 
-from sqlalchemy import Column, FromClause, Label, Select, func, literal, select, union_all
+from sqlalchemy import ColumnElement, FromClause, Label, Select, func, literal, select, union_all
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
+from retrier.store.engine.code_points import by_code_point
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.ordering import Page, PageRequest
@@ -64,7 +65,9 @@ _UNRESOLVED_BY_CAUSE = (
 @reading
 def list_queues(tx: Transaction, page: PageRequest) -> Page[QueueCount]:
     """Return one page of the queues on which messages failed, by name."""
-    rows = tx.execute(_count_by(causes.c.queue, _BY_CAUSE.subquery()).order_by("value")).all()
+    rows = tx.execute(
+        _count_by(causes.c.queue, _BY_CAUSE.subquery()).order_by(by_code_point(causes.c.queue))
+    ).all()
     shown = rows[page.offset : page.offset + page.size]
     return Page(
         items=tuple(QueueCount(queue=row.value, count=int(row.number)) for row in shown),
@@ -83,7 +86,7 @@ def list_hosts(tx: Transaction) -> tuple[HostCount, ...]:
         select(messages.host, number, func.max(messages.last_failure).label("last"))
         .where(messages.status == FailedMessageStatus.UNRESOLVED)
         .group_by(messages.host)
-        .order_by(number.desc(), messages.host)
+        .order_by(number.desc(), by_code_point(messages.host))
     )
     return tuple(
         HostCount(host=row.host, count=row.number, last=row.last) for row in tx.execute(query)
@@ -97,12 +100,13 @@ def summarise(tx: Transaction) -> Summary:
     unresolved = _UNRESOLVED_BY_CAUSE.cte("unresolved")
     parts = union_all(
         _count_by_host(unresolved),
-        _count_by(causes.c.endpoint, unresolved).add_columns(_part(_Part.ENDPOINT)),
+        _count_by(_SHOWN_ENDPOINT, unresolved).add_columns(_part(_Part.ENDPOINT)),
         _count_by(causes.c.message_type, unresolved).add_columns(_part(_Part.MESSAGE_TYPE)),
         *(_sum_up(unresolved, name) for name in ("number", *_APART)),
     )
     found: dict[_Part, dict[str, int]] = {part: {} for part in _Part}
-    for row in tx.execute(parts.order_by("value")):
+    counted = parts.subquery()
+    for row in tx.execute(select(counted).order_by(by_code_point(counted.c.value))):
         found[_Part(row.part)][row.value] = int(row.number)
     of_disposition = found[_Part.DISPOSITION]
     apart = {each: of_disposition[each] for each in _APART}
@@ -126,6 +130,9 @@ class _Part(IntEnum):
     HOST = 4
 
 
+_SHOWN_ENDPOINT = func.coalesce(causes.c.endpoint, causes.c.queue)
+"""What lists show, and what a condition on the endpoint means."""
+
 _APART = (Disposition.SCHEDULED, Disposition.DEAD)
 """Counted by cause beside all of them (`number`)."""
 
@@ -145,7 +152,7 @@ def _count_by_host(by_cause: FromClause) -> Select[Any]:
     return found.where(by_cause.c.host.is_not(None)).group_by(by_cause.c.host)
 
 
-def _count_by(column: Column[Any], by_cause: FromClause) -> Select[Any]:
+def _count_by(column: ColumnElement[Any], by_cause: FromClause) -> Select[Any]:
     """Sum the counts of causes that have the same value in this column."""
     return (
         select(column.label("value"), func.sum(by_cause.c.number).label("number"))

@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, case, func, select
 
 from retrier.domain.recovery import Recovery
+from retrier.store.engine.code_points import by_code_point
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import causes, failed_message_retries, failed_messages, recovery
@@ -72,7 +73,7 @@ def list_recovering(tx: Transaction) -> Recovering | None:
         .join_from(failed_message_retries, failed_messages, messages.number == claims.number)
         .join(causes, causes.c.cause_id == messages.cause_id)
         .group_by(causes.c.queue)
-        .order_by(causes.c.queue)
+        .order_by(by_code_point(causes.c.queue))
     )
     queues = (OnItsWay(**row) for row in tx.execute(query).mappings())
     return Recovering(recovery=found, queues=tuple(queues))

@@ -6,6 +6,7 @@ from datetime import datetime
 from sqlalchemy import select
 
 from retrier.domain.redirects import redirect_id
+from retrier.store.engine.code_points import by_code_point
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import message_redirects
@@ -28,5 +29,5 @@ class Redirect:
 @reading
 def list_redirects(tx: Transaction) -> tuple[Redirect, ...]:
     """Return all redirects, sorted by `from_queue`. Raises DatabaseUnavailable."""
-    query = select(message_redirects).order_by(message_redirects.c.from_queue)
+    query = select(message_redirects).order_by(by_code_point(message_redirects.c.from_queue))
     return tuple(Redirect(**row) for row in tx.execute(query).mappings())

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Select, exists, false, literal_column, select
+from sqlalchemy import ColumnElement, Select, exists, false, literal_column, or_, select
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.identity import canonical, is_guid
@@ -13,7 +13,7 @@ from retrier.store.engine.database import reading, writing
 from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.reasons import causes_of_word, has_reason
-from retrier.store.queries.text_search import causes_with, holds, is_named
+from retrier.store.queries.text_search import holds, is_id, texts_with
 from retrier.store.schema import cause_groups, causes, failed_message_retries, failed_messages
 
 messages = failed_messages.c
@@ -22,8 +22,11 @@ members = cause_groups.c
 
 Condition = ColumnElement[bool]
 
-MOST_CAUSES = 1000
+MOST_LOOKED_UP = 1000
 """Causes that are looked up before the messages, at most."""
+
+MOST_TEXTS = 10_000
+"""Texts that are: of a million different ones each further look takes as long as the first."""
 
 
 def conditions(selection: Selection) -> list[Condition]:
@@ -36,7 +39,7 @@ def conditions(selection: Selection) -> list[Condition]:
 def conditions_looked_up(tx: Transaction, selection: Selection) -> list[Condition]:
     """Return the same conditions, with the ids of causes looked up first.
 
-    With ids in the statement, PostgreSQL knows from its statistics how many messages match: it
+    The same for texts. With ids in the statement, PostgreSQL knows from its statistics how many messages match: it
     reads few by their index, and many by a scan. With a subquery it cannot know.
     """
     by_text = [] if selection.text is None else [_with_text_looked_up(tx, selection.text)]
@@ -49,19 +52,24 @@ def conditions_looked_up(tx: Transaction, selection: Selection) -> list[Conditio
     return [*_of_row(others), tx.sql.member(messages.cause_id, found), *by_text]
 
 
-def _look_up(tx: Transaction, wanted: Select[tuple[int]]) -> Sequence[int] | None:
-    """Return the ids of causes; None if there are too many of them."""
-    found = tx.execute(wanted.limit(MOST_CAUSES + 1)).scalars().all()
-    return None if len(found) > MOST_CAUSES else found
+def _look_up(
+    tx: Transaction, wanted: Select[tuple[int]], most: int = MOST_LOOKED_UP
+) -> Sequence[int] | None:
+    """Return the ids of causes or texts; None if there are too many of them."""
+    found = tx.execute(wanted.limit(most + 1)).scalars().all()
+    return None if len(found) > most else found
 
 
 def _with_text_looked_up(tx: Transaction, wanted: str) -> Condition:
-    found = _look_up(tx, causes_with(wanted))
-    return (
-        holds(wanted)
+    found = _look_up(tx, texts_with(wanted), MOST_TEXTS)
+    has_text = (
+        messages.text_id.in_(texts_with(wanted))
         if found is None
-        else is_named(wanted, tx.sql.member(messages.cause_id, found))
+        else tx.sql.member(messages.text_id, found)
     )
+    # Nearly no text is an id. With OR, the index of texts alone would not do.
+    named = select(messages.number).where(is_id(wanted)).limit(1)
+    return has_text | is_id(wanted) if tx.execute(named).first() else has_text
 
 
 def _with_reason_looked_up(tx: Transaction, wanted: str) -> Condition:
@@ -196,17 +204,28 @@ def _has_status(statuses: frozenset[FailedMessageStatus]) -> Condition:
 def _causes_of(selection: Selection) -> Select[tuple[int]] | None:
     parts = (
         (causes.c.queue, selection.queue),
-        (causes.c.endpoint, selection.endpoint),
         (causes.c.exception_type, selection.exception_type),
         (causes.c.message_type, selection.message_type),
     )
     alike = [column == value for column, value in parts if value is not None]
+    if selection.endpoint is not None:
+        alike.append(is_shown_at(selection.endpoint))
     if selection.group is None:
         return select(causes.c.cause_id).where(*alike) if alike else None
     in_group = _causes_in(selection.group)
     if not alike:
         return in_group
     return in_group.join(causes, causes.c.cause_id == members.cause_id).where(*alike)
+
+
+def is_shown_at(endpoint: str) -> Condition:
+    """Return the condition that failures of a cause are shown with this endpoint.
+
+    Those that name none are shown under their queue's name. As two conditions,
+    each of which has an index.
+    """
+    of_queue = causes.c.queue == endpoint
+    return or_(causes.c.endpoint == endpoint, causes.c.endpoint.is_(None) & of_queue)
 
 
 def _causes_in(group: str) -> Select[tuple[int]]:

@@ -11,6 +11,7 @@ from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.stream_position import show_position
 from retrier.domain.streams import Head, Stream, tell_held
+from retrier.store.engine.code_points import by_code_point
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.ordering import Page, PageRequest
@@ -93,7 +94,8 @@ def list_streams(
         counted = counted.having(func.sum(case((IS_HELD, 1), else_=0)) > 0)
     total = tx.execute(select(func.count()).select_from(counted.subquery())).scalar_one()
     key = (messages.stream_queue, messages.stream_id)
-    ordered = counted.order_by(func.sum(case((IS_HELD, 1), else_=0)).desc(), *key)
+    held = func.sum(case((IS_HELD, 1), else_=0))
+    ordered = counted.order_by(held.desc(), *map(by_code_point, key))
     rows = tx.execute(ordered.limit(page.size).offset(page.offset)).mappings().all()
     heads = _find_heads(tx, [row["first"] for row in rows])
     return Page(items=tuple(_listed(dict(row), heads) for row in rows), total=total)

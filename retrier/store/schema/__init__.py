@@ -16,6 +16,7 @@ from retrier.store.schema.messages import (
     failure_seq,
     group_comments,
     message_number,
+    message_texts,
 )
 from retrier.store.schema.retries import (
     ended_retries,
@@ -70,6 +71,7 @@ __all__ = [
     "ledger",
     "message_number",
     "message_redirects",
+    "message_texts",
     "metadata",
     "outgoing",
     "policy_sets",

@@ -20,7 +20,7 @@ from sqlalchemy import (
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.stream_position import NO_POSITION
 from retrier.domain.streams import StreamRule
-from retrier.store.schema.types import Digest, Id, Number, UtcTime, metadata, one_of
+from retrier.store.schema.types import ByCodePoint, Digest, Id, Number, UtcTime, metadata, one_of
 
 RESOLUTIONS = ("confirmed", "presumed", "by_hand", "edited")
 """`edited` (an edited version of the message was sent instead): not written yet."""
@@ -87,6 +87,16 @@ group_comments = Table(
     Column("written_at", UtcTime, nullable=False),
 )
 
+message_texts = Table(
+    "message_texts",
+    metadata,
+    Column("text_id", Number, primary_key=True, autoincrement=True),
+    Column("digest", Digest, nullable=False, unique=True),
+    Column("folded", ByCodePoint, nullable=False),
+    # Messages refer to texts without a foreign key: the id of a deleted one must not come again.
+    sqlite_autoincrement=True,
+)
+
 # Columns of a fixed size come first: PostgreSQL finds them without walking the row, and a list
 # that is sorted by one of them may read a million rows.
 failed_messages = Table(
@@ -110,7 +120,7 @@ failed_messages = Table(
     Column("status", String(16), nullable=False),
     Column("disposition", String(16), nullable=False, server_default="manual"),
     Column("time_sent", UtcTime),
-    Column("message_id", Text),
+    Column("message_id", ByCodePoint),
     Column("last_retry_id", Id),
     Column("resolution", String(16)),
     Column("resolved_at", UtcTime),
@@ -142,6 +152,8 @@ failed_messages = Table(
     Column("archived_reason", Text),
     Column("archived_policy", Text),
     Column("archived_retry_at", UtcTime),
+    # Added by revision 1026. No foreign key: each would cost a look-up for each failure.
+    Column("text_id", Number),
     one_of("status", FailedMessageStatus),
     one_of("disposition", Disposition),
     one_of("resolution", RESOLUTIONS),
@@ -282,3 +294,14 @@ Index(
 )
 # One message by the id that its sender gave it.
 Index("ix_failed_messages_message_id", failed_messages.c.message_id)
+# The messages with a text that was found, and whether a text has any message left. With the status,
+# so that those of a text that very many have are counted without a look at each.
+Index("ix_failed_messages_text", failed_messages.c.text_id, failed_messages.c.status)
+_without_text = text("text_id IS NULL")
+# What a version before revision 1026 has stored: empty as soon as it has its texts.
+Index(
+    "ix_failed_messages_without_text",
+    failed_messages.c.number,
+    postgresql_where=_without_text,
+    sqlite_where=_without_text,
+)

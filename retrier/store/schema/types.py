@@ -14,6 +14,7 @@ from sqlalchemy import (
     LargeBinary,
     MetaData,
     String,
+    Text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeDecorator, TypeEngine, UserDefinedType
@@ -99,6 +100,9 @@ class Digest(TypeDecorator[str]):
 
 
 Json = JSON().with_variant(JSONB(), "postgresql")
+ByCodePoint = Text().with_variant(Text(collation="C"), "postgresql")
+"""Text that is compared and sorted by code point on both databases, whatever collation they have."""
+
 Number = BigInteger().with_variant(Integer(), "sqlite")
 """64 bits; SQLite numbers rows itself only if the column's type is named INTEGER."""
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Update, bindparam, case, delete, func, or_, update
@@ -65,6 +66,7 @@ _KEPT = {
     "archived_retry_at": messages.retry_at,
 }
 """An archived message keeps what was decided about it: a mistake must not make a dead one retryable."""
+NO_CHANGE: Columns = MappingProxyType({})
 _NOT_KEPT = dict.fromkeys(_KEPT)
 _GIVEN_BACK = {
     "disposition": func.coalesce(messages.archived_disposition, Disposition.MANUAL),
@@ -112,19 +114,22 @@ def add(tx: Transaction, numbers: Sequence[int], new: Sequence[Newest]) -> None:
 
 
 def become_unresolved(
-    tx: Transaction, move: Move, decisions: Mapping[int, Decision], *, reason: str | None = None
+    tx: Transaction,
+    move: Move,
+    decisions: Mapping[int, Decision],
+    *,
+    classified: Columns = NO_CHANGE,
 ) -> None:
     """Make messages unresolved, each under a new failure number and with a decision.
 
-    With `reason` they are classified under it from now on, until they fail again.
+    `classified` has the reason under which they are classified from now on, until they fail again,
+    and the text that says so.
 
     The new number is above every cut-off so far: no earlier operation picks the message up. The
     caller must share the cut-off, then lock the messages. One that may not move is not changed.
     """
     more: Columns = {"last_modified": tx.now} if decisions else {}
-    if reason is not None:
-        more = {**more, "reason": reason}
-    more = {**more, "last_word": LastWord.DEAD if move is Move.GIVEN_UP else None}
+    more = {**more, **classified, "last_word": LastWord.DEAD if move is Move.GIVEN_UP else None}
     decided = {number: decided_columns(each) for number, each in decisions.items()}
     _move_anew(tx, move, {number: {**each, **more} for number, each in decided.items()})
 
@@ -291,6 +296,22 @@ def schedule_anew(tx: Transaction, times: Mapping[int, datetime]) -> None:
     if times:
         rows = [{"key": number, "due": at, "now": tx.now} for number, at in times.items()]
         tx.execute(_SCHEDULE_ANEW, rows)
+
+
+def give_texts(tx: Transaction, rows: Sequence[Mapping[str, int]]) -> None:
+    """Give messages that have no text yet (`key`) the `text` of the failure `shown`.
+
+    One that failed again meanwhile got its text with that.
+    """
+    if rows:
+        tx.execute(_GIVE_TEXT, rows)
+
+
+_GIVE_TEXT = (
+    update(failed_messages)
+    .where(_KEY, messages.text_id.is_(None), messages.attempt_id == bindparam("shown"))
+    .values(text_id=bindparam("text"))
+)
 
 
 @cache

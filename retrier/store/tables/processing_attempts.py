@@ -45,11 +45,12 @@ class NewAttempt(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Newest:
-    """What a message shows from now on: its change, and its newest attempt with its cause."""
+    """What a message shows from now on: its change, and its newest attempt with cause and text."""
 
     change: MessageChange
     shown: NewAttempt
     cause_id: int
+    text_id: int
 
 
 def decided_columns(decision: Decision) -> Columns:
@@ -111,6 +112,7 @@ def shown_columns(newest: Newest) -> Columns:
     return {
         "attempt_id": shown.attempt_id,
         "cause_id": newest.cause_id,
+        "text_id": newest.text_id,
         "message_id": short(failure.message_id),
         "time_sent": details.time_sent,
         # A missing time is filled in for display only; last_failure_known is false then.

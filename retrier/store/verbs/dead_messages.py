@@ -15,9 +15,11 @@ from retrier.domain.retry_operation import RetryRequest
 from retrier.store.engine.database import writing
 from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import StoredRow, Transaction
-from retrier.store.tables import claims, event_log, failed_messages
+from retrier.store.tables import claims, event_log, failed_messages, message_texts
 from retrier.store.tables.event_log import Entry
+from retrier.store.tables.failed_messages import NO_CHANGE
 from retrier.store.tables.message_locks import lock_by_id
+from retrier.store.tables.processing_attempts import Columns
 from retrier.store.verbs.left_batches import leave_batches
 from retrier.store.verbs.message_actions import stage_of
 from retrier.store.verbs.operations import CreatedOperation, find_repeated, freeze
@@ -106,9 +108,19 @@ def _state_of(tx: Transaction, row: StoredRow) -> State:
     return FailedMessageStatus(row.status), Disposition(row.disposition), stage
 
 
+def _classify(tx: Transaction, number: int, reason: str | None) -> Columns:
+    """Return the columns of a message that is classified under this reason, if it is given."""
+    if reason is None:
+        return NO_CHANGE
+    text_ids = message_texts.classify_anew(tx, {number: reason})
+    return {"reason": reason, "text_id": text_ids.get(number)}
+
+
 def _give_up(tx: Transaction, row: StoredRow, why: str, who: str, reason: str | None) -> None:
     key, decision = row.unique_message_id, Dead(why=f"declared dead by {who}: {why}")
-    failed_messages.become_unresolved(tx, Move.GIVEN_UP, {row.number: decision}, reason=reason)
+    given_up = {row.number: decision}
+    classified = _classify(tx, row.number, reason)
+    failed_messages.become_unresolved(tx, Move.GIVEN_UP, given_up, classified=classified)
     left = leave_batches(tx, {row.number: key}, RetryEnd.RELEASED, who=who, became="declared dead")
     dead = "dead" if reason is None else f"dead with the reason {reason}"
     declared = Entry(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from retrier.domain.decision import Decided
 from retrier.domain.failed_message import RetryEnd
 from retrier.domain.receipt import Before, MessageChange, Receipt
+from retrier.domain.searched_text import searched_text
 from retrier.policy.judging import Judge, Policies
 from retrier.policy.waiting import WAITING
 from retrier.store.engine import sql_dialect
@@ -15,6 +16,7 @@ from retrier.store.tables import (
     causes,
     event_log,
     failed_messages,
+    message_texts,
     outgoing,
     processing_attempts,
     retry_operations,
@@ -76,14 +78,16 @@ def apply(tx: Transaction, receipt: Receipt, before: Before, into: Reception) ->
     attempts = _take_attempts(tx, receipt, before, into.judge, policies)
     cause_ids = causes.identify(tx, (each.failure.cause for each in receipt.attempts))
     shown = {id(each.attempt): each for each in attempts}
+    changed = [change for change in receipt.changes if change.details is not None]
+    text_ids = _identify_texts(tx, [shown[id(change.details)] for change in changed])
     newest = {
         numbers[change.unique_message_id]: Newest(
             change=change,
-            shown=shown[id(change.details)],
-            cause_id=cause_ids[change.details.failure.cause.fingerprint],
+            shown=(each := shown[id(change.details)]),
+            cause_id=cause_ids[each.attempt.failure.cause.fingerprint],
+            text_id=text_id,
         )
-        for change in receipt.changes
-        if change.details is not None
+        for change, text_id in zip(changed, text_ids, strict=True)
     }
     _write_messages(tx, receipt, numbers, newest)
     processing_attempts.add(tx, attempts, numbers, cause_ids, _holders(before))
@@ -111,6 +115,21 @@ def _take_attempts(
     counts = (attempt.failures for attempt in receipt.attempts)
     columns = columns_of(zip(judged, counts, strict=True))
     return list(map(NewAttempt, ids, receipt.attempts, judged, columns))
+
+
+def _identify_texts(tx: Transaction, shown: Sequence[NewAttempt]) -> Sequence[int]:
+    """Return the ids of the texts that these failures are found by; equal ones are made once."""
+    made: dict[tuple[int, str | None, object], str] = {}
+    found = []
+    for each in shown:
+        failure = each.attempt.failure
+        message, reason = failure.details.exception_message, each.judgement.reason
+        key = (id(failure.cause), message, reason)
+        if key not in made:
+            made[key] = searched_text(failure.details, reason)
+        found.append(made[key])
+    ids = message_texts.identify(tx, made.values())
+    return [ids[folded] for folded in found]
 
 
 def _decided(newest: Mapping[int, Newest]) -> Iterator[JudgedMessage]:

@@ -1,6 +1,6 @@
 """How operations, batches, claims and retries end; reverting a retry."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -23,15 +23,16 @@ from retrier.store.tables import (
     ended_retries,
     event_log,
     failed_messages,
+    message_texts,
     now_forwarding,
     retry_batches,
     retry_operations,
 )
 from retrier.store.tables.event_log import Entry
-from retrier.store.tables.processing_attempts import judged_columns
+from retrier.store.tables.processing_attempts import Columns, judged_columns
 from retrier.store.verbs.breaker_counting import count_reverted
 from retrier.store.verbs.canaries import wait_for
-from retrier.store.verbs.judging import follow_up, judge_reverts
+from retrier.store.verbs.judging import JudgedMessage, follow_up, judge_reverts
 
 _HELD_LOOK = timedelta(seconds=1)
 """How long what is due waits before a further look, if all of it is held."""
@@ -84,13 +85,19 @@ def revert(
     back = [items[claim.number] for claim in ended]
     policies = judge.in_force()
     judged = judge_reverts(tx, batch, {each.number: each for each in back}, policies, judge.dice)
-    failed_messages.revert(
-        tx, {each.number: judged_columns(each.judgement, each.failures) for each in judged}
-    )
+    failed_messages.revert(tx, _columns_of(tx, judged))
     decided = follow_up(tx, judged, policies, batch)
     retry_operations.count_failed(tx, batch.operation_id, len(back), back[-1].reason)
     event_log.append(tx, [_event(batch, item) for item in back])
     return decided
+
+
+def _columns_of(tx: Transaction, judged: Sequence[JudgedMessage]) -> Mapping[int, Columns]:
+    """Return what is judged, and the texts that say so: a message is found by its reason, too."""
+    decided = {each.number: judged_columns(each.judgement, each.failures) for each in judged}
+    reasons = {each.number: each.judgement.reason for each in judged}
+    texts = message_texts.classify_anew(tx, reasons)
+    return {number: {**each, "text_id": texts.get(number)} for number, each in decided.items()}
 
 
 def _event(batch: RetryBatch, item: Ejected) -> Entry:

@@ -276,7 +276,7 @@ def test_the_summary_counts_what_is_unresolved(api: Api) -> None:
     api.set_status(archived, FailedMessageStatus.ARCHIVED)
 
     assert api.get("errors/summary") == {
-        "Endpoints": {"Sales": 2},
+        "Endpoints": {"Sales": 2, "orders": 1},
         "Hosts": {"box-1": 2},
         "Message types": {"A": 1, "B": 1},
         "Dispositions": {"manual": 3, "scheduled": 0, "dead": 0},

@@ -11,7 +11,7 @@ from retrier.domain.selection import Selection, WantedDisposition
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.ordering import DEEP, Order, Page, PageRequest, Sort, find_numbers
-from retrier.store.queries.selections import MOST_CAUSES
+from retrier.store.queries.selections import MOST_LOOKED_UP
 from tests.support.api import Api
 from tests.support.factories import FAILED_AT, failure
 from tests.support.statements import statements
@@ -203,12 +203,12 @@ def test_a_page_behind_the_last_of_a_filter_tells_how_many_there_are(api: Api) -
 
 
 def test_causes_that_are_too_many_to_be_looked_up_change_nothing(api: Api) -> None:
-    api.receive(*(failure(exception_type=f"Shop.Error{n}") for n in range(MOST_CAUSES + 1)))
+    api.receive(*(failure(exception_type=f"Shop.Error{n}") for n in range(MOST_LOOKED_UP + 1)))
     api.receive(failure(queue="payments"))
 
     found = api.http.head("/api/errors", params={"queue": "orders"})
 
-    assert found.headers["Total-Count"] == str(MOST_CAUSES + 1)
+    assert found.headers["Total-Count"] == str(MOST_LOOKED_UP + 1)
 
 
 @BOTH

@@ -45,7 +45,7 @@ def test_every_part_is_a_condition() -> None:
     assert found == Selection(
         **{name: f"a {name}" for name in texts},  # type: ignore[arg-type] # all of them texts
         failed_from=datetime(2026, 5, 4, tzinfo=UTC),
-        failed_to=datetime(2026, 5, 5, tzinfo=UTC),
+        failed_to=datetime(2026, 5, 5, 0, 0, 0, 999_999, tzinfo=UTC),
         attempts_at_least=3,
         disposition=WantedDisposition.DEAD,
     )
@@ -86,6 +86,13 @@ def test_a_time_range_that_holds_nothing_is_refused() -> None:
     assert refusals(turned) == [("failed_to", "turned")]
 
 
+def test_what_is_too_long_is_refused_in_the_words_of_an_address() -> None:
+    with pytest.raises(ValidationError) as refused:
+        read({"text": "x" * 1025})
+
+    assert [each["msg"] for each in refused.value.errors()] == ["text has at most 1024 bytes."]
+
+
 def test_both_ends_of_a_time_range_may_be_the_same() -> None:
     moment = "2026-05-05T00:00:00Z"
 
@@ -99,7 +106,7 @@ def test_both_ends_of_a_time_range_may_be_the_same() -> None:
         ({"queue": 5}, ("queue", "string_type")),
         ({"stream": ""}, ("stream", "string_too_short")),
         ({"queue": "a\0b"}, ("queue", "unclean")),
-        ({"queue": "\u00e4" * 1000}, ("queue", "unclean")),
+        ({"queue": "\u00e4" * 1000}, ("queue", "too_long")),
         ({"failed_from": 5}, ("failed_from", "time_shape")),
         ({"attempts_at_least": 0}, ("attempts_at_least", "greater_than_equal")),
         ({"attempts_at_least": 2**31}, ("attempts_at_least", "less_than_equal")),
