@@ -11,7 +11,9 @@ from retrier.errors import ConfigurationError, DatabaseRefused, DatabaseUnavaila
 from retrier.private_files import find_open_to_others
 from retrier.settings import Settings
 from retrier.store.engine.database import Database
+from retrier.store.engine.requests import WHY_UNHEARD, hears_requests
 from retrier.store.queries.recovery import get_recovery
+from retrier.store.queries.sessions import find_session_warnings
 from retrier.store.verbs.trial import find_missing_rights
 from retrier.store.verbs.upgrade import SchemaRevision, find_revision, upgrade_schema
 
@@ -104,7 +106,8 @@ def _look_into_database(settings: Settings, db: Database) -> CheckResult:
         return CheckResult(name="database", ok=False, text="; ".join(problems))
     revision = find_revision(db)
     if revision.is_current:
-        text = f"ok, {db.place}, schema at revision {revision.current}{_describe_recovery(db)}"
+        notes = "".join([_describe_recovery(db), *_warn_of_session(db)])
+        text = f"ok, {db.place}, schema at revision {revision.current}{notes}"
         return CheckResult(name="database", ok=True, text=text)
     if not settings.database.upgrade:
         text = f"{db.place} {_describe_old(revision)}, {_UPGRADE_IS_OFF}"
@@ -119,6 +122,13 @@ def _describe_recovery(db: Database) -> str:
     if found is None:
         return ""
     return f"; warning: {found.begun_by} has begun {_RECOVERY}"
+
+
+def _warn_of_session(db: Database) -> Iterator[str]:
+    for warning in find_session_warnings(db):
+        yield f"; warning: {warning}"
+    if db.is_pooled() and not hears_requests(db):
+        yield f"; warning: its notifications do not arrive: {WHY_UNHEARD}"
 
 
 def _describe_old(revision: SchemaRevision) -> str:

@@ -124,7 +124,8 @@ class Service:
         self._reads: ReadReport | None = None
         self._page = make_page_state(parts, self._look_at_queues, additions)
         counts = self._page.counts if Role.API in roles else None
-        self._ticks = Ticks(parts, self._board, counts)
+        self._listening = Listening(parts)
+        self._ticks = Ticks(parts, self._board, self._listening, counts)
         self._feed = make_feed(parts)
         self._server = make_server(parts, roles, self._board.read, self._feed, self._page)
         self._threads: list[threading.Thread] = []
@@ -195,7 +196,7 @@ class Service:
         self._start_thread("processor", processor.run)
         self._start_thread("archiving", make_archiving(self._parts, lease).run)
         if not self._parts.db.is_sqlite:
-            self._start_thread("requests", Listening(parts=self._parts).run)
+            self._start_thread("requests", self._listening.run)
 
     def _start_ingestion(self) -> None:
         queues = self._parts.settings.ingestion.error_queues

@@ -18,6 +18,7 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
 from retrier.errors import AnswerTooSlow, DatabaseRefused, DatabaseUnavailable, DataRefused
+from retrier.store.engine.sessions import SessionRefused
 
 DUPLICATE = "23505"
 # Deadlock detected, serialization failure, lock timeout: the transaction did nothing; do it again.
@@ -31,6 +32,17 @@ _CANCELLED = "57014"
 _PROGRAM_LIMITS = "54"
 # No such table, or no right to use it: the fault is in the database, not in the statement.
 _UNUSABLE_STATES = frozenset({"42P01", "42501"})
+# A standby refuses a transaction that may write.
+_NOT_SUPPORTED = "0A000"
+_STANDBY = (
+    "it is a standby. Name the primary in database.url, or all hosts with "
+    "target_session_attrs=read-write"
+)
+_STATEMENT_POOLING = "statement pooling mode"
+_NO_TRANSACTIONS = (
+    "pools by statement, and Retrier needs transactions: let it pool by transaction or by session "
+    "(PgBouncer: pool_mode)"
+)
 _UNUSABLE = (OperationalError, InterfaceError, InternalError)
 _BUSY_WORDS = ("database is locked", "database table is locked")
 
@@ -73,6 +85,12 @@ class Translator:
         if _is_refusal(error):
             # PostgreSQL quotes the refused value behind `: "`.
             return DataRefused(first.partition(': "')[0])
+        if isinstance(error.orig, SessionRefused):
+            return DatabaseRefused(f"the database at {self.place} cannot be used: {first}")
+        if state_of(error) == _NOT_SUPPORTED and (error.statement or "").startswith("BEGIN"):
+            return DatabaseRefused(f"the database at {self.place} takes no writes: {_STANDBY}")
+        if _STATEMENT_POOLING in first:
+            return DatabaseRefused(f"the pooler at {self.place} {_NO_TRANSACTIONS}")
         if state_of(error) in _UNUSABLE_STATES:
             return DatabaseRefused(
                 f"the database at {self.place} refused: {first}; `retrier check` says what to do"
@@ -107,8 +125,12 @@ _ADVICE = {
     "certificate required": "name our certificate as sslcert and its key as sslkey",
     "server does not support SSL": "write sslmode=prefer or disable, or let the server use TLS",
     "no encryption": "write sslmode=require in database.url",
+    "unsupported startup parameter": (
+        "a pooler stands before it, and does not take that from database.url: leave it out there, "
+        "and set it for the role (ALTER ROLE ... SET)"
+    ),
 }
-"""What to do, by words of libpq about TLS. In another language there is only libpq's sentence."""
+"""What to do, by words of libpq and poolers. In another language there is only their sentence."""
 
 
 def _advise(words: str) -> str:

@@ -11,8 +11,7 @@ from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import metadata
 
 _SHOWN = 3
-_READ_ONLY = text("SELECT current_setting('transaction_read_only') = 'on'")
-_WHO = text("SELECT current_user, coalesce(current_schema(), '')")
+_WHO = text("SELECT current_user, current_schema()")
 _OURS = (
     "SELECT c.relname FROM pg_class c "
     "WHERE c.relnamespace = to_regnamespace(quote_ident(current_schema())) "
@@ -47,8 +46,6 @@ def find_missing_rights(db: Database, *, upgrading: bool) -> tuple[str, ...]:
 
 @writing
 def _try(tx: Transaction, *, upgrading: bool) -> tuple[str, ...]:
-    if tx.execute(_READ_ONLY).scalar_one():
-        return ("the database takes no writes: it is a standby, or set to read-only",)
     user, schema = tx.execute(_WHO).one()
     problems = [*_find_unusable(tx, user, schema)]
     if upgrading:
@@ -85,7 +82,7 @@ def _try_upgrade(tx: Transaction, user: str, schema: str) -> Iterator[str]:
         words = str(error.orig).strip().splitlines()[0]
         yield (
             f"the user {user} may not create tables ({words}): GRANT USAGE, CREATE ON SCHEMA "
-            f"{schema or 'public'} TO {user}, or run `retrier db upgrade` as another user"
+            f"{schema} TO {user}, or run `retrier db upgrade` as another user"
         )
     finally:
         trial.rollback()
