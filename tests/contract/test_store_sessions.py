@@ -218,6 +218,20 @@ def test_check_says_that_writes_go_against_the_default_of_the_role(server: Serve
     assert "warning: the role or the database sets default_transaction_read_only" in told
 
 
+@pytest.mark.parametrize(("limit", "reached"), [(3, True), (0, False)])
+def test_a_limit_of_connections_is_told_with_what_a_process_needs(
+    server: Server, limit: int, *, reached: bool
+) -> None:
+    server.admin.execute(f"ALTER ROLE {server.role} CONNECTION LIMIT {limit}")
+    try:
+        ok, told = server.check()
+    finally:
+        server.admin.execute(f"ALTER ROLE {server.role} CONNECTION LIMIT -1")
+
+    assert ok is reached
+    assert "a process opens up to 20" in told
+
+
 def test_a_connection_that_idles_is_not_ended(server: Server) -> None:
     shown = text("SELECT current_setting('idle_session_timeout')")
 

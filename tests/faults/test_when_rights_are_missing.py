@@ -126,6 +126,20 @@ def test_one_missing_right_is_named(
     assert told.count("grant it") == 1
 
 
+@pytest.mark.parametrize("limit", ["max-connections", "max-channels"])
+def test_a_limit_of_the_user_is_told_with_what_a_process_needs(check: Check, limit: str) -> None:
+    check.grant(ALL, ALL, ALL)
+    check.broker.control("set_user_limits", USER, json.dumps({limit: 0}))
+
+    code, told = check.run()
+
+    check.broker.control("clear_user_limits", USER, limit)
+    assert code == 3
+    assert "takes no more" in told
+    assert "virtual host" not in told
+    assert "a process opens up to 7 connections with a channel each" in told
+
+
 def test_rights_that_are_limited_to_names_are_enough(check: Check) -> None:
     check.grant("^shop[.]staging$", "^amq[.]default$", "^(shop[.]staging|error[.].*)$")
 

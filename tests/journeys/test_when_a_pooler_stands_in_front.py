@@ -133,7 +133,7 @@ def test_one_that_pools_by_statement_is_refused_by_check_and_run_in_the_same_wor
         url = _through(site.database_url, port)
         ok, out_of_reach, told = run_check(url)
         with opened(url) as db, pytest.raises(DatabaseRefused) as raised:
-            find_revision(opened.db)
+            find_revision(db)
 
     assert (ok, out_of_reach, told) == (False, False, str(raised.value))
     assert "pools by statement, and Retrier needs transactions" in told

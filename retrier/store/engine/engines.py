@@ -12,6 +12,7 @@ from select import POLLIN, poll
 from time import monotonic
 from typing import Any
 
+from psycopg import OperationalError
 from psycopg.pq import Format
 from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event
 from sqlalchemy.engine.interfaces import ExceptionContext, ExecutionContext
@@ -19,14 +20,18 @@ from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from retrier.errors import DataRefused
+from retrier.key_files import NOT_ASKED, is_encrypted
 from retrier.private_files import make_private_file, make_private_folder
+from retrier.store.engine.certificates import tell_expired
 from retrier.store.engine.postgres_dialect import read_ids_as_text
-from retrier.store.engine.sessions import SessionSettings
+from retrier.store.engine.sessions import SessionRefused, SessionSettings
 from retrier.store.engine.sql_dialect import IN_BINARY, READING, RESTRUCTURING
 from retrier.store.engine.sqlite_dialect import SqliteFile
 from retrier.store.engine.timeouts import TimedConnection
 
 _USED = "last used"
+_SYSTEM = "system"
+"""The value of sslrootcert that means the machine's own authorities."""
 PING_AFTER_IDLE = 1.0
 """Seconds after its last use during which a connection is used again without a ping."""
 
@@ -114,7 +119,16 @@ def _connect_with_timeout(
     args: list[Any],
     options: dict[str, Any],
 ) -> TimedConnection:
-    connection = TimedConnection.connect(*args, **options)
+    key = options.get("sslkey")
+    if key and "sslpassword" not in options and is_encrypted(key):
+        # It may have been replaced since the start, and libpq would ask for its password.
+        raise SessionRefused(f"its key {key} {NOT_ASKED}: name the key as it is, or sslpassword")
+    try:
+        connection = TimedConnection.connect(*args, **options)
+    except OperationalError as error:
+        authorities = None if options.get("sslrootcert") == _SYSTEM else options.get("sslrootcert")
+        words = tell_expired(str(error), authorities, options["connect_timeout"])
+        raise OperationalError(words) from error
     connection.answer_timeout = answer_timeout
     read_ids_as_text(connection)
     try:

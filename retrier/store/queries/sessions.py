@@ -13,6 +13,14 @@ _PLACE = text(
     "SELECT inet_client_addr() IS NOT NULL, current_setting('server_encoding'), "
     "current_setting('default_transaction_read_only') = 'on'"
 )
+_LIMITS = text(
+    "SELECT 'the role', rolconnlimit FROM pg_roles WHERE rolname = session_user "
+    "UNION ALL SELECT 'the database', datconnlimit FROM pg_database "
+    "WHERE datname = current_database() "
+    "UNION ALL SELECT 'the server', CAST(current_setting('max_connections') AS integer)"
+)
+NEEDED = 20
+"""Connections that one process may hold at once in its usual work."""
 _NETWORK = "tcp_"
 _ALL_TEXTS = ("UTF8", "SQL_ASCII")
 
@@ -35,6 +43,9 @@ def _find(tx: Transaction, said: Mapping[str, str]) -> Iterator[str]:
         )
     if read_only:
         yield "the role or the database sets default_transaction_read_only; Retrier writes anyway"
+    for whose, limit in tx.execute(_LIMITS):
+        if 0 <= limit < NEEDED:
+            yield f"{whose} allows {limit} connections, and a process opens up to {NEEDED}"
     if encoding not in _ALL_TEXTS:
         yield (
             f"its encoding is {encoding}: a failure with other letters becomes a failed import. "
