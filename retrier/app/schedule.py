@@ -13,6 +13,7 @@ from retrier.app.parts import Parts
 from retrier.app.policy_report import PolicyReport, Process
 from retrier.app.presumption import Presumption, seconds_between_looks
 from retrier.app.process import describe_holder
+from retrier.app.process_report import ProcessReport
 from retrier.app.read_report import ReadReport
 from retrier.app.readiness import Backlogs, ReadinessBoard
 from retrier.app.server import Listening
@@ -43,6 +44,7 @@ _RETENTION = 5
 _WAITS = 2
 _DEPTHS = 10
 _READS = 1
+_PROCESSES = 10
 _POLICIES = 2
 """Seconds between two looks at their file: a change is in force after two looks at the most."""
 _STUCK = 1
@@ -142,6 +144,10 @@ class Ticks:
         self._add("event log sweep", _SWEEP, self._sweep)
         self._add("staging id sweep", _SWEEP, self._sweep_staging_ids)
         self._scheduler.start()
+
+    def report_process(self, report: ProcessReport) -> None:
+        """Let the database know that this process runs, and look at the others."""
+        self._add("processes", _PROCESSES, report, at_once=True)
 
     def report_reads(self, report: ReadReport) -> None:
         """Let the database know how far this process has read its error queues."""

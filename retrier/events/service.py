@@ -150,6 +150,21 @@ class RequestsHeard(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessesDiffer(Event):
+    """Processes of this database differ in what they should have in common."""
+
+    name = "processes.differ"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessesAgree(Event):
+    """The processes have the same again."""
+
+    name = "processes.agree"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerUnreachable(Event):
     """The start waits for the broker."""
 

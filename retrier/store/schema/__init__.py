@@ -37,6 +37,7 @@ from retrier.store.schema.service import (
     ledger,
     outgoing,
     policy_sets,
+    processes,
     processor_lease,
     recovery,
 )
@@ -73,6 +74,7 @@ __all__ = [
     "metadata",
     "outgoing",
     "policy_sets",
+    "processes",
     "processing_attempts",
     "processor_lease",
     "recovery",
