@@ -21,8 +21,10 @@ from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import causes
 from retrier.store.verbs.upgrade import find_revision
+from tests.contract.store_rows import record
 from tests.support.bench import Bench
 from tests.support.databases import empty, open_database, temporary_postgres
+from tests.support.factories import failure
 from tests.support.servers import psycopg_url
 
 pytestmark = pytest.mark.postgres
@@ -216,6 +218,48 @@ def test_check_says_that_writes_go_against_the_default_of_the_role(server: Serve
         _, told = server.check()
 
     assert "warning: the role or the database sets default_transaction_read_only" in told
+
+
+@pytest.mark.parametrize("policy", ["", "FOR SELECT USING (true)"], ids=["none", "to read"])
+def test_row_level_security_is_said_by_check_and_in_the_words_of_the_server(
+    server: Server, policy: str
+) -> None:
+    empty(server.owner)
+    server.admin.execute("ALTER TABLE failed_messages ENABLE ROW LEVEL SECURITY")
+    if policy:
+        server.admin.execute(f"CREATE POLICY test ON failed_messages {policy}")
+    db = open_database(server.url)
+    try:
+        ok, told = server.check()
+        with pytest.raises(DatabaseRefused, match="row-level security policy for table"):
+            record(db, failure())
+    finally:
+        db.dispose()
+        server.admin.execute("DROP POLICY IF EXISTS test ON failed_messages")
+        server.admin.execute("ALTER TABLE failed_messages DISABLE ROW LEVEL SECURITY")
+
+    assert not ok
+    assert f"hides rows of the table failed_messages from the user {server.role}" in told
+    assert f"ALTER ROLE {server.role} BYPASSRLS" in told
+
+
+@pytest.mark.parametrize("table", ["failed_messages", "processing_attempts"])
+def test_a_table_to_which_rows_may_not_be_copied_is_said_by_check_and_at_run(
+    server: Server, table: str
+) -> None:
+    empty(server.owner)
+    server.admin.execute(f"REVOKE INSERT ON {table} FROM {server.role}")
+    db = open_database(server.url)
+    try:
+        ok, told = server.check()
+        with pytest.raises(DatabaseRefused, match=f"permission denied for table {table}"):
+            record(db, failure())
+    finally:
+        db.dispose()
+        server.admin.execute(f"GRANT INSERT ON {table} TO {server.role}")
+
+    assert not ok
+    assert f"may not read and write the table {table}" in told
 
 
 @pytest.mark.parametrize(("limit", "reached"), [(3, True), (0, False)])

@@ -32,6 +32,7 @@ _UNUSABLE_SEQUENCES = text(
         )
     )
 )
+_FILTERED_TABLES = text(_OURS.format(allowed="NOT row_security_active(c.oid)"))
 _TABLES_OF_OTHERS = text(_OURS.format(allowed="pg_has_role(c.relowner, 'USAGE')"))
 
 
@@ -59,6 +60,11 @@ def _find_unusable(tx: Transaction, user: str, schema: str) -> Iterator[str]:
         yield (
             f"the user {user} may not read and write {_list('table', tables)}: "
             f"GRANT {', '.join(_TABLE_RIGHTS)} ON ALL TABLES IN SCHEMA {schema} TO {user}"
+        )
+    if tables := tx.execute(_FILTERED_TABLES, names).scalars().all():
+        yield (
+            f"row-level security hides rows of {_list('table', tables)} from the user {user}: "
+            f"ALTER ROLE {user} BYPASSRLS, or ALTER TABLE {tables[0]} DISABLE ROW LEVEL SECURITY"
         )
     names = {"names": [*metadata._sequences]}  # noqa: SLF001 - there is no other list of them
     if sequences := tx.execute(_UNUSABLE_SEQUENCES, names).scalars().all():
