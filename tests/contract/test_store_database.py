@@ -505,6 +505,18 @@ class TestConnectionsApart:
         assert len(tries) == 1
 
 
+@pytest.mark.postgres
+def test_who_waits_too_long_is_told_the_limit_that_was_in_force(postgres):
+    url = postgres.engine.url.render_as_string(hide_password=False)
+    with opened(url, lease=timedelta(seconds=3), answer_limit=timedelta(seconds=60)) as db:
+
+        def verb(_tx):
+            with pytest.raises(AnswerTooSlow, match=r"no answer from .* within 1\.5 s"):
+                db.read(lambda tx: tx.execute(text("SELECT pg_sleep(5)")))
+
+        postgres.transact(verb)
+
+
 class TestAFullDisk:
     def test_is_told_and_survived(self, tmp_path):
         db, most = open_upgraded(sqlite_url(tmp_path)), [1]

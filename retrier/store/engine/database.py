@@ -73,7 +73,8 @@ class Database:
             raise ConfigurationError([f"database.url: {error}"]) from None
         self.place = self._find_place()
         """The file, or all hosts and the database name; without user and password."""
-        self._translator = Translator(place=self.place, answer_limit=options.answer_limit)
+        limit = None if options.answer_limit is None else self.said.statement_limit
+        self._translator = Translator(place=self.place, answer_limit=limit)
         self._pause = threading.Event()
         self._counter = _Counter()
 

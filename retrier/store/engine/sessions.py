@@ -108,6 +108,11 @@ class SessionSettings:
             begin = "; ".join([begin, *self._said_locally(driver)])
         conn.exec_driver_sql(begin)
 
+    @property
+    def statement_limit(self) -> timedelta:
+        """How long one statement may take."""
+        return timedelta(milliseconds=int(self.for_transactions["statement_timeout"]))
+
     def all(self) -> Mapping[str, str]:
         """Return all settings."""
         return {**self.for_transactions, **self.for_connections}
