@@ -4,6 +4,7 @@ RetrierError
 ├── ConfigurationError      the settings are wrong; every problem is listed
 ├── BrokerUnavailable       the broker cannot be reached, or the connection broke
 │   ├── AccessRefused       the broker is there, and does not let us in
+│   ├── ConnectionLimit     the broker takes no more connections or channels
 │   └── QueueSilent         the broker answers, but one of its queues does not
 ├── DatabaseUnavailable     the database cannot be reached, or the connection broke
 │   ├── AnswerTooSlow       the database takes too long for a query
@@ -41,6 +42,13 @@ class AccessRefused(BrokerUnavailable):
     """The broker is there, and does not let us in: user, password, virtual host or certificate.
 
     To try again helps only after somebody has changed something.
+    """
+
+
+class ConnectionLimit(BrokerUnavailable):
+    """The broker takes no more connections or channels: of this user, host or node.
+
+    A later try may succeed, when others have closed theirs.
     """
 
 

@@ -1,13 +1,13 @@
 """The broker's part of `retrier check`: its nodes, and every queue that `run` uses."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from retrier.app.check_result import CheckResult, check_folder
 from retrier.app.composition import make_mapping
 from retrier.app.destination_check import check_destinations
 from retrier.app.parts import make_transport
-from retrier.errors import AccessRefused, BrokerUnavailable
+from retrier.errors import AccessRefused, BrokerUnavailable, ConnectionLimit
 from retrier.ingestion.inspection import (
     Missing,
     Unusable,
@@ -18,6 +18,8 @@ from retrier.ingestion.inspection import (
 from retrier.settings import ErrorQueue, Settings
 from retrier.transport.seam import Queues, Transport
 
+_BESIDE_INGESTION = 6
+"""Connections of the processor, of copies, of looks at queues and destinations, of failed imports."""
 _UNSEEN = (
     "not tried: whether it has a dead-letter exchange, which is shown only to who may configure it"
 )
@@ -31,9 +33,10 @@ def check_broker(settings: Settings) -> list[CheckResult]:
     try:
         queues = transport.queues()
     except BrokerUnavailable as error:
-        return [_word_broker(error)]
+        return [_word_broker(error, _say_needed(settings))]
     try:
-        text = "; ".join([f"ok, {transport.place}", *_find_lost_nodes(settings)])
+        needed = _say_needed(settings)
+        text = "; ".join([f"ok, {transport.place}", *needed, *_find_lost_nodes(settings)])
         return [
             CheckResult(name="broker", ok=True, text=text),
             *_check_queues(settings, queues),
@@ -43,14 +46,24 @@ def check_broker(settings: Settings) -> list[CheckResult]:
             _check_staging(settings, transport),
         ]
     except BrokerUnavailable as error:
-        return [_word_broker(error)]
+        return [_word_broker(error, _say_needed(settings))]
     finally:
         queues.close()
 
 
-def _word_broker(error: BrokerUnavailable) -> CheckResult:
+def _word_broker(error: BrokerUnavailable, needed: Sequence[str]) -> CheckResult:
     out_of_reach = not isinstance(error, AccessRefused)
-    return CheckResult(name="broker", ok=False, text=str(error), out_of_reach=out_of_reach)
+    more = needed if isinstance(error, ConnectionLimit) else ()
+    text = "; ".join([str(error), *more])
+    return CheckResult(name="broker", ok=False, text=text, out_of_reach=out_of_reach)
+
+
+def _say_needed(settings: Settings) -> list[str]:
+    """Say how many connections a process with all roles may open, each with a channel."""
+    if settings.broker.is_embedded:
+        return []
+    most = len(settings.ingestion.error_queues) + _BESIDE_INGESTION
+    return [f"a process opens up to {most} connections with a channel each"]
 
 
 def _find_lost_nodes(settings: Settings) -> list[str]:

@@ -3,15 +3,21 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from retrier import __version__
 from retrier.app.broker_check import check_broker
 from retrier.app.check_result import CheckResult, check_folder
 from retrier.app.parts import make_transport, open_database
+from retrier.domain.processes import RunningProcess, find_differences
 from retrier.domain.streams import StreamRule
 from retrier.errors import ConfigurationError, DatabaseRefused, DatabaseUnavailable
+from retrier.policy.policy_set import PolicySet
 from retrier.private_files import find_open_to_others
-from retrier.settings import Settings
+from retrier.settings import Settings, make_definition
 from retrier.store.engine.database import Database
+from retrier.store.engine.requests import WHY_UNHEARD, hears_requests
+from retrier.store.queries.processes import list_processes
 from retrier.store.queries.recovery import get_recovery
+from retrier.store.queries.sessions import find_session_warnings
 from retrier.store.verbs.message_texts import complete_texts
 from retrier.store.verbs.trial import find_missing_rights
 from retrier.store.verbs.upgrade import SchemaRevision, find_revision, upgrade_schema
@@ -33,6 +39,7 @@ def check(settings: Settings) -> tuple[CheckResult, ...]:
         *check_broker(settings),
         *_check_files(settings),
         *_check_streams(settings),
+        *_check_processes(settings),
     )
 
 
@@ -65,6 +72,37 @@ def _check_streams(settings: Settings) -> Iterator[CheckResult]:
     if strict and settings.retries.presumed_after is None:
         text = f"warning: {', '.join(strict)}: {_NEVER_ENDS}"
         yield CheckResult(name="streams", ok=True, text=text)
+
+
+def _check_processes(settings: Settings) -> Iterator[CheckResult]:
+    """Warn if the processes that run differ, from each other or from these settings."""
+    db = open_database(settings)
+    try:
+        if db.is_sqlite and not Path(db.place).exists():
+            return
+        running = list_processes(db) if find_revision(db).is_current else ()
+    except (DatabaseUnavailable, ConfigurationError):
+        return  # the check of the database says why
+    finally:
+        db.dispose()
+    if running and (found := find_differences([*running, _as_process(settings)])):
+        text = f"warning: {'; '.join(found)}"
+        yield CheckResult(name="processes", ok=True, text=text)
+
+
+def _as_process(settings: Settings) -> RunningProcess:
+    """Return what a process with these settings would have in common with the others."""
+    policies = settings.policies
+    return RunningProcess(
+        session_id="",
+        instance=settings.instance,
+        host="these settings",
+        pid=0,
+        roles=(),
+        version=__version__,
+        set_hash="" if policies is None else PolicySet(make_definition(policies)).hash,
+        error_queues=tuple(sorted(each.queue for each in settings.ingestion.error_queues)),
+    )
 
 
 def _check_files(settings: Settings) -> Iterator[CheckResult]:
@@ -108,7 +146,8 @@ def _look_into_database(settings: Settings, db: Database) -> CheckResult:
         return CheckResult(name="database", ok=False, text="; ".join(problems))
     revision = find_revision(db)
     if revision.is_current:
-        text = f"ok, {db.place}, schema at revision {revision.current}{_describe_recovery(db)}"
+        notes = "".join([_describe_recovery(db), *_warn_of_session(db)])
+        text = f"ok, {db.place}, schema at revision {revision.current}{notes}"
         return CheckResult(name="database", ok=True, text=text)
     if not settings.database.upgrade:
         text = f"{db.place} {_describe_old(revision)}, {_UPGRADE_IS_OFF}"
@@ -123,6 +162,13 @@ def _describe_recovery(db: Database) -> str:
     if found is None:
         return ""
     return f"; warning: {found.begun_by} has begun {_RECOVERY}"
+
+
+def _warn_of_session(db: Database) -> Iterator[str]:
+    for warning in find_session_warnings(db):
+        yield f"; warning: {warning}"
+    if db.is_pooled() and not hears_requests(db):
+        yield f"; warning: its notifications do not arrive: {WHY_UNHEARD}"
 
 
 def _describe_old(revision: SchemaRevision) -> str:

@@ -13,8 +13,10 @@ from retrier.app.parts import Parts
 from retrier.app.policy_report import PolicyReport, Process
 from retrier.app.presumption import Presumption, seconds_between_looks
 from retrier.app.process import describe_holder
+from retrier.app.process_report import ProcessReport
 from retrier.app.read_report import ReadReport
 from retrier.app.readiness import Backlogs, ReadinessBoard
+from retrier.app.server import Listening
 from retrier.domain.second_look import SecondLook
 from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError
 from retrier.events.event import Emit
@@ -36,13 +38,14 @@ from retrier.web.counts import Counts
 
 _LEASE_LOOK = 1
 _REQUESTS = 1
-_REQUESTS_UNHEARD = 5
-"""Seconds between two looks on PostgreSQL, whose notifications replace most of them."""
+_REQUESTS_HEARD = 5.0
+"""Seconds between two looks while notifications arrive, which replace most of them."""
 _ADOPTION = 30
 _RETENTION = 5
 _WAITS = 2
 _DEPTHS = 10
 _READS = 1
+_PROCESSES = 10
 _POLICIES = 2
 """Seconds between two looks at their file: a change is in force after two looks at the most."""
 _STUCK = 1
@@ -86,8 +89,16 @@ class GuardedTick:
 class Ticks:
     """The scheduler and its jobs, kept in memory: everything durable is in the database."""
 
-    def __init__(self, parts: Parts, board: ReadinessBoard, counts: Counts | None = None) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        board: ReadinessBoard,
+        listening: Listening,
+        counts: Counts | None = None,
+    ) -> None:
         self._parts = parts
+        self._listening = listening
+        self._looked_at = -_REQUESTS_HEARD
         self._board = board
         self._counts = counts
         self.backlogs = Backlogs(parts.clock)
@@ -115,8 +126,7 @@ class Ticks:
         """
         if lease is not None:
             self._add("lease", _LEASE_LOOK, lambda: self._renew(lease))
-            often = _REQUESTS if self._parts.db.is_sqlite else _REQUESTS_UNHEARD
-            self._add("requests", often, lambda: self._look_for_requests(lease))
+            self._add("requests", _REQUESTS, lambda: self._look_for_requests(lease))
             self._add("waits", _WAITS, lambda: self._count_waits_anew(lease))
             self._add("adoption", _ADOPTION, self._parts.wake.set)
             self._add(
@@ -136,6 +146,10 @@ class Ticks:
         self._add("staging id sweep", _SWEEP, self._sweep_staging_ids)
         self._add("text sweep", _SWEEP, self._sweep_texts, _LONG)
         self._scheduler.start()
+
+    def report_process(self, report: ProcessReport) -> None:
+        """Let the database know that this process runs, and look at the others."""
+        self._add("processes", _PROCESSES, report, at_once=True)
 
     def report_reads(self, report: ReadReport) -> None:
         """Let the database know how far this process has read its error queues."""
@@ -212,6 +226,10 @@ class Ticks:
 
     def _look_for_requests(self, lease: Lease) -> None:
         """Wake the processor for requests to another process, and for work that is due now."""
+        now = self._parts.clock.monotonic()
+        if self._listening.hears and now < self._looked_at + _REQUESTS_HEARD:
+            return
+        self._looked_at = now
         if lease.held and is_work_due(self._parts.db):
             self._parts.wake.set()
 

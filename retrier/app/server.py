@@ -3,7 +3,6 @@
 import os
 import socket
 import threading
-from dataclasses import dataclass
 from errno import EADDRINUSE
 
 import uvicorn
@@ -11,7 +10,8 @@ from starlette.types import ASGIApp
 
 from retrier.app.parts import Parts
 from retrier.errors import ConfigurationError, DatabaseUnavailable, ServiceUnavailable
-from retrier.store.engine.requests import listen_for_requests
+from retrier.events.service import RequestsHeard, RequestsUnheard
+from retrier.store.engine.requests import Listener, Unheard, listen_for_requests
 
 _BACKLOG = 128
 _WHAT_TO_DO = "end what listens there, or name another port: --port, or api.port in the settings"
@@ -81,23 +81,47 @@ def _reason(error: OSError) -> str:
 
 
 _PAUSE = 5.0
+_PAUSE_UNHEARD = 60.0
+"""Seconds between two tries behind a pooler: it may be set up otherwise meanwhile."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
     """Hears of requests on PostgreSQL, in a thread. The job `requests` finds those it misses."""
 
-    parts: Parts
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._is_said = False
+        self.hears = False
+        """Whether it is proved that notifications arrive, as long as the connection lasts."""
 
     def run(self) -> None:
         """Listen until the stop; connect again after each loss."""
-        while not self.parts.stop.is_set():
+        listener = Listener(request=self._wake, proved=self._prove)
+        while not self._parts.stop.is_set():
+            pause = _PAUSE
             try:
-                listen_for_requests(self.parts.db, self.parts.stop, self._wake)
+                listen_for_requests(self._parts.db, self._parts.stop, listener)
+            except Unheard as error:
+                pause = _PAUSE_UNHEARD
+                self._say_unheard(error)
             except DatabaseUnavailable:
-                # Not reported: the parts that need the database do so. Requests wait seconds here.
-                self.parts.stop.wait(_PAUSE)
+                # Not reported: the parts that need the database do so.
+                pass
+            finally:
+                self.hears = False
+            self._parts.stop.wait(pause)
 
     def _wake(self) -> None:
-        self.parts.wake.set()
-        self.parts.wake_archiving.set()
+        self._parts.wake.set()
+        self._parts.wake_archiving.set()
+
+    def _prove(self) -> None:
+        self.hears = True
+        if self._is_said:
+            self._parts.emit(RequestsHeard())
+        self._is_said = False
+
+    def _say_unheard(self, error: Unheard) -> None:
+        if not self._is_said:
+            self._parts.emit(RequestsUnheard(reason=str(error)))
+        self._is_said = True

@@ -26,6 +26,7 @@ from retrier.app.page import make_page_state
 from retrier.app.parts import Parts, make_metrics, make_transport, open_database
 from retrier.app.policies import make_policy_source
 from retrier.app.process import StopSignals, make_clock, start_part
+from retrier.app.process_report import ProcessReport
 from retrier.app.read_report import ReadReport
 from retrier.app.readiness import (
     ReadinessBoard,
@@ -122,9 +123,11 @@ class Service:
         parts.metrics.process.watch_policies(lambda: not parts.policies.in_force.problems)
         self._ingestors: list[Ingestor] = []
         self._reads: ReadReport | None = None
+        self._process = ProcessReport(parts, roles)
         self._page = make_page_state(parts, self._look_at_queues, additions)
         counts = self._page.counts if Role.API in roles else None
-        self._ticks = Ticks(parts, self._board, counts)
+        self._listening = Listening(parts)
+        self._ticks = Ticks(parts, self._board, self._listening, counts)
         self._feed = make_feed(parts)
         self._server = make_server(parts, roles, self._board.read, self._feed, self._page)
         self._threads: list[threading.Thread] = []
@@ -178,6 +181,8 @@ class Service:
         self._board.watch("database", self._look_at_database)
         lease = make_lease(self._parts) if Role.PROCESSOR in self._roles else None
         self._ticks.start(lease, judges=bool(self._roles - {Role.API}))
+        self._board.watch("processes", self._process.describe)
+        self._ticks.report_process(self._process)
         if lease is not None:
             self._start_processor(lease, startup.installation_id)
             if startup.has_outgoing:
@@ -195,7 +200,7 @@ class Service:
         self._start_thread("processor", processor.run)
         self._start_thread("archiving", make_archiving(self._parts, lease).run)
         if not self._parts.db.is_sqlite:
-            self._start_thread("requests", Listening(parts=self._parts).run)
+            self._start_thread("requests", self._listening.run)
 
     def _start_ingestion(self) -> None:
         queues = self._parts.settings.ingestion.error_queues
@@ -233,8 +238,10 @@ class Service:
             self._server.begin_to_stop()
         for thread in self._threads:
             thread.join(max(0.0, end - self._parts.clock.monotonic()))
-        if self._reads is not None and not any(each.is_alive() for each in self._threads):
-            self._reads.stop()
+        if not any(each.is_alive() for each in self._threads):
+            if self._reads is not None:
+                self._reads.stop()
+            self._process.stop()
         if self._sender is not None:
             left = began + _OUTGOING_DEADLINE - self._parts.clock.monotonic()
             self._sender.join(max(0.0, left))

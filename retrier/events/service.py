@@ -135,6 +135,36 @@ class SessionsEnded(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RequestsUnheard(Event):
+    """The database's notifications do not arrive: requests of other processes are looked for."""
+
+    name = "database.notifications_missing"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestsHeard(Event):
+    """The database's notifications arrive again."""
+
+    name = "database.notifications_back"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessesDiffer(Event):
+    """Processes of this database differ in what they should have in common."""
+
+    name = "processes.differ"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessesAgree(Event):
+    """The processes have the same again."""
+
+    name = "processes.agree"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerUnreachable(Event):
     """The start waits for the broker."""
 

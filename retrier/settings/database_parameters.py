@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
+from retrier.key_files import NOT_ASKED, is_encrypted
+
 PARAMETERS = frozenset(
     [
         "application_name",
@@ -72,4 +74,6 @@ def _find_ssl_problem(parameters: Sequence[tuple[str, str]]) -> str | None:
             return f"has an sslmode that there is not: known are {', '.join(SSL_MODES)}"
         if name in SSL_FILES and value != SYSTEM and not Path(value).is_file():
             return f"names a file as {name} that does not exist"
+        if name == "sslkey" and "sslpassword" not in dict(parameters) and is_encrypted(value):
+            return f"names a file as {name} that {NOT_ASKED}: name the key as it is, or sslpassword"
     return None

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
+from retrier.key_files import NOT_ASKED, is_encrypted
+
 Problem = tuple[tuple[str, ...], str]
 
 _FILES = ("ca", "certificate", "key")
@@ -61,7 +63,13 @@ def _find_clashes(tls: Mapping[Any, Any], url: object) -> Iterator[Problem]:
     certificate, key = files.get("certificate"), files.get("key")
     if key and not tls.get("certificate"):
         yield ("broker", "tls", "key"), "needs the certificate that it belongs to"
-    if certificate:
+    holder = key or certificate
+    if holder and is_encrypted(holder):
+        yield (
+            ("broker", "tls", "key" if key else "certificate"),
+            f"{NOT_ASKED}: name a file with the key as it is (openssl pkey -in FILE)",
+        )
+    elif certificate:
         try:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             context.load_cert_chain(certificate, key)

@@ -1,6 +1,5 @@
 """How a verb becomes a transaction: what is tried again, what is told, what a session is like."""
 
-import re
 import socket
 import sqlite3
 import time
@@ -22,6 +21,7 @@ from retrier.errors import (
     DataRefused,
 )
 from retrier.store.engine.database import ConcurrentChange, Database, DatabaseOptions
+from retrier.store.engine.sessions import make_session_settings
 from retrier.store.schema import counters, failed_messages
 from tests.contract.store_rows import record, rows
 from tests.support.databases import empty, open_upgraded, sqlite_url, temporary_postgres
@@ -302,19 +302,6 @@ def test_a_silent_server_is_given_up_within_the_connect_timeout():
 
 
 @pytest.mark.postgres
-class TestAServerThatTakesNoWrites:
-    def test_is_unavailable_and_not_the_fault_of_the_data(self, no_tables):
-        admin = psycopg_url(no_tables)
-        with psycopg.connect(admin, autocommit=True) as conn:
-            conn.execute("CREATE TABLE counters (name text, value bigint)")
-        with (
-            opened(f"{no_tables}?options=-c%20default_transaction_read_only%3Don") as db,
-            pytest.raises(DatabaseUnavailable, match="read-only"),
-        ):
-            db.transact(lambda tx: tx.execute(insert(counters), [ONE]))
-
-
-@pytest.mark.postgres
 class TestAConnectionThatBreaks:
     def test_inside_a_transaction_is_told_and_then_replaced(self, postgres):
         def verb(tx):
@@ -427,37 +414,16 @@ class TestASessionOnPostgres:
         with opened(url) as db:
             assert show(db, name) == value
 
-    def test_bounds_everything_also_under_the_shortest_lease(self, postgres):
-        url = postgres.engine.url.render_as_string(hide_password=False)
+    def test_bounds_everything_also_under_the_shortest_lease(self):
+        said = make_session_settings(timedelta(milliseconds=1), None).all()
 
-        given = {}
-
-        def listen(connection, _record):
-            given.update(connection.info.get_parameters())
-            raise psycopg.OperationalError("never mind")
-
-        with opened(url, lease=timedelta(milliseconds=1)) as db:
-            event.listen(db.engine, "connect", listen, insert=True)
-            with pytest.raises(DatabaseUnavailable):
-                db.read(count_rows)
-
-        assert len(re.findall(r"timeout=1\b", given["options"])) == 4
-
-    def test_commits_for_good_though_role_and_database_say_off(self, no_tables):
-        role = f"retrier_test_{uuid4().hex[:12]}"
-        url = make_url(no_tables)
-        with psycopg.connect(psycopg_url(no_tables), autocommit=True) as admin:
-            admin.execute(f"CREATE ROLE {role} LOGIN")
-            try:
-                admin.execute(f"ALTER ROLE {role} SET synchronous_commit = off")
-                admin.execute(f"ALTER DATABASE {url.database} SET synchronous_commit = off")
-                with opened(url.set(username=role).render_as_string(hide_password=False)) as db:
-                    assert show(db, "synchronous_commit") == "on"
-            finally:
-                admin.execute(f"DROP ROLE {role}")
+        limits = ("lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout")
+        assert [said[name] for name in limits] == ["1"] * 3
 
     def test_keeps_the_operators_own_options_behind_ours(self, no_tables):
         theirs = "-c%20search_path%3Dshop%20-c%20synchronous_commit%3Doff"
+        with psycopg.connect(psycopg_url(no_tables), autocommit=True) as admin:
+            admin.execute("CREATE SCHEMA shop")
 
         with opened(f"{no_tables}?options={theirs}") as db:
             assert show(db, "search_path") == "shop"
@@ -537,6 +503,18 @@ class TestConnectionsApart:
 
         assert postgres.transact(verb) < DEADLINE
         assert len(tries) == 1
+
+
+@pytest.mark.postgres
+def test_who_waits_too_long_is_told_the_limit_that_was_in_force(postgres):
+    url = postgres.engine.url.render_as_string(hide_password=False)
+    with opened(url, lease=timedelta(seconds=3), answer_limit=timedelta(seconds=60)) as db:
+
+        def verb(_tx):
+            with pytest.raises(AnswerTooSlow, match=r"no answer from .* within 1\.5 s"):
+                db.read(lambda tx: tx.execute(text("SELECT pg_sleep(5)")))
+
+        postgres.transact(verb)
 
 
 class TestAFullDisk:

@@ -14,7 +14,8 @@ from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.errors import DatabaseUnavailable
 from retrier.store.engine.database import Database
-from retrier.store.engine.requests import listen_for_requests
+from retrier.store.engine.requests import Listener as Called
+from retrier.store.engine.requests import hears_requests, listen_for_requests
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.cuts import ISSUED
 from retrier.store.queries.next_work import time_until_due
@@ -46,6 +47,7 @@ class Listener:
 
     def __init__(self, db: Database) -> None:
         self.heard = 0
+        self.is_proved = False
         self.ended_by: Exception | None = None
         self.stop = Event()
         self._db = db
@@ -53,9 +55,14 @@ class Listener:
     def hear(self) -> None:
         self.heard += 1
 
+    def note_proof(self) -> None:
+        self.is_proved = True
+
     def run(self) -> None:
         try:
-            listen_for_requests(self._db, self.stop, self.hear)
+            listen_for_requests(
+                self._db, self.stop, Called(request=self.hear, proved=self.note_proof)
+            )
         except DatabaseUnavailable as error:
             self.ended_by = error
 
@@ -66,7 +73,7 @@ def listening(db: Database) -> Iterator[Listener]:
     thread = Thread(target=listener.run)
     thread.start()
     try:
-        wait_until(lambda: listener.heard == 1, 10, "it listens")
+        wait_until(lambda: listener.is_proved, 10, "it listens")
         yield listener
     finally:
         listener.stop.set()
@@ -97,6 +104,14 @@ def test_a_request_is_heard_by_every_process_that_listens(postgres: Database) ->
         create_operation(postgres, REQUEST)
 
         wait_until(lambda: (one.heard, other.heard) == (2, 2), 30, "both hear of it")
+
+
+@pytest.mark.postgres
+def test_the_proof_that_notifications_arrive_is_no_request(postgres: Database) -> None:
+    with listening(postgres) as one, listening(postgres) as other:
+        assert hears_requests(postgres)
+
+        assert (one.heard, other.heard) == (1, 1)
 
 
 @pytest.mark.postgres

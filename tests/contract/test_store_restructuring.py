@@ -37,6 +37,7 @@ from retrier.store.verbs.import_sends import stamp_import
 from retrier.store.verbs.leases import Holder
 from retrier.store.verbs.message_actions import Action
 from retrier.store.verbs.policy_sets import ToldSet, tell_set
+from retrier.store.verbs.processes import note_process
 from retrier.store.verbs.recording import record_received
 from retrier.store.verbs.recovery import begin_recovery
 from retrier.store.verbs.redirects import create_redirect
@@ -54,6 +55,7 @@ from tests.support.archiving import make_archives, request_for
 from tests.support.bench import QUEUE, READER, Bench
 from tests.support.databases import open_upgraded, sqlite_url
 from tests.support.factories import FAILED_AT, failed_import, failure
+from tests.support.processes import process
 from tests.support.revisions import migrations_up_to, newest_revision
 
 Changes = Callable[[str], Path]
@@ -152,6 +154,7 @@ def filled(tmp_path: Path) -> Iterator[Database]:
     add_breaker(db)
     begin_recovery(db, FAILED_AT, "ada")
     reader = Holder(session_id=READER, host="here", pid=1, process_started="now")
+    note_process(db, process(session_id=READER))
     note_reads(db, reader, {"error": {"ready": 0, "level_at": FAILED_AT}}, lambda _: False)
     yield db
     db.dispose()

@@ -464,6 +464,21 @@ class TestRevision1026:
         }
 
 
+class TestRevision1029:
+    """Which processes run: none has written anything yet."""
+
+    def test_adds_an_empty_table(self, new: Database, tmp_path: Path) -> None:
+        fill(new)
+        downgrade(new, "1026")
+        before = all_rows(new)
+
+        upgrade_schema(new, migrations_up_to(tmp_path, "1029"))
+
+        after = all_rows(new)
+        assert after.pop("processes") == []
+        assert {name for name in before if after[name] != before[name]} == {"alembic_version"}
+
+
 def fill(db: Database) -> None:
     """Fill a new database: a message confirmed, one being sent, one archived."""
     upgrade_schema(db)

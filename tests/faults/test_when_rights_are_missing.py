@@ -126,6 +126,20 @@ def test_one_missing_right_is_named(
     assert told.count("grant it") == 1
 
 
+@pytest.mark.parametrize("limit", ["max-connections", "max-channels"])
+def test_a_limit_of_the_user_is_told_with_what_a_process_needs(check: Check, limit: str) -> None:
+    check.grant(ALL, ALL, ALL)
+    check.broker.control("set_user_limits", USER, json.dumps({limit: 0}))
+
+    code, told = check.run()
+
+    check.broker.control("clear_user_limits", USER, limit)
+    assert code == 3
+    assert "takes no more" in told
+    assert "virtual host" not in told
+    assert "a process opens up to 7 connections with a channel each" in told
+
+
 def test_rights_that_are_limited_to_names_are_enough(check: Check) -> None:
     check.grant("^shop[.]staging$", "^amq[.]default$", "^(shop[.]staging|error[.].*)$")
 
@@ -217,7 +231,7 @@ class TestTheDatabase:
         assert code == 2
         assert "may not create tables (permission denied for schema public)" in told
 
-    def test_a_database_that_is_read_only_is_told(self, check: Check) -> None:
+    def test_a_database_that_is_read_only_by_default_is_written_to(self, check: Check) -> None:
         check.grant(ALL, ALL, ALL)
         name = check.database.rpartition("/")[2]
         with psycopg.connect(psycopg_url(check.database), autocommit=True) as conn:
@@ -225,5 +239,5 @@ class TestTheDatabase:
 
         code, told = check.run()
 
-        assert code == 2
-        assert "the database takes no writes: it is a standby, or set to read-only" in told
+        assert code == 0, told
+        assert "warning: the role or the database sets default_transaction_read_only" in told

@@ -6,9 +6,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from retrier.app import check as run_check
+from retrier.errors import DatabaseRefused
+from retrier.settings import load_settings
+from retrier.store.verbs.upkeep import get_installation_id
 from tests.faults.conftest import Begin, Roads, open_site
 from tests.faults.work import Work, check
 from tests.journeys.conftest import Site
+from tests.support.databases import open_database
 from tests.support.private_servers import PrivatePostgres, PrivateRabbitMQ, private_postgres
 
 pytestmark = [
@@ -62,3 +67,14 @@ def test_the_work_goes_on_at_the_standby_once_it_is_promoted(
 
     work.must_finish()
     check(work, in_doubt=0)
+
+
+def test_a_standby_is_refused_by_check_and_run_in_the_same_words(standby: PrivatePostgres) -> None:
+    environ = {"RETRIER_DATABASE__URL": standby.url, "RETRIER_BROKER__URL": "embedded:///none.db"}
+    (found,) = [each for each in run_check(load_settings(None, environ)) if each.name == "database"]
+    db = open_database(standby.url)
+    with pytest.raises(DatabaseRefused, match="takes no writes: it is a standby") as refused:
+        get_installation_id(db)
+    db.dispose()
+
+    assert (found.ok, found.out_of_reach, found.text) == (False, False, str(refused.value))

@@ -27,6 +27,16 @@ class Certificates:
         return str(self.folder / "client.pem")
 
     @property
+    def expired(self) -> str:
+        """Return the client's certificate whose time is over, with the same key."""
+        return str(self.folder / "client.expired.pem")
+
+    @property
+    def encrypted_key(self) -> str:
+        """Return the client's key, which only its password opens."""
+        return str(self.folder / "encrypted.key")
+
+    @property
     def client_key(self) -> str:
         return str(self.folder / "client.key")
 
@@ -47,10 +57,15 @@ def make_certificates(folder: Path) -> Certificates:
             "-keyout", f"{name}.key", "-out", f"{name}.csr",
         )  # fmt: skip
         (folder / f"{name}.ext").write_text(f"subjectAltName=DNS:{subject}\n")
-        _run(
-            folder, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
-            "-CAcreateserial", "-days", "2", "-extfile", f"{name}.ext", "-out", f"{name}.pem",
-        )  # fmt: skip
+        for days, file in {"2": f"{name}.pem", "-1": f"{name}.expired.pem"}.items():
+            _run(
+                folder, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
+                "-CAcreateserial", "-days", days, "-extfile", f"{name}.ext", "-out", file,
+            )  # fmt: skip
+    _run(
+        folder, "pkey", "-in", "client.key", "-aes256", "-passout", "pass:secret",
+        "-out", "encrypted.key",
+    )  # fmt: skip
     for key in folder.glob("*.key"):
         key.chmod(0o600)
     return Certificates(folder)

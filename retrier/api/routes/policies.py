@@ -11,10 +11,12 @@ from retrier.api.durations import Duration
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.problems import problem
 from retrier.api.views import policies as views
+from retrier.domain.processes import find_differences
 from retrier.errors import ConfigurationError
 from retrier.policy.policy_set import PolicySet
 from retrier.store.queries.policy_sets import list_judging_processes
 from retrier.store.queries.policy_simulation import Bounds, simulate_policies
+from retrier.store.queries.processes import list_processes
 
 router = APIRouter(prefix="/api/policies", tags=["policies"])
 
@@ -23,7 +25,8 @@ router = APIRouter(prefix="/api/policies", tags=["policies"])
 def get_policies(request: Request, parts: Parts) -> Response:
     """Return the policies in force, their rules in order, and what each process judges by."""
     processes = list_judging_processes(parts.db)
-    return answer(request, views.policies(parts.policies(), processes))
+    differences = find_differences(list_processes(parts.db))
+    return answer(request, views.policies(parts.policies(), processes, differences))
 
 
 class SimulationBody(BaseModel):

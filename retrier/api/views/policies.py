@@ -1,6 +1,6 @@
 """Policies as JSON: the set in force, its rules with their delays, and who judges by which set."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import assert_never
 
@@ -20,8 +20,10 @@ SHOWN_DELAYS = 50
 """Delays of a rule that are shown; `attempts` says how many there are."""
 
 
-def policies(found: InForce, processes: Iterable[JudgingProcess]) -> Json:
-    """Show the set in force in this process, and what each process judges by."""
+def policies(
+    found: InForce, processes: Iterable[JudgingProcess], differences: Sequence[str] = ()
+) -> Json:
+    """Show the set in force here, what each process judges by, and in what processes differ."""
     shown = {
         "configured": found.is_configured,
         "valid": not found.problems,
@@ -31,7 +33,10 @@ def policies(found: InForce, processes: Iterable[JudgingProcess]) -> Json:
         "loaded_at": time(found.loaded_at),
     }
     own = present(shown) | definition(found.policies.definition)
-    return own | {"processes": [_process(each) for each in processes]}
+    return own | {
+        "processes": [_process(each) for each in processes],
+        "differences": list(differences),
+    }
 
 
 def definition(shown: Definition) -> Json:

@@ -14,8 +14,8 @@ def processor(found: ProcessorState, here: tuple[bool, str] | None) -> Json:
     held = found.processor is not None and found.processor.is_held
     queue = found.queue
     shown = {} if here is None else {"here": {"ok": here[0], "reason": here[1]}}
-    waiting = [_waiting(each, found) for each in queue.operations]
     trouble = None if here is None or here[0] else here[1]
+    waiting = [_waiting(each, found, trouble) for each in queue.operations]
     work = _work(find_work(queue, is_held=held, trouble=trouble))
     return _holder(found.processor) | work | shown | {"operations": waiting}
 
@@ -31,8 +31,8 @@ def _work(work: Work) -> Json:
     return present(asdict(work) | {"until": time(work.until)})
 
 
-def _waiting(operation: RetryOperation, found: ProcessorState) -> Json:
-    """Show an operation that is not over, with why it is not cut."""
+def _waiting(operation: RetryOperation, found: ProcessorState, trouble: str | None) -> Json:
+    """Show an operation that is not over, with why it is not cut, or what keeps the processor."""
     at, key = found.queue.at, operation.operation_id
     batch = next((each for each in found.queue.batches if each.operation_id == key), None)
     schedule = found.queue.schedule
@@ -47,7 +47,7 @@ def _waiting(operation: RetryOperation, found: ProcessorState) -> Json:
             "state": camel(operation.state),
             "remaining": operation.remaining,
             "batch_id": None if batch is None else batch.batch_id,
-            "waits_because": why,
+            "waits_because": why or trouble,
             "until": time(until),
         }
     )

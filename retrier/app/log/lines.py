@@ -44,6 +44,10 @@ LINES: Mapping[str, Wording] = {
     "database.sessions_ended": _warning(
         "Ended database sessions of a frozen or lost process that were holding locks: {count}"
     ),
+    "database.notifications_missing": _warning("Notifications of the database: {reason}"),
+    "database.notifications_back": _info("Notifications of the database arrive"),
+    "processes.differ": _warning("Processes that use this database differ: {reason}"),
+    "processes.agree": _info("All processes have the same version, policies and error queues"),
     "broker.unreachable": _error("Waiting for the broker: {reason}"),
     "broker.reached": _info("The broker is back"),
     "ingestion.started": _info("Ingestion from {queue} started"),

@@ -49,6 +49,8 @@ def show_policies(printer: Printer, found: Json) -> None:
         printer.table(_RULES, map(_row, found["rules"]))
     for problem in found.get("problems", ()):
         printer.note(f"not in force: {problem}")
+    for difference in found.get("differences", ()):
+        printer.note(f"the processes differ: {difference}")
     if found.get("processes"):
         printer.heading("processes")
         printer.table(_PROCESSES, map(_process, found["processes"]))

@@ -19,6 +19,7 @@ from retrier.errors import ConfigurationError, DatabaseUnavailable, DataRefused
 from retrier.store.engine.engines import make_postgres, make_sqlite
 from retrier.store.engine.postgres_dialect import POSTGRES
 from retrier.store.engine.refusals import Translator, is_transient
+from retrier.store.engine.sessions import is_pooled, make_session_settings
 from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.engine.sqlite_dialect import SQLITE, SqliteFile
 from retrier.store.engine.transaction import ConcurrentChange, Transaction
@@ -64,13 +65,16 @@ class Database:
         if self.is_sqlite and file is None:
             self._file = SqliteFile(self._url.database or "")
         self._apart: list[Database] = []
+        self.said = make_session_settings(options.lease, options.answer_limit)
+        """What sessions say for themselves; on PostgreSQL only."""
         try:
             self.engine = self._make_engine(options)
         except ArgumentError as error:
             raise ConfigurationError([f"database.url: {error}"]) from None
         self.place = self._find_place()
         """The file, or all hosts and the database name; without user and password."""
-        self._translator = Translator(place=self.place, answer_limit=options.answer_limit)
+        limit = None if options.answer_limit is None else self.said.statement_limit
+        self._translator = Translator(place=self.place, answer_limit=limit)
         self._pause = threading.Event()
         self._counter = _Counter()
 
@@ -108,6 +112,12 @@ class Database:
         self._apart.append(Database(options, self._file))
         return self._apart[-1]
 
+    def is_pooled(self) -> bool:
+        """Say whether a pooler stands before the server. Raises DatabaseUnavailable."""
+        if self.is_sqlite:
+            return False
+        return self.read(lambda tx: is_pooled(tx.conn))
+
     def dispose(self) -> None:
         """Close all connections."""
         for other in self._apart:
@@ -119,9 +129,9 @@ class Database:
             return make_sqlite(self._url, self._file, options.connections)
         return make_postgres(
             self._url,
+            said=self.said,
             lease=options.lease,
             connect_timeout=options.connect_timeout,
-            answer_limit=options.answer_limit,
             connections=options.connections,
         )
 

@@ -12,6 +12,7 @@ from select import POLLIN, poll
 from time import monotonic
 from typing import Any
 
+from psycopg import OperationalError
 from psycopg.pq import Format
 from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event
 from sqlalchemy.engine.interfaces import ExceptionContext, ExecutionContext
@@ -19,13 +20,18 @@ from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from retrier.errors import DataRefused
+from retrier.key_files import NOT_ASKED, is_encrypted
 from retrier.private_files import make_private_file, make_private_folder
+from retrier.store.engine.certificates import tell_expired
 from retrier.store.engine.postgres_dialect import read_ids_as_text
+from retrier.store.engine.sessions import SessionRefused, SessionSettings
 from retrier.store.engine.sql_dialect import IN_BINARY, READING, RESTRUCTURING
 from retrier.store.engine.sqlite_dialect import SqliteFile
 from retrier.store.engine.timeouts import TimedConnection
 
 _USED = "last used"
+_SYSTEM = "system"
+"""The value of sslrootcert that means the machine's own authorities."""
 PING_AFTER_IDLE = 1.0
 """Seconds after its last use during which a connection is used again without a ping."""
 
@@ -46,44 +52,25 @@ _FILE_ERRORS = frozenset(
 def make_postgres(
     url: URL,
     *,
+    said: SessionSettings,
     lease: timedelta,
     connect_timeout: timedelta,
-    answer_limit: timedelta | None = None,
     connections: int = 10,
 ) -> Engine:
-    """Return an engine whose sessions can neither wait nor idle for longer than the lease."""
-    lease_ms = int(lease.total_seconds() * 1000)
-    limit_ms = lease_ms // 2
-    lock_ms = lease_ms // 3
-    if answer_limit is not None:
-        limit_ms = min(limit_ms, int(answer_limit.total_seconds() * 1000))
-        # Only a lock timeout is tried again: let the statement timeout come first (decision 0021).
-        lock_ms = limit_ms * 2
-    settings = {
-        # If a role or database sets "off", a server crash loses acknowledged failures.
-        "synchronous_commit": "on",
-        "lock_timeout": max(1, lock_ms),
-        # Without this, a processor frozen inside a transaction would block its successor for ever.
-        "idle_in_transaction_session_timeout": max(1, lease_ms // 3),
-        # A generic plan assumes ten ids in any array, and compares them one after the other.
-        "plan_cache_mode": "force_custom_plan",
-        "statement_timeout": max(1, limit_ms),
-        # Let the server notice a lost network: its default is two hours.
-        "tcp_keepalives_idle": 5,
-        "tcp_keepalives_interval": 2,
-        "tcp_keepalives_count": 3,
-        "tcp_user_timeout": lease_ms,
-    }
+    """Return an engine whose sessions say all that they need; no answer takes a lease or more."""
     connect_args: dict[str, Any] = {
         # 0 means "no limit" to the driver.
         "connect_timeout": max(1, ceil(connect_timeout.total_seconds())),
-        "options": _options(url, settings),
         "application_name": "retrier",
+        # Else the driver would refuse texts that the role's encoding cannot hold.
+        "client_encoding": "utf8",
         "keepalives_idle": 5,
         "keepalives_interval": 2,
         "keepalives_count": 3,
         # TCP sends no keep-alive while data is unacknowledged: a lost network would hang a verb.
-        "tcp_user_timeout": lease_ms,
+        "tcp_user_timeout": int(lease.total_seconds() * 1000),
+        # BEGIN is said by `begin`, with all that belongs to it.
+        "autocommit": True,
     }
     engine = create_engine(
         url,
@@ -91,8 +78,11 @@ def make_postgres(
         pool_size=connections,
         hide_parameters=True,
         json_serializer=_to_json,
+        # It would be looked up in transactions of the driver's own, and nothing uses it.
+        use_native_hstore=False,
     )
-    event.listen(engine, "do_connect", partial(_connect_with_timeout, lease.total_seconds()))
+    event.listen(engine, "do_connect", partial(_connect_with_timeout, lease.total_seconds(), said))
+    event.listen(engine, "begin", said.begin)
     event.listen(engine, "before_cursor_execute", _choose_format)
     event.listen(engine, "checkin", _note_use)
     event.listen(engine, "checkout", partial(_ping_if_idle, engine.dialect))
@@ -123,14 +113,29 @@ def make_sqlite(url: URL, file: SqliteFile, connections: int = 10) -> Engine:
 
 def _connect_with_timeout(
     answer_timeout: float,
+    said: SessionSettings,
     _dialect: object,
     _record: object,
     args: list[Any],
     options: dict[str, Any],
 ) -> TimedConnection:
-    connection = TimedConnection.connect(*args, **options)
+    key = options.get("sslkey")
+    if key and "sslpassword" not in options and is_encrypted(key):
+        # It may have been replaced since the start, and libpq would ask for its password.
+        raise SessionRefused(f"its key {key} {NOT_ASKED}: name the key as it is, or sslpassword")
+    try:
+        connection = TimedConnection.connect(*args, **options)
+    except OperationalError as error:
+        authorities = None if options.get("sslrootcert") == _SYSTEM else options.get("sslrootcert")
+        words = tell_expired(str(error), authorities, options["connect_timeout"])
+        raise OperationalError(words) from error
     connection.answer_timeout = answer_timeout
     read_ids_as_text(connection)
+    try:
+        said.says_itself(connection)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -170,12 +175,6 @@ def _has_input(connection: Any) -> bool:
     look = poll()
     look.register(connection.fileno(), POLLIN)
     return bool(look.poll(0))
-
-
-def _options(url: URL, settings: Mapping[str, object]) -> str:
-    """Append our settings to the operator's: of two with the same name the last one wins."""
-    theirs = url.normalized_query.get("options", ())
-    return " ".join([*theirs, *(f"-c {name}={value}" for name, value in settings.items())])
 
 
 def _to_json(value: object) -> str:

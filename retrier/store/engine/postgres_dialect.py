@@ -34,7 +34,15 @@ from sqlalchemy.sql import ColumnElement
 from retrier.overlap import WhileInFlight, nothing_else
 from retrier.store.engine.arrays import array_like
 from retrier.store.engine.new_rows import copy_in
-from retrier.store.engine.sql_dialect import EVENTS, REQUESTS, Columns, Counter, Moment, SqlDialect
+from retrier.store.engine.sql_dialect import (
+    EVENTS,
+    READING,
+    REQUESTS,
+    Columns,
+    Counter,
+    Moment,
+    SqlDialect,
+)
 from retrier.store.engine.timeouts import TimedConnection
 
 _UUID = psycopg.adapters.types["uuid"].oid
@@ -104,8 +112,7 @@ _BY_INDEX = select(
 class PostgresDialect(SqlDialect):
     """PostgreSQL: rows are locked, numbers come from a sequence and may commit out of order."""
 
-    # In READ COMMITTED, the default, each statement sees what was committed since the last.
-    reading = MappingProxyType({"isolation_level": "REPEATABLE READ", "postgresql_readonly": True})
+    reading = MappingProxyType({READING: True})
     restructuring = MappingProxyType[str, Any]({})
     marks_at_once = True
 

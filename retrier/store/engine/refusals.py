@@ -18,6 +18,8 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as NoConnectionFree
 
 from retrier.errors import AnswerTooSlow, DatabaseRefused, DatabaseUnavailable, DataRefused
+from retrier.store.engine.certificates import HAS_EXPIRED
+from retrier.store.engine.sessions import SessionRefused
 
 DUPLICATE = "23505"
 # Deadlock detected, serialization failure, lock timeout: the transaction did nothing; do it again.
@@ -31,6 +33,17 @@ _CANCELLED = "57014"
 _PROGRAM_LIMITS = "54"
 # No such table, or no right to use it: the fault is in the database, not in the statement.
 _UNUSABLE_STATES = frozenset({"42P01", "42501"})
+# A standby refuses a transaction that may write.
+_NOT_SUPPORTED = "0A000"
+_STANDBY = (
+    "it is a standby. Name the primary in database.url, or all hosts with "
+    "target_session_attrs=read-write"
+)
+_STATEMENT_POOLING = "statement pooling mode"
+_NO_TRANSACTIONS = (
+    "pools by statement, and Retrier needs transactions: let it pool by transaction or by session "
+    "(PgBouncer: pool_mode)"
+)
 _UNUSABLE = (OperationalError, InterfaceError, InternalError)
 _BUSY_WORDS = ("database is locked", "database table is locked")
 
@@ -73,6 +86,12 @@ class Translator:
         if _is_refusal(error):
             # PostgreSQL quotes the refused value behind `: "`.
             return DataRefused(first.partition(': "')[0])
+        if isinstance(error.orig, SessionRefused):
+            return DatabaseRefused(f"the database at {self.place} cannot be used: {first}")
+        if state_of(error) == _NOT_SUPPORTED and (error.statement or "").startswith("BEGIN"):
+            return DatabaseRefused(f"the database at {self.place} takes no writes: {_STANDBY}")
+        if _STATEMENT_POOLING in first:
+            return DatabaseRefused(f"the pooler at {self.place} {_NO_TRANSACTIONS}")
         if state_of(error) in _UNUSABLE_STATES:
             return DatabaseRefused(
                 f"the database at {self.place} refused: {first}; `retrier check` says what to do"
@@ -89,30 +108,61 @@ class Translator:
                 f"the database at {self.place} refused: {reason}; create it: createdb {missing[1]}"
             )
         if refused:
-            return DatabaseUnavailable(f"the database at {self.place} refused: {reason}{advice}")
+            text = f"the database at {self.place} refused: {reason}{advice}"
+            return _kind_of(reason)(text)
         if words == _NOT_OPENED:
             return DatabaseUnavailable(
                 f"cannot open or make the database file {self.place}: {_FOLDER_NEEDED}"
             )
-        return DatabaseUnavailable(f"cannot reach the database at {self.place}: {words}{advice}")
+        return _kind_of(words)(f"cannot reach the database at {self.place}: {words}{advice}")
 
 
+_FOR_A_PERSON = (
+    "authentication failed",
+    "pg_hba.conf",
+    "is not permitted to log in",
+    "permission denied for database",
+    "does not exist",
+)
+"""Words with which a connection is refused until a person changes something."""
+_LIMITED = "a process opens up to 20 connections, and 50 when many clients ask at once"
+_ADVICE_ON_LIMITS = {
+    "too many connections": _LIMITED,
+    "too many clients": _LIMITED,
+    "connection slots are reserved": _LIMITED,
+    "query_wait_timeout": "the pooler had no connection free for long: give it more",
+}
 _ADVICE = {
+    HAS_EXPIRED: "it shows a certificate that has expired: renew it there",
+    "certificate expired": "our certificate, named as sslcert, has expired: renew it",
     "certificate verify failed": (
         "name the file of the authority that signed the server's certificate as sslrootcert"
     ),
+    "root certificate file": "name the file of its authority as sslrootcert",
+    "unknown ca": "it does not trust the authority that signed our certificate, named as sslcert",
     "does not match host name": "name the host in database.url as the server's certificate does",
     "requires a valid client certificate": "name our certificate as sslcert and its key as sslkey",
     "certificate authentication failed": "name our certificate as sslcert and its key as sslkey",
     "certificate required": "name our certificate as sslcert and its key as sslkey",
     "server does not support SSL": "write sslmode=prefer or disable, or let the server use TLS",
     "no encryption": "write sslmode=require in database.url",
+    "unsupported startup parameter": (
+        "a pooler stands before it, and does not take that from database.url: leave it out there, "
+        "and set it for the role (ALTER ROLE ... SET)"
+    ),
 }
-"""What to do, by words of libpq about TLS. In another language there is only libpq's sentence."""
+"""What to do, by words of libpq and poolers. In another language there is only their sentence."""
 
 
 def _advise(words: str) -> str:
-    return next((f"; {advice}" for sign, advice in _ADVICE.items() if sign in words), "")
+    found = {**_ADVICE, **_ADVICE_ON_LIMITS}
+    return next((f"; {advice}" for sign, advice in found.items() if sign in words), "")
+
+
+def _kind_of(words: str) -> type[DatabaseUnavailable]:
+    """Return the error that says whether a person has to change something, or a later try may do."""
+    signs = (*_FOR_A_PERSON, *_ADVICE)
+    return DatabaseRefused if any(sign in words for sign in signs) else DatabaseUnavailable
 
 
 def is_transient(error: SQLAlchemyError) -> bool:

@@ -2,9 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from threading import Event
+from time import monotonic
+from uuid import uuid4
 
 import psycopg
+from sqlalchemy import func, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from retrier.errors import DatabaseUnavailable
@@ -12,32 +16,85 @@ from retrier.store.engine.database import Database
 from retrier.store.engine.sql_dialect import EVENTS, REQUESTS
 
 _LOOK_AT_STOP = 0.5
+_PROVED_WITHIN = 5.0
+"""Seconds within which a notification of our own has to arrive."""
+
+WHY_UNHEARD = (
+    "a pooler before the database gives each transaction another session; requests of other "
+    "processes are looked for once a second"
+)
 
 Wait = Callable[[float], None]
 """Waits for so many seconds at most."""
 
 
-def listen_for_requests(db: Database, stop: Event, heard: Callable[[], None]) -> None:
-    """Call `heard` for each request that any process commits, until `stop` is set.
+class Unheard(DatabaseUnavailable):
+    """The database is reached, but its notifications do not arrive."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """What is called by who listens: at each request, and once it is known that they are heard."""
+
+    request: Callable[[], None]
+    proved: Callable[[], None]
+
+
+def listen_for_requests(db: Database, stop: Event, listener: Listener) -> None:
+    """Call `listener.request` for each request that any process commits, until `stop` is set.
 
     Also once at the start, for requests that came before LISTEN. On PostgreSQL only. Raises
-    DatabaseUnavailable when the connection is lost.
+    Unheard if notifications do not arrive here, and DatabaseUnavailable when the connection is lost.
     """
     with _listening(db, REQUESTS) as connection:
-        heard()
+        listener.request()
+        if not _is_heard(db, connection, listener, stop):
+            # Behind a pooler the session goes back to others: nobody would hear what it is told.
+            connection.execute(f"UNLISTEN {REQUESTS}")
+            raise Unheard(f"no notifications from {db.place} arrive here: {WHY_UNHEARD}")
+        listener.proved()
         while not stop.is_set():
-            for _ in connection.notifies(timeout=_LOOK_AT_STOP, stop_after=1):
-                heard()
+            _hear(connection, _LOOK_AT_STOP, listener)
+
+
+def hears_requests(db: Database) -> bool:
+    """Try whether notifications arrive. Raises DatabaseUnavailable."""
+    nobody = Listener(request=_nothing, proved=_nothing)
+    with _listening(db, REQUESTS) as connection:
+        heard = _is_heard(db, connection, nobody, Event())
+        connection.execute(f"UNLISTEN {REQUESTS}")
+        return heard
+
+
+def _is_heard(
+    db: Database, connection: psycopg.Connection, listener: Listener, stop: Event
+) -> bool:
+    """Notify ourselves over another connection, and say whether it arrives; true at the stop."""
+    token = uuid4().hex
+    db.transact(lambda tx: tx.execute(select(func.pg_notify(REQUESTS, token))))
+    end = monotonic() + _PROVED_WITHIN
+    while monotonic() < end:
+        if stop.is_set() or token in _hear(connection, _LOOK_AT_STOP, listener):
+            return True
+    return False
+
+
+def _hear(connection: psycopg.Connection, seconds: float, listener: Listener) -> list[str]:
+    """Wait for notifications; return what they say, which is nothing if they are of requests."""
+    said = [each.payload for each in connection.notifies(timeout=seconds, stop_after=1)]
+    if "" in said:
+        listener.request()
+    return said
 
 
 @contextmanager
 def listening_for_events(db: Database, stop: Event) -> Iterator[Wait]:
     """Yield a wait that the next commit of events ends early: on PostgreSQL, in any process.
 
-    On SQLite nothing announces them; there `stop` ends the wait. Raises DatabaseUnavailable, also
-    inside the wait.
+    On SQLite nothing announces them, and behind a pooler they may not arrive; there `stop` ends the
+    wait. Raises DatabaseUnavailable, also inside the wait.
     """
-    if db.is_sqlite:
+    if db.is_sqlite or db.is_pooled():
         yield lambda seconds: _ignore(stop.wait(seconds))
         return
     with _listening(db, EVENTS) as connection:
@@ -46,6 +103,10 @@ def listening_for_events(db: Database, stop: Event) -> Iterator[Wait]:
 
 def _ignore(_result: object) -> None:
     """Drop what a wait returns."""
+
+
+def _nothing() -> None:
+    """Do nothing: nobody waits for requests."""
 
 
 @contextmanager
@@ -63,5 +124,4 @@ def _connect(db: Database) -> psycopg.Connection:
     taken = db.engine.raw_connection()
     connection: psycopg.Connection = taken.driver_connection  # type: ignore[assignment]
     taken.detach()
-    connection.autocommit = True
     return connection

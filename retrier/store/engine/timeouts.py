@@ -26,6 +26,8 @@ class TimedConnection(psycopg.Connection[Any]):
     """
 
     answer_timeout: float | None = None
+    is_pooled: bool = False
+    """Whether a pooler stands before the server: its next transaction may have another session."""
     while_in_flight: WhileInFlight = staticmethod(nothing_else)
     """Called while the server works and has not answered yet."""
 

@@ -38,6 +38,7 @@ from retrier.store.schema.service import (
     ledger,
     outgoing,
     policy_sets,
+    processes,
     processor_lease,
     recovery,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "metadata",
     "outgoing",
     "policy_sets",
+    "processes",
     "processing_attempts",
     "processor_lease",
     "recovery",

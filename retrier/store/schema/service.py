@@ -130,6 +130,22 @@ policy_sets = Table(
 `problems` are those of a newer file that was not taken over; the set before it stays in force.
 """
 
+processes = Table(
+    "processes",
+    metadata,
+    Column("session_id", Id, primary_key=True),
+    Column("instance", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("roles", Json, nullable=False),
+    Column("version", Text, nullable=False),
+    # Empty: it has no policies.
+    Column("set_hash", String(64), nullable=False),
+    Column("error_queues", Json, nullable=False),
+    Column("seen_at", UtcTime, nullable=False),
+)
+"""The processes that run, each written by itself: they should differ in nothing but their roles."""
+
 recovery = Table(
     "recovery",
     metadata,

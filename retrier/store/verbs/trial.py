@@ -11,8 +11,7 @@ from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import metadata
 
 _SHOWN = 3
-_READ_ONLY = text("SELECT current_setting('transaction_read_only') = 'on'")
-_WHO = text("SELECT current_user, coalesce(current_schema(), '')")
+_WHO = text("SELECT current_user, current_schema()")
 _OURS = (
     "SELECT c.relname FROM pg_class c "
     "WHERE c.relnamespace = to_regnamespace(quote_ident(current_schema())) "
@@ -33,6 +32,7 @@ _UNUSABLE_SEQUENCES = text(
         )
     )
 )
+_FILTERED_TABLES = text(_OURS.format(allowed="NOT row_security_active(c.oid)"))
 _TABLES_OF_OTHERS = text(_OURS.format(allowed="pg_has_role(c.relowner, 'USAGE')"))
 
 
@@ -47,8 +47,6 @@ def find_missing_rights(db: Database, *, upgrading: bool) -> tuple[str, ...]:
 
 @writing
 def _try(tx: Transaction, *, upgrading: bool) -> tuple[str, ...]:
-    if tx.execute(_READ_ONLY).scalar_one():
-        return ("the database takes no writes: it is a standby, or set to read-only",)
     user, schema = tx.execute(_WHO).one()
     problems = [*_find_unusable(tx, user, schema)]
     if upgrading:
@@ -62,6 +60,11 @@ def _find_unusable(tx: Transaction, user: str, schema: str) -> Iterator[str]:
         yield (
             f"the user {user} may not read and write {_list('table', tables)}: "
             f"GRANT {', '.join(_TABLE_RIGHTS)} ON ALL TABLES IN SCHEMA {schema} TO {user}"
+        )
+    if tables := tx.execute(_FILTERED_TABLES, names).scalars().all():
+        yield (
+            f"row-level security hides rows of {_list('table', tables)} from the user {user}: "
+            f"ALTER ROLE {user} BYPASSRLS, or ALTER TABLE {tables[0]} DISABLE ROW LEVEL SECURITY"
         )
     names = {"names": [*metadata._sequences]}  # noqa: SLF001 - there is no other list of them
     if sequences := tx.execute(_UNUSABLE_SEQUENCES, names).scalars().all():
@@ -85,7 +88,7 @@ def _try_upgrade(tx: Transaction, user: str, schema: str) -> Iterator[str]:
         words = str(error.orig).strip().splitlines()[0]
         yield (
             f"the user {user} may not create tables ({words}): GRANT USAGE, CREATE ON SCHEMA "
-            f"{schema or 'public'} TO {user}, or run `retrier db upgrade` as another user"
+            f"{schema} TO {user}, or run `retrier db upgrade` as another user"
         )
     finally:
         trial.rollback()

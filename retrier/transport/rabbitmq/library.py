@@ -12,6 +12,7 @@ from amqp.transport import SSLTransport, TCPTransport
 from kombu.connection import Connection
 from kombu.transport import pyamqp
 
+from retrier.key_files import NOT_ASKED, is_encrypted
 from retrier.transport.rabbitmq.address import Address
 from retrier.transport.rabbitmq.raw_message import Frame, FrameBuffer, FrameHandler
 from retrier.transport.rabbitmq.silence import Silence
@@ -62,6 +63,9 @@ def _limits(address: Address) -> Mapping[str, int]:
 
 def make_ssl_options(host: str, tls: Tls) -> Mapping[str, object]:
     """Return py-amqp's options; without `ca` the machine's authorities are loaded."""
+    if is_encrypted(key := tls.key or tls.certificate):
+        # It may have been replaced since the start, and OpenSSL would ask for its password.
+        raise ssl.SSLError(f"the key in {key} {NOT_ASKED}")
     files = {"ca_certs": tls.ca, "certfile": tls.certificate, "keyfile": tls.key}
     given = {name: file for name, file in files.items() if file}
     # With a host name py-amqp would check it, also without `verify`.

@@ -6,6 +6,7 @@ from retrier.store.queries.batches import list_batches
 from retrier.store.queries.monitoring import count_taken_off, read_ledger
 from retrier.store.queries.outgoing import count_outgoing
 from retrier.store.queries.policy_sets import list_judging_processes
+from retrier.store.queries.processes import list_processes
 from retrier.store.queries.processor_work import find_processor
 from retrier.web.parts import Parts
 from retrier.web.showing import show
@@ -22,6 +23,7 @@ def get_processor(request: Request, parts: Parts) -> Response:
         state=find_processor(parts.db),
         batches=list_batches(parts.db),
         processes=list_judging_processes(parts.db),
+        running=list_processes(parts.db),
         outgoing=count_outgoing(parts.db),
         taken_off=count_taken_off(parts.db),
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from retrier.domain.processes import RunningProcess, find_differences
 from retrier.domain.processor_work import Awaited, Work, find_work
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.store.queries.batches import BatchCount
@@ -54,6 +55,7 @@ class Seen:
     state: ProcessorState
     batches: Sequence[BatchCount]
     processes: Sequence[JudgingProcess]
+    running: Sequence[RunningProcess]
     outgoing: Sequence[OutgoingCounts]
     taken_off: Mapping[str, int]
 
@@ -84,6 +86,7 @@ class ProcessorPage:
     batches: Sequence[BatchView]
     processes: Sequence[ProcessLine]
     sets: int
+    differences: Sequence[str]
     outgoing: Sequence[OutgoingCounts]
     taken_off: Mapping[str, int]
 
@@ -116,6 +119,7 @@ def processor_page(seen: Seen, here: Here) -> ProcessorPage:
             for each in seen.processes
         ],
         sets=sets,
+        differences=find_differences(seen.running),
         outgoing=seen.outgoing,
         taken_off=seen.taken_off,
     )

@@ -10,8 +10,10 @@ from retrier.policy.in_force import InForce
 from retrier.policy.policy_set import PolicySet
 from retrier.settings import check_policies, make_definition
 from retrier.store.verbs.policy_sets import ToldSet, tell_set
+from retrier.store.verbs.processes import note_process
 from tests.support.api import Api
 from tests.support.factories import ERROR_QUEUE, failure
+from tests.support.processes import process
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 CONTENT = {
@@ -74,6 +76,17 @@ def test_the_processes_that_judge_are_shown(api: Api) -> None:
     assert process["problems"] == ["policies.default: must be wait or dead"]
     assert process["loaded_at"] == "2026-11-23T00:00:00.000000Z"
     assert "file_time" not in process
+
+
+def test_processes_that_differ_are_named_also_where_one_has_no_policies(api: Api) -> None:
+    for pid, set_hash in ((1, ""), (7, "99352f53aa")):
+        note_process(api.db, process(pid=pid, set_hash=set_hash))
+
+    found = api.http.get("/api/policies").json()
+
+    assert found["differences"] == [
+        "policies differ: none (process 1 on one); set 99352f53 (process 7 on one)"
+    ]
 
 
 def test_the_rules_are_shown_in_their_order() -> None:

@@ -145,6 +145,18 @@ def test_the_process_itself_says_more_if_it_is_the_processor(api: Api) -> None:
     assert shown(api, "here") == [{"ok": False, "reason": "the broker takes nothing"}]
 
 
+def test_an_alarm_of_the_broker_is_what_its_operation_waits_for(api: Api) -> None:
+    api.health["processor"] = (False, "the broker blocks publishers (alarm)")
+    api.become_processor()
+    Bench(api.db).fail()
+    api.become_processor()
+    ask(api)
+
+    (operation,) = api.get("processor")["operations"]
+
+    assert operation["waits_because"] == "the broker blocks publishers (alarm)"
+
+
 @pytest.mark.usefixtures("bench")
 def test_another_process_has_nothing_to_say(api: Api) -> None:
     api.health["processor"] = (True, "standing by")

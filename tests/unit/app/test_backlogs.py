@@ -7,6 +7,7 @@ import pytest
 
 from retrier.app.readiness import ReadinessBoard
 from retrier.app.schedule import Ticks
+from retrier.app.server import Listening
 from retrier.errors import BrokerUnavailable
 from retrier.settings import Database, ErrorQueue, Ingestion, Settings
 from tests.support.databases import sqlite_url
@@ -24,7 +25,7 @@ def test_what_nobody_could_look_at_again_is_no_backlog(tmp_path: Path) -> None:
         ingestion=Ingestion(error_queues=(ErrorQueue(queue=QUEUE),)),
     )
     parts = replace(make_parts(settings), transport=transport)
-    ticks = Ticks(parts, ReadinessBoard())
+    ticks = Ticks(parts, ReadinessBoard(), Listening(parts))
     ticks.look_at_queues()
     assert ticks.backlogs.find(QUEUE) is not None
 

@@ -10,11 +10,13 @@ import pytest
 from retrier.app import check
 from retrier.app.check import CheckResult
 from retrier.settings import load_settings
+from retrier.store.verbs.processes import note_process
 from retrier.store.verbs.recovery import begin_recovery
 from tests.support.databases import open_upgraded, sqlite_url
 from tests.support.embedded_shop import opened_embedded_shop
 from tests.support.far_side import FarSide
 from tests.support.private_servers import find_free_ports
+from tests.support.processes import process
 
 
 @pytest.mark.rabbitmq
@@ -239,3 +241,27 @@ def test_files_that_are_closed_are_not_told(tmp_path: Path) -> None:
     database.touch(mode=0o600)
 
     assert "files" not in check_files(database, broker)
+
+
+def test_processes_that_differ_from_these_settings_are_told(tmp_path: Path) -> None:
+    db = open_upgraded(sqlite_url(tmp_path))
+    note_process(db, process(host="two", pid=7, error_queues=("late",)))
+    file = Path(db.place)
+    db.dispose()
+
+    found = check_files(file, tmp_path / "broker.db")
+
+    assert found["processes"].ok
+    assert found["processes"].text.startswith(
+        "warning: error queues differ: error (these settings)"
+    )
+    assert "late (process 7 on two)" in found["processes"].text
+
+
+def test_processes_that_are_like_these_settings_are_not_told(tmp_path: Path) -> None:
+    db = open_upgraded(sqlite_url(tmp_path))
+    note_process(db, process())
+    file = Path(db.place)
+    db.dispose()
+
+    assert "processes" not in check_files(file, tmp_path / "broker.db")

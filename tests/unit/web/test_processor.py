@@ -6,10 +6,12 @@ from datetime import timedelta
 from sqlalchemy import update
 
 from retrier.store.schema import ledger, processor_lease
+from retrier.store.verbs.processes import note_process
 from retrier.web.parts import QueueState
 from tests.contract.store_retries import BEING_SENT, bring_to
 from tests.support.bench import Bench
 from tests.support.factories import failure
+from tests.support.processes import process
 from tests.support.web import Web
 
 
@@ -105,3 +107,12 @@ def test_a_ledger_that_does_not_add_up_says_by_how_many(web: Web) -> None:
         conn.execute(update(ledger).where(ledger.c.entry == "taken_off").values(count=3))
 
     assert "It does not add up: 2 messages of difference (2)." in web.get("/processor/ledger")
+
+
+def test_processes_that_differ_are_named(web: Web) -> None:
+    for version, pid in (("0.1.0", 1), ("0.2.0", 7)):
+        note_process(web.api.db, process(pid=pid, version=version))
+
+    html = web.get("/processor")
+
+    assert "versions differ: 0.1.0 (process 1 on one); 0.2.0 (process 7 on one)" in html
