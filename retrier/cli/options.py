@@ -16,6 +16,7 @@ from retrier import __version__
 from retrier.cli.api_client import ApiClient, Listing
 from retrier.cli.command import tools_of
 from retrier.cli.printer import Printer, counted, one_line
+from retrier.domain.text import ids_beginning
 from retrier.errors import ConfigurationError
 from retrier.settings import Settings, find_remarks, find_used_knobs, load_settings, redact
 
@@ -132,12 +133,19 @@ def name_user(user: str) -> dict[bytes, bytes]:
 
 
 def with_standard_input(given: Sequence[str]) -> Iterator[str]:
-    """Walk ids as they were given; a dash stands for those on standard input."""
+    """Walk ids as they were given; a dash stands for those on standard input, one on each line."""
     for text in given:
         if text == STANDARD_INPUT:
-            yield from sys.stdin.read().split()
+            for line in sys.stdin.read().split("\n"):
+                yield from _ids_on(line.removesuffix("\r"))
         else:
             yield text
+
+
+def _ids_on(line: str) -> Sequence[str]:
+    """Return the ids on a line: several of ours, or one of a sender, which may hold blanks."""
+    words = line.split()
+    return words if all(ids_beginning(each) for each in words) else [line]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
