@@ -166,11 +166,22 @@ class Pages:
 
     def fetch(self, api: ApiClient, *path: str, **params: str | int) -> Listing:
         """Return that part of a list; by default its first 50 items."""
+        limit = self._limit()
+        if limit is not None:
+            return api.first(limit, *path, **params)
+        return api.page(*path, **params, page=self.page or 1, per_page=self.per_page or 50)
+
+    def fetch_messages(self, api: ApiClient, *path: str, **params: str | int) -> Listing:
+        """Do the same with a list of messages: none is missed while others leave it."""
+        limit = self._limit()
+        if limit is not None:
+            return api.follow(limit, *path, **params)
+        return self.fetch(api, *path, **params)
+
+    def _limit(self) -> int | None:
         if self.limit is not None and (self.page or self.per_page):
             raise typer.BadParameter("--limit goes with neither --page nor --per-page.")
-        if self.limit is not None:
-            return api.first(self.limit, *path, **params)
-        return api.page(*path, **params, page=self.page or 1, per_page=self.per_page or 50)
+        return self.limit
 
 
 def _check_url(url: str) -> str:

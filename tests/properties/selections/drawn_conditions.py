@@ -39,7 +39,12 @@ def draw_conditions(dice: random.Random, messages: Sequence[Known]) -> Condition
 def draw_order(dice: random.Random) -> Order:
     """Draw how a list is sorted, and the size of its pages."""
     per_page = dice.choice((500, 500, 50, 97, 20, 499))
-    return Order(sort=dice.choice(SORTS), descending=dice.random() < 0.5, per_page=per_page)
+    return Order(
+        sort=dice.choice(SORTS),
+        descending=dice.random() < 0.5,
+        per_page=per_page,
+        by_place=dice.random() < 0.5,
+    )
 
 
 def _not_turned(wanted: Conditions) -> Conditions:

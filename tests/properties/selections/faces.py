@@ -8,6 +8,7 @@ from html import unescape
 from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
 
+import httpx
 from typer.testing import Result
 
 from tests.properties.selections.meaning import Conditions
@@ -31,11 +32,15 @@ class Listed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """How a list is sorted, and how many items a page has where a face lets one choose."""
+    """How a list is sorted, and how many items a page has where a face lets one choose.
+
+    `by_place` follows it from place to place, as the API lets one do, and not by page numbers.
+    """
 
     sort: str = "time_of_failure"
     descending: bool = True
     per_page: int = 500
+    by_place: bool = False
 
 
 class Face(Protocol):
@@ -79,19 +84,17 @@ class ByApi:
             "direction": "desc" if order.descending else "asc",
             "per_page": order.per_page,
         }
-        http = stock.cli.api.http
         ids: list[str] = []
         totals: set[int] = set()
-        number = 1
-        while True:
-            answer = http.get("/api/errors", params={**params, "page": number})
+        where = {"after": "*"} if order.by_place else {"page": "1"}
+        while where:
+            answer = stock.cli.api.http.get("/api/errors", params={**params, **where})
             assert answer.status_code == 200, answer.text
             items = answer.json()
             ids += [each["id"] for each in items]
             totals.add(int(answer.headers["Total-Count"]))
-            if len(items) < order.per_page:
-                return Listed(ids=ids, totals=frozenset(totals))
-            number += 1
+            where = _next(answer, where) if len(items) == order.per_page else {}
+        return Listed(ids=ids, totals=frozenset(totals))
 
     def count(self, stock: Stock, wanted: Conditions) -> int:
         """Return the total of the list, asked for without its items."""
@@ -201,6 +204,13 @@ _PAGE = 50
 """Rows of a page."""
 API, CLI, PAGE = ByApi(), ByCommand(), ByPage()
 FACES: Sequence[Face] = (API, CLI, PAGE)
+
+
+def _next(answer: httpx.Response, where: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameters of the next page."""
+    if "page" in where:
+        return {"page": str(int(where["page"]) + 1)}
+    return {"after": answer.headers["Next-After"]}
 
 
 def as_selection(wanted: Conditions) -> dict[str, object]:
