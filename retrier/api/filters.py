@@ -18,9 +18,11 @@ from retrier.domain.selection import (
     Selection,
     WantedDisposition,
     asks_for_dead,
+    find_unknown_status,
     read_statuses,
 )
 from retrier.domain.text import SHORTEST, IdRange, ids_beginning
+from retrier.domain.times import end_of
 from retrier.store.queries.ordering import Order, Page, PageRequest, Sort
 
 _BOUNDS = "A time lies between the years 1 and 9999, in UTC too."
@@ -39,7 +41,7 @@ Range = tuple[datetime, datetime]
 
 def read_range(first: str, last: str, fields: tuple[str, str]) -> Range:
     """Read a range of two times; `fields` name where they came from. Raises WrongField."""
-    return _read_end(first, fields[0]), _read_end(last, fields[1])
+    return _read_end(first, fields[0]), end_of(last, _read_end(last, fields[1]))
 
 
 def _read_end(text: str, field: str) -> datetime:
@@ -73,6 +75,16 @@ Moment = Annotated[
     datetime, BeforeValidator(_read), WithJsonSchema({"type": "string", "format": "date-time"})
 ]
 """A time in a body. A text that is no time is answered 422, a time out of bounds 400."""
+
+
+def _read_last(value: object) -> datetime:
+    return end_of(str(value), _read(value))
+
+
+LastMoment = Annotated[
+    datetime, BeforeValidator(_read_last), WithJsonSchema({"type": "string", "format": "date-time"})
+]
+"""The end of a range in a body; without a fraction it includes its second."""
 
 
 _BEGINNING = f"id_prefix is the beginning of an id: {SHORTEST} to 36 hexadecimal digits and dashes."
@@ -157,11 +169,11 @@ def _of_failure(query: FilterQuery) -> _OfFailure:
     first, last = query.failed_from, query.failed_to
     found = _OfFailure(
         failed_from=_read_end(first, "query.failed_from") if first else None,
-        failed_to=_read_end(last, "query.failed_to") if last else None,
+        failed_to=end_of(last, _read_end(last, "query.failed_to")) if last else None,
         attempts_at_least=_attempts(query.attempts_at_least),
         disposition=_disposition(query),
     )
-    if first and last and _read(last) < _read(first):
+    if first and last and end_of(last, _read(last)) < _read(first):
         raise WrongField("query.failed_to", _TURNED)
     return found
 
@@ -184,6 +196,9 @@ def _disposition(query: FilterQuery) -> WantedDisposition | None:
         raise WrongField("query.status", NO_DEAD)
     if dead:
         return WantedDisposition.DEAD
+    why_not = find_unknown_status(query.status)
+    if why_not is not None:
+        raise WrongField("query.status", why_not)
     return WantedDisposition(text) if text else None
 
 

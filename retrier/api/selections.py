@@ -14,7 +14,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from retrier.api.filters import LARGEST_INTEGER, Moment
+from retrier.api.filters import LARGEST_INTEGER, LastMoment, Moment
 from retrier.api.request_context import MOST_IDS, is_id
 from retrier.domain.selection import Selection, WantedDisposition
 from retrier.domain.text import COLUMN_BYTES, clean
@@ -79,7 +79,7 @@ class SelectionBody(BaseModel):
     node: Text | None = None
     text: Text | None = None
     failed_from: Moment | None = None
-    failed_to: Moment | None = None
+    failed_to: LastMoment | None = None
     attempts_at_least: Count | None = None
     # Not strict: in JSON it is a text.
     disposition: Annotated[WantedDisposition | None, Field(strict=False)] = None

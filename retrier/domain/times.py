@@ -37,6 +37,15 @@ def in_utc(time: datetime) -> datetime | None:
     return moment if moment is not None and moment >= EPOCH else None
 
 
+def end_of(text: str, time: datetime) -> datetime:
+    """Return the last moment of a time that ends a range: without a fraction, that of its second.
+
+    People see seconds and write them, and what they see has microseconds.
+    """
+    has_fraction = "." in text or "," in text
+    return time if has_fraction else time + timedelta(microseconds=999_999)
+
+
 def from_epoch(number: object) -> datetime | None:
     """Read an AMQP timestamp, in seconds or, as Java and .NET write them, in milliseconds."""
     if not isinstance(number, int) or number <= 0:

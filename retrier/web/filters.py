@@ -14,9 +14,11 @@ from retrier.domain.selection import (
     Selection,
     WantedDisposition,
     asks_for_dead,
+    find_unknown_status,
     read_statuses,
 )
 from retrier.domain.text import clean
+from retrier.domain.times import end_of
 from retrier.web.forms import Form
 
 ANY_STATUS = "all"
@@ -28,7 +30,6 @@ _NO_TIME = "A time is written as 2026-05-04T12:30, in UTC."
 _TURNED = "The end of the time lies before its beginning, so that nothing would match."
 _NO_COUNT = "The number of attempts is a whole number."
 _NO_DISPOSITION = f"What happens next is one of: {', '.join(WantedDisposition)}."
-_NO_STATUS = f"A status is one of: {', '.join(FailedMessageStatus)}, {ANY_STATUS}."
 _NO_ID = "An id is 32 hexadecimal digits with dashes."
 
 
@@ -84,7 +85,7 @@ def understand(query: FilterQuery) -> Selection:
     """Return the messages that a list with this filter shows. Raises HTTPException."""
     given = query.values
     check_texts(given)
-    first, last = _time(given.get("failed_from")), _time(given.get("failed_to"))
+    first, last = _time(given.get("failed_from")), _last(given.get("failed_to"))
     if first is not None and last is not None and last < first:
         raise HTTPException(400, _TURNED)
     return Selection(
@@ -151,10 +152,10 @@ def _statuses(query: FilterQuery) -> frozenset[FailedMessageStatus] | None:
     if not query.status:
         certain = query.message_id or query.archived_by
         return None if certain else frozenset({FailedMessageStatus.UNRESOLVED})
-    found = read_statuses(query.status)
-    if found is None:
-        raise HTTPException(400, _NO_STATUS)
-    return found
+    why_not = find_unknown_status(query.status)
+    if why_not is not None:
+        raise HTTPException(400, why_not)
+    return read_statuses(query.status)
 
 
 def _time(text: str | None) -> datetime | None:
@@ -165,6 +166,11 @@ def _time(text: str | None) -> datetime | None:
         return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         raise HTTPException(400, _NO_TIME) from None
+
+
+def _last(text: str | None) -> datetime | None:
+    time = _time(text)
+    return None if text is None or time is None else end_of(text, time)
 
 
 def _count(text: str | None) -> int | None:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from retrier.api.acts import act_on, act_on_ids
 from retrier.api.answers import answer
-from retrier.api.filters import Moment, PageQuery, page_headers
+from retrier.api.filters import LastMoment, Moment, PageQuery, page_headers
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.request_context import (
     MOST_IDS,
@@ -149,7 +149,7 @@ class Between(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     first: Annotated[Moment | None, Field(alias="from")] = None
-    last: Annotated[Moment | None, Field(alias="to")] = None
+    last: Annotated[LastMoment | None, Field(alias="to")] = None
 
     def of_time(self, queue: str | None = None) -> Selection:
         """Return the pending retries of this time. Raises HTTPException without both times."""

@@ -13,6 +13,7 @@ from tests.properties.selections.meaning import (
     Conditions,
     Known,
     groups_of,
+    read_end,
     read_time,
 )
 
@@ -49,8 +50,9 @@ def draw_order(dice: random.Random) -> Order:
 
 def _not_turned(wanted: Conditions) -> Conditions:
     """Leave out the end of a time that lies before its beginning: that is refused."""
-    times = [read_time(wanted[name]) for name in ("failed_from", "failed_to") if name in wanted]
-    if times == sorted(times):
+    if not {"failed_from", "failed_to"} <= wanted.keys():
+        return wanted
+    if read_time(wanted["failed_from"]) <= read_end(wanted["failed_to"]):
         return wanted
     return {name: value for name, value in wanted.items() if name != "failed_to"}
 
@@ -82,16 +84,21 @@ def _draw_status(dice: random.Random, message: Known) -> str:
 
 
 def _draw_time(dice: random.Random, message: Known) -> str:
-    """Draw the time of a failure, or a microsecond beside it, by some clock of the world."""
+    """Draw the time of a failure, or a microsecond beside it, by some clock of the world.
+
+    Now and then as people see it: to the second.
+    """
     beside = timedelta(microseconds=dice.choice((0, 0, -1, 1)))
     zone = timezone(timedelta(minutes=dice.choice(ZONES)))
-    return (message.sent.failed_at + beside).astimezone(zone).isoformat()
+    time = (message.sent.failed_at + beside).astimezone(zone)
+    return time.isoformat(timespec=dice.choice(("auto", "microseconds", "seconds")))
 
 
 def _draw_changes(dice: random.Random, message: Known) -> str:
     before = message.modified - timedelta(microseconds=dice.choice((0, 0, 10**9)))
     after = message.modified + timedelta(microseconds=dice.choice((0, 0, 10**9)))
-    return f"{before.isoformat()}...{after.isoformat()}"
+    written = dice.choice(("auto", "seconds"))
+    return f"{before.isoformat()}...{after.isoformat(timespec=written)}"
 
 
 def _draw_reason(dice: random.Random, message: Known) -> str:

@@ -97,6 +97,12 @@ def read_time(text: str) -> datetime:
     return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
 
+def read_end(text: str) -> datetime:
+    """Return the last moment of a time that ends a range: without a fraction, that of its second."""
+    time = read_time(text)
+    return time if "." in text else time.replace(microsecond=999_999)
+
+
 def fold(text: str) -> str:
     """Return a text as it is compared in any case: Unicode's simple folding, and NFC."""
     return normalize("NFC", "".join(map(_fold_one, normalize("NFC", text))))
@@ -156,7 +162,7 @@ def _has_reason(text: str, message: Known) -> bool:
 
 def _changed_in(text: str, message: Known) -> bool:
     first, _, last = text.partition("...")
-    return read_time(first) <= message.modified <= read_time(last)
+    return read_time(first) <= message.modified <= read_end(last)
 
 
 def _exactly(value_of: Callable[[Known], str | None]) -> Callable[[str, Known], bool]:
@@ -178,7 +184,7 @@ _MEANS: Mapping[str, Callable[[str, Known], bool]] = {
     "group": lambda text, each: text.lower() in groups_of(each.sent),
     "reason": _has_reason,
     "failed_from": lambda text, each: each.sent.failed_at >= read_time(text),
-    "failed_to": lambda text, each: each.sent.failed_at <= read_time(text),
+    "failed_to": lambda text, each: each.sent.failed_at <= read_end(text),
     "attempts_at_least": lambda text, each: each.attempts >= int(text),
     "disposition": lambda text, each: text in ("any", each.disposition),
     "text": _has_text,

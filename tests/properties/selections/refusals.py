@@ -142,6 +142,14 @@ class Refusals:
             query = urlencode({"status": status, "act": act, "all": "1"})
             answer = web.get(f"/messages/selected?{query}")
             self._hold(answer.status_code == 400, f"page {act} of {status}", answer.text)
+        for status in ("unresolvd", "archived,unresolvd", "-unresolvd", " "):
+            says = "unresolved is meant" if status.strip() else "no status"
+            listed = http.get("/api/errors", params={"status": status})
+            self._hold(listed.status_code == 400 and says in listed.text, "API", listed.text)
+            shown = web.get("/messages", params={"status": status})
+            self._hold(shown.status_code == 400 and says in shown.text, "page", shown.text)
+            told = self.stock.cli.run("errors", "list", f"--status={status}")
+            self._hold(told.exit_code == 2 and "unresolved" in told.stderr, "CLI", told.output)
         for name in sorted(ONLY_IN_LISTS):
             body = {"act": "archive", "selection": {"queue": "a", name: "a"}}
             answer = http.post("/api/archive_operations", json=body)
