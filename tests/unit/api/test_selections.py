@@ -45,7 +45,7 @@ def test_every_part_is_a_condition() -> None:
     assert found == Selection(
         **{name: f"a {name}" for name in texts},  # type: ignore[arg-type] # all of them texts
         failed_from=datetime(2026, 5, 4, tzinfo=UTC),
-        failed_to=datetime(2026, 5, 5, tzinfo=UTC),
+        failed_to=datetime(2026, 5, 5, 0, 0, 0, 999_999, tzinfo=UTC),
         attempts_at_least=3,
         disposition=WantedDisposition.DEAD,
     )

@@ -371,7 +371,7 @@ def test_conditions_are_joined_by_and(cli: CommandLine) -> None:
         "message_type": "Shop.PlaceOrder",
         "attempts_at_least": 1,
         "failed_from": "2026-05-04T00:00:00+00:00",
-        "failed_to": "2026-05-05T00:00:00+00:00",
+        "failed_to": "2026-05-05T00:00:00.999999+00:00",
         "disposition": "manual",
         "text": "SHOP",
     }
