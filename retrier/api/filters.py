@@ -1,9 +1,9 @@
 """The query of a list: its page, its order, its filter; and the times that a request may hold."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Annotated, TypedDict
+from typing import Annotated, Any, TypedDict
 from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import Depends, HTTPException, Query, Request
@@ -11,17 +11,19 @@ from pydantic import BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from retrier.api.answers import TOTAL_COUNT
+from retrier.api.places import BEGINNING, read_place, write_place
 from retrier.api.problems import OUT_OF_BOUNDS, WrongField
 from retrier.domain.selection import (
     NO_DEAD,
     Selection,
     WantedDisposition,
     asks_for_dead,
+    find_unknown_status,
     read_statuses,
 )
 from retrier.domain.text import SHORTEST, IdRange, ids_beginning
 from retrier.domain.times import last_moment_of
-from retrier.store.queries.ordering import Order, PageRequest, Sort
+from retrier.store.queries.ordering import Order, Page, PageRequest, Sort
 
 _BOUNDS = "A time lies between the years 1 and 9999, in UTC too."
 _SHAPE = "A time is a text in ISO 8601, such as 2026-05-04T00:00:00Z."
@@ -196,6 +198,9 @@ def _disposition(query: FilterQuery) -> WantedDisposition | None:
         raise WrongField("query.status", NO_DEAD)
     if dead:
         return WantedDisposition.DEAD
+    why_not = find_unknown_status(query.status)
+    if why_not is not None:
+        raise WrongField("query.status", why_not)
     return WantedDisposition(text) if text else None
 
 
@@ -235,6 +240,35 @@ def _page(
 
 
 PageQuery = Annotated[PageRequest, Depends(_page)]
+
+
+def _page_of_messages(
+    order: OrderQuery,
+    page: PageQuery,
+    after: Annotated[
+        str, Query(description=f"{BEGINNING}, or Next-After of the answer before")
+    ] = "",
+) -> PageRequest:
+    if not after:
+        return page
+    if page.number > 1:
+        raise WrongField("query.page", "A page is named by its number or by `after`, not by both.")
+    place = None if after == BEGINNING else read_place(after, order)
+    return replace(page, by_place=True, after=place)
+
+
+MessagesPage = Annotated[PageRequest, Depends(_page_of_messages)]
+NEXT_AFTER = "Next-After"
+
+
+def list_headers(
+    request: Request, page: PageRequest, order: Order, found: Page[Any]
+) -> dict[str, str]:
+    """Return the headers of a list of messages: of one by place, where the next page begins."""
+    if not page.by_place:
+        return page_headers(request, page, found.total)
+    following = {} if found.next is None else {NEXT_AFTER: write_place(found.next, order)}
+    return {TOTAL_COUNT: str(found.total), **following}
 
 
 def page_headers(request: Request, page: PageRequest, total: int) -> dict[str, str]:

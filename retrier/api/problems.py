@@ -5,6 +5,7 @@
 
 import re
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +15,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from retrier.api.answers import HEADERS, encode
+from retrier.api.members import members_at
+from retrier.domain.parameters import nearest
 from retrier.errors import (
     AnswerTooSlow,
     BrokerUnavailable,
@@ -44,6 +47,7 @@ _DETAILS: Mapping[int, str] = MappingProxyType(
 _PATH = re.compile(r"""(?<![\w:/])/[^\s"':,;()]+""")
 _MOST_ERRORS = 100
 """Of a list with 100,000 wrong ids the first ones say enough."""
+_LONGEST_NAME = 100
 _SECONDS = "5"
 _TOO_SLOW = (
     "Narrow the request, with a filter or a smaller page, or try again in a few seconds. If it "
@@ -106,10 +110,11 @@ def _refused(_request: Request, error: Exception) -> Response:
     return answer
 
 
-def _misshapen(_request: Request, error: Exception) -> Response:
+def _misshapen(request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
-    errors = [_field_error(each) for each in error.errors()[:_MOST_ERRORS]]
+    body = getattr(request.scope.get("route"), "body_field", None)
+    errors = [_field_error(each, body) for each in error.errors()[:_MOST_ERRORS]]
     in_body = any(each["loc"][0] == "body" for each in error.errors())
     where = "body" if in_body else "parameters"
     detail = f"The {where} of the request cannot be understood."
@@ -117,11 +122,24 @@ def _misshapen(_request: Request, error: Exception) -> Response:
     return problem(422 if misshapen else 400, detail, errors=errors)
 
 
-def _field_error(error: Mapping[str, Any]) -> dict[str, str]:
+def _field_error(error: Mapping[str, Any], body: Any) -> dict[str, str]:
     if error["type"] == "json_invalid":
         where, what = error["loc"][-1], error["ctx"]["error"]
         return {"field": "body", "reason": f"This is no JSON: {what}, at character {where}."}
-    return {"field": ".".join(str(part) for part in error["loc"]), "reason": error["msg"]}
+    parts = [str(part) for part in error["loc"]]
+    known: AbstractSet[str] = set()
+    if error["type"] == "extra_forbidden" and body is not None:
+        known = members_at(body.field_info.annotation, parts[1:-1])
+    reason = _why_stray(parts[-1], known) if known else error["msg"]
+    return {"field": ".".join(parts), "reason": reason}
+
+
+def _why_stray(name: str, known: AbstractSet[str]) -> str:
+    """Say that nobody reads a member of a body, and which one is perhaps meant."""
+    shown, near = name[:_LONGEST_NAME], nearest(name, known)
+    if near:
+        return f"Nothing here reads a member {shown}; perhaps {near} is meant."
+    return f"Nothing here reads a member {shown}; what is read: {', '.join(sorted(known))}."
 
 
 def _too_slow(request: Request, error: Exception) -> Response:

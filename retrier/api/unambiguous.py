@@ -67,8 +67,8 @@ _FREE_TEXT = "comment"
 """ServicePulse does not encode `&` and `%` in it, so anything may seem to be a parameter."""
 
 
-_BOUNDS = {"kind": 8 * COLUMN_BYTES}
-"""Bytes of a list of kinds: there are dozens of them."""
+_BOUNDS = {"kind": 8 * COLUMN_BYTES, "after": 16 * COLUMN_BYTES}
+"""Bytes of a list of kinds, of which there are dozens, and of a place, which holds a text in writing."""
 
 
 async def refuse_strays(request: Request) -> None:

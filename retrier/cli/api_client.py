@@ -59,8 +59,7 @@ class ApiClient:
         """Return one page of a list."""
         answer = self._get(path, params)
         items = self._items(answer)
-        total = answer.headers.get("Total-Count", "")
-        return Listing(total=int(total) if total.isdecimal() else len(items), items=tuple(items))
+        return Listing(total=self._total(answer, len(items)), items=tuple(items))
 
     def first(self, limit: int, *path: str, **params: str | int) -> Listing:
         """Return the first `limit` items of a list, from as many pages as needed."""
@@ -73,6 +72,23 @@ class ApiClient:
             if len(items) >= limit:
                 break
         return Listing(total=total, items=tuple(items[:limit]))
+
+    def follow(self, limit: int, *path: str, **params: str | int) -> Listing:
+        """Return the first `limit` items of a list of messages, page behind page, each once.
+
+        One that leaves the list meanwhile makes none be missed that stays, as pages by number do.
+        """
+        size = min(limit, LARGEST_PAGE)
+        found: dict[str, Json] = {}
+        after, total = "*", None
+        while after and len(found) < limit:
+            answer = self._get(path, {**params, "per_page": size, "after": after})
+            for each in self._items(answer):
+                found.setdefault(each["id"], each)
+            total = self._total(answer, len(found)) if total is None else total
+            after = answer.headers.get("Next-After", "")
+        items = tuple(found.values())[:limit]
+        return Listing(total=max(total or 0, len(items)), items=items)
 
     def body(self, *path: str) -> tuple[bytes, str]:
         """Return the body that is at a path under /api, and its content type."""
@@ -190,6 +206,10 @@ class ApiClient:
         if not answer.is_success:
             raise RequestRefused(_words(answer))
         return answer
+
+    def _total(self, answer: httpx.Response, otherwise: int) -> int:
+        said = answer.headers.get("Total-Count", "")
+        return int(said) if said.isdecimal() else otherwise
 
     def _items(self, answer: httpx.Response) -> list[Any]:
         items = self._json(answer)

@@ -1,16 +1,18 @@
 """What all commands share: options as dataclasses, exit codes, and the tools they work with."""
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from enum import IntEnum
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from threading import Event
-from typing import Any, ParamSpec, get_type_hints
+from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 import httpx
 import typer
+from typer.core import TyperCommand
 
 from retrier.cli.printer import Printer, harmless
 from retrier.clock import Clock, SystemClock
@@ -23,6 +25,7 @@ from retrier.errors import (
 )
 
 P = ParamSpec("P")
+C = TypeVar("C", bound=Callable[..., Any])
 
 
 class ExitCode(IntEnum):
@@ -59,12 +62,40 @@ def _exit_code(error: RetrierError) -> ExitCode:
             return ExitCode.REFUSED
 
 
+class OneValueCommand(TyperCommand):
+    """A command that refuses an option which takes one value and stands there twice.
+
+    The last value would win in silence: `--queue a --queue b` would be about `b` alone.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse them, and count the options. Raises UsageError."""
+        if not ctx.resilient_parsing:  # else a shell completes a line that is not written yet
+            _, _, found = self.make_parser(ctx).parse_args(args=list(args))
+            for option, count in Counter(map(_name_of_single, found)).items():
+                if option is not None and count > 1:
+                    ctx.fail(f"{option} stands there {count} times, and takes one value.")
+        return super().parse_args(ctx, args)
+
+
+def _name_of_single(parameter: Any) -> str | None:
+    """Return the name of an option that takes one value; None for all else."""
+    is_option = parameter.param_type_name == "option"
+    single = is_option and not (parameter.multiple or parameter.is_flag or parameter.count)
+    return str(parameter.opts[0]) if single else None
+
+
+class _App(typer.Typer):
+    def command(self, *names: Any, **more: Any) -> Callable[[C], C]:
+        return super().command(*names, **{"cls": OneValueCommand, **more})
+
+
 def make_app(help_text: str) -> typer.Typer:
     """Return a Typer app for a part of the command line.
 
     Markup and rich tracebacks are off: text of users is shown as they wrote it.
     """
-    return typer.Typer(
+    return _App(
         help=help_text,
         no_args_is_help=True,
         rich_markup_mode=None,

@@ -16,6 +16,7 @@ from retrier import __version__
 from retrier.cli.api_client import ApiClient, Listing
 from retrier.cli.command import tools_of
 from retrier.cli.printer import Printer, counted, one_line
+from retrier.domain.text import ids_beginning
 from retrier.errors import ConfigurationError
 from retrier.settings import Settings, find_remarks, find_used_knobs, load_settings, redact
 
@@ -132,12 +133,19 @@ def name_user(user: str) -> dict[bytes, bytes]:
 
 
 def with_standard_input(given: Sequence[str]) -> Iterator[str]:
-    """Walk ids as they were given; a dash stands for those on standard input."""
+    """Walk ids as they were given; a dash stands for those on standard input, one on each line."""
     for text in given:
         if text == STANDARD_INPUT:
-            yield from sys.stdin.read().split()
+            for line in sys.stdin.read().split("\n"):
+                yield from _ids_on(line.removesuffix("\r"))
         else:
             yield text
+
+
+def _ids_on(line: str) -> Sequence[str]:
+    """Return the ids on a line: several of ours, or one of a sender, which may hold blanks."""
+    words = line.split()
+    return words if all(ids_beginning(each) for each in words) else [line]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,11 +166,22 @@ class Pages:
 
     def fetch(self, api: ApiClient, *path: str, **params: str | int) -> Listing:
         """Return that part of a list; by default its first 50 items."""
+        limit = self._limit()
+        if limit is not None:
+            return api.first(limit, *path, **params)
+        return api.page(*path, **params, page=self.page or 1, per_page=self.per_page or 50)
+
+    def fetch_messages(self, api: ApiClient, *path: str, **params: str | int) -> Listing:
+        """Do the same with a list of messages: none is missed while others leave it."""
+        limit = self._limit()
+        if limit is not None:
+            return api.follow(limit, *path, **params)
+        return self.fetch(api, *path, **params)
+
+    def _limit(self) -> int | None:
         if self.limit is not None and (self.page or self.per_page):
             raise typer.BadParameter("--limit goes with neither --page nor --per-page.")
-        if self.limit is not None:
-            return api.first(self.limit, *path, **params)
-        return api.page(*path, **params, page=self.page or 1, per_page=self.per_page or 50)
+        return self.limit
 
 
 def _check_url(url: str) -> str:

@@ -44,7 +44,7 @@ def find_strays(
     """
     counted = Counter(given)
     strays = (
-        Stray(name=name, nearest=name if name in known else _nearest(name, known))
+        Stray(name=name, nearest=name if name in known else nearest(name, known))
         for name, count in counted.items()
         if (count > 1 and name not in lists if name in known else not _says_nothing(name))
     )
@@ -75,6 +75,7 @@ def _says_nothing(name: str) -> bool:
     return not name or name.startswith("_") or (name.isascii() and name.isdecimal())
 
 
-def _nearest(name: str, known: Collection[str]) -> str | None:
+def nearest(name: str, known: Collection[str]) -> str | None:
+    """Return the known name that a misspelled one is perhaps meant to be; None if none is near."""
     close = get_close_matches(name[:_LONGEST_SHOWN], sorted(known), n=1)
     return close[0] if close else None

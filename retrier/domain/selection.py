@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.parameters import nearest
 from retrier.domain.text import IdRange
 
 
@@ -102,17 +103,40 @@ def describe(selection: Selection) -> str:
     return ", ".join(f"{n.replace('_', ' ')} {value}" for n, value in parts) or "all messages"
 
 
+_LONGEST_SHOWN = 100
 _STATUSES = {status.replace("_", ""): status for status in FailedMessageStatus}
 
 
 def read_statuses(text: str) -> frozenset[FailedMessageStatus] | None:
-    """Read a list of statuses, in which a minus excludes one; unknown names are ignored."""
-    names = text.lower().replace(" ", "").replace("_", "").split(",")
+    """Read a list of statuses, in which a minus excludes one; None if it names none.
+
+    `find_unknown_status` says whether it may be used.
+    """
+    names = _names_in(text)
     included = _known(names)
     excluded = _known(name[1:] for name in names if name.startswith("-"))
     if not included and not excluded:
         return None
     return (included or frozenset(FailedMessageStatus)) - excluded
+
+
+def find_unknown_status(text: str) -> str | None:
+    """Return why a list of statuses is refused: it has a name that is none, or no name at all.
+
+    None if all are known, or if nothing is said. A name that is left out would list more.
+    """
+    names = [name for name in _names_in(text) if name]
+    unknown = [name for name in names if name.removeprefix("-") not in _STATUSES]
+    if not text or (names and not unknown):
+        return None
+    near = nearest(unknown[0].removeprefix("-"), _STATUSES) if unknown else None
+    meant = f"; perhaps {_STATUSES[near]} is meant" if near else ""
+    named = f"{unknown[0][:_LONGEST_SHOWN]} is no status" if unknown else "It names no status"
+    return f"{named}{meant}. A status is one of: {', '.join(FailedMessageStatus)}."
+
+
+def _names_in(text: str) -> list[str]:
+    return text.lower().replace(" ", "").replace("_", "").split(",")
 
 
 NO_DEAD = "dead is no status, but what was decided about an unresolved message: it stands alone, and with no other disposition."

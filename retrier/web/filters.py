@@ -14,6 +14,7 @@ from retrier.domain.selection import (
     Selection,
     WantedDisposition,
     asks_for_dead,
+    find_unknown_status,
     read_statuses,
 )
 from retrier.domain.text import clean
@@ -29,7 +30,6 @@ _NO_TIME = "A time is written as 2026-05-04T12:30, in UTC."
 _TURNED = "The end of the time lies before its beginning, so that nothing would match."
 _NO_COUNT = "The number of attempts is a whole number."
 _NO_DISPOSITION = f"What happens next is one of: {', '.join(WantedDisposition)}."
-_NO_STATUS = f"A status is one of: {', '.join(FailedMessageStatus)}, {ANY_STATUS}."
 _NO_ID = "An id is 32 hexadecimal digits with dashes."
 
 
@@ -154,10 +154,10 @@ def _statuses(query: FilterQuery) -> frozenset[FailedMessageStatus] | None:
     if not query.status:
         certain = query.message_id or query.archived_by
         return None if certain else frozenset({FailedMessageStatus.UNRESOLVED})
-    found = read_statuses(query.status)
-    if found is None:
-        raise HTTPException(400, _NO_STATUS)
-    return found
+    why_not = find_unknown_status(query.status)
+    if why_not is not None:
+        raise HTTPException(400, why_not)
+    return read_statuses(query.status)
 
 
 def _time(text: str | None) -> datetime | None:

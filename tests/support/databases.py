@@ -20,15 +20,18 @@ def sqlite_url(folder: Path) -> str:
 
 
 @contextmanager
-def temporary_postgres(server: str, template: str = "template1") -> Iterator[str]:
+def temporary_postgres(
+    server: str, template: str = "template1", options: str = ""
+) -> Iterator[str]:
     """Make a database of a random name on the server; give its URL; drop it afterwards.
 
-    It is a copy of the template, to which nobody may be connected.
+    It is a copy of the template, to which nobody may be connected. `options` are more words of
+    CREATE DATABASE.
     """
     name = f"retrier_test_{uuid4().hex[:12]}"
     admin = make_url(server).set(drivername="postgresql")
     with psycopg.connect(admin.render_as_string(hide_password=False), autocommit=True) as conn:
-        conn.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"')
+        conn.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" {options}')
         try:
             yield make_url(server).set(database=name).render_as_string(hide_password=False)
         finally:

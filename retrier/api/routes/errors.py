@@ -7,7 +7,14 @@ from functools import partial
 from fastapi import APIRouter, Request, Response
 
 from retrier.api.answers import HEADERS, answer, present, revalidated
-from retrier.api.filters import OrderQuery, PageQuery, Wanted, page_headers
+from retrier.api.filters import (
+    MessagesPage,
+    OrderQuery,
+    PageQuery,
+    Wanted,
+    list_headers,
+    page_headers,
+)
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.problems import problem
 from retrier.api.request_context import NamedIds
@@ -28,23 +35,23 @@ _IMPORT = "It is that of a failed import: see `retrier imports show ID`, or GET 
 @router.head("/errors")
 @router.get("/errors")
 def get_errors(
-    request: Request, parts: Parts, wanted: Wanted, order: OrderQuery, page: PageQuery
+    request: Request, parts: Parts, wanted: Wanted, order: OrderQuery, page: MessagesPage
 ) -> Response:
     """List failed messages."""
     found = list_messages(parts.db, wanted, order, page, parts.codec)
     items = views.listed(parts.db, found.items)
-    return answer(request, items, page_headers(request, page, found.total))
+    return answer(request, items, list_headers(request, page, order, found))
 
 
 @router.get("/endpoints/{name:path}/errors")
 def get_errors_of_endpoint(
-    request: Request, name: str, parts: Parts, wanted: Wanted, order: OrderQuery, page: PageQuery
+    request: Request, name: str, parts: Parts, wanted: Wanted, order: OrderQuery, page: MessagesPage
 ) -> Response:
     """List the failed messages of one endpoint."""
     of_endpoint = replace(wanted, endpoint=name)
     found = list_messages(parts.db, of_endpoint, order, page, parts.codec)
     items = views.listed(parts.db, found.items)
-    return answer(request, items, page_headers(request, page, found.total))
+    return answer(request, items, list_headers(request, page, order, found))
 
 
 @router.get("/errors/summary")

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from retrier.api.answers import TOTAL_COUNT, Json, answer, present
-from retrier.api.filters import IdsQuery, OrderQuery, PageQuery, Wanted, page_headers
+from retrier.api.filters import IdsQuery, MessagesPage, OrderQuery, Wanted, list_headers
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.problems import problem
 from retrier.api.views.comments import comments_of
@@ -82,13 +82,13 @@ def get_errors_of_group(
     parts: Parts,
     wanted: Wanted,
     order: OrderQuery,
-    page: PageQuery,
+    page: MessagesPage,
 ) -> Response:
     """List the failed messages of one group."""
     of_group = replace(wanted, group=group_id)
     found = list_messages(parts.db, of_group, order, page, parts.codec)
     items = listed(parts.db, found.items)
-    return answer(request, items, page_headers(request, page, found.total))
+    return answer(request, items, list_headers(request, page, order, found))
 
 
 def _show(parts: ApiParts, found: Sequence[GroupCount]) -> list[Json]:

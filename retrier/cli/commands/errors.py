@@ -126,7 +126,7 @@ def list_errors(
     printer = tools_of(ctx).printer
     with service.open(ctx) as api:
         conditions = wanted.params(api)
-        found = pages.fetch(api, "errors", **conditions, **order.params())
+        found = pages.fetch_messages(api, "errors", **conditions, **order.params())
         if service.as_json:
             printer.document({"total": found.total, "items": found.items})
         elif order.ids:

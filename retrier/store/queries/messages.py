@@ -112,7 +112,7 @@ def list_messages(
 ) -> Page[ListedMessage]:
     """Return one page of the messages that match. Raises DatabaseUnavailable."""
     found = find_numbers(tx, wanted, order, page)
-    return Page(items=load(tx, found.items, codec), total=found.total)
+    return Page(items=load(tx, found.items, codec), total=found.total, next=found.next)
 
 
 def shown_messages(*more: Any) -> Select[Any]:

@@ -5,13 +5,24 @@ A message without the value that the list is sorted by comes last, in either dir
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 from itertools import groupby, islice
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import ColumnElement, Select, func, select, true, union_all
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    func,
+    literal,
+    or_,
+    select,
+    true,
+    tuple_,
+    union_all,
+)
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Selection
@@ -23,12 +34,29 @@ from retrier.store.schema import causes, failed_messages
 T = TypeVar("T")
 
 
+Key = str | datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A place in a list, right behind a message: its number, and the values it was sorted by."""
+
+    keys: tuple[Key, ...]
+    number: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
-    """Which page; numbers start at 1."""
+    """Which page; numbers start at 1.
+
+    With `by_place` a page of messages begins behind a place, whatever has left the list since, and
+    the number does not count; without `after` it is the first page.
+    """
 
     number: int = 1
     size: int = 50
+    by_place: bool = False
+    after: Place | None = None
 
     @property
     def offset(self) -> int:
@@ -38,10 +66,14 @@ class PageRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Generic[T]):
-    """The items of one page, and how many the whole list has."""
+    """The items of one page, and how many the whole list has.
+
+    `next` is where the next page begins, of a page by place that is full.
+    """
 
     items: tuple[T, ...]
     total: int
+    next: Place | None = None
 
 
 messages = failed_messages.c
@@ -98,6 +130,8 @@ _KEYS: MappingProxyType[Sort, Sequence[ColumnElement[Any]]] = MappingProxyType(
 )
 _ALL_UNRESOLVED = Selection(statuses=frozenset({FailedMessageStatus.UNRESOLVED}))
 _INDEXED = frozenset(Sort) - {Sort.MESSAGE_TYPE}
+_WITHOUT = frozenset({Sort.MESSAGE_ID, Sort.MESSAGE_TYPE, Sort.TIME_SENT})
+"""Some messages have no value to be sorted by."""
 
 
 def find_numbers(
@@ -110,6 +144,8 @@ def find_numbers(
     wide: int = WIDE,
 ) -> Page[int]:
     """Return the numbers of the messages on a page, in order, and how many the list has."""
+    if page.by_place:
+        return _find_behind(tx, wanted, order, page, wide)
     if wanted == Selection(statuses=wanted.statuses):
         found = conditions(wanted)
         return _find_many(tx, wanted, found, order, page, _count(tx, found), deep)
@@ -145,6 +181,57 @@ def _find_many(
     if len(found) < min(page.size, total - page.offset):
         found = _cut(tx, _scanned(wished, order), page)
     return Page(items=tuple(found), total=total)
+
+
+def _find_behind(
+    tx: Transaction, wanted: Selection, order: Order, page: PageRequest, wide: int
+) -> Page[int]:
+    """Return the page behind a place.
+
+    By its number a page would begin where so many messages lie before it: one that leaves the list
+    moves all that follow, and the first of the next page would be on none.
+    """
+    wished = conditions_looked_up(tx, wanted)
+    total = _count(tx, wished)
+    behind = [*wished, *_lies_behind(page.after, order)]
+    found: Sequence[int] = ()
+    first = replace(page, number=1)
+    if total >= wide and order.sort in _INDEXED:
+        found = _cut(tx, _merged(wanted, behind, order, first), first)
+    if len(found) < page.size:
+        # Also what has no value to be sorted by: an index has none of those.
+        found = _cut(tx, _scanned(behind, order), first)
+    is_full = len(found) == page.size
+    place = _place_of(tx, found[-1], order) if is_full else None
+    return Page(items=tuple(found), total=total, next=place)
+
+
+def _lies_behind(place: Place | None, order: Order) -> Iterator[Condition]:
+    """Yield the condition that a message comes behind this place."""
+    if place is None:
+        return
+    columns = _KEYS[order.sort]
+    if place.keys[0] is None:
+        yield columns[0].is_(None)
+        yield _comes_after([messages.number], [place.number], order)
+        return
+    beyond = _comes_after([*columns, messages.number], [*place.keys, place.number], order)
+    yield or_(beyond, columns[0].is_(None)) if order.sort in _WITHOUT else beyond
+
+
+def _comes_after(
+    columns: Sequence[ColumnElement[Any]], values: Sequence[object], order: Order
+) -> Condition:
+    row = tuple_(*columns)
+    place = tuple_(*(literal(value, of.type) for of, value in zip(columns, values, strict=True)))
+    return row < place if order.descending else row > place
+
+
+def _place_of(tx: Transaction, number: int, order: Order) -> Place:
+    """Return the place of a message in the same snapshot in which it was found."""
+    of_message = _numbers([messages.number == number], order).add_columns(*_KEYS[order.sort])
+    _, *keys = tx.execute(of_message).one()
+    return Place(keys=tuple(keys), number=number)
 
 
 def _may_be_wide(wanted: Selection) -> bool:

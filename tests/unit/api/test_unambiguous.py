@@ -21,6 +21,34 @@ WITH_A_BODY = sorted(
 )
 
 
+class TestAMemberThatNobodyReads:
+    @pytest.mark.parametrize(
+        ("path", "body", "says"),
+        [
+            ("operations", {"selection": {"queu": "x"}}, "perhaps queue is meant"),
+            ("operations/preview", {"selection": {"al": True}}, "perhaps all is meant"),
+            ("operations", {"selection": {"all": True}, "limt": 5}, "perhaps limit is meant"),
+            (
+                "archive_operations",
+                {"act": "archive", "selection": {"failed_form": "x"}},
+                "perhaps failed_from is meant",
+            ),
+            (
+                "archive_operations",
+                {"act": "archive", "selection": {"zzz": "x"}},
+                "what is read: all, attempts_at_least,",
+            ),
+        ],
+    )
+    def test_is_refused_with_the_nearest_name(
+        self, api: Api, path: str, body: object, says: str
+    ) -> None:
+        answer = api.http.post(f"/api/{path}", json=body)
+
+        assert answer.status_code == 422
+        assert says in answer.json()["errors"][0]["reason"]
+
+
 class TestAMemberThatStandsTwice:
     def test_is_refused_by_every_route_that_reads_a_body(self, api: Api) -> None:
         twice = {"field": "body.a", "reason": "The member a stands twice in one object."}

@@ -2,8 +2,11 @@
 
 import json
 
+import httpx
 import pytest
 
+from retrier.cli.api_client import LARGEST_PAGE
+from retrier.domain.failed_message import FailedMessageStatus
 from tests.support.bench import QUEUE, Killed
 from tests.support.command_line import CommandLine
 from tests.support.factories import failure
@@ -144,3 +147,19 @@ def test_a_text_that_is_too_long_is_refused_with_its_name(cli: CommandLine) -> N
 
     assert result.exit_code == 1
     assert "text has at most 1024 bytes" in result.stderr
+
+
+def test_a_list_of_ids_for_a_pipe_misses_none_while_others_leave_it(cli: CommandLine) -> None:
+    """`errors list --ids | retrier ...`, while somebody else archives what was listed first."""
+    unique_ids = cli.api.receive(*(failure() for _ in range(LARGEST_PAGE + 3)))
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        found: httpx.Response = cli.api.http.get(str(request.url))
+        for each in unique_ids[-9:]:  # the newest are listed first
+            cli.api.set_status(each, FailedMessageStatus.ARCHIVED)
+        return found
+
+    cli.answer = answer
+    listed = cli.lines("errors", "list", "--status", "unresolved", "--ids", "--limit", "5000")
+
+    assert sorted(listed) == sorted(unique_ids)

@@ -48,6 +48,40 @@ def test_ids_come_from_standard_input(cli: CommandLine) -> None:
     assert [operation["total"] for operation in cli.asked()] == [2]
 
 
+def test_a_line_of_standard_input_is_one_message_id_though_it_holds_blanks(
+    cli: CommandLine,
+) -> None:
+    named, _, _ = cli.api.receive(*(failure(message_id=each) for each in ("order 7", "order", "7")))
+
+    assert cli.run("retry", "-", stdin="order 7\r\n").exit_code == 0
+    assert [each["originator"] for each in cli.asked()] == [f"retry of message {named}"]
+
+
+def test_a_line_of_several_ids_names_all_of_them(cli: CommandLine) -> None:
+    first, second = cli.api.receive(failure(), failure())
+
+    assert cli.run("retry", "-", stdin=f"{first} {second[:8]}\n").exit_code == 0
+    assert [operation["total"] for operation in cli.asked()] == [2]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["retry"], ["retry", "--dry-run"], ["archive"], ["errors", "list"], ["pending", "list"]],
+)
+def test_a_condition_that_stands_twice_is_refused(cli: CommandLine, words: list[str]) -> None:
+    """The last one would count alone, and the command would be about other messages."""
+    result = cli.run(*words, "--queue", "orders", "--queue=bills")
+
+    assert (result.exit_code, cli.requests) == (2, [])
+    assert "--queue stands there 2 times" in result.stderr
+
+
+def test_an_option_of_several_values_may_stand_twice(cli: CommandLine) -> None:
+    cli.run("errors", "list", "--status", "resolved", "--status", "archived", "--json", "--json")
+
+    assert cli.requests[0].url.params["status"] == "resolved,archived"
+
+
 def test_a_list_can_be_handed_on(cli: CommandLine) -> None:
     cli.api.receive(failure(queue="orders"), failure(queue="other"))
     listed = cli.run("errors", "list", "--queue", "orders", "--ids").stdout
