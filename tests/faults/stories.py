@@ -13,6 +13,7 @@ BEGINS = {
     "processor.lease_lost": "lease",
     "processor.gave_way": "lease",
     "archive.paused": "archiving",
+    "outgoing.paused": "outgoing",
     "policies.wrong": "policies",
     "tick.failed": "tick",
 }
@@ -21,6 +22,7 @@ ENDS = {
     "processor.recovered": "processor",
     "processor.lease_acquired": "lease",
     "archive.resumed": "archiving",
+    "outgoing.resumed": "outgoing",
     "policies.right": "policies",
     "tick.recovered": "tick",
 }
