@@ -1,4 +1,4 @@
-"""`retrier run`, `check`, `verify`, `db upgrade`: they use the settings, and need no service."""
+"""`retrier run`, `check`, `verify`: they use the settings, and need no service."""
 
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -8,10 +8,9 @@ import typer
 from retrier.cli.command import ExitCode, command, make_app, tools_of
 from retrier.cli.options import AsJson, Config, load_config, load_remarking
 from retrier.cli.printer import Column, Printer, counted
-from retrier.settings import Role, is_database_named
+from retrier.settings import Role
 
 app = make_app("Run the service.")
-db = make_app("Maintain the database.")
 
 Roles = Annotated[
     list[Role] | None,
@@ -82,22 +81,6 @@ def check(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False)
     if any(result.out_of_reach for result in wrong):
         raise typer.Exit(ExitCode.OUT_OF_REACH)
     raise typer.Exit(ExitCode.USAGE if wrong else ExitCode.DONE)
-
-
-@db.command(epilog="Example: retrier db upgrade --config retrier.yaml")
-@command
-def upgrade(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False) -> None:
-    """Upgrade the tables of the database to this version."""
-    settings = load_remarking(ctx, config)
-    from retrier.app import upgrade_database  # noqa: PLC0415 - as in run
-
-    # Beside a file of settings the default is a mistake: a new file would look like the database.
-    done = upgrade_database(settings, may_create=config is None or is_database_named(settings))
-    printer = tools_of(ctx).printer
-    if as_json:
-        printer.document({"result": done})
-    else:
-        printer.line(done)
 
 
 _RULES = (Column(title="result"), Column(title="rule", flexible=True))

@@ -108,6 +108,13 @@ class Database:
         self._apart.append(Database(options, self._file))
         return self._apart[-1]
 
+    def is_open_elsewhere(self) -> bool:
+        """Say whether another process has the SQLite file open; call it before connecting.
+
+        PostgreSQL knows its sessions itself: `SqlDialect.find_sessions`.
+        """
+        return self._file is not None and self._file.is_open_elsewhere()
+
     def dispose(self) -> None:
         """Close all connections."""
         for other in self._apart:
