@@ -4,12 +4,14 @@ import socket
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from threading import Event
+from time import monotonic
 
 from retrier.app.process import describe_holder, is_dead
 from retrier.errors import CopyRefused, DatabaseUnavailable
 from retrier.settings import Settings
 from retrier.store.engine.database import Database, DatabaseOptions
-from retrier.store.queries.in_use import find_users
+from retrier.store.queries.in_use import Users, find_users
 from retrier.store.verbs.copying import CopiedDatabase, CopyStep, copy_whole
 from retrier.store.verbs.leases import Holder
 from retrier.store.verbs.upgrade import find_revision
@@ -18,6 +20,10 @@ __all__ = ["CopiedDatabase", "CopyStep", "copy_database"]
 
 _LONGEST_STATEMENT = timedelta(minutes=20)
 """Twice as long as one statement may take: comparing reads a page at a time, verifying does not."""
+
+_SESSION_ENDS = 5.0
+_LOOK = 0.2
+"""Seconds to wait for the end of a session, and between two looks at it."""
 
 _IN_USE = "stop every process of Retrier that works with it, and close what else has it open"
 
@@ -58,11 +64,19 @@ def _check_source(source: Database) -> None:
             f"the database at {source.place} is at revision {revision.current or 'none'} and this "
             f"version needs {revision.wanted}: run `retrier db upgrade`"
         )
-    users = find_users(source, is_dead, _is_alive)
+    users = _find_users(source)
     if users:
-        raise CopyRefused(
-            f"the database at {source.place} is in use: {'; '.join(users)}; {_IN_USE}"
-        )
+        raise CopyRefused(f"the database at {source.place} is in use: {users}; {_IN_USE}")
+
+
+def _find_users(source: Database) -> Users:
+    """Find them; the server needs a moment to notice that a process was killed."""
+    begun = monotonic()
+    users = find_users(source, is_dead, _is_alive)
+    while users and not users.processes and monotonic() < begun + _SESSION_ENDS:
+        Event().wait(_LOOK)
+        users = find_users(source, is_dead, _is_alive)
+    return users
 
 
 def _is_alive(holder: Holder) -> bool:

@@ -1,6 +1,7 @@
 """Whether any process works with a database."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 
 from sqlalchemy import select
@@ -16,18 +17,34 @@ HEARD = timedelta(seconds=90)
 reads = error_queue_reads.c
 
 
+@dataclass(frozen=True, slots=True)
+class Users:
+    """A phrase for each sign that a process works with a database.
+
+    A session of a process that was killed is there for a moment more.
+    """
+
+    processes: tuple[str, ...]
+    sessions: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.processes or self.sessions)
+
+    def __str__(self) -> str:
+        return "; ".join([*self.processes, *self.sessions])
+
+
 @reading
 def find_users(
     tx: Transaction, is_dead: Callable[[Holder], bool], is_alive: Callable[[Holder], bool]
-) -> tuple[str, ...]:
-    """Return a phrase for each sign that a process works with it; none if nobody does.
+) -> Users:
+    """Return the signs that a process works with it.
 
     A process of another host can be found neither dead nor alive: what it has written lately
     counts. Raises DatabaseUnavailable.
     """
-    return tuple(
-        dict.fromkeys([*_leading(tx, is_dead), *_reading(tx, is_dead, is_alive), *_connected(tx)])
-    )
+    processes = dict.fromkeys([*_leading(tx, is_dead), *_reading(tx, is_dead, is_alive)])
+    return Users(tuple(processes), tuple(dict.fromkeys(_connected(tx))))
 
 
 def _leading(tx: Transaction, is_dead: Callable[[Holder], bool]) -> Iterator[str]:
