@@ -1,6 +1,7 @@
 """The settings: a YAML file and the environment become frozen values, or a list of problems."""
 
 from retrier.settings.addresses import redact
+from retrier.settings.env_file import read_env_file
 from retrier.settings.loading import find_used_knobs, load_settings, name_database, read_file
 from retrier.settings.model import (
     Api,
@@ -45,6 +46,7 @@ __all__ = [
     "make_definition",
     "name_database",
     "name_settings_queues",
+    "read_env_file",
     "read_file",
     "read_text",
     "redact",

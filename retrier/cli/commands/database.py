@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from retrier.cli.command import ExitCode, command, make_app, tools_of
-from retrier.cli.options import AsJson, Config, load_remarking
+from retrier.cli.options import AsJson, Config, EnvFile, load_remarking
 from retrier.cli.printer import Column, Printer, counted, duration
 from retrier.settings import is_database_named, name_database
 
@@ -26,7 +26,9 @@ To = Annotated[
 
 @app.command(epilog="Example: retrier db upgrade --config retrier.yaml")
 @command
-def upgrade(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False) -> None:
+def upgrade(
+    ctx: typer.Context, config: Config = None, _env_file: EnvFile = None, *, as_json: AsJson = False
+) -> None:
     """Upgrade the tables of the database to this version."""
     settings = load_remarking(ctx, config)
     from retrier.app import upgrade_database  # noqa: PLC0415 - slow to load: wrong settings first
@@ -53,7 +55,14 @@ _NOTE_EVERY = 1.0
     """
 )
 @command
-def copy(ctx: typer.Context, to: To, config: Config = None, *, as_json: AsJson = False) -> None:
+def copy(
+    ctx: typer.Context,
+    to: To,
+    config: Config = None,
+    _env_file: EnvFile = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
     """Copy the database of the settings into another one.
 
     Stop the service first. Every row is copied, read back and compared, and both databases are

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from retrier.cli.command import ExitCode, command, make_app, tools_of
-from retrier.cli.options import AsJson, Config, load_config, load_remarking
+from retrier.cli.options import AsJson, Config, EnvFile, load_config, load_remarking
 from retrier.cli.printer import Column, Printer, counted
 from retrier.settings import Role
 
@@ -44,7 +44,9 @@ Port = Annotated[
     """
 )
 @command
-def run(config: Config = None, role: Roles = None, port: Port = None) -> None:
+def run(
+    config: Config = None, _env_file: EnvFile = None, role: Roles = None, port: Port = None
+) -> None:
     """Run the service until it is told to stop."""
     settings = load_config(config)
     if port is not None:
@@ -58,7 +60,9 @@ def run(config: Config = None, role: Roles = None, port: Port = None) -> None:
 
 @app.command(epilog="Example: retrier check --config retrier.yaml")
 @command
-def check(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False) -> None:
+def check(
+    ctx: typer.Context, config: Config = None, _env_file: EnvFile = None, *, as_json: AsJson = False
+) -> None:
     """Check settings, database and broker.
 
     First the settings are read, then what the service needs of the database and the broker is
@@ -88,7 +92,9 @@ _RULES = (Column(title="result"), Column(title="rule", flexible=True))
 
 @app.command(epilog="Example: retrier verify --config retrier.yaml")
 @command
-def verify(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False) -> None:
+def verify(
+    ctx: typer.Context, config: Config = None, _env_file: EnvFile = None, *, as_json: AsJson = False
+) -> None:
     """Check that everything adds up.
 
     States, claims, batches, operations and the ledger must agree. The command reads the database

@@ -9,6 +9,7 @@ from itertools import accumulate, takewhile
 from typing import Any
 
 from sqlalchemy import (
+    Column,
     ColumnElement,
     LargeBinary,
     Select,
@@ -20,6 +21,7 @@ from sqlalchemy import (
     select,
     tuple_,
 )
+from sqlalchemy.types import TypeDecorator
 
 from retrier.store.engine.sql_dialect import IN_BINARY
 from retrier.store.engine.transaction import Transaction
@@ -162,12 +164,15 @@ def _between(query: Select[Any], table: Table, after: Key | None, up_to: Key | N
 
 
 def _size(tx: Transaction, table: Table) -> ColumnElement[int]:
-    sizes = [
-        func.coalesce(tx.sql.size_of(column), 0)
-        for column in table.columns
-        if isinstance(column.type, LargeBinary | Text)
-    ]
+    long = [column for column in table.columns if _is_long(column)]
+    sizes = [func.coalesce(tx.sql.size_of(column), 0) for column in long]
     return sum(sizes, literal(0))
+
+
+def _is_long(column: Column[Any]) -> bool:
+    """Say whether a column has no bound: of a type of our own the type below it says so."""
+    kind = column.type
+    return isinstance(kind.impl if isinstance(kind, TypeDecorator) else kind, LargeBinary | Text)
 
 
 def _digest(row: Mapping[str, Any], documents: frozenset[str]) -> int:
