@@ -95,14 +95,15 @@ class SqliteFile:
         In WAL mode each connection holds a lock on one byte of the -shm file for as long as it is
         open. This process would lose its own locks when it closes the file that it looks into.
         """
-        index = Path(f"{self._place}-shm")
         try:
-            with index.open("r+b") as file:
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _OPEN_BYTE)
-        except FileNotFoundError:
-            return False
-        except BlockingIOError:
-            return True
+            index = Path(f"{self._place}-shm").open("r+b")  # noqa: SIM115 - closed below
+        except OSError:
+            return False  # it is not there; or SQLite itself will say what is wrong
+        with index:
+            try:
+                fcntl.lockf(index, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _OPEN_BYTE)
+            except OSError:
+                return True
         return False
 
     def _check_logs(self, logs: tuple[Identity | None, ...]) -> None:
