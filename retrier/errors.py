@@ -12,6 +12,7 @@ RetrierError
 ├── DataRefused             the database refuses a row because of its values
 ├── ServiceUnavailable      the service cannot be reached, or cannot work
 ├── RequestRefused          the service refuses the request
+├── CopyRefused             a database may not be copied, or not to where it should go
 ├── KeyReused               an idempotency key came again with another request
 ├── ErrorQueueUnusable      an error queue cannot be ingested, or should not be
 │   └── ErrorQueueMissing   it does not exist, and we may not declare it
@@ -88,6 +89,10 @@ class ServiceUnavailable(RetrierError):
 
 class RequestRefused(RetrierError):
     """The service refuses the request: the thing is unknown, or its state does not allow it."""
+
+
+class CopyRefused(RetrierError):
+    """A database may not be copied: it is in use, or its target is not empty. Nothing is lost."""
 
 
 class KeyReused(RetrierError):

@@ -4,7 +4,7 @@ Put a failed message on an error queue with Kombu, on any broker that Kombu supp
 queue if there is none.
 
 python publish_failed_kombu.py embedded:///./retrier-data/broker.db
-python publish_failed_kombu.py amqp://guest:guest@127.0.0.1:5672//
+python publish_failed_kombu.py amqp://guest:guest@127.0.0.1:5672/%2F
 """
 
 import sys

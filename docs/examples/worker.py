@@ -1,6 +1,6 @@
 """Install: pip install retrier
 
-A worker in ten lines. python worker.py amqp://guest:guest@127.0.0.1:5672// orders
+A worker in ten lines. python worker.py amqp://guest:guest@127.0.0.1:5672/%2F orders
 """
 
 import sys

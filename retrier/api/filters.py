@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, TypedDict
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -13,6 +14,15 @@ from pydantic_core import PydanticCustomError
 from retrier.api.answers import TOTAL_COUNT
 from retrier.api.places import BEGINNING, read_place, write_place
 from retrier.api.problems import OUT_OF_BOUNDS, WrongField
+from retrier.clock import SystemClock
+from retrier.domain.asked_times import (
+    DURATION_PATTERN,
+    NoTime,
+    TimeOutOfBounds,
+    as_sentence,
+    last_moment_of,
+    read_moment,
+)
 from retrier.domain.selection import (
     NO_DEAD,
     Selection,
@@ -22,12 +32,9 @@ from retrier.domain.selection import (
     read_statuses,
 )
 from retrier.domain.text import SHORTEST, IdRange, ids_beginning
-from retrier.domain.times import last_moment_of
 from retrier.store.queries.ordering import Order, Page, PageRequest, Sort
 
-_BOUNDS = "A time lies between the years 1 and 9999, in UTC too."
-_SHAPE = "A time is a text in ISO 8601, such as 2026-05-04T00:00:00Z."
-_RANGE = "A range is two ISO 8601 times: 2026-05-04T00:00:00Z...2026-05-05T00:00:00Z"
+_RANGE = "A range is two times: 2026-05-04T00:00:00Z...2026-05-05T00:00:00Z, or 7d...2h"
 
 _TURNED = "It lies before `failed_from`, so that nothing would match."
 _NO_COUNT = "It is a whole number."
@@ -48,27 +55,21 @@ def _read_end(text: str, field: str, read: Callable[[object], datetime] | None =
     try:
         return (read or _read)(text)
     except PydanticCustomError as error:
-        raise WrongField(field, f"{error.message_template} {_RANGE}") from None
+        raise WrongField(field, f"{error.message()} {_RANGE}") from None
 
 
-def _read(value: object) -> datetime:
-    """Read a time into UTC; without an offset it is in UTC.
+def _read(value: object, *, coming: bool = False) -> datetime:
+    """Read a time into UTC, by the clock of this machine if it says how long ago.
 
     The years 1 to 9999 are accepted, as both databases do: .NET clients write year 1 for "since
     ever". A time that leaves this range once it is in UTC is refused. Raises PydanticCustomError.
     """
+    text = value if isinstance(value, str) else ""
     try:
-        # Python accepts a time with a NUL at its end, so text that is not printable is refused.
-        text = value.upper() if isinstance(value, str) and value.isprintable() else ""
-        time = datetime.fromisoformat(text) if text else None
-    except ValueError:
-        time = None
-    if time is None:
-        raise PydanticCustomError("time_shape", _SHAPE)
-    try:
-        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
-    except OverflowError:
-        raise PydanticCustomError(OUT_OF_BOUNDS, _BOUNDS) from None
+        return read_moment(text, SystemClock().now(), coming=coming)
+    except NoTime as error:
+        kind = OUT_OF_BOUNDS if isinstance(error, TimeOutOfBounds) else "time_shape"
+        raise PydanticCustomError(kind, "{words}", {"words": as_sentence(error)}) from None
 
 
 def _read_last(value: object) -> datetime:
@@ -76,15 +77,24 @@ def _read_last(value: object) -> datetime:
     return last_moment_of(_read(value), str(value))
 
 
-Moment = Annotated[
-    datetime, BeforeValidator(_read), WithJsonSchema({"type": "string", "format": "date-time"})
-]
+_TIME_SCHEMA = WithJsonSchema(
+    {
+        "anyOf": [
+            {"type": "string", "format": "date-time"},
+            {"type": "string", "format": "date"},
+            {"type": "string", "pattern": f"^{DURATION_PATTERN}$"},
+        ]
+    }
+)
+
+Moment = Annotated[datetime, BeforeValidator(_read), _TIME_SCHEMA]
 """A time in a body. A text that is no time is answered 422, a time out of bounds 400."""
 
-LastMoment = Annotated[
-    datetime, BeforeValidator(_read_last), WithJsonSchema({"type": "string", "format": "date-time"})
-]
-"""The same as the end of a range: with its whole second or minute."""
+ComingMoment = Annotated[datetime, BeforeValidator(partial(_read, coming=True)), _TIME_SCHEMA]
+"""The same, of something that is to happen: a duration counts forward."""
+
+LastMoment = Annotated[datetime, BeforeValidator(_read_last), _TIME_SCHEMA]
+"""The same as the end of a range: with its whole second, minute or day."""
 
 
 _BEGINNING = f"id_prefix is the beginning of an id: {SHORTEST} to 36 hexadecimal digits and dashes."
@@ -97,7 +107,7 @@ class FilterQuery:
     status: Annotated[
         str, Query(description="e.g. unresolved,retryIssued or -archived; or dead")
     ] = ""
-    modified: Annotated[str, Query(description="from...to, in ISO 8601")] = ""
+    modified: Annotated[str, Query(description="from...to, in ISO 8601, or 7d...2h")] = ""
     queueaddress: Annotated[str, Query(description="the same as queue")] = ""
     queue: str = ""
     endpoint: str = ""
@@ -109,8 +119,10 @@ class FilterQuery:
     host: Annotated[str, Query(description="the machine on which it failed last")] = ""
     process: Annotated[str, Query(description="the process there, as its number")] = ""
     node: Annotated[str, Query(description="the worker's name among those of its application")] = ""
-    failed_from: Annotated[str, Query(description="ISO 8601: last failed then or later")] = ""
-    failed_to: Annotated[str, Query(description="ISO 8601: last failed then or before")] = ""
+    failed_from: Annotated[str, Query(description="last failed then or later: ISO 8601, or 2h")] = (
+        ""
+    )
+    failed_to: Annotated[str, Query(description="last failed then or before: ISO 8601, or 2h")] = ""
     attempts_at_least: Annotated[str, Query(description="failed so often or more")] = ""
     disposition: Annotated[str, Query(description=f"one of: {', '.join(WantedDisposition)}")] = ""
     text: Annotated[

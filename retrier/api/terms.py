@@ -15,7 +15,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from retrier.api.durations import Duration
-from retrier.api.filters import Moment
+from retrier.api.filters import ComingMoment
 from retrier.api.selections import SelectionBody
 from retrier.domain.plan import LONGEST as LONGEST_PLAN
 from retrier.domain.plan import Plan, read_plan
@@ -72,7 +72,7 @@ class AskedBody(BaseModel):
     selection: SelectionBody
     limit: Annotated[int, Field(ge=1, le=MOST_MESSAGES)] | None = None
     destination: Line | None = None
-    not_before: Moment | None = None
+    not_before: ComingMoment | None = None
     delay: Annotated[Duration | None, Field(alias="in")] = None
     why: Annotated[Line, Field(max_length=LONGEST_WHY)] | None = None
     rate: Rate | None = None

@@ -2,7 +2,18 @@
 
 from retrier.app.check import check, upgrade_database
 from retrier.app.check_result import CheckResult
+from retrier.app.database_copy import CopiedDatabase, CopyStep, copy_database
 from retrier.app.service import serve
 from retrier.app.verify import Verification, verify
 
-__all__ = ["CheckResult", "Verification", "check", "serve", "upgrade_database", "verify"]
+__all__ = [
+    "CheckResult",
+    "CopiedDatabase",
+    "CopyStep",
+    "Verification",
+    "check",
+    "copy_database",
+    "serve",
+    "upgrade_database",
+    "verify",
+]

@@ -24,6 +24,11 @@ _UNSEEN = (
     "not tried: whether it has a dead-letter exchange, which is shown only to who may configure it"
 )
 
+_DECLARED = (
+    "will be declared as a durable quorum queue; the broker refuses (406) a program that declares "
+    "it with other arguments: start that program first, and its queue is taken as it is"
+)
+
 
 def check_broker(settings: Settings) -> list[CheckResult]:
     """Try what `run` needs of the broker; nothing that is made stays."""
@@ -88,7 +93,8 @@ def _check_queue(settings: Settings, queues: Queues, queue: ErrorQueue) -> Check
     match inspect(queues, make_mapping(settings, queue)):
         case Missing() if settings.declares_missing:
             why_not = queues.why_not_declarable(queue.queue)
-            text = why_not or "missing: will be declared"
+            made = "will be declared" if settings.broker.is_embedded else _DECLARED
+            text = why_not or f"missing: {made}"
             return CheckResult(name=name, ok=why_not is None, text=text)
         case Missing(reason=reason) | Unusable(reason=reason):
             return CheckResult(name=name, ok=False, text=reason.removeprefix(f"the {name} "))

@@ -42,6 +42,7 @@ from retrier.app.subscribers import make_stream
 from retrier.errors import DatabaseUnavailable
 from retrier.events.service import (
     ApiListening,
+    DefaultDatabaseUsed,
     HealthListening,
     KnobUsed,
     PlacesKnown,
@@ -53,7 +54,7 @@ from retrier.events.service import (
 from retrier.ingestion.ingestor import Ingestor
 from retrier.processor.lease import Lease
 from retrier.processor.progress import Progress
-from retrier.settings import Role, Settings, find_used_knobs
+from retrier.settings import Role, Settings, find_used_knobs, is_database_named
 from retrier.store.verbs.upkeep import probe_read
 from retrier.web.parts import Addition, QueueState
 
@@ -100,6 +101,8 @@ def serve(
     StopSignals(service.begin_stop).listen()
     for variable, setting in find_used_knobs(config, os.environ).items():
         stream.emit(KnobUsed(variable=variable, setting=setting))
+    if not is_database_named(settings):
+        stream.emit(DefaultDatabaseUsed(place=db.place))
     code = service.run()
     if service.hangs():
         # At exit Python would wait for ever for a thread that waits for a frozen server.

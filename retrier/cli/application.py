@@ -12,6 +12,7 @@ from retrier.cli.commands import (
     archives,
     breakers,
     comments,
+    database,
     dead_messages,
     demo,
     events,
@@ -56,7 +57,7 @@ app.add_typer(steering.app, name="operations")
 app.add_typer(operations.batches_app, name="batches")
 app.add_typer(archives.app, name="archive-operations")
 app.add_typer(policies.app, name="policies")
-app.add_typer(service.db, name="db")
+app.add_typer(database.app, name="db")
 
 
 def main() -> None:

@@ -14,11 +14,18 @@ import typer
 
 from retrier import __version__
 from retrier.cli.api_client import ApiClient, Listing
-from retrier.cli.command import tools_of
-from retrier.cli.printer import Printer, counted, one_line
+from retrier.cli.command import ExitCode, tools_of
+from retrier.cli.printer import Printer, counted, harmless, one_line
 from retrier.domain.text import ids_beginning
 from retrier.errors import ConfigurationError
-from retrier.settings import Settings, find_remarks, find_used_knobs, load_settings, redact
+from retrier.settings import (
+    Settings,
+    find_remarks,
+    find_used_knobs,
+    load_settings,
+    read_env_file,
+    redact,
+)
 
 DEFAULT_URL = "http://127.0.0.1:33333"
 TOKEN = "RETRIER_TOKEN"  # noqa: S105 - the name of the variable, not a token
@@ -29,6 +36,29 @@ Config = Annotated[
         "--config",
         metavar="FILE",
         help="Settings (YAML). Without it: the defaults and RETRIER_<SECTION>__<KEY>.",
+    ),
+]
+
+
+def _take_env_file(path: Path | None) -> Path | None:
+    """Add what the file says to the environment, where that says nothing of it."""
+    try:
+        for name, value in (read_env_file(path) if path else {}).items():
+            os.environ.setdefault(name, value)
+    except ConfigurationError as error:
+        typer.echo(harmless(str(error)), err=True)
+        raise typer.Exit(ExitCode.USAGE) from None
+    return path
+
+
+EnvFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--env-file",
+        metavar="FILE",
+        is_eager=True,  # before the options that have a variable
+        callback=_take_env_file,
+        help="Variables, as lines of NAME=value. What the environment has already wins.",
     ),
 ]
 Word = TypeVar("Word", bound=StrEnum)

@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Annotated
 
 import typer
-from pydantic import TypeAdapter, ValidationError
 
 from retrier.cli.api_client import ApiClient, Json
 from retrier.cli.ids import find_operation_id
 from retrier.cli.printer import counted
 from retrier.cli.selection_options import Ids
-from retrier.settings.fields import Duration
+from retrier.domain.asked_times import NoTime, read_duration
 
 Queue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Failed on this queue.")]
 OlderThan = Annotated[
@@ -77,9 +75,9 @@ def _matching(queue: str | None, older_than: str | None) -> Json:
 
 def _seconds(text: str) -> float:
     try:
-        age: timedelta = TypeAdapter(Duration).validate_python(text)
-    except ValidationError:
-        raise typer.BadParameter(
-            f"--older-than: {text!r} is no time like 30s, 5m, 1h or 2d."
-        ) from None
-    return age.total_seconds()
+        age = read_duration(text).total_seconds()
+    except NoTime as error:
+        raise typer.BadParameter(f"--older-than: {error}") from None
+    if not age:
+        raise typer.BadParameter("--older-than: everything is older than nothing: use --all.")
+    return age

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -11,6 +10,8 @@ from retrier.cli.api_client import ApiClient, Json, valid_text
 from retrier.cli.ids import find_group_id, find_messages, find_one_message
 from retrier.cli.options import one_of, with_standard_input
 from retrier.cli.printer import counted
+from retrier.clock import SystemClock
+from retrier.domain.asked_times import NoTime, is_duration, read_duration, read_moment
 from retrier.domain.selection import WantedDisposition
 from retrier.errors import RequestRefused
 
@@ -27,11 +28,38 @@ Ids = Annotated[
 
 
 def moment(text: str) -> str:
-    """Return a time in ISO 8601 as it was typed. Raises BadParameter for any other text."""
+    """Return a time in ISO 8601: as it was typed, or that which was so long ago.
+
+    Raises BadParameter for any other text.
+    """
+    return _absolute(text, coming=False)
+
+
+def coming_moment(text: str) -> str:
+    """Return the same of something that is to happen: `2h` is in two hours."""
+    return _absolute(text, coming=True)
+
+
+def _absolute(text: str, *, coming: bool) -> str:
+    """Say which moment is meant by a duration: the command can be repeated with that."""
     try:
-        datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is no time like 2026-05-04T12:00:00Z.") from None
+        found = read_moment(text, SystemClock().now(), coming=coming)
+    except NoTime as error:
+        raise typer.BadParameter(str(error)) from None
+    if not is_duration(text):
+        return text
+    absolute = f"{found:%Y-%m-%dT%H:%M:%SZ}"
+    typer.echo(f"{text} is {absolute}", err=True)
+    return absolute
+
+
+def duration(text: str) -> str:
+    """Return a duration as it was typed; an empty text is none. Raises BadParameter for others."""
+    try:
+        if text:
+            read_duration(text)
+    except NoTime as error:
+        raise typer.BadParameter(str(error)) from None
     return text
 
 
@@ -77,13 +105,19 @@ class Parts:
     failed_from: Annotated[
         str | None,
         typer.Option(
-            "--failed-from", parser=moment, metavar="TIME", help="Last failed then or later."
+            "--failed-from",
+            parser=moment,
+            metavar="TIME",
+            help="Last failed then or later: 2h, 7d, or a date or time.",
         ),
     ] = None
     failed_to: Annotated[
         str | None,
         typer.Option(
-            "--failed-to", parser=moment, metavar="TIME", help="Last failed then or before."
+            "--failed-to",
+            parser=moment,
+            metavar="TIME",
+            help="Last failed then or before: 2h, 7d, or a date or time.",
         ),
     ] = None
     attempts_at_least: Annotated[

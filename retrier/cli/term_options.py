@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from retrier.cli.api_client import Json, valid_text
-from retrier.cli.selection_options import moment
+from retrier.cli.selection_options import coming_moment, duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,9 @@ class TermOptions:
     ] = None
     canary_wait: Annotated[
         str | None,
-        typer.Option("--canary-wait", metavar="TIME", help="Wait so long for them: 60s, 5m."),
+        typer.Option(
+            "--canary-wait", parser=duration, metavar="TIME", help="Wait so long for them: 60s, 5m."
+        ),
     ] = None
     canary_limit: Annotated[
         int | None,
@@ -36,11 +38,18 @@ class TermOptions:
     ] = None
     not_before: Annotated[
         str | None,
-        typer.Option("--not-before", parser=moment, metavar="TIME", help="Begin then."),
+        typer.Option(
+            "--not-before",
+            parser=coming_moment,
+            metavar="TIME",
+            help="Begin then: a date or time, or 2h.",
+        ),
     ] = None
     begin_in: Annotated[
         str | None,
-        typer.Option("--in", metavar="TIME", help="Begin after this time: 30s, 5m, 2h, 7d."),
+        typer.Option(
+            "--in", parser=duration, metavar="TIME", help="Begin after this time: 30s, 5m, 2h, 7d."
+        ),
     ] = None
     destination: Annotated[
         str | None,

@@ -53,28 +53,6 @@ def not_ahead_of(now: datetime, time: datetime | None, slack: timedelta) -> date
     return time if time is not None and time <= now + slack else None
 
 
-_OFFSET = re.compile(r"(?:Z|[+-]\d{2}(?::?\d{2}(?::?\d{2})?)?)$", re.IGNORECASE)
-_HAS_SECONDS = re.compile(r"\D\d{2}:?\d{2}:?\d{2}$")
-_SECOND, _MINUTE = timedelta(seconds=1), timedelta(minutes=1)
-_SHORTEST = timedelta(microseconds=1)
-
-
-def last_moment_of(time: datetime, text: str) -> datetime:
-    """Return the last moment of a time that ends a range, as it is written in ISO 8601.
-
-    What is shown is cut to seconds or minutes, so `10:00:00` includes 10:00:00.5, and `10:00` its
-    minute. A time with a fraction is exact.
-    """
-    if "." in text or "," in text:
-        return time
-    written = _OFFSET.sub("", text.strip())
-    length = _SECOND if _HAS_SECONDS.search(written) else _MINUTE
-    try:
-        return time + length - _SHORTEST
-    except OverflowError:
-        return time
-
-
 def show_time(time: datetime) -> str:
     """Return a moment for a sentence that people read, to the second, in UTC."""
     return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -63,6 +63,14 @@ class ServiceStarting(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultDatabaseUsed(Event):
+    """Neither the file of settings nor the environment names a database."""
+
+    name = "service.default_database"
+    place: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KnobUsed(Event):
     """A variable by a name that other systems use stands for a setting of ours."""
 

@@ -1,7 +1,8 @@
 """The settings: a YAML file and the environment become frozen values, or a list of problems."""
 
 from retrier.settings.addresses import redact
-from retrier.settings.loading import find_used_knobs, load_settings, read_file
+from retrier.settings.env_file import read_env_file
+from retrier.settings.loading import find_used_knobs, load_settings, name_database, read_file
 from retrier.settings.model import (
     Api,
     Broker,
@@ -43,7 +44,9 @@ __all__ = [
     "load_policies",
     "load_settings",
     "make_definition",
+    "name_database",
     "name_settings_queues",
+    "read_env_file",
     "read_file",
     "read_text",
     "redact",

@@ -136,6 +136,20 @@ def load_settings(path: Path | None, environ: Mapping[str, str]) -> Settings:
     return settings
 
 
+def name_database(settings: Settings, url: str, option: str) -> Settings:
+    """Return the settings with another database, which this option names.
+
+    Raises ConfigurationError.
+    """
+    try:
+        database = settings.database.model_validate({"url": url})
+    except ValidationError as error:
+        raise ConfigurationError(
+            [f"{option}: {_explain({**each, 'loc': ('url',)})}" for each in error.errors()]
+        ) from None
+    return settings.model_copy(update={"database": database})
+
+
 def find_used_knobs(path: Path | None, environ: Mapping[str, str]) -> Mapping[str, str]:
     """Return the names of other systems that are used, by the key that each stands for."""
     tree, _, _ = _read_tree(path, environ)

@@ -11,7 +11,7 @@ _FROM_A_PLATFORM = "tcp://"
 
 
 def find_remarks(settings: Settings, config: Path | None, environ: Mapping[str, str]) -> list[str]:
-    """Return sentences for standard error: where the embedded defaults are used beside a file.
+    """Return sentences for standard error: which embedded defaults are used, and where they are.
 
     The variables of a service are often in a file of its own, and not in the shell of a person:
     without a remark a command would look at an empty database and say that all is well.
@@ -20,7 +20,7 @@ def find_remarks(settings: Settings, config: Path | None, environ: Mapping[str, 
     return [
         *_find_mistyped(environ),
         *(f"{name} is used for {key}" for name, key in knobs.items()),
-        *([] if config is None else _find_defaults(settings, config)),
+        *_find_defaults(settings, config),
     ]
 
 
@@ -29,17 +29,19 @@ def is_database_named(settings: Settings) -> bool:
     return "url" in settings.database.model_fields_set
 
 
-def _find_defaults(settings: Settings, config: Path) -> Iterator[str]:
+def _find_defaults(settings: Settings, config: Path | None) -> Iterator[str]:
     if not is_database_named(settings):
         yield _word_default("database", settings.database.url, config)
-    if "url" not in settings.broker.model_fields_set:
+    # Without a file nothing is meant to be named; but where messages are kept a person has to know.
+    if config is not None and "url" not in settings.broker.model_fields_set:
         yield _word_default("broker", settings.broker.url[0], config)
 
 
-def _word_default(part: str, url: str, config: Path) -> str:
+def _word_default(part: str, url: str, config: Path | None) -> str:
     path = Path(url.partition(":///")[2]).absolute()
+    places = f"{config} nor the environment has" if config else "--config nor the environment names"
     return (
-        f"{part}: the default, the embedded file {path}: neither {config} nor the environment has "
+        f"{part}: the default, the embedded file {path}: neither {places} "
         f"{part}.url (RETRIER_{part.upper()}__URL)"
     )
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import Depends, HTTPException
 
+from retrier.clock import SystemClock
+from retrier.domain.asked_times import NoTime, as_sentence, last_moment_of, read_moment
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.identity import is_guid
 from retrier.domain.selection import (
@@ -18,7 +20,6 @@ from retrier.domain.selection import (
     read_statuses,
 )
 from retrier.domain.text import clean
-from retrier.domain.times import last_moment_of
 from retrier.web.forms import Form
 
 ANY_STATUS = "all"
@@ -26,7 +27,6 @@ LARGEST = 2**31 - 1
 """What fits the integers of both databases."""
 
 _UNCLEAN = "No message has such a text as {}: it holds NUL, or it is too long."
-_NO_TIME = "A time is written as 2026-05-04T12:30, in UTC."
 _TURNED = "The end of the time lies before its beginning, so that nothing would match."
 _NO_COUNT = "The number of attempts is a whole number."
 _NO_DISPOSITION = f"What happens next is one of: {', '.join(WantedDisposition)}."
@@ -73,6 +73,9 @@ def read_address(query: Annotated[FilterQuery, Depends()]) -> FilterQuery:
 
     Raises HTTPException.
     """
+    query = replace(
+        query, failed_from=_settle(query.failed_from), failed_to=_settle(query.failed_to)
+    )
     dead = asks_for_dead(query.status, query.disposition)
     if dead is None:
         raise HTTPException(400, NO_DEAD)
@@ -164,10 +167,17 @@ def _time(text: str | None) -> datetime | None:
     if text is None:
         return None
     try:
-        time = datetime.fromisoformat(text.strip())
-        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):
-        raise HTTPException(400, _NO_TIME) from None
+        return read_moment(text.strip(), SystemClock().now())
+    except NoTime as error:
+        raise HTTPException(400, as_sentence(error)) from None
+
+
+def _settle(text: str) -> str:
+    """Return a time that is the same whenever it is read again: `2h` becomes a moment."""
+    try:
+        return read_moment(text.strip(), SystemClock().now()).isoformat() if text else ""
+    except NoTime:
+        return text  # `understand` refuses it
 
 
 def _count(text: str | None) -> int | None:

@@ -85,23 +85,35 @@ def test_the_worker_in_ten_lines_works(
 def test_a_consumer_of_its_own_handles_a_retry_once(
     amqp_url: str, queue_name: Callable[..., str], tmp_path: Path
 ) -> None:
-    queue = queue_name("orders")
+    queue, confirmations = queue_name("orders"), queue_name("error")
     outside = RabbitMQOutside(amqp_url, "classic")
+    outside.declare(confirmations)
+    stamps = {
+        "Retrier.RetryId": "r-1",
+        "ServiceControl.Retry.UniqueMessageId": "m-1",
+        "ServiceControl.Retry.AcknowledgementQueue": confirmations,
+    }
     url = f"{amqp_url.removesuffix('//')}/%2F" if amqp_url.endswith("//") else amqp_url
 
     with running("handle_once.py", tmp_path, url, queue) as example:
         wait_until(lambda: exists(outside, queue), 15)
         for body in (b"first", b"second copy"):
-            outside.put(queue, body, {"Retrier.RetryId": "r-1"})
+            outside.put(queue, body, stamps)
         for body in (b"no retry", b"no retry"):
             outside.put(queue, body, {})
         example.wait_until_it_says("no retry\nhandled no retry")
+        confirmed = [take_within(outside, confirmations) for _ in range(2)]
 
     assert example.told.split("\n")[:-1] == [
         "handled first",
         "handled no retry",
         "handled no retry",
     ]
+    assert outside.count(confirmations) == 0
+    assert [each.headers["ServiceControl.Retry.UniqueMessageId"] for each in confirmed] == [
+        "m-1"
+    ] * 2
+    assert all("ServiceControl.Retry.Successful" in each.headers for each in confirmed)
     outside.close()
     with sqlite3.connect(tmp_path / "shop.db") as shop:
         assert shop.execute("SELECT * FROM handled").fetchall() == [("r-1",)]

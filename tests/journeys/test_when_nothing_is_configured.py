@@ -28,6 +28,8 @@ def test_the_defaults_need_no_server(tmp_path: Path, environ: dict[str, str]) ->
         (places,) = [line for line in service.logged if line.get("event") == "service.places"]
         assert places["broker"] == str(tmp_path / "retrier-data" / "broker.db")
         assert places["database"] == str(tmp_path / "retrier-data" / "retrier.db")
+        (default,) = [e for e in service.logged if e.get("event") == "service.default_database"]
+        assert default["place"] == places["database"]
 
         # When a Kombu program puts a failed message there, then it is taken off and sent back
         with opened_embedded_shop(f"embedded:///{places['broker']}") as shop, service.http as http:

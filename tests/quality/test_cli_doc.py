@@ -11,7 +11,16 @@ PAGE = (ROOT / "docs" / "cli.md").read_text()
 HEADING = re.compile(r"^### `retrier (.+?)`$", re.MULTILINE)
 OPTION = re.compile(r"`(--?[a-z][a-z-]*)")
 SHELL = re.compile(r"```sh\n(.+?)```", re.DOTALL)
-SHARED = {"--url", "--token-file", "--json", "--config", "--page", "--per-page", "--limit"}
+SHARED = {
+    "--url",
+    "--token-file",
+    "--json",
+    "--config",
+    "--env-file",
+    "--page",
+    "--per-page",
+    "--limit",
+}
 """Options of several commands, documented once under a heading of their own."""
 
 

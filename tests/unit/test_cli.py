@@ -141,6 +141,15 @@ class TestSettingsThatNameNoDatabase:
         assert f"database: the default, the embedded file {file}: neither {bare} nor" in remarks
         assert "broker: the default, the embedded file" in remarks
 
+    def test_are_remarked_where_there_is_no_file_either(self, bare: Path) -> None:
+        others = {key: None for key in os.environ if key.startswith("RETRIER_")}
+
+        remarks = invoke(["check"], env=others).stderr
+
+        file = bare.parent / "retrier-data" / "retrier.db"
+        assert f"database: the default, the embedded file {file}: neither --config nor" in remarks
+        assert "broker: the default" not in remarks
+
     def test_make_no_new_database(self, bare: Path) -> None:
         code, _, remarks = self.run(bare, "db", "upgrade")
 

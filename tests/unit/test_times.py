@@ -7,7 +7,6 @@ import pytest
 from retrier.domain.times import (
     from_epoch,
     in_utc,
-    last_moment_of,
     not_ahead_of,
     parse_iso_time,
     parse_wire_time,
@@ -92,27 +91,3 @@ def test_epoch_times_are_seconds_or_milliseconds(number, time):
 )
 def test_a_time_far_ahead_of_now_is_dropped(time, kept):
     assert not_ahead_of(NOON, time, timedelta(days=1)) == kept
-
-
-@pytest.mark.parametrize(
-    ("text", "last"),
-    [
-        ("2024-05-01T12:00:00Z", NOON.replace(microsecond=999_999)),
-        ("2024-05-01 12:00:00+00:00", NOON.replace(microsecond=999_999)),
-        ("20240501T120000-0000", NOON.replace(microsecond=999_999)),
-        ("2024-05-01T12:00Z", NOON.replace(second=59, microsecond=999_999)),
-        ("2024-05-01T12:00-02:00", NOON.replace(second=59, microsecond=999_999)),
-        ("20240501T1200", NOON.replace(second=59, microsecond=999_999)),
-        ("2024-05-01", NOON.replace(second=59, microsecond=999_999)),
-        ("2024-05-01T12:00:00.0Z", NOON),
-        ("2024-05-01T12:00:00.000000+00:00", NOON),
-    ],
-)
-def test_the_end_of_a_range_includes_what_is_not_written(text: str, last: datetime) -> None:
-    assert last_moment_of(NOON, text) == last
-
-
-def test_the_last_second_of_all_stays_as_it_is() -> None:
-    last = datetime.max.replace(tzinfo=UTC)
-
-    assert last_moment_of(last, "9999-12-31T23:59:59Z") == last

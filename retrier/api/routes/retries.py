@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from retrier.api.acts import act_on, act_on_ids
 from retrier.api.answers import answer
+from retrier.api.durations import read_age
 from retrier.api.filters import LastMoment, Moment, PageQuery, page_headers
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.request_context import (
@@ -79,8 +80,10 @@ def retry_group(group_id: str, parts: Parts, context: InContext) -> Response:
 pending = APIRouter(prefix="/api/pendingretries", tags=["pending retries"])
 
 
-Age = Annotated[float, Field(gt=0, le=36_500 * 86_400, allow_inf_nan=False)]
-"""How long ago, in seconds: at most what a setting may say."""
+Age = Annotated[
+    float, BeforeValidator(read_age), Field(gt=0, le=36_500 * 86_400, allow_inf_nan=False)
+]
+"""How long ago: a number of seconds, or `2d`; at most what a setting may say."""
 
 
 @pending.get("", name="list_pending")
@@ -90,7 +93,7 @@ def get_pending(
     page: PageQuery,
     queue: str = "",
     operation: str = "",
-    older_than: Annotated[Age | None, Query(description="sent so many seconds ago")] = None,
+    older_than: Annotated[Age | None, Query(description="sent so long ago: 2d, or seconds")] = None,
 ) -> Response:
     """List the pending retries, the longest wait first."""
     wanted = Waiting(

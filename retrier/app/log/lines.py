@@ -33,6 +33,9 @@ def _error(sentence: str) -> Wording:
 
 LINES: Mapping[str, Wording] = {
     "service.starting": _info("Retrier {version} is starting as {instance}, roles: {roles}"),
+    "service.default_database": _info(
+        "no database is named: the default is used, the file {place}"
+    ),
     "service.knob_used": _info("{variable} is used for {setting}"),
     "service.places": _info("Broker: {broker}; database: {database}"),
     "service.started": _info("Retrier is up"),

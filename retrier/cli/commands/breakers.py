@@ -9,6 +9,7 @@ from retrier.cli.api_client import Json
 from retrier.cli.command import command, make_app, tools_of
 from retrier.cli.options import Pages, Service, User, name_user
 from retrier.cli.printer import Column, counted, minute
+from retrier.cli.selection_options import duration
 
 app = make_app("Breakers: destinations that get no retries while they fail.")
 
@@ -25,7 +26,9 @@ Key = Annotated[
         metavar="KEY", help="A queue; or a message type, written message_type:Shop.PlaceOrder."
     ),
 ]
-Time = Annotated[str, typer.Option("--for", metavar="TIME", help="How long, 1s to 7d.")]
+Time = Annotated[
+    str, typer.Option("--for", parser=duration, metavar="TIME", help="How long, 1s to 7d.")
+]
 Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="The reason, for others.")]
 
 

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from retrier.cli.command import command, make_app, tools_of
-from retrier.cli.options import AsJson, Config, Service, load_for_policies
+from retrier.cli.options import AsJson, Config, EnvFile, Service, load_for_policies
 from retrier.cli.printer import counted
+from retrier.cli.selection_options import duration
 from retrier.cli.views.policies import explain_policies, show_policies, show_simulation
 from retrier.errors import ConfigurationError
 from retrier.policy.in_force import InForce
@@ -24,7 +25,9 @@ Explain = Annotated[
 
 @app.command(epilog="Example: retrier policies check --config retrier.yaml")
 @command
-def check(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False) -> None:
+def check(
+    ctx: typer.Context, config: Config = None, _env_file: EnvFile = None, *, as_json: AsJson = False
+) -> None:
     """Check the policies of a file, without a service.
 
     Every problem is listed, and the command ends with 2. What is allowed and can hardly be meant is
@@ -60,7 +63,12 @@ def check(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False)
 )
 @command
 def list_policies(
-    ctx: typer.Context, service: Service, config: Config = None, *, explain: Explain = False
+    ctx: typer.Context,
+    service: Service,
+    config: Config = None,
+    _env_file: EnvFile = None,
+    *,
+    explain: Explain = False,
 ) -> None:
     """Show the policies in force, of a service or of a file."""
     if config is None:
@@ -96,7 +104,10 @@ File = Annotated[
     ),
 ]
 Since = Annotated[
-    str, typer.Option("--since", metavar="TIME", help="How far back: 12h, 7d; 7d by default.")
+    str,
+    typer.Option(
+        "--since", parser=duration, metavar="TIME", help="How far back: 12h, 7d; 7d by default."
+    ),
 ]
 
 

@@ -32,7 +32,10 @@ class Act:
     since: Annotated[
         str | None,
         typer.Option(
-            "--since", parser=moment, metavar="TIME", help="When the backup was made, in ISO 8601."
+            "--since",
+            parser=moment,
+            metavar="TIME",
+            help="When the backup was made: a time, or 2h.",
         ),
     ] = None
     again: Annotated[

@@ -1,4 +1,4 @@
-"""`retrier run`, `check`, `verify`, `db upgrade`: they use the settings, and need no service."""
+"""`retrier run`, `check`, `verify`: they use the settings, and need no service."""
 
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -6,12 +6,11 @@ from typing import Annotated, Any
 import typer
 
 from retrier.cli.command import ExitCode, command, make_app, tools_of
-from retrier.cli.options import AsJson, Config, load_config, load_remarking
+from retrier.cli.options import AsJson, Config, EnvFile, load_config, load_remarking
 from retrier.cli.printer import Column, Printer, counted
-from retrier.settings import Role, is_database_named
+from retrier.settings import Role
 
 app = make_app("Run the service.")
-db = make_app("Maintain the database.")
 
 Roles = Annotated[
     list[Role] | None,
@@ -45,7 +44,9 @@ Port = Annotated[
     """
 )
 @command
-def run(config: Config = None, role: Roles = None, port: Port = None) -> None:
+def run(
+    config: Config = None, _env_file: EnvFile = None, role: Roles = None, port: Port = None
+) -> None:
     """Run the service until it is told to stop."""
     settings = load_config(config)
     if port is not None:
@@ -59,7 +60,9 @@ def run(config: Config = None, role: Roles = None, port: Port = None) -> None:
 
 @app.command(epilog="Example: retrier check --config retrier.yaml")
 @command
-def check(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False) -> None:
+def check(
+    ctx: typer.Context, config: Config = None, _env_file: EnvFile = None, *, as_json: AsJson = False
+) -> None:
     """Check settings, database and broker.
 
     First the settings are read, then what the service needs of the database and the broker is
@@ -84,28 +87,14 @@ def check(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False)
     raise typer.Exit(ExitCode.USAGE if wrong else ExitCode.DONE)
 
 
-@db.command(epilog="Example: retrier db upgrade --config retrier.yaml")
-@command
-def upgrade(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False) -> None:
-    """Upgrade the tables of the database to this version."""
-    settings = load_remarking(ctx, config)
-    from retrier.app import upgrade_database  # noqa: PLC0415 - as in run
-
-    # Beside a file of settings the default is a mistake: a new file would look like the database.
-    done = upgrade_database(settings, may_create=config is None or is_database_named(settings))
-    printer = tools_of(ctx).printer
-    if as_json:
-        printer.document({"result": done})
-    else:
-        printer.line(done)
-
-
 _RULES = (Column(title="result"), Column(title="rule", flexible=True))
 
 
 @app.command(epilog="Example: retrier verify --config retrier.yaml")
 @command
-def verify(ctx: typer.Context, config: Config = None, *, as_json: AsJson = False) -> None:
+def verify(
+    ctx: typer.Context, config: Config = None, _env_file: EnvFile = None, *, as_json: AsJson = False
+) -> None:
     """Check that everything adds up.
 
     States, claims, batches, operations and the ledger must agree. The command reads the database

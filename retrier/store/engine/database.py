@@ -118,6 +118,13 @@ class Database:
             return False
         return self.read(lambda tx: is_pooled(tx.conn))
 
+    def is_open_elsewhere(self) -> bool:
+        """Say whether another process has the SQLite file open; call it before connecting.
+
+        PostgreSQL knows its sessions itself: `SqlDialect.find_sessions`.
+        """
+        return self._file is not None and self._file.is_open_elsewhere()
+
     def dispose(self) -> None:
         """Close all connections."""
         for other in self._apart:

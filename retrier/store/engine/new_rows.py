@@ -44,7 +44,8 @@ def copy_in(conn: Connection, table: Table, rows: Rows) -> None:
 
     Runs in the connection's transaction, but directly on the driver: SQLAlchemy has no COPY.
     """
-    statement = f"COPY {table.name} ({', '.join(rows[0])}) FROM STDIN (FORMAT BINARY)"
+    columns = ", ".join(f'"{name}"' for name in rows[0])
+    statement = f"COPY {table.name} ({columns}) FROM STDIN (FORMAT BINARY)"
     try:
         _stream(conn.connection.driver_connection, statement, table, rows)
     except psycopg.Error as error:

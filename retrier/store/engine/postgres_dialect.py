@@ -10,6 +10,7 @@ from zlib import crc32
 import psycopg
 from psycopg.adapt import Buffer, Dumper, Loader
 from psycopg.pq import Format
+from psycopg.types.json import Jsonb
 from psycopg.types.string import TextLoader
 from sqlalchemy import (
     BindParameter,
@@ -44,6 +45,7 @@ from retrier.store.engine.sql_dialect import (
     SqlDialect,
 )
 from retrier.store.engine.timeouts import TimedConnection
+from retrier.store.schema.types import is_json
 
 _UUID = psycopg.adapters.types["uuid"].oid
 
@@ -107,6 +109,24 @@ _BY_INDEX = select(
     func.set_config("enable_seqscan", "off", true()),
     func.set_config("enable_bitmapscan", "off", true()),
 )
+
+
+_SESSIONS = text(
+    "SELECT coalesce(host(client_addr), 'this machine, process ' || pid) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND application_name = 'retrier' "
+    "AND pid <> pg_backend_pid() ORDER BY 1"
+)
+_SEQUENCE = text("SELECT pg_get_serial_sequence(:table, :key)")
+_GO_ON = text("SELECT setval(CAST(:sequence AS regclass), :number)")
+
+
+def _numbered(table: Table) -> Mapping[str, str]:
+    (key,) = table.primary_key.columns
+    return {"table": _quoted(table), "key": key.name}
+
+
+def _quoted(table: Table) -> str:
+    return f'"{table.name}"'
 
 
 class PostgresDialect(SqlDialect):
@@ -205,6 +225,63 @@ class PostgresDialect(SqlDialect):
     def lock_table(self, conn: Connection, table: Table) -> None:
         """Take the weakest lock that conflicts with itself and with every write."""
         conn.execute(text(f"LOCK TABLE {table.name} IN SHARE ROW EXCLUSIVE MODE"))
+
+    def hold_still(self, conn: Connection, tables: Sequence[Table]) -> None:
+        """Take the weakest lock that conflicts with itself and with every write."""
+        # What reads for an hour is idle while the other database writes what it has read.
+        conn.execute(text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+        conn.execute(text("SET LOCAL lock_timeout = '5s'"))
+        names = ", ".join(_quoted(table) for table in tables)
+        conn.execute(text(f"LOCK TABLE {names} IN SHARE ROW EXCLUSIVE MODE"))
+
+    def find_sessions(self, conn: Connection) -> Sequence[str]:
+        """Return the address, or the process id, of each session that says it is ours."""
+        return conn.execute(_SESSIONS).scalars().all()
+
+    def size_of(self, column: ColumnElement[Any]) -> ColumnElement[int]:
+        """Return the number of bytes, which is stored beside the value."""
+        return func.octet_length(column)
+
+    def restore_rows(
+        self, conn: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Add them by COPY; the text of JSON goes in as it is."""
+        documents = [each.name for each in table.columns if is_json(each) and each.name in rows[0]]
+        wrapped = {
+            name: [None if row[name] is None else Jsonb(row[name], dumps=str) for row in rows]
+            for name in documents
+        }
+        columns = [
+            dict(zip(wrapped, each, strict=True)) for each in zip(*wrapped.values(), strict=True)
+        ]
+        full = [{**row, **own} for row, own in zip(rows, columns, strict=True)] if wrapped else rows
+        copy_in(conn, table, full)
+
+    def delete_all(self, conn: Connection, tables: Sequence[Table]) -> None:
+        """Truncate them together: no table that is left out may refer to them."""
+        conn.execute(text(f"TRUNCATE {', '.join(_quoted(table) for table in tables)}"))
+
+    def set_last_number(self, conn: Connection, counter: Counter, number: int) -> None:
+        """Set the sequence; at 0 it has not been used."""
+        if number:
+            conn.execute(_GO_ON, {"sequence": counter, "number": number})
+
+    def last_key(self, conn: Connection, table: Table) -> int:
+        """Read the sequence that belongs to the key."""
+        sequence = conn.execute(_SEQUENCE, _numbered(table)).scalar_one()
+        last = f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {sequence}"  # noqa: S608 - the server's own quoted name
+        return int(conn.execute(text(last)).scalar_one())
+
+    def set_last_key(self, conn: Connection, table: Table, key: int) -> None:
+        """Set the sequence that belongs to the key; at 0 it has not been used."""
+        if key:
+            sequence = conn.execute(_SEQUENCE, _numbered(table)).scalar_one()
+            conn.execute(_GO_ON, {"sequence": sequence, "number": key})
+
+    def take_statistics(self, conn: Connection, tables: Sequence[Table]) -> None:
+        """Analyze them: autovacuum would do it within minutes, and plans are bad until then."""
+        for table in tables:
+            conn.execute(text(f"ANALYZE {_quoted(table)}"))
 
     def give_back_pages(self, conn: Connection) -> bool:  # noqa: ARG002 - SQLite uses it
         """Do nothing: autovacuum makes room inside the tables, and new rows use it."""

@@ -155,6 +155,47 @@ class SqlDialect(ABC):
         """Let nobody else change the table until this transaction ends; reading stays possible."""
 
     @abstractmethod
+    def hold_still(self, conn: Connection, tables: Sequence[Table]) -> None:
+        """Let nobody else change these tables until this transaction ends, however long it takes.
+
+        Reading stays possible, and so does nothing else that locks them like this.
+        """
+
+    @abstractmethod
+    def find_sessions(self, conn: Connection) -> Sequence[str]:
+        """Return where other processes of Retrier are connected from, to this database."""
+
+    @abstractmethod
+    def size_of(self, column: ColumnElement[Any]) -> ColumnElement[int]:
+        """Return about how many bytes a text or binary value has, without reading all of it."""
+
+    @abstractmethod
+    def restore_rows(
+        self, conn: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Add rows that were read of another database: all columns, JSON as its text."""
+
+    @abstractmethod
+    def delete_all(self, conn: Connection, tables: Sequence[Table]) -> None:
+        """Delete all rows of these tables; those that refer to others stand behind them."""
+
+    @abstractmethod
+    def set_last_number(self, conn: Connection, counter: Counter, number: int) -> None:
+        """Make the counter go on behind this number."""
+
+    @abstractmethod
+    def last_key(self, conn: Connection, table: Table) -> int:
+        """Return the highest key that the database has given to a row of a table that it numbers."""
+
+    @abstractmethod
+    def set_last_key(self, conn: Connection, table: Table, key: int) -> None:
+        """Make the database number the rows of this table behind this key."""
+
+    @abstractmethod
+    def take_statistics(self, conn: Connection, tables: Sequence[Table]) -> None:
+        """Let the planner know how much was added, before anybody asks."""
+
+    @abstractmethod
     def give_back_pages(self, conn: Connection) -> bool:
         """Return some free pages to the file system, if there are many; say whether more are."""
 

@@ -1,5 +1,6 @@
 """The SQL dialect of SQLite, and a check that the open files are still those at their paths."""
 
+import fcntl
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -15,6 +16,7 @@ from sqlalchemy import (
     FromClause,
     Select,
     Table,
+    Text,
     bindparam,
     func,
     literal,
@@ -30,12 +32,14 @@ from retrier.overlap import WhileInFlight
 from retrier.store.engine.arrays import JsonArray
 from retrier.store.engine.sql_dialect import READING, RESTRUCTURING, Columns, Counter, SqlDialect
 from retrier.store.schema import counters
-from retrier.store.schema.types import Digest, UtcTime
+from retrier.store.schema.types import Digest, UtcTime, is_json
 
 Identity = tuple[int, int]
 """Device and inode: they identify a file whatever its name."""
 
 _LOGS = ("-wal", "-shm")
+_OPEN_BYTE = 128
+"""The byte of the -shm file that is locked while a connection is open (UNIX_SHM_DMS)."""
 
 
 class SqliteFile:
@@ -85,6 +89,23 @@ class SqliteFile:
         if logs := self._logs:
             self._check_logs(logs)
 
+    def is_open_elsewhere(self) -> bool:
+        """Say whether another process has the file open. Call it before this process opens it.
+
+        In WAL mode each connection holds a lock on one byte of the -shm file for as long as it is
+        open. This process would lose its own locks when it closes the file that it looks into.
+        """
+        try:
+            index = Path(f"{self._place}-shm").open("r+b")  # noqa: SIM115 - closed below
+        except OSError:
+            return False  # it is not there; or SQLite itself will say what is wrong
+        with index:
+            try:
+                fcntl.lockf(index, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _OPEN_BYTE)
+            except OSError:
+                return True
+        return False
+
     def _check_logs(self, logs: tuple[Identity | None, ...]) -> None:
         if tuple(self._identify_logs()) != logs:
             raise DatabaseUnavailable(
@@ -126,6 +147,20 @@ _FREE_PAGES = text("PRAGMA freelist_count")
 _ALL_PAGES = text("PRAGMA page_count")
 _PAGES_AT_ONCE = 1000
 """Pages of 4 KiB that one transaction cuts off: others wait for the only lock meanwhile."""
+
+
+_NOTED = text("SELECT max(seq) FROM sqlite_sequence WHERE name = :table")
+_FORGET = text("DELETE FROM sqlite_sequence WHERE name = :table")
+_NOTE = text("INSERT INTO sqlite_sequence (name, seq) VALUES (:table, :key)")
+
+
+def _is_noted(table: Table) -> bool:
+    return bool(table.dialect_options["sqlite"]["autoincrement"])
+
+
+def _highest(table: Table) -> Select[Any]:
+    (key,) = table.primary_key.columns
+    return select(func.coalesce(func.max(key), 0))
 
 
 class SqliteDialect(SqlDialect):
@@ -195,6 +230,54 @@ class SqliteDialect(SqlDialect):
 
     def lock_table(self, conn: Connection, table: Table) -> None:
         """Do nothing: nobody else can write while this transaction does."""
+
+    def hold_still(self, conn: Connection, tables: Sequence[Table]) -> None:
+        """Do nothing: BEGIN IMMEDIATE lets one transaction write at a time."""
+
+    def find_sessions(self, conn: Connection) -> Sequence[str]:  # noqa: ARG002 - PostgreSQL uses it
+        """Return nothing: SQLite knows no sessions. `SqliteFile.is_open_elsewhere` knows locks."""
+        return ()
+
+    def size_of(self, column: ColumnElement[Any]) -> ColumnElement[int]:
+        """Return the length: of text in characters, of bytes without reading them."""
+        return func.length(column)
+
+    def restore_rows(
+        self, conn: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Insert them one by one, in one call of the driver; JSON is stored as text anyway."""
+        values = {
+            each.name: bindparam(each.name, type_=Text() if is_json(each) else each.type)
+            for each in table.columns
+            if each.name in rows[0]
+        }
+        conn.execute(table.insert().values(values), rows)
+
+    def delete_all(self, conn: Connection, tables: Sequence[Table]) -> None:
+        """Delete from the last table to the first."""
+        for table in reversed(tables):
+            conn.execute(table.delete())
+
+    def set_last_number(self, conn: Connection, counter: Counter, number: int) -> None:
+        """Write the row of `counters`."""
+        row = sqlite.insert(counters).values(name=counter, value=number)
+        conn.execute(row.on_conflict_do_update(index_elements=["name"], set_={"value": number}))
+
+    def last_key(self, conn: Connection, table: Table) -> int:
+        """Read what AUTOINCREMENT has noted; without it the highest key that there is counts."""
+        if not _is_noted(table):
+            return int(conn.execute(_highest(table)).scalar_one())
+        noted = conn.execute(_NOTED, {"table": table.name}).scalar_one_or_none()
+        return int(noted or 0)
+
+    def set_last_key(self, conn: Connection, table: Table, key: int) -> None:
+        """Note it for AUTOINCREMENT; without it SQLite goes on behind the highest key."""
+        if _is_noted(table):
+            conn.execute(_FORGET, {"table": table.name})
+            conn.execute(_NOTE, {"table": table.name, "key": key})
+
+    def take_statistics(self, conn: Connection, tables: Sequence[Table]) -> None:
+        """Do nothing: its planner works without statistics here, as in every other file."""
 
     def give_back_pages(self, conn: Connection) -> bool:
         """Cut free pages off the file while they are over a quarter; new rows use the others.

@@ -8,6 +8,7 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     CheckConstraint,
+    Column,
     DateTime,
     Dialect,
     Integer,
@@ -105,6 +106,11 @@ ByCodePoint = Text().with_variant(Text(collation="C"), "postgresql")
 
 Number = BigInteger().with_variant(Integer(), "sqlite")
 """64 bits; SQLite numbers rows itself only if the column's type is named INTEGER."""
+
+
+def is_json(column: Column[Any]) -> bool:
+    """Say whether a column holds JSON."""
+    return isinstance(column.type, JSON)
 
 
 def one_of(column: str, values: Iterable[str]) -> CheckConstraint:

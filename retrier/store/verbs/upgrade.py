@@ -55,6 +55,14 @@ _NOTHING_CARRIED_OVER = (
     "database"
 )
 
+UNFINISHED = "unfinished copy"
+"""Stands where the revision stands, until `db copy` is done: no version of Retrier knows it."""
+
+_IS_UNFINISHED = (
+    "is an unfinished copy of another database, and nothing may use it: run the same `retrier db "
+    "copy` again to finish it, or name another database"
+)
+
 MIGRATIONS = Path(schema.__file__).parent / "migrations"
 
 
@@ -87,6 +95,8 @@ def upgrade_schema(db: Database, migrations: Path = MIGRATIONS) -> SchemaRevisio
 def find_revision(db: Database, migrations: Path = MIGRATIONS) -> SchemaRevision:
     """Return the database's revision. Raises DatabaseUnavailable and ConfigurationError."""
     found = _find_revision(db, migrations)
+    if found.current == UNFINISHED:
+        raise ConfigurationError([f"database.url: the database at {db.place} {_IS_UNFINISHED}"])
     if found.current in _BEFORE_THE_FIRST_RELEASE:
         raise ConfigurationError(
             [f"database.url: the database at {db.place} {_NOTHING_CARRIED_OVER}"]
@@ -96,19 +106,46 @@ def find_revision(db: Database, migrations: Path = MIGRATIONS) -> SchemaRevision
 
 @reading
 def _find_revision(tx: Transaction, migrations: Path) -> SchemaRevision:
-    return _find(tx, migrations)
+    return read_revision(tx, migrations)
 
 
 def _upgrade(tx: Transaction, place: str, migrations: Path) -> SchemaRevision:
+    lock_upgrades(tx)
+    before = read_revision(tx, migrations)
+    if not before.is_current:
+        make_schema(tx, place, before, migrations)
+    return before
+
+
+def lock_upgrades(tx: Transaction) -> None:
+    """Let nobody else change tables until this transaction ends, which has no time limit now."""
     tx.sql.without_timeouts(tx.conn, _UPGRADE_LOCK)
-    before = _find(tx, migrations)
-    if before.is_current:
-        return before
+
+
+def make_schema(
+    tx: Transaction, place: str, before: SchemaRevision, migrations: Path = MIGRATIONS
+) -> None:
+    """Bring the tables from that revision to the newest one, and make the views anew.
+
+    Raises DatabaseUnavailable, StrayRows.
+    """
     take_views_away(tx)
     _apply_missing(tx, place, migrations, before)
     put_views_back(tx)
     refuse_strays(tx)
-    return before
+
+
+def become_unfinished(tx: Transaction) -> None:
+    """Let no version of Retrier use this database until `become_current`."""
+    tx.execute(_SET_REVISION, {"revision": UNFINISHED})
+
+
+def become_current(tx: Transaction, revision: str) -> None:
+    """Say that the database is at this revision, which it is."""
+    tx.execute(_SET_REVISION, {"revision": revision})
+
+
+_SET_REVISION = text("UPDATE alembic_version SET version_num = :revision")
 
 
 def _apply_missing(tx: Transaction, place: str, migrations: Path, before: SchemaRevision) -> None:
@@ -124,7 +161,8 @@ def _apply_missing(tx: Transaction, place: str, migrations: Path, before: Schema
         ) from error
 
 
-def _find(tx: Transaction, migrations: Path) -> SchemaRevision:
+def read_revision(tx: Transaction, migrations: Path = MIGRATIONS) -> SchemaRevision:
+    """Return what the database says of itself, and the newest revision."""
     wanted = ScriptDirectory.from_config(_config(migrations)).get_current_head()
     current = MigrationContext.configure(tx.conn).get_current_revision()
     return SchemaRevision(current=current, wanted=wanted or "")

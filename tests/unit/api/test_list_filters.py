@@ -7,6 +7,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import update
 
+from retrier.clock import SystemClock
 from retrier.store.schema import failed_messages
 from tests.support.api import Api
 from tests.support.factories import FAILED_AT, failure
@@ -157,3 +158,16 @@ def test_what_is_no_condition_is_refused_with_its_field(
 ) -> None:
     # Left out, it would list more than was meant.
     assert refused_field(api, **params) == field
+
+
+def test_by_how_long_ago_it_failed(api: Api) -> None:
+    now = SystemClock().now()
+    _, late = api.receive(
+        failure(time_of_failure=now - timedelta(hours=3)),
+        failure(time_of_failure=now - timedelta(hours=1)),
+    )
+
+    assert api.ids(failed_from="2h") == [late]
+    refused = api.http.get("/api/errors", params={"failed_from": "2 hours"})
+    assert refused.status_code == 400
+    assert "did you mean 2h?" in refused.json()["detail"]

@@ -57,7 +57,7 @@ def test_nothing_is_said_of_waiting_where_nothing_waits(cli: CommandLine) -> Non
     ("arguments", "code"),
     [
         (["open", "orders", "--for", "8d"], 1),
-        (["open", "orders", "--for", "soon"], 1),
+        (["open", "orders", "--for", "soon"], 2),
         (["open", " "], 2),
     ],
 )

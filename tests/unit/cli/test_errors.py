@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from retrier.cli.commands.errors import Sort, Status
+from retrier.clock import SystemClock
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.stream_position import read_position
 from retrier.store.queries.ordering import Sort as ApiSort
@@ -482,6 +483,22 @@ def test_failed_messages_are_listed_by_every_condition(cli: CommandLine) -> None
 
     assert listed == [wanted]
     assert cli.lines("errors", "list", "--ids", "--archived-by", wanted) == []
+
+
+def test_what_failed_lately_is_listed_and_the_moment_is_said(cli: CommandLine) -> None:
+    now = SystemClock().now()
+    _, late = cli.api.receive(
+        failure(time_of_failure=now - timedelta(hours=3)),
+        failure(time_of_failure=now - timedelta(hours=1)),
+    )
+
+    result = cli.run("errors", "list", "--ids", "--failed-from", "2h")
+
+    assert result.stdout.split() == [late]
+    assert result.stderr.startswith("2h is 20")
+    wrong = cli.run("errors", "list", "--failed-from", "2 hours")
+    assert wrong.exit_code == 2
+    assert "did you mean 2h?" in " ".join(wrong.stderr.split())
 
 
 @pytest.mark.parametrize("option", ["--queue", "--text", "--reason"])

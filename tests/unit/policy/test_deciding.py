@@ -1,5 +1,6 @@
 """What a set of policies decides, and the words it says."""
 
+import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ from retrier.policy.policy_set import Definition, PolicySet, hash_definition
 from retrier.policy.presets import PRESETS
 from retrier.policy.rules import GivingUp, Match, Rule, Unmatched
 from retrier.policy.waiting import WAITING
+from tests.support.project import ROOT
 
 NOW = datetime(2026, 11, 23, 6, 45, 41, tzinfo=UTC)
 TIMED_OUT = Facts(queue="orders", exception_type="TimeoutError")
@@ -299,3 +301,15 @@ def test_a_reason_that_is_known_is_not_derived_anew() -> None:
     found = [policies.find(replace(TIMED_OUT, known=each))[0] for each in (None, "mine", None)]
 
     assert found == ["timeout_exceeded", "mine", "timeout_exceeded"]
+
+
+def test_the_notice_on_the_page_says_what_is_decided() -> None:
+    page = (ROOT / "docs" / "publishing.md").read_text()
+    shown = re.search(r'^(\{"notice_id".+?\})\n```', page, re.MULTILINE | re.DOTALL)
+    assert shown is not None
+
+    notice = json.loads(shown[1])
+
+    decision = decide(set_of(make_rule(attempts=6)), failures=notice["failure_count"])
+    assert isinstance(decision, Dead)
+    assert notice["disposition_reason"] == decision.why

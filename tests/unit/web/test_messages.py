@@ -6,6 +6,7 @@ from datetime import timedelta
 import httpx
 import pytest
 
+from retrier.clock import SystemClock
 from retrier.domain.failed_message import FailedMessageStatus
 from tests.support.disposing import DUE, make_dead, schedule
 from tests.support.factories import FAILED_AT, failure
@@ -82,6 +83,21 @@ def test_a_condition_narrows_the_list_and_is_a_token(web: Web, name: str, value:
 
     assert listed(html) == [wanted]
     assert html.count('title="Without this"') == 1
+
+
+def test_how_long_ago_is_a_condition_and_stays_the_same_moment(web: Web) -> None:
+    now = SystemClock().now()
+    _, late = web.api.receive(
+        failure(time_of_failure=now - timedelta(hours=3)),
+        failure(time_of_failure=now - timedelta(hours=1)),
+    )
+
+    html = web.get("/messages", failed_from="2h")
+
+    assert listed(html) == [late]
+    shown = re.search(r'name="failed_from" value="([^"]+)"', html)
+    assert shown is not None
+    assert listed(web.get("/messages", failed_from=shown[1])) == [late]
 
 
 def test_a_group_is_a_token_by_its_title(web: Web) -> None:

@@ -1,0 +1,133 @@
+"""A database with something of nearly everything that Retrier stores."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import insert, null
+
+from retrier.domain.failed_message import FailedImport, OwnCopy
+from retrier.domain.message_actions import Act
+from retrier.store.engine.database import Database
+from retrier.store.schema import (
+    breaker_counts,
+    breakers,
+    event_log,
+    failed_import_sends,
+    failed_imports,
+    failure_groups,
+    group_comments,
+    message_redirects,
+    outgoing,
+    policy_sets,
+    recovery,
+    staging_ids,
+)
+from tests.support.bench import QUEUE, Bench, Killed
+from tests.support.factories import FAILED_AT, confirmation, failure, unique_id
+from tests.support.old import settle
+
+ID = "0f0f0f0f-0000-4000-8000-00000000000{}"
+MOMENT = FAILED_AT + timedelta(microseconds=123_457)
+HOSTILE = "Süd \u202e 'quoted' \"twice\" \\ {} \U0001f600 \u0130"
+
+
+def live_in(db: Database, count: int = 12) -> Bench:
+    """Let everything happen that fills a table, and write rows into those that stay empty."""
+    bench = Bench(db)
+    settle(db, Act.ARCHIVE, bench.fail(2))
+    bench.fail(count)
+    resolved, pending, again = (failure(queue=QUEUE) for _ in range(3))
+    bench.receive(resolved, pending, again)
+    bench.ask_all()
+    bench.work()
+    bench.receive(
+        confirmation(unique_id(resolved)),
+        failure(queue=QUEUE, message_id=again.message_id, body=again.body),
+        OwnCopy(staging_id="s", unique_message_id=None, error_queue="error"),
+        _unreadable(),
+        failure(queue=HOSTILE[:20], body=b"\x00\xff" * 100),
+    )
+    bench.ask(["no such id", unique_id(resolved)])
+    bench.work()
+    bench.ask([unique_id(again)])
+    bench.kill_at("forwarding.published")
+    try:
+        bench.work()
+    except Killed:
+        bench.restart()
+    bench.receive(replace(failure(queue=QUEUE), redelivered=True))
+    _write_the_rest(db)
+    return bench
+
+
+def _write_the_rest(db: Database) -> None:
+    with db.engine.begin() as conn:
+        group = conn.execute(failure_groups.select()).first()
+        an_import = conn.execute(failed_imports.select()).first()
+        assert group is not None
+        assert an_import is not None
+        rows = {
+            breakers: {
+                "breaker_key": "queue:orders",
+                "per": "destination",
+                "name": HOSTILE,
+                "state": "closed",
+                "changed_at": MOMENT,
+            },
+            breaker_counts: {
+                "breaker_id": 1,
+                "since": MOMENT,
+                "counted_by": ID.format(1),
+                "sent": 1,
+                "returned": 0,
+                "came_back": 0,
+                "confirmed": 1,
+                "outcomes": "c",
+            },
+            group_comments: {
+                "group_id": group.group_id,
+                "comment": HOSTILE,
+                "who": "ada",
+                "written_at": MOMENT,
+            },
+            failed_import_sends: {
+                "import_id": an_import.import_id,
+                "send_id": ID.format(2),
+                "sending_to": QUEUE,
+                "sending_since": MOMENT,
+                "requested_by": "ada",
+            },
+            message_redirects: {"from_queue": "a", "to_queue": "b", "modified_at": MOMENT},
+            policy_sets: {
+                "session_id": ID.format(3),
+                "instance": "retrier",
+                "host": "here",
+                "pid": 1,
+                "set_hash": "0" * 64,
+                "loaded_at": MOMENT,
+                "problems": ["one", {"two": None}],
+                "seen_at": MOMENT,
+            },
+            recovery: {"id": 1, "since": MOMENT, "begun_at": MOMENT, "begun_by": "ada"},
+            staging_ids: {"staging_id": ID.format(4), "made_at": MOMENT},
+        }
+        for table, row in rows.items():
+            conn.execute(insert(table).values(**row))
+        note = {"at": MOMENT, "kind": "operation_created", "who": "ada", "text": HOSTILE}
+        documents: list[Any] = [None, null(), {"b": [1, 2.5, True, HOSTILE], "a": {}}, []]
+        for details in documents:
+            conn.execute(insert(event_log).values(**note, details=details))
+        sent = {"number": 1, "attempt_id": 1, "queue": "log", "created_at": MOMENT}
+        conn.execute(insert(outgoing).values(**sent, notice=null()))
+
+
+def _unreadable() -> FailedImport:
+    return FailedImport(
+        error_queue="error",
+        reason="its properties cannot be read",
+        raw=bytes(range(256)),
+        body=b"",
+        fingerprint="f0" * 16,
+        received_at=FAILED_AT,
+    )
