@@ -27,7 +27,8 @@ def what_it_moves(from_queue: str) -> Selection:
     """Return the pending retries that a redirect from this queue is about: those sent to it.
 
     Not those that went elsewhere: an operation named another queue, or a redirect led there, such
-    as this one, when it was asked for before.
+    as this one, when it was asked for before. Nor those that an operation sent here by name: sent
+    again, they would go to where they failed.
     """
     issued = frozenset({FailedMessageStatus.RETRY_ISSUED})
     return Selection(statuses=issued, pending=True, sent_to=from_queue)

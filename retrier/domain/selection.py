@@ -37,7 +37,8 @@ class Selection:
     `reason` is what the failure is classified under, or the headers' own word. `stream`
     is the id of a stream, of whichever queue. `failed_from` and `failed_to` are times of the last failure, both included. `attempts_at_least` counts failures. `text` is looked for in the ids, types and
     exceptions, in any case. `archived_by` is the archive operation that archived the messages. `message_id` is the
-    sender's own id, for lists. `sent_to` is the queue to which the pending retry was sent.
+    sender's own id, for lists. `sent_to` is the queue to which the pending retry was sent
+    because it failed there: no operation and no redirect had named another one.
 
     `counted_to` and `passed_over` are those of a plan: what came to match under a higher number
     was not counted, nor were the messages with these failure numbers.

@@ -66,7 +66,7 @@ def set_redirect(
             path = ("redirects", redirect_id(source))
             api.act("PUT", path, {"tophysicaladdress": target}, name_user(user))
         if known is None or pending:
-            # Of a pair that is there already this changes nothing, but for what is pending.
+            # Of a pair that is there already only what is pending is changed by this.
             body = names | {"retryexisting": pending}
             api.act("POST", ("redirects",), body, name_user(user))
     done: Json = {"from_physical_address": source, "to_physical_address": target}

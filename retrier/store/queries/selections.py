@@ -232,8 +232,7 @@ def _was_sent(selection: Selection) -> Iterator[Condition]:
         yield _by(claims.sent_seq, selection.counted_to)
     if selection.sent_to is not None:
         own = select(causes.c.cause_id).where(causes.c.destination == selection.sent_to)
-        as_failed = and_(claims.sent_to.is_(None), messages.cause_id.in_(own))
-        yield or_(claims.sent_to == selection.sent_to, as_failed)
+        yield and_(claims.sent_to.is_(None), messages.cause_id.in_(own))
 
 
 def _has_status(statuses: frozenset[FailedMessageStatus]) -> Condition:
