@@ -25,7 +25,7 @@ from retrier.events.stopping import CancelAsked, OperationPaused, OperationResum
 from retrier.events.streams import StreamReleased
 from retrier.imports import FailedImports
 from retrier.store.engine.database import Database
-from retrier.store.queries.selections import CHUNK, find_chunk, last_number
+from retrier.store.queries.selections import CHUNK, find_chunk, known_by_now, last_number
 from retrier.store.verbs import acknowledging, redirects, streams
 from retrier.store.verbs.archive_acknowledgements import acknowledge_archives
 from retrier.store.verbs.breakers import HandedBreaker, set_breaker
@@ -95,6 +95,7 @@ class Gateway:
         Raises KeyReused, DatabaseUnavailable.
         """
         made: list[CreatedOperation] = []
+        selection = None if selection is None else known_by_now(self._db, selection)
         for ids in self._chunks(request, selection):
             # Only the first operation gets the key: its column is unique.
             key = request.idempotency_key if not made else None
@@ -155,13 +156,17 @@ class Gateway:
         return steered
 
     def release_stream(
-        self, stream: Stream, ids: Sequence[str] | None, who: str
+        self,
+        stream: Stream,
+        ids: Sequence[str] | None,
+        who: str,
+        counted: Sequence[int] | None = None,
     ) -> Released | UnknownStream | NotInStream:
         """Let go of what is held in a stream, all of it or these; then wake the processor.
 
-        Raises DatabaseUnavailable.
+        With `counted`, failure numbers of a plan, only of what has one of these. Raises DatabaseUnavailable.
         """
-        done = self._record(partial(streams.release_stream, self._db, stream, ids, who))
+        done = self._record(partial(streams.release_stream, self._db, stream, ids, who, counted))
         if isinstance(done, Released) and done.ids:
             where = {"queue": stream.queue, "stream_id": stream.stream_id}
             self._emit(StreamReleased(**where, count=len(done.ids)))

@@ -26,7 +26,7 @@ from retrier.policy.judging import Judge
 from retrier.policy.waiting import WAITING
 from retrier.store.engine.database import Database
 from retrier.store.queries.import_chunks import find_end, find_import_chunk
-from retrier.store.queries.imports import find_send
+from retrier.store.queries.imports import ImportSelection, find_send
 from retrier.store.verbs.import_sends import StampedImport, record_send, stamp_import
 from retrier.store.verbs.imports import delete_import, keep_refused, read_again
 from retrier.store.verbs.receiving import Reception
@@ -115,14 +115,16 @@ class FailedImports:
             return ReadAgain.refusing(ImportRefusal.UNKNOWN)
         return self._read_again([canonical(import_id)], who)
 
-    def read_all_again(self, error_queue: str | None, who: str) -> ReadAgain:
+    def read_all_again(
+        self, error_queue: str | None, who: str, counted_to: int | None = None
+    ) -> ReadAgain:
         """Read all of an error queue again, or all there are; what comes meanwhile is left out.
 
-        In transactions of at most 500. After a crash the same request reads the rest. Raises
+        With `counted_to` also what came after the preview that counted up to there. In transactions of at most 500. After a crash the same request reads the rest. Raises
         DatabaseUnavailable.
         """
-        total = ReadAgain()
-        for import_ids in self._find_chunks(error_queue):
+        total, wanted = ReadAgain(), ImportSelection(error_queue=error_queue, counted_to=counted_to)
+        for import_ids in self._find_chunks(wanted):
             total = total.add(self._read_again(import_ids, who))
         # Nobody has named them: with what is gone by now somebody else was quicker.
         return total.without(ImportRefusal.UNKNOWN)
@@ -175,12 +177,12 @@ class FailedImports:
             total = total.add(self._read_again([import_id], who))
         return total
 
-    def _find_chunks(self, error_queue: str | None) -> Iterator[Sequence[str]]:
+    def _find_chunks(self, wanted: ImportSelection) -> Iterator[Sequence[str]]:
         end = find_end(self.db)
         if end is None:
             return
         after = None
-        while chunk := find_import_chunk(self.db, error_queue, end, after):
+        while chunk := find_import_chunk(self.db, wanted, end, after):
             yield chunk.import_ids
             after = chunk.last
 

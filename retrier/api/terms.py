@@ -16,9 +16,8 @@ from pydantic_core import PydanticCustomError
 
 from retrier.api.durations import Duration
 from retrier.api.filters import ComingMoment
+from retrier.api.plans import PlanText
 from retrier.api.selections import SelectionBody
-from retrier.domain.plan import LONGEST as LONGEST_PLAN
-from retrier.domain.plan import Plan, read_plan
 from retrier.domain.retry_operation import Canary, RetryTerms
 from retrier.domain.steering import HIGHEST_RATE
 
@@ -32,7 +31,6 @@ LARGEST_CANARY = 1000
 YEAR = timedelta(days=366)
 """How far ahead an operation may begin."""
 
-_NO_PLAN = "It is not the plan of a preview."
 _NUL = "It holds NUL."
 _TWICE = "Give `not_before` or `in`, not both."
 _TOO_LATE = "An operation begins within a year."
@@ -43,12 +41,6 @@ _NULL = "A member that is given has a value; leave it out otherwise."
 def _without_nul(text: str) -> str:
     if "\0" in text:
         raise PydanticCustomError("unclean", _NUL)
-    return text
-
-
-def _plan(text: str) -> str:
-    if read_plan(text) is None:
-        raise PydanticCustomError("no_plan", _NO_PLAN)
     return text
 
 
@@ -80,7 +72,7 @@ class AskedBody(BaseModel):
     canary_wait: Duration | None = None
     canary_limit: Annotated[int, Field(ge=0, le=LARGEST_CANARY)] | None = None
     drop_headers: Annotated[list[HeaderPattern], Field(max_length=MOST_HEADERS)] | None = None
-    plan: Annotated[str, Field(max_length=LONGEST_PLAN), AfterValidator(_plan)] | None = None
+    plan: PlanText | None = None
 
     @field_validator("*", mode="before")
     @classmethod
@@ -121,11 +113,6 @@ class AskedBody(BaseModel):
             canary=self._canary(),
             drop_headers=tuple(self.drop_headers or ()),
         )
-
-    @property
-    def counted(self) -> Plan | None:
-        """What the preview counted that the request names, if it names one."""
-        return None if self.plan is None else read_plan(self.plan)
 
     def _canary(self) -> Canary | None:
         if self.canary is None:

@@ -8,6 +8,7 @@ import typer
 from retrier.cli.api_client import ApiClient, Json
 from retrier.cli.command import Headers
 from retrier.cli.import_acts import act_on_each, add_up, find_import_ids
+from retrier.cli.plans import PlanOption, planned
 
 Queue = Annotated[
     str | None, typer.Option("--queue", metavar="NAME", help="Those from this error queue.")
@@ -36,8 +37,15 @@ class Which:
         ),
     ] = None
 
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count what would be read again; change nothing.")
+    ] = False
+    plan: PlanOption = None
+
     def check(self) -> None:
         """Raise BadParameter unless it is one kind of target."""
+        if self.ids and (self.dry_run or self.plan is not None):
+            raise typer.BadParameter("--dry-run and --plan go with no ids.")
         kinds = (bool(self.ids), self.queue is not None, self.everything)
         if sum(kinds) != 1 or self.queue == "":
             raise typer.BadParameter("give ids, or one of --queue and --all.")
@@ -49,10 +57,17 @@ class Which:
         """Have them read again; return what they came to."""
         going_to = {"destination": self.destination} if self.destination else {}
         if not self.ids:
-            params = {"error_queue": self.queue} if self.queue else {}
-            return api.act("POST", ("imports", "retry"), None, headers, params | going_to)
+            params = self._params() | going_to | planned(self.plan)
+            return api.act("POST", ("imports", "retry"), None, headers, params)
         named = find_import_ids(api, self.ids)
         return add_up(*act_on_each(api, ("POST", "retry"), named, headers, params=going_to))
+
+    def look(self, api: ApiClient) -> Json:
+        """Return how many would be read again, and the plan of it."""
+        return api.act("POST", ("imports", "retry", "preview"), None, {}, self._params())
+
+    def _params(self) -> dict[str, str]:
+        return {"error_queue": self.queue} if self.queue else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

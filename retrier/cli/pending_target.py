@@ -1,6 +1,5 @@
 """Which pending retries a command is about: filters of a list, and what is changed."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -8,7 +7,7 @@ import typer
 
 from retrier.cli.api_client import ApiClient, Json
 from retrier.cli.ids import find_operation_id
-from retrier.cli.printer import counted
+from retrier.cli.plans import PlanOption
 from retrier.cli.selection_options import Ids
 from retrier.domain.asked_times import NoTime, read_duration
 
@@ -49,20 +48,23 @@ class Chosen:
     older_than: OlderThan = None
     everything: Annotated[bool, typer.Option("--all", help="Every pending retry.")] = False
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask whether to go on.")] = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be changed; change nothing.")
+    ] = False
+    plan: PlanOption = None
 
     def check(self) -> dict[str, object]:
         """Return the condition of a bulk. Raises BadParameter unless one kind is given."""
         some = self.queue is not None or self.older_than is not None
         if [bool(self.ids), some, self.everything].count(True) != 1:
             raise typer.BadParameter("give ids, or --queue and --older-than, or --all.")
+        if self.ids and (self.dry_run or self.plan is not None):
+            raise typer.BadParameter("--dry-run and --plan go with no ids.")
         return _matching(self.queue, self.older_than)
 
-    def describe(self, api: ApiClient, ids: Sequence[str]) -> str:
-        """Say how many messages it is about."""
-        if ids:
-            return counted(len(ids), "named message")
-        matching = {n: str(value) for n, value in self.check().items()}
-        return counted(api.page("pendingretries", **matching, per_page=1).total, "pending retry")
+    def look(self, api: ApiClient, act: str) -> Json:
+        """Return what an act on those that match would change, and its plan."""
+        return api.look(("pendingretries", act, "all", "preview"), self.check())
 
 
 def _matching(queue: str | None, older_than: str | None) -> Json:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from retrier.cli.api_client import Json, valid_text
+from retrier.cli.plans import PlanOption
 from retrier.cli.selection_options import coming_moment, duration
 
 
@@ -65,10 +66,7 @@ class TermOptions:
         str | None,
         typer.Option("--why", metavar="TEXT", help="Why, for those who look at it later."),
     ] = None
-    plan: Annotated[
-        str | None,
-        typer.Option("--plan", metavar="PLAN", help="Only what this --dry-run counted."),
-    ] = None
+    plan: PlanOption = None
 
     def check(self) -> None:
         """Check what can be seen without the service. Raises BadParameter."""

@@ -3,14 +3,14 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.message_actions import Act
-from retrier.domain.selection import Selection, chosen_parts
+from retrier.domain.selection import Selection, bounds_of, chosen_parts
 
 AT_ONCE = 1000
 """A request about at most this many messages is done when it is answered."""
@@ -33,8 +33,7 @@ class ArchiveOperationState(StrEnum):
 class ArchiveRequest:
     """A request to archive, unarchive or resolve; one transaction makes it an operation.
 
-    `undo_of` is the operation whose messages it takes back. `cut_off` is the failure number up to
-    which a preview counted: what failed since was not seen, and is left as it is.
+    `undo_of` is the operation whose messages it takes back.
     """
 
     act: Act
@@ -44,11 +43,6 @@ class ArchiveRequest:
     why: str | None = None
     idempotency_key: str | None = None
     undo_of: str | None = None
-    cut_off: int | None = None
-
-    def up_to(self, newest: int) -> int:
-        """Return the failure number at which it ends; `newest` is the last one there is."""
-        return newest if self.cut_off is None else min(self.cut_off, newest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,27 +99,9 @@ def select_for(act: Act, selection: Selection) -> Selection:
     return replace(selection, statuses=frozenset({source}))
 
 
-def bounded(act: Act, selection: Selection, *, cut_off: int, as_of: datetime) -> Selection:
-    """Return a selection without what entered it after a person was shown what it matches.
-
-    A failure number says when a message became unresolved. What is pending is bounded by the time
-    at which its retry was sent, what is archived by the time at which it was archived.
-    """
-    if selection.ids is not None:
-        return selection
-    if selection.pending:
-        return replace(selection, up_to=cut_off, sent_before=selection.sent_before or as_of)
-    if act is Act.UNARCHIVE and selection.modified is None:
-        return replace(selection, up_to=cut_off, modified=(_EVER, as_of))
-    return replace(selection, up_to=cut_off)
-
-
-_EVER = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 def parts_to_store(selection: Selection) -> dict[str, object]:
     """Return the JSON of a selection, without ids: they have rows of their own."""
-    parts: dict[str, object] = dict(chosen_parts(selection))
+    parts: dict[str, object] = {**chosen_parts(selection), **bounds_of(selection)}
     if selection.modified is not None:
         parts["modified_from"], parts["modified_to"] = (
             moment.isoformat() for moment in selection.modified
@@ -134,6 +110,8 @@ def parts_to_store(selection: Selection) -> dict[str, object]:
         parts["pending"] = True
     if selection.sent_before is not None:
         parts["sent_before"] = selection.sent_before.isoformat()
+    if selection.sent_to is not None:
+        parts["sent_to"] = selection.sent_to
     return parts
 
 

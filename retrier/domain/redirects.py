@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from retrier.domain.copies import why_not_sendable
+from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.identity import md5_guid
+from retrier.domain.selection import Selection
 
 
 class RedirectRefusal(StrEnum):
@@ -19,6 +21,17 @@ class RedirectRefusal(StrEnum):
 def redirect_id(from_queue: str) -> str:
     """Return the id of the redirect from this queue (ServiceControl: MessageRedirectId)."""
     return md5_guid(from_queue)
+
+
+def what_it_moves(from_queue: str) -> Selection:
+    """Return the pending retries that a redirect from this queue is about: those sent to it.
+
+    Not those that went elsewhere: an operation named another queue, or a redirect led there, such
+    as this one, when it was asked for before. Nor those that an operation sent here by name: sent
+    again, they would go to where they failed.
+    """
+    issued = frozenset({FailedMessageStatus.RETRY_ISSUED})
+    return Selection(statuses=issued, pending=True, sent_to=from_queue)
 
 
 def why_not_redirect(

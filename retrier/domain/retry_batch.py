@@ -1,7 +1,7 @@
 """Retry batches: at most 1000 messages that move together through Marking, Staging, Forwarding."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
@@ -65,7 +65,8 @@ class RetryBatch:
 class ClaimedMessage:
     """What staging needs of a claimed message. `size` counts the bytes of properties and body.
 
-    `message_type` and `policy` say by which breaker it is counted; None if none is used.
+    `elsewhere` says that its destination is not the one of its failure. `message_type` and `policy`
+    say by which breaker it is counted; None if none is used.
     """
 
     number: int
@@ -73,6 +74,7 @@ class ClaimedMessage:
     retry_id: str
     destination: str
     size: int
+    elsewhere: bool = False
     message_type: str | None = None
     policy: str | None = None
 
@@ -134,12 +136,14 @@ class StagedCopies:
     """Which messages one staging attempt put into the staging queue (by number), and which not.
 
     `next_ids` are recorded with them: staging ids for later copies and probes (decision 0030).
+    `elsewhere` has the numbers of those that go to another queue than that of their failure.
     """
 
     staging_id: str
     numbers: tuple[int, ...]
     ejected: tuple[Ejected, ...]
     next_ids: tuple[str, ...] = ()
+    elsewhere: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from enum import IntEnum, StrEnum
 from hashlib import sha256
 
-from retrier.domain.selection import Selection, chosen_parts
+from retrier.domain.selection import Selection, bounds_of, chosen_parts
 
 SMALL_SELECTION = 100
 """A request that names at most this many ids overtakes bulk operations."""
@@ -167,7 +167,7 @@ def hash_request(request: RetryRequest) -> str:
         "type": request.retry_type,
         "originator": request.originator,
         "ids": None if request.selection.ids is None else sorted(set(request.selection.ids)),
-        "parts": dict(chosen_parts(request.selection)),
+        "parts": {**chosen_parts(request.selection), **bounds_of(request.selection)},
         "why": request.why,
         "limit": terms.limit,
         "destination": terms.destination,

@@ -38,7 +38,11 @@ class Selection:
     `reason` is what the failure is classified under, or the headers' own word. `stream`
     is the id of a stream, of whichever queue. `failed_from` and `failed_to` are times of the last failure, both included. `attempts_at_least` counts failures. `text` is looked for in what each message
     shows, in any case, or is its id. `endpoint` is the one shown: of a message without one, its queue. `archived_by` is the archive operation that archived the messages. `message_id` is the
-    sender's own id, for lists.
+    sender's own id, for lists. `sent_to` is the queue to which the pending retry was sent
+    because it failed there: no operation and no redirect had named another one.
+
+    `counted_to` and `passed_over` are those of a plan: what came to match under a higher number
+    was not counted, nor were the messages with these failure numbers.
     """
 
     ids: tuple[str, ...] | None = None
@@ -66,6 +70,9 @@ class Selection:
     pending: bool = False
     sent_before: datetime | None = None
     sent_since: datetime | None = None
+    sent_to: str | None = None
+    counted_to: int | None = None
+    passed_over: tuple[int, ...] = ()
 
 
 OF_PLACE = ("host", "process", "node")
@@ -88,6 +95,16 @@ def chosen_parts(selection: Selection) -> Mapping[str, str | int]:
     """
     parts = {name: getattr(selection, name) for name in (*NAMES, *OTHER_PARTS)}
     return {name: _as_json(value) for name, value in parts.items() if value is not None}
+
+
+BOUNDS = ("counted_to", "passed_over")
+"""The parts that a plan adds to a selection: stored with it, and no condition of a person."""
+
+
+def bounds_of(selection: Selection) -> Mapping[str, int | list[int]]:
+    """Return what a plan has added to a selection, as JSON values; empty without a plan."""
+    counted = {} if selection.counted_to is None else {"counted_to": selection.counted_to}
+    return counted | ({"passed_over": list(selection.passed_over)} if selection.passed_over else {})
 
 
 def _as_json(value: str | int | datetime) -> str | int:

@@ -51,8 +51,14 @@ class _Attempt:
     """One staging attempt while it runs."""
 
     staged: list[int] = field(default_factory=list)
+    elsewhere: dict[str, list[int]] = field(default_factory=dict)
     ejected: list[Ejected] = field(default_factory=list)
     counting: Counting = NOTHING_COUNTED
+
+    def stage(self, message: ClaimedMessage) -> None:
+        self.staged.append(message.number)
+        if message.elsewhere:
+            self.elsewhere.setdefault(message.destination, []).append(message.number)
 
     def eject(self, message: ClaimedMessage, reason: str) -> None:
         number, unique_id = message.number, message.unique_message_id
@@ -143,6 +149,7 @@ class Staging:
         copies = StagedCopies(
             staging_id=staging_id,
             numbers=tuple(attempt.staged),
+            elsewhere=attempt.elsewhere,
             ejected=tuple(attempt.ejected),
             # The id of probes is recorded again: it must outlive every probe that lies in a queue.
             next_ids=(next_id, context.retries.session_id),
@@ -200,7 +207,7 @@ class Staging:
     def _is_staged(self, copy: _Copy, outcome: Outcome, attempt: _Attempt) -> bool:
         match outcome:
             case Confirmed():
-                attempt.staged.append(copy.message.number)
+                attempt.stage(copy.message)
                 return True
             case Refused() | ChannelClosed():
                 return False

@@ -1,18 +1,18 @@
 """The form of an act: its fields, its idempotency key, who asks, and where to go afterwards."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import parse_qs, quote, unquote
 from uuid import uuid4
 
 from fastapi import Depends, HTTPException, Request
 
-from retrier.domain.archive_operation import ArchiveRequest, bounded
+from retrier.domain.archive_operation import ArchiveRequest
 from retrier.domain.header_patterns import why_not_dropped
 from retrier.domain.message_actions import Act
-from retrier.domain.plan import hash_selection, read_plan, within
+from retrier.domain.plan import INEXACT, RETRY, Plan, as_counted, hash_subject, read_plan, within
+from retrier.domain.plan import LONGEST as LONGEST_PLAN
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
 from retrier.domain.selection import Selection
 from retrier.domain.steering import HIGHEST_RATE
@@ -128,54 +128,43 @@ class Form:
             terms=terms,
         )
 
-    def planned(self, request: RetryRequest) -> RetryRequest:
-        """Return a request for what the preview counted, and nothing that failed since.
+    def plan(self, subject: str) -> Plan:
+        """Return the plan of the preview that the form was a part of.
 
-        Raises HTTPException if the form has no plan, or that of another preview: without its bound
+        Raises HTTPException if the form has none, or that of another preview: without its bound
         the request would be about more than a person has seen.
         """
-        plan = read_plan(self.text("plan"))
-        if plan is None or plan.selection_hash != hash_selection(request.selection):
+        plan = read_plan(self.text("plan", LONGEST_PLAN))
+        if plan is None or plan.subject != subject:
             raise HTTPException(409, OTHER_THAN_COUNTED)
+        return plan
+
+    def planned(self, request: RetryRequest) -> RetryRequest:
+        """Return a request for what the preview counted, and nothing else. Raises HTTPException."""
+        plan = self.plan(hash_subject(RETRY, request.selection))
+        if plan.numbers is None:
+            raise HTTPException(409, f"{INEXACT}. Wait until other retries are through.")
         return within(request, plan)
 
-    def seen(self, act: Act, selection: Selection) -> Selection:
+    def counted(self, act: Act, selection: Selection, *more: str) -> Selection:
         """Return what a question has counted of a selection, and nothing that entered it since.
 
-        Raises HTTPException if the form does not say when that was.
+        Raises HTTPException as `plan` does; named ids need none.
         """
-        cut_off, as_of = self.text("cut_off"), moment(self.text("as_of"))
         if selection.ids is not None:
             return selection
-        if not (cut_off.isascii() and cut_off.isdecimal()) or as_of is None:
-            raise HTTPException(409, OTHER_THAN_COUNTED)
-        return bounded(act, selection, cut_off=int(cut_off[:18]), as_of=as_of)
+        return as_counted(selection, self.plan(hash_subject(act, selection, *more)))
 
     def archive(self, act: Act, selection: Selection, words: str) -> ArchiveRequest:
         """Return a request to archive, unarchive or resolve; `words` name it: `archive of ...`."""
         return ArchiveRequest(
             act=act,
-            selection=replace(selection, up_to=None),
-            cut_off=selection.up_to,
+            selection=selection,
             originator=words,
             requested_by=self.requested_by,
             why=self.why,
             idempotency_key=self.key,
         )
-
-
-def seen_until(cut_off: int, as_of: datetime) -> dict[str, str]:
-    """Return the fields that say when a question was asked; `Form.seen` reads them."""
-    return {"cut_off": str(cut_off), "as_of": as_of.isoformat()}
-
-
-def moment(text: str) -> datetime | None:
-    """Return a time that a form says again; None if it is none."""
-    try:
-        read = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return None if read.tzinfo is None else read
 
 
 def local(path: str, otherwise: str) -> str:

@@ -26,11 +26,19 @@ class Came:
 
 
 def read_again(
-    imports: FailedImports, ids: Sequence[str], who: str, *, error_queue: str | None, all_: bool
+    imports: FailedImports,
+    ids: Sequence[str],
+    who: str,
+    *,
+    error_queue: str | None,
+    all_up_to: int | None,
 ) -> Came:
-    """Read them again, or all of an error queue. Raises DatabaseUnavailable."""
-    if all_:
-        came = imports.read_all_again(error_queue, who)
+    """Read them again, or all of an error queue that were counted up to a number.
+
+    Raises DatabaseUnavailable.
+    """
+    if all_up_to is not None:
+        came = imports.read_all_again(error_queue, who, all_up_to)
     else:
         # Begun with the first one: an empty sum has no type of its own.
         first, *others = ids

@@ -6,8 +6,9 @@ from typing import Annotated
 
 from fastapi import Query
 
+from retrier.domain.plan import Plan
 from retrier.store.engine.database import Database
-from retrier.store.queries.imports import ImportSelection, list_imports
+from retrier.store.queries.imports import ImportSelection, list_imports, plan_imports
 from retrier.store.queries.ordering import PageRequest
 from retrier.web.forms import Form
 
@@ -28,32 +29,43 @@ class ChoiceQuery:
 class Choice:
     """The imports. `ids` are those that one request acts on, of `total`; the oldest come first.
 
-    `everything` says that all of an error queue are meant, or all there are.
+    `everything` says that all of an error queue are meant, or all there are; `plan` holds an act
+    to what was counted of them, up to `counted_to`.
     """
 
     ids: tuple[str, ...]
     total: int
     error_queue: str | None
     everything: bool
+    counted_to: int | None = None
+    plan: str = ""
 
     @property
     def fields(self) -> Mapping[str, Sequence[str]]:
         """The hidden fields that say it again."""
         if self.everything:
-            return {"all": ["1"], "error_queue": [self.error_queue or ""]}
+            return {"all": ["1"], "error_queue": [self.error_queue or ""], "plan": [self.plan]}
         return {"id": self.ids}
 
 
-def choose(db: Database, query: ChoiceQuery) -> Choice:
-    """Return what is meant, as things are now. Raises DatabaseUnavailable."""
+def choose(db: Database, act: str, query: ChoiceQuery, plan: Plan | None = None) -> Choice:
+    """Return what is meant, as things are now, or what a plan holds. Raises DatabaseUnavailable."""
     queue = query.error_queue or None
     if not query.everything:
         ids = tuple(dict.fromkeys(query.ids))[:MOST_AT_ONCE]
         return Choice(ids=ids, total=len(ids), error_queue=None, everything=False)
-    wanted = ImportSelection(error_queue=queue, ascending=True)
+    counted = plan or plan_imports(db, act, queue)
+    wanted = ImportSelection(error_queue=queue, ascending=True, counted_to=counted.counted_to)
     found = list_imports(db, wanted, PageRequest(size=MOST_AT_ONCE))
     ids = tuple(each.import_id for each in found.items)
-    return Choice(ids=ids, total=found.total, error_queue=queue, everything=True)
+    return Choice(
+        ids=ids,
+        total=found.total,
+        error_queue=queue,
+        everything=True,
+        counted_to=counted.counted_to,
+        plan=counted.token,
+    )
 
 
 def read_choice(form: Form) -> ChoiceQuery:

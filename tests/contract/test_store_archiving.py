@@ -1,7 +1,5 @@
 """Acts on more messages than are done at once: written down, and worked off chunk by chunk."""
 
-from dataclasses import replace
-
 import pytest
 
 from retrier.domain.archive_operation import ArchiveOperationState
@@ -77,14 +75,13 @@ class TestARequestAboutFew:
 
 
 class TestARequestThatWasCounted:
-    """It names the failure number up to which a preview counted."""
+    """It names the number up to which a preview counted."""
 
     @pytest.mark.parametrize("many", [1, MANY])
     def test_leaves_what_failed_since(self, bench: Bench, many: int) -> None:
         counted = bench.fail(many)
-        request = replace(
-            request_for(Act.RESOLVE, Selection(queue=QUEUE)), cut_off=take_cut_off(bench.db)
-        )
+        wanted = Selection(queue=QUEUE, counted_to=take_cut_off(bench.db))
+        request = request_for(Act.RESOLVE, wanted)
         later = bench.fail(many)
 
         make_archives(bench.db).ask(request)
@@ -97,9 +94,8 @@ class TestARequestThatWasCounted:
     def test_leaves_what_failed_again_since(self, bench: Bench) -> None:
         first = failure(queue=QUEUE)
         bench.receive(first)
-        request = replace(
-            request_for(Act.RESOLVE, Selection(queue=QUEUE)), cut_off=take_cut_off(bench.db)
-        )
+        wanted = Selection(queue=QUEUE, counted_to=take_cut_off(bench.db))
+        request = request_for(Act.RESOLVE, wanted)
         bench.receive(again(first, queue=QUEUE))
 
         make_archives(bench.db).ask(request)

@@ -21,6 +21,7 @@ from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.parsing import parse
 from retrier.store.engine.database import Database
 from retrier.store.queries import import_chunks as queries
+from retrier.store.queries.imports import ImportSelection
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import event_log, failed_imports, ledger, processing_attempts
 from retrier.store.verbs import imports as verbs
@@ -369,7 +370,7 @@ class TestManyImports:
         after = None
         end = queries.find_end(database)
         assert end is not None
-        while chunk := queries.find_import_chunk(database, None, end, after):
+        while chunk := queries.find_import_chunk(database, ImportSelection(), end, after):
             chunks.append(len(chunk.import_ids))
             after = chunk.last
 

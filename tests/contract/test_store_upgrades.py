@@ -12,6 +12,7 @@ from retrier.domain.classifiers import CLASSIFIERS, classify
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.identity import md5_guid
 from retrier.domain.message_actions import Act
+from retrier.domain.retry_operation import RetryTerms
 from retrier.domain.stream_position import NO_POSITION
 from retrier.domain.streams import Stream
 from retrier.store.engine.database import Database
@@ -25,6 +26,7 @@ from retrier.store.schema import (
     message_texts,
 )
 from retrier.store.verbs.message_texts import complete_texts
+from retrier.store.verbs.redirects import create_redirect
 from retrier.store.verbs.upgrade import upgrade_schema
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.contract.store_retries import BEING_SENT, SENT, bring_to
@@ -464,12 +466,48 @@ class TestRevision1026:
         }
 
 
+class TestRevision1027:
+    """In which order messages were archived and sent is not known of what is there; to where is."""
+
+    def test_adds_columns_without_values(self, new: Database, tmp_path: Path) -> None:
+        fill(new)
+        downgrade(new, "1026")
+        before = all_rows(new)
+
+        upgrade_schema(new, migrations_up_to(tmp_path, "1027"))
+
+        after = all_rows(new)
+        for table, count in (("failed_messages", 1), ("failed_message_retries", 2)):
+            assert after[table] == widened(before[table], by=[None] * count)
+
+    def test_notes_where_retries_were_sent(self, new: Database, tmp_path: Path) -> None:
+        upgrade_schema(new)
+        bench = Bench(new)
+        for queue in ("elsewhere", "bills.new"):
+            bench.transport.broker.declare(queue)
+        here, named = bench.fail(2, queue="orders")
+        bench.ask([here])
+        bench.ask([named], RetryTerms(destination="elsewhere"))
+        bench.work()
+        create_redirect(new, "bills", "bills.new", own_queues=frozenset(), who="ada")
+        (redirected,) = bench.fail(queue="bills")
+        bench.ask([redirected])
+        bench.work()
+        sent_to = {key: row["sent_to"] for key, row in bench.claims().items()}
+        downgrade(new, "1026")
+
+        upgrade_schema(new, migrations_up_to(tmp_path, "1027"))
+
+        claims = {key: row["sent_to"] for key, row in bench.claims().items()}
+        assert claims == sent_to == {here: None, named: "elsewhere", redirected: "bills.new"}
+
+
 class TestRevision1029:
     """Which processes run: none has written anything yet."""
 
     def test_adds_an_empty_table(self, new: Database, tmp_path: Path) -> None:
         fill(new)
-        downgrade(new, "1026")
+        downgrade(new, "1027")
         before = all_rows(new)
 
         upgrade_schema(new, migrations_up_to(tmp_path, "1029"))

@@ -1,5 +1,6 @@
 """Archive operations: acts on many messages: asked for, looked at, undone."""
 
+from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated
 
@@ -7,22 +8,25 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from retrier.api.acts import answer_to, answer_with
-from retrier.api.answers import answer
+from retrier.api.answers import Json, answer, told
 from retrier.api.filters import IdsQuery, PageQuery, page_headers
-from retrier.api.parts import Parts
+from retrier.api.parts import ApiParts, Parts
+from retrier.api.plans import PlanText, named_plan, refuse_plan
 from retrier.api.problems import problem
 from retrier.api.request_context import InContext
 from retrier.api.selections import SelectionBody
 from retrier.api.views.archives import archive_details, archive_operation, archive_preview
 from retrier.archives import UndoRefusal
 from retrier.domain.message_actions import Act
-from retrier.domain.selection import describe
+from retrier.domain.plan import OF_ANOTHER, as_counted, hash_subject
+from retrier.domain.selection import Selection, describe
 from retrier.store.queries.archive_operations import (
     find_archive_operation,
     find_refused,
     list_archive_operations,
 )
-from retrier.store.queries.archive_previews import preview_archive
+from retrier.store.queries.archive_previews import plan_act
+from retrier.store.queries.pending import time_before
 
 router = APIRouter(prefix="/api", tags=["archive operations"])
 
@@ -46,6 +50,7 @@ class ArchiveBody(BaseModel):
     act: WhatToDo
     selection: SelectionBody
     why: Why = None
+    plan: PlanText | None = None
 
 
 class UndoBody(BaseModel):
@@ -57,18 +62,25 @@ class UndoBody(BaseModel):
 
 
 @router.post("/archive_operations", status_code=202)
-def create_archive_operation(body: ArchiveBody, context: InContext) -> Response:
-    """Archive, unarchive or resolve the messages of a selection."""
+def create_archive_operation(body: ArchiveBody, parts: Parts, context: InContext) -> Response:
+    """Archive, unarchive or resolve the messages of a selection, or what its preview counted."""
     act, selection = Act(body.act), body.selection.to_selection()
-    words = f"{act} of {describe(selection)}"
+    words, plan = f"{act} of {describe(selection)}", named_plan(body.plan)
+    if plan is not None:
+        if plan.subject != hash_subject(act, selection):
+            return refuse_plan(OF_ANOTHER, _look(parts, act, selection))
+        selection = as_counted(selection, plan)
     return answer_to(context, context.archive_request(act, selection, words, body.why))
 
 
-@router.post("/archive_operations/preview")
-def preview_archive_operation(request: Request, body: ArchiveBody, parts: Parts) -> Response:
+@router.post("/archive_operations/preview", status_code=200)
+def preview_archive_operation(body: ArchiveBody, parts: Parts) -> Response:
     """Count what the same request would change, and what it would leave as it is."""
-    found = preview_archive(parts.db, Act(body.act), body.selection.to_selection())
-    return answer(request, archive_preview(found))
+    return told(_look(parts, Act(body.act), body.selection.to_selection()))
+
+
+def _look(parts: ApiParts, act: Act, selection: Selection) -> Json:
+    return archive_preview(plan_act(parts.db, act, selection, time_before(parts.db, timedelta(0))))
 
 
 @router.get("/archive_operations")

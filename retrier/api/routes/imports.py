@@ -6,9 +6,10 @@ from typing import Annotated, assert_never
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel
 
-from retrier.api.answers import HEADERS, accepted, answer, revalidated, time
+from retrier.api.answers import HEADERS, Json, accepted, answer, revalidated, time, told
 from retrier.api.filters import IdsQuery, PageQuery, page_headers
 from retrier.api.parts import ApiParts, Parts
+from retrier.api.plans import PlanQuery, named_plan, refuse_plan
 from retrier.api.problems import later, problem
 from retrier.api.request_context import InContext
 from retrier.api.views import imports as views
@@ -20,6 +21,7 @@ from retrier.domain.failed_imports import (
     SendOutcome,
     Sent,
 )
+from retrier.domain.plan import OF_ANOTHER, READ_AGAIN, hash_words
 from retrier.imports import WrongQueue
 from retrier.store.queries.former_imports import find_former_import
 from retrier.store.queries.imports import (
@@ -27,6 +29,7 @@ from retrier.store.queries.imports import (
     find_import,
     find_import_body,
     list_imports,
+    plan_imports,
 )
 
 router = APIRouter(prefix="/api/imports", tags=["failed imports"])
@@ -101,14 +104,33 @@ def get_import_body(request: Request, import_id: str, parts: Parts) -> Response:
 
 @router.post("/retry", status_code=202)
 def retry_imports(
-    context: InContext, error_queue: _QUEUE = "", destination: _DESTINATION = ""
+    parts: Parts,
+    context: InContext,
+    error_queue: _QUEUE = "",
+    destination: _DESTINATION = "",
+    plan: PlanQuery = None,
 ) -> Response:
     """Read all failed imports again with the settings of today, or those of an error queue."""
+    counted = named_plan(plan)
+    if counted is not None and counted.subject != hash_words(READ_AGAIN, error_queue):
+        return refuse_plan(OF_ANOTHER, _look_at_all(parts, error_queue))
     imports = context.gateway.imports.going_to(destination.strip() or None)
     if isinstance(imports, WrongQueue):
         return _wrong(imports)
-    came_to = imports.read_all_again(error_queue or None, context.requested_by)
+    counted_to = None if counted is None else counted.counted_to
+    came_to = imports.read_all_again(error_queue or None, context.requested_by, counted_to)
     return accepted(views.read_again(came_to))
+
+
+@router.post("/retry/preview", status_code=200)
+def preview_retry_imports(parts: Parts, error_queue: _QUEUE = "") -> Response:
+    """Count which failed imports the same request would read again."""
+    return told(_look_at_all(parts, error_queue))
+
+
+def _look_at_all(parts: ApiParts, error_queue: str) -> Json:
+    plan = plan_imports(parts.db, READ_AGAIN, error_queue or None)
+    return {"total": plan.total, "plan": plan.token}
 
 
 @router.post("/{import_id}/retry", status_code=202)

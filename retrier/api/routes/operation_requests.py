@@ -9,17 +9,18 @@ from fastapi.exceptions import RequestValidationError
 
 from retrier.api.answers import Json, told
 from retrier.api.parts import ApiParts, Parts
-from retrier.api.problems import WrongField, problem
+from retrier.api.plans import named_plan, refuse_plan
+from retrier.api.problems import WrongField
 from retrier.api.request_context import InContext, RequestContext
 from retrier.api.terms import YEAR, AskedBody
 from retrier.api.views import previews as views
 from retrier.domain.header_patterns import why_not_dropped
-from retrier.domain.plan import Plan, hash_selection, within
+from retrier.domain.plan import INEXACT, OF_ANOTHER, RETRY, hash_subject, within
 from retrier.domain.retry_operation import RetryRequest, type_of
 from retrier.domain.selection import Selection, describe
 from retrier.store.queries.groups import find_title
 from retrier.store.queries.pending import time_before
-from retrier.store.queries.previews import preview
+from retrier.store.queries.previews import plan_of, preview
 from retrier.store.queries.selections import take_cut_off
 
 router = APIRouter(prefix="/api/operations", tags=["operations"])
@@ -29,17 +30,20 @@ _LATE: Mapping[str, object] = {
     "loc": ("body", "not_before"),
     "msg": "An operation begins within a year.",
 }
-_OTHER = "The plan is of another selection: nothing was asked for. The preview of this one is here."
 
 
 @router.post("", status_code=202)
 def ask(body: AskedBody, parts: Parts, context: InContext) -> Response:
     """Ask for a retry of what a selection matches, on these terms."""
     request = _read(body, parts, context)
-    plan = body.counted
-    if plan is not None and plan.selection_hash != hash_selection(request.selection):
-        return problem(409, _OTHER, preview=_look(request, parts))
-    return context.ask(request if plan is None else within(request, plan))
+    plan = named_plan(body.plan)
+    if plan is None:
+        return context.ask(request)
+    if plan.subject != hash_subject(RETRY, request.selection):
+        return refuse_plan(OF_ANOTHER, _look(request, parts))
+    if plan.numbers is None:
+        return refuse_plan(INEXACT, _look(request, parts))
+    return context.ask(within(request, plan))
 
 
 @router.post("/preview", status_code=200)
@@ -87,8 +91,6 @@ def _name(parts: ApiParts, selection: Selection) -> str:
 def _look(request: RetryRequest, parts: ApiParts) -> Json:
     cut_off = take_cut_off(parts.db)
     found = preview(parts.db, request, cut_off, parts.codec)
-    digest = hash_selection(request.selection)
-    plan = Plan(selection_hash=digest, cut_off=found.cut_off, total=found.total)
     destination = request.terms.destination
     seen = parts.look_at(views.destinations(found, destination))
-    return views.preview(found, plan.token, destination, seen)
+    return views.preview(found, plan_of(request, found).token, destination, seen)

@@ -1,17 +1,24 @@
 """The recovery after a restore: what was on its way, and how long nothing is presumed."""
 
+from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from retrier.api.answers import HEADERS, answer, told
+from retrier.api.answers import HEADERS, Json, answer, told
 from retrier.api.filters import Moment
-from retrier.api.parts import Parts
+from retrier.api.parts import ApiParts, Parts
+from retrier.api.plans import PlanText, named_plan, refuse_plan
 from retrier.api.problems import WrongField
 from retrier.api.request_context import InContext, recovered_retries
+from retrier.api.views.archives import archive_preview
 from retrier.api.views.recovery import recovering
-from retrier.domain.recovery import RecoveryRefusal
+from retrier.domain.message_actions import Act
+from retrier.domain.plan import OF_ANOTHER, as_counted, hash_subject
+from retrier.domain.recovery import Recovery, RecoveryRefusal
+from retrier.store.queries.archive_previews import plan_act
+from retrier.store.queries.pending import time_before
 from retrier.store.queries.recovery import get_recovery, list_recovering
 
 router = APIRouter(prefix="/api/recovery", tags=["recovery"])
@@ -31,6 +38,12 @@ class Chosen(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     queue: Annotated[str | None, Field(min_length=1)] = None
+
+
+class PlannedChosen(Chosen):
+    """The same, or only what the preview counted of it."""
+
+    plan: PlanText | None = None
 
 
 @router.get("", name="get_recovery")
@@ -56,11 +69,37 @@ def end_recovery(context: InContext) -> Response:
 
 
 @router.post("/retry", status_code=202, name="retry_recovered")
-def retry_recovered(body: Chosen, parts: Parts, context: InContext) -> Response:
+def retry_recovered(body: PlannedChosen, parts: Parts, context: InContext) -> Response:
     """Send again what was sent around the backup and has no outcome."""
+    found, plan = _under_way(parts), named_plan(body.plan)
+    chosen = recovered_retries(found, body.queue)
+    if plan is not None:
+        if plan.subject != hash_subject(Act.RELEASE, chosen, *_times(found)):
+            return refuse_plan(OF_ANOTHER, _look(parts, found, body.queue))
+        chosen = as_counted(chosen, plan)
+    of_queue = "" if body.queue is None else f" of queue {body.queue}"
+    words = f"retry of what was on its way{of_queue}, after a restore"
+    return context.retry_again(words, (), chosen)
+
+
+@router.post("/retry/preview", status_code=200, name="preview_retry_recovered")
+def preview_retry_recovered(body: Chosen, parts: Parts) -> Response:
+    """Count what the same request would send again."""
+    return told(_look(parts, _under_way(parts), body.queue))
+
+
+def _look(parts: ApiParts, found: Recovery, queue: str | None) -> Json:
+    now, chosen = time_before(parts.db, timedelta(0)), recovered_retries(found, queue)
+    return archive_preview(plan_act(parts.db, Act.RELEASE, chosen, now, *_times(found)))
+
+
+def _times(found: Recovery) -> tuple[str, str]:
+    """Return which recovery it is: the plan of another one is about other times."""
+    return found.sent_from.isoformat(), found.begun_at.isoformat()
+
+
+def _under_way(parts: ApiParts) -> Recovery:
     found = get_recovery(parts.db)
     if found is None:
         raise HTTPException(409, RecoveryRefusal.NONE.value)
-    of_queue = "" if body.queue is None else f" of queue {body.queue}"
-    words = f"retry of what was on its way{of_queue}, after a restore"
-    return context.retry_again(words, (), recovered_retries(found, body.queue))
+    return found

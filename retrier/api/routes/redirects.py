@@ -9,9 +9,9 @@ from retrier.api.answers import HEADERS, answer
 from retrier.api.filters import PageQuery, page_headers
 from retrier.api.parts import Parts
 from retrier.api.problems import problem
-from retrier.api.request_context import InContext, pending_retries
+from retrier.api.request_context import InContext
 from retrier.api.views.service import redirect
-from retrier.domain.redirects import RedirectRefusal
+from retrier.domain.redirects import RedirectRefusal, what_it_moves
 from retrier.store.queries.redirects import Redirect, list_redirects
 
 router = APIRouter(prefix="/api", tags=["redirects"])
@@ -29,7 +29,7 @@ _SORTS = {
 
 
 class NewRedirect(BaseModel):
-    """What POST takes; with `retryexisting` the queue's pending retries are retried again."""
+    """What POST takes; with `retryexisting` what was sent there and is pending is retried again."""
 
     fromphysicaladdress: str = ""
     tophysicaladdress: str = ""
@@ -80,8 +80,8 @@ def create_redirect(body: NewRedirect, context: InContext) -> Response:
     if refusal is not None:
         return _refused(refusal)
     if body.retryexisting:
-        selection = pending_retries(source)
-        context.retry_again(f"retry of the pending retries of queue {source}", (), selection)
+        words = f"retry of what was sent to {source} and is pending"
+        context.retry_again(words, (), what_it_moves(source))
     return Response(status_code=201, headers=HEADERS)
 
 

@@ -1,7 +1,7 @@
 """Requests for retries: of messages by id, of groups and queues, and of pending retries."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
@@ -9,10 +9,11 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from retrier.api.acts import act_on, act_on_ids
-from retrier.api.answers import answer
+from retrier.api.answers import Json, answer, told
 from retrier.api.durations import read_age
 from retrier.api.filters import LastMoment, Moment, PageQuery, page_headers
 from retrier.api.parts import ApiParts, Parts
+from retrier.api.plans import PlanText, named_plan, refuse_plan
 from retrier.api.request_context import (
     MOST_IDS,
     InContext,
@@ -20,10 +21,13 @@ from retrier.api.request_context import (
     checked,
     pending_retries,
 )
+from retrier.api.views.archives import archive_preview
 from retrier.api.views.messages import pending as shown_pending
 from retrier.domain.message_actions import Act
+from retrier.domain.plan import OF_ANOTHER, as_counted, hash_subject
 from retrier.domain.retry_operation import RetryType
 from retrier.domain.selection import Selection
+from retrier.store.queries.archive_previews import plan_act
 from retrier.store.queries.groups import find_title
 from retrier.store.queries.pending import Waiting, list_pending, time_before
 
@@ -117,11 +121,16 @@ class Those(BaseModel):
     queue: Annotated[str | None, Field(min_length=1)] = None
     older_than: Age | None = None
 
-    def select(self, parts: ApiParts) -> Selection:
-        """Return them; the age counts from now, by the database's clock."""
+    def select(self, at: datetime) -> Selection:
+        """Return them; the age counts from a time."""
         older = self.older_than
-        before = None if older is None else time_before(parts.db, timedelta(seconds=older))
+        before = None if older is None else at - timedelta(seconds=older)
         return pending_retries(self.queue, sent_before=before)
+
+    @property
+    def age(self) -> str:
+        """The age in words, for the hash of a plan: the time that it means is another each moment."""
+        return "" if self.older_than is None else f"{self.older_than:g}"
 
     @property
     def words(self) -> str:
@@ -131,16 +140,58 @@ class Those(BaseModel):
         return f"pending retries{of_queue}{age}"
 
 
+class PlannedThose(Those):
+    """The same, or only what the preview counted of them."""
+
+    plan: PlanText | None = None
+
+    def planned(self, parts: ApiParts, act: Act) -> Selection | Response:
+        """Return them as of now, or what the plan holds of them; 409 if it is of something else."""
+        plan = named_plan(self.plan)
+        if plan is None:
+            return self.select(time_before(parts.db, _NOW))
+        selection = self.select(plan.at)
+        if plan.subject != hash_subject(act, selection, self.age):
+            return refuse_plan(OF_ANOTHER, _look_at_pending(self, parts, act))
+        return as_counted(selection, plan)
+
+
+_NOW = timedelta(0)
+
+
+@pending.post("/retry/all/preview", status_code=200, name="preview_retry_all_pending")
+def preview_retry_all_pending(body: Those, parts: Parts) -> Response:
+    """Count which pending retries the same request would retry again."""
+    return told(_look_at_pending(body, parts, Act.RELEASE))
+
+
+@pending.post("/resolve/all/preview", status_code=200, name="preview_resolve_all_pending")
+def preview_resolve_all_pending(body: Those, parts: Parts) -> Response:
+    """Count which pending retries the same request would resolve."""
+    return told(_look_at_pending(body, parts, Act.RESOLVE))
+
+
+def _look_at_pending(body: Those, parts: ApiParts, act: Act) -> Json:
+    at = time_before(parts.db, _NOW)
+    return archive_preview(plan_act(parts.db, act, body.select(at), at, body.age))
+
+
 @pending.post("/retry/all", status_code=202, name="retry_all_pending")
-def retry_all_pending(body: Those, parts: Parts, context: InContext) -> Response:
+def retry_all_pending(body: PlannedThose, parts: Parts, context: InContext) -> Response:
     """Retry all pending retries again, or those of a queue or an age."""
-    return context.retry_again(f"retry of the {body.words}", (), body.select(parts))
+    chosen = body.planned(parts, Act.RELEASE)
+    if isinstance(chosen, Response):
+        return chosen
+    return context.retry_again(f"retry of the {body.words}", (), chosen)
 
 
 @pending.patch("/resolve/all", status_code=202, name="resolve_all_pending")
-def resolve_all_pending(body: Those, parts: Parts, context: InContext) -> Response:
+def resolve_all_pending(body: PlannedThose, parts: Parts, context: InContext) -> Response:
     """Resolve all pending retries by hand, or those of a queue or an age."""
-    return act_on(context, Act.RESOLVE, body.select(parts), f"the {body.words}")
+    chosen = body.planned(parts, Act.RESOLVE)
+    if isinstance(chosen, Response):
+        return chosen
+    return act_on(context, Act.RESOLVE, chosen, f"the {body.words}")
 
 
 class Between(BaseModel):

@@ -5,15 +5,17 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from retrier.api.answers import accepted, answer
+from retrier.api.answers import Json, accepted, answer, told
 from retrier.api.filters import PageQuery, page_headers
-from retrier.api.parts import Parts
+from retrier.api.parts import ApiParts, Parts
+from retrier.api.plans import PlanText, named_plan, refuse_plan
 from retrier.api.problems import problem
 from retrier.api.request_context import InContext
 from retrier.api.views import streams as views
+from retrier.domain.plan import INEXACT, OF_ANOTHER, RELEASE, hash_words
 from retrier.domain.streams import NotInStream, Stream, UnknownStream
 from retrier.store.queries.selections import CHUNK
-from retrier.store.queries.streams import find_stream, list_streams
+from retrier.store.queries.streams import find_stream, list_streams, plan_release
 
 router = APIRouter(prefix="/api/streams", tags=["streams"])
 
@@ -25,11 +27,15 @@ OnlyHeld = Annotated[bool, Query(description="only streams with held messages")]
 
 
 class Release(BaseModel):
-    """What POST takes: nothing releases all that is held now, `ids` only these messages."""
+    """What POST takes: nothing releases all that is held now, `ids` only these messages.
+
+    With `plan` only what its preview counted of all.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     ids: Annotated[list[str], Field(min_length=1, max_length=CHUNK)] | None = None
+    plan: PlanText | None = None
 
 
 @router.get("")
@@ -53,14 +59,30 @@ def get_stream(
     return answer(request, views.details(found), page_headers(request, page, found.messages.total))
 
 
+@router.post("/{stream_id:path}/release/preview", status_code=200)
+def preview_release(stream_id: str, queue: Queue, parts: Parts) -> Response:
+    """Count what a release of all that is held would let go."""
+    return told(_look_at(parts, Stream(queue, stream_id)))
+
+
+def _look_at(parts: ApiParts, stream: Stream) -> Json:
+    found = plan_release(parts.db, stream)
+    return {"total": found.total, "plan": found.plan.token}
+
+
 @router.post("/{stream_id:path}/release")
 def release(
-    stream_id: str, queue: Queue, context: InContext, body: Release | None = None
+    stream_id: str, queue: Queue, parts: Parts, context: InContext, body: Release | None = None
 ) -> Response:
     """Let messages be retried before earlier ones of their stream: all that is held, or these."""
-    ids = None if body is None else body.ids
-    stream = Stream(queue, stream_id)
-    done = context.gateway.release_stream(stream, ids, context.requested_by)
+    asked, stream = body or Release(), Stream(queue, stream_id)
+    ids, plan = asked.ids, named_plan(asked.plan)
+    if plan is not None and plan.subject != hash_words(RELEASE, queue, stream_id):
+        return refuse_plan(OF_ANOTHER, _look_at(parts, stream))
+    if plan is not None and plan.numbers is None:
+        return refuse_plan(INEXACT, _look_at(parts, stream))
+    counted = None if plan is None else plan.numbers
+    done = context.gateway.release_stream(stream, ids, context.requested_by, counted)
     match done:
         case UnknownStream():
             return _unknown(stream_id, queue)

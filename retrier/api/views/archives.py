@@ -6,7 +6,8 @@ from datetime import datetime
 from retrier.api.answers import Json, present, time
 from retrier.domain.archive_operation import ArchiveOperation, ArchiveOperationState, parts_to_store
 from retrier.domain.message_actions import Act
-from retrier.store.queries.archive_previews import ArchivePreview
+from retrier.domain.selection import BOUNDS
+from retrier.store.queries.archive_previews import PlannedAct
 
 _NAMES = {Act.ARCHIVE: "archived", Act.UNARCHIVE: "unarchived", Act.RESOLVE: "resolved"}
 
@@ -51,9 +52,11 @@ def archive_details(shown: ArchiveOperation, refused: Mapping[str, str]) -> Json
     return archive_operation(shown) | {"skipped_messages": left}
 
 
-def archive_preview(found: ArchivePreview) -> Json:
-    """Show what an act would change, and why it would leave the rest as it is."""
-    return {"total": found.total, "skipped": _reasons(found.skipped_because)}
+def archive_preview(found: PlannedAct) -> Json:
+    """Show what an act would change, why it would leave the rest as it is, and the plan to name."""
+    counted = found.preview
+    skipped = _reasons(counted.skipped_because)
+    return {"total": counted.total, "skipped": skipped, "plan": found.plan.token}
 
 
 _STATUSES = {
@@ -99,4 +102,5 @@ def _reasons(because: Mapping[str, int]) -> list[Json]:
 def _selection(shown: ArchiveOperation) -> Json:
     """Show a selection. Of ids only the number is shown: a list can have 100,000."""
     named = {} if shown.selection.ids is None else {"ids": shown.total}
-    return {**named, **parts_to_store(shown.selection)}
+    parts = parts_to_store(shown.selection)
+    return {**named, **{name: part for name, part in parts.items() if name not in BOUNDS}}

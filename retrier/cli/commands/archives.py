@@ -10,6 +10,7 @@ from retrier.cli.command import ExitCode, Tools, command, make_app, tools_of
 from retrier.cli.commands.retry import Asking
 from retrier.cli.ids import find_archive_id
 from retrier.cli.options import Pages, Service
+from retrier.cli.plans import PlanOption, planned
 from retrier.cli.printer import counted
 from retrier.cli.progress import ARCHIVES, watch_operation
 from retrier.cli.selection_options import SelectionOptions, describe
@@ -44,6 +45,7 @@ class ActOptions(Asking):
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be changed; change nothing.")
     ] = False
+    plan: PlanOption = None
 
 
 @acts.command(
@@ -117,7 +119,7 @@ def _act(
         if options.dry_run:
             _preview(tools, api, body, as_json=service.as_json)
             return
-        done = api.ask(PATH, body, headers)
+        done = api.ask(PATH, body | planned(options.plan), headers)
         _print_done(tools, api, act, done, watch=options.watch, as_json=service.as_json)
     raise typer.Exit(ExitCode.REFUSED if changed_none(done) else ExitCode.DONE)
 

@@ -5,12 +5,14 @@ from typing import Annotated
 import typer
 
 from retrier.cli.advice import advise_on_imports, advise_on_kept
+from retrier.cli.api_client import Json
 from retrier.cli.command import ExitCode, command, make_app, tools_of
 from retrier.cli.ids import find_import_id
 from retrier.cli.import_acts import act_on_each, find_import_ids, make_sure
 from retrier.cli.import_options import Queue, Sending, Which
 from retrier.cli.options import Output, Pages, Service, User, name_user, write_bytes
-from retrier.cli.printer import counted
+from retrier.cli.plans import note_plan
+from retrier.cli.printer import Printer, counted
 from retrier.cli.views.imports import show_import, show_imports, show_read_again, show_refused
 
 app = make_app("Look at messages that could not be read, and find a way out for them.")
@@ -114,6 +116,9 @@ def retry(ctx: typer.Context, which: Which, service: Service, user: User = "") -
     which.check()
     printer = tools_of(ctx).printer
     with service.open(ctx) as api:
+        if which.dry_run:
+            _show_preview(printer, which.look(api), as_json=service.as_json)
+            return
         came_to = which.ask(api, name_user(user))
     if service.as_json:
         printer.document(came_to)
@@ -122,6 +127,14 @@ def retry(ctx: typer.Context, which: Which, service: Service, user: User = "") -
         advise_on_kept(printer, came_to)
     if came_to["kept"] or came_to["skipped"]:
         raise typer.Exit(ExitCode.REFUSED)
+
+
+def _show_preview(printer: Printer, found: Json, *, as_json: bool) -> None:
+    if as_json:
+        printer.document({"dry_run": True, **found})
+        return
+    printer.line(f"would read again {counted(found['total'], 'failed import')}")
+    note_plan(printer, found)
 
 
 @app.command(

@@ -4,14 +4,16 @@ import sys
 
 import typer
 
-from retrier.cli.api_client import ApiClient
+from retrier.cli.api_client import ApiClient, Json
 from retrier.cli.command import ExitCode, command, make_app, tools_of
 from retrier.cli.commands.retry import Asking
 from retrier.cli.options import NOBODY_ANSWERS, Pages, Service, User, name_user
 from retrier.cli.pending_target import Chosen, Filters
+from retrier.cli.plans import note_plan, planned
 from retrier.cli.printer import Printer, counted, short_id
 from retrier.cli.selection_options import resolve_ids
 from retrier.cli.views.archives import changed_none, show_act
+from retrier.cli.views.operations import show_refused
 from retrier.cli.views.pending import show_pending
 
 app = make_app(
@@ -71,10 +73,15 @@ def retry(ctx: typer.Context, chosen: Chosen, asking: Asking, service: Service) 
     printer = tools_of(ctx).printer
     with service.open(ctx) as api:
         ids = resolve_ids(api, chosen.ids) if chosen.ids else ()
+        if chosen.dry_run:
+            _show_preview(
+                printer, chosen.look(api, "retry"), "retry again", as_json=service.as_json
+            )
+            return
         printer.note(TWICE)
-        _ask(printer, api, chosen, ids, "Retry {} again?")
+        plan = _ask(printer, api, chosen, ids, ("retry", "Retry {} again?"))
         path = ("pendingretries", "retry") if ids else ("pendingretries", "retry", "all")
-        accepted = api.ask(path, ids or matching, headers)
+        accepted = api.ask(path, ids or {**matching, **planned(plan)}, headers)
     if service.as_json:
         printer.document(accepted)
         return
@@ -103,9 +110,13 @@ def resolve(ctx: typer.Context, chosen: Chosen, service: Service, user: User = "
     printer = tools_of(ctx).printer
     with service.open(ctx) as api:
         ids = resolve_ids(api, chosen.ids) if chosen.ids else ()
-        _ask(printer, api, chosen, ids, "Resolve {} by hand?")
+        if chosen.dry_run:
+            _show_preview(printer, chosen.look(api, "resolve"), "resolve", as_json=service.as_json)
+            return
+        plan = _ask(printer, api, chosen, ids, ("resolve", "Resolve {} by hand?"))
         path = ("pendingretries", "resolve") if ids else ("pendingretries", "resolve", "all")
-        done = api.change(path, {"uniquemessageids": ids} if ids else matching, name_user(user))
+        body = {"uniquemessageids": ids} if ids else {**matching, **planned(plan)}
+        done = api.change(path, body, name_user(user))
     if service.as_json:
         printer.document(done)
     else:
@@ -114,12 +125,35 @@ def resolve(ctx: typer.Context, chosen: Chosen, service: Service, user: User = "
 
 
 def _ask(
-    printer: Printer, api: ApiClient, chosen: Chosen, ids: tuple[str, ...], question: str
-) -> None:
-    """Say how many it is about, and go on only if a person says yes. Raises Exit."""
+    printer: Printer,
+    api: ApiClient,
+    chosen: Chosen,
+    ids: tuple[str, ...],
+    question: tuple[str, str],
+) -> str | None:
+    """Say how many it is about, and go on only if a person says yes. Raises Exit.
+
+    Returns the plan of what the person was shown: what is sent while the question stands is not
+    part of it. `question` is the act, and its words.
+    """
+    act, words = question
     if chosen.yes:
+        return chosen.plan
+    if ids:
+        confirm(printer, words.format(counted(len(ids), "named message")))
+        return None
+    found = chosen.look(api, act)
+    confirm(printer, words.format(counted(found["total"], "pending retry")))
+    return str(chosen.plan or found["plan"])
+
+
+def _show_preview(printer: Printer, found: Json, what: str, *, as_json: bool) -> None:
+    if as_json:
+        printer.document({"dry_run": True, **found})
         return
-    confirm(printer, question.format(chosen.describe(api, ids)))
+    printer.line(f"would {what} {counted(found['total'], 'message')}")
+    show_refused(printer, found)
+    note_plan(printer, found)
 
 
 def confirm(printer: Printer, question: str) -> None:

@@ -5,11 +5,12 @@ from typing import Annotated
 
 import typer
 
-from retrier.cli.api_client import Json
+from retrier.cli.api_client import ApiClient, Json
 from retrier.cli.command import command, make_app, tools_of
 from retrier.cli.commands.pending import TWICE, confirm
 from retrier.cli.commands.retry import Asking
 from retrier.cli.options import Service
+from retrier.cli.plans import planned
 from retrier.cli.printer import Column, Printer, counted, minute, short_id
 from retrier.cli.selection_options import moment
 
@@ -90,22 +91,25 @@ def recover(ctx: typer.Context, act: Act, asking: Asking, service: Service) -> N
         if not act.again:
             _show(printer, service, found)
             return
-        _ask(printer, found, act)
         body: Json = {} if act.queue is None else {"queue": act.queue}
-        accepted = api.ask(("recovery", "retry"), body, headers)
+        plan = _ask(printer, api, act, body) if found["held"] else None  # else the service says so
+        accepted = api.ask(("recovery", "retry"), body | planned(plan), headers)
     operations = ", ".join(map(short_id, accepted["operations"])) or "none"
     words = f"asked for another retry of {counted(accepted['total'], 'message')}"
     _tell(printer, service, accepted, f"{words}; operations: {operations}")
 
 
-def _ask(printer: Printer, found: Json, act: Act) -> None:
-    """Say how many are sent again, and go on only if a person says yes. Raises Exit."""
-    if not found["held"]:
-        return  # the service says so
-    wanted = (each for each in found["queues"] if act.queue in (None, each["queue"]))
+def _ask(printer: Printer, api: ApiClient, act: Act, body: Json) -> str | None:
+    """Say how many are sent again, and go on only if a person says yes. Raises Exit.
+
+    Returns the plan of what the person was shown.
+    """
     printer.note(TWICE)
-    if not act.yes:
-        confirm(printer, f"Retry {counted(sum(each['sent'] for each in wanted), 'message')} again?")
+    if act.yes:
+        return None
+    counts = api.look(("recovery", "retry", "preview"), body)
+    confirm(printer, f"Retry {counted(counts['total'], 'message')} again?")
+    return str(counts["plan"])
 
 
 def _show(printer: Printer, service: Service, found: Json) -> None:

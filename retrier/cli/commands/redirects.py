@@ -43,20 +43,32 @@ def list_redirects(ctx: typer.Context, pages: Pages, service: Service) -> None:
 @app.command("set", epilog="Example: retrier redirects set orders orders.new")
 @command
 def set_redirect(
-    ctx: typer.Context, source: From, target: To, service: Service, user: User = ""
+    ctx: typer.Context,
+    source: From,
+    target: To,
+    service: Service,
+    *,
+    pending: Annotated[
+        bool,
+        typer.Option("--pending", help="Also retry again what was sent to FROM and is pending."),
+    ] = False,
+    user: User = "",
 ) -> None:
     """Send retries for one queue to another.
 
     It applies to what is staged from now on, and replaces another redirect from the same queue.
     """
     _check(source, target)
+    names: Json = {"fromphysicaladdress": source, "tophysicaladdress": target}
     with service.open(ctx) as api:
-        if _find(api, source) is None:
-            body = {"fromphysicaladdress": source, "tophysicaladdress": target}
-            api.act("POST", ("redirects",), body, name_user(user))
-        else:
+        known = _find(api, source)
+        if known is not None and known["to_physical_address"] != target:
             path = ("redirects", redirect_id(source))
             api.act("PUT", path, {"tophysicaladdress": target}, name_user(user))
+        if known is None or pending:
+            # Of a pair that is there already only what is pending is changed by this.
+            body = names | {"retryexisting": pending}
+            api.act("POST", ("redirects",), body, name_user(user))
     done: Json = {"from_physical_address": source, "to_physical_address": target}
     _tell(tools_of(ctx).printer, service, done, f"retries for {source} go to {target}")
 

@@ -4,10 +4,12 @@ from typing import Annotated
 
 import typer
 
+from retrier.cli.api_client import Json
 from retrier.cli.command import command, make_app, tools_of
 from retrier.cli.ids import find_message_id
 from retrier.cli.options import Pages, Service, User, name_user
-from retrier.cli.printer import counted
+from retrier.cli.plans import PlanOption, note_plan, planned
+from retrier.cli.printer import Printer, counted
 from retrier.cli.views.streams import show_stream, show_streams
 
 app = make_app("Streams: messages whose order matters.")
@@ -78,6 +80,11 @@ def release(
     service: Service,
     queue: Queue,
     ids: Ids = None,
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count what would be released; change nothing.")
+    ] = False,
+    plan: PlanOption = None,
     user: User = "",
 ) -> None:
     """Let messages be retried before earlier ones of their stream.
@@ -85,9 +92,16 @@ def release(
     All that is held now, or those that are named. What fails again is held again.
     """
     printer = tools_of(ctx).printer
+    if ids and (dry_run or plan is not None):
+        raise typer.BadParameter("--dry-run and --plan go with no ids.")
     with service.open(ctx) as api:
-        body = {"ids": [find_message_id(api, each) for each in ids]} if ids else None
         path = ("streams", stream, "release")
+        if dry_run:
+            found = api.act("POST", (*path, "preview"), None, {}, {"queue": queue})
+            _show_preview(printer, found, as_json=service.as_json)
+            return
+        named = {"ids": [find_message_id(api, each) for each in ids]} if ids else planned(plan)
+        body = named or None
         done = api.act("POST", path, body, name_user(user), {"queue": queue})
     if service.as_json:
         printer.document(done)
@@ -95,3 +109,11 @@ def release(
     printer.line(f"released: {counted(done['released'], 'message')} of stream {stream}")
     for each in done["not_held"]:
         printer.note(f"{each}: nothing held it")
+
+
+def _show_preview(printer: Printer, found: Json, *, as_json: bool) -> None:
+    if as_json:
+        printer.document({"dry_run": True, **found})
+        return
+    printer.line(f"would release {counted(found['total'], 'message')}")
+    note_plan(printer, found)

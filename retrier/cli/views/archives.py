@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from retrier.cli.api_client import Json
+from retrier.cli.plans import note_plan
 from retrier.cli.printer import Column, Printer, counted, minute, moment, short_id
 from retrier.cli.views.operations import show_refused, show_skipped
 
@@ -63,7 +64,7 @@ def show_archive_preview(printer: Printer, act: str, what: str, found: Json) -> 
     """Print what an act would change and what it would leave as it is."""
     printer.line(f"would {act} {counted(found['total'], 'message')}: {what}")
     show_refused(printer, found)
-    printer.note("nothing was asked for, nothing has changed")
+    note_plan(printer, found)
 
 
 def _line(item: Json) -> tuple[object, ...]:

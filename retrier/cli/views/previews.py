@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from retrier.cli.api_client import Json
+from retrier.cli.plans import note_plan
 from retrier.cli.printer import Column, Printer, counted
 from retrier.cli.views.messages import show_messages
 from retrier.cli.views.operations import show_refused
@@ -35,8 +36,7 @@ def show_preview(printer: Printer, what: str, found: Json) -> None:
         printer.table(_WOULD_BE_SKIPPED, [(each["id"], each["reason"]) for each in named])
     for warning in found["warnings"]:
         printer.note(warning["text"])
-    printer.note("nothing was asked for, nothing has changed")
-    printer.note(f"To send what was counted, and no more: --plan {found['plan']}")
+    note_plan(printer, found)
 
 
 def _show_lines(printer: Printer, title: str, breakdown: Json) -> None:

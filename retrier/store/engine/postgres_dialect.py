@@ -83,6 +83,11 @@ def read_ids_as_text(connection: psycopg.Connection[Any]) -> None:
 _CLOCK = func.clock_timestamp(type_=DateTime(timezone=True))
 # The keys of locks: two numbers that nothing else in the database uses; 2 is that of upgrades.
 _CUT_OFF_LOCK = "7263, 1"
+# From the rows of the lock: no number is taken before the lock is there.
+_TAKE_SHARED = text(
+    f"WITH held AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared({_CUT_OFF_LOCK})) "  # noqa: S608 - a name of ours
+    f"SELECT nextval('{Counter.FAILURE_SEQ}') FROM held"
+)
 _MAKE_STANDING = text("SELECT pg_try_advisory_xact_lock(7263, 3)")
 # A first number of its own: the second is any number.
 _RESERVE_KEY = text("SELECT pg_advisory_xact_lock(7264, CAST(:checksum AS integer))")
@@ -164,6 +169,10 @@ class PostgresDialect(SqlDialect):
     def share_cut_off(self, conn: Connection) -> None:
         """Take the shared lock; it ends with the transaction."""
         conn.execute(text(f"SELECT pg_advisory_xact_lock_shared({_CUT_OFF_LOCK})"))
+
+    def take_entry_number(self, conn: Connection) -> int:
+        """Take the shared lock, then the number, in one round trip."""
+        return int(conn.execute(_TAKE_SHARED).scalar_one())
 
     def take_cut_off(self, conn: Connection) -> None:
         """Take the exclusive lock; it ends with the transaction."""

@@ -98,6 +98,14 @@ class SqlDialect(ABC):
         """
 
     @abstractmethod
+    def take_entry_number(self, conn: Connection) -> int:
+        """Share the cut-off, and take one failure number for all that this transaction changes.
+
+        Before locking any row, as `share_cut_off`. What comes to match a selection without a new
+        failure number is marked with it, so that a plan can leave it out.
+        """
+
+    @abstractmethod
     def take_cut_off(self, conn: Connection) -> None:
         """Wait until all failure numbers taken are committed; nobody can take one meanwhile."""
 

@@ -194,6 +194,10 @@ class SqliteDialect(SqlDialect):
     def share_cut_off(self, conn: Connection) -> None:
         """Do nothing: BEGIN IMMEDIATE lets one transaction write at a time."""
 
+    def take_entry_number(self, conn: Connection) -> int:
+        """Take the number: BEGIN IMMEDIATE lets one transaction write at a time."""
+        return self.take_numbers(conn, Counter.FAILURE_SEQ, 1)[0]
+
     def take_cut_off(self, conn: Connection) -> None:
         """Do nothing: BEGIN IMMEDIATE lets one transaction write at a time."""
 

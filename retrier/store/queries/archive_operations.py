@@ -138,4 +138,5 @@ def _selection(parts: Mapping[str, Any]) -> Selection:
         modified=modified,
         pending=bool(parts.get("pending")),
         sent_before=None if sent is None else datetime.fromisoformat(sent),
+        sent_to=parts.get("sent_to"),
     )

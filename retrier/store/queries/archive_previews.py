@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from sqlalchemy import case, func, select
 
@@ -10,10 +11,11 @@ from retrier.domain.archive_operation import distinct, select_for
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.message_actions import Act, ClaimStage, Refusal, why_not
+from retrier.domain.plan import Plan, hash_subject
 from retrier.domain.selection import Selection
-from retrier.store.engine.database import reading
+from retrier.store.engine.database import Database, reading
 from retrier.store.engine.transaction import Transaction
-from retrier.store.queries.selections import Condition, conditions
+from retrier.store.queries.selections import Condition, conditions, take_cut_off
 from retrier.store.schema import failed_message_retries, failed_messages
 
 messages = failed_messages.c
@@ -33,6 +35,38 @@ class ArchivePreview:
 
     total: int
     skipped_because: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedAct:
+    """What an act would do, and the plan that holds it to that.
+
+    `selection` is what was counted: nothing that comes to match it later.
+    """
+
+    preview: ArchivePreview
+    plan: Plan
+    selection: Selection
+
+
+def plan_act(db: Database, act: Act, selection: Selection, at: datetime, *more: str) -> PlannedAct:
+    """Count what the act would do, and plan it; changes nothing.
+
+    `at` is the time from which the ages in the selection are counted, `more` says what they are.
+    The cut-off is taken before: what is on its way into the selection is counted or left out, and
+    not in between. Raises DatabaseUnavailable.
+    """
+    cut_off = take_cut_off(db)
+    counted = selection if selection.ids is not None else replace(selection, counted_to=cut_off)
+    found = preview_archive(db, act, counted)
+    plan = Plan(
+        subject=hash_subject(act, selection, *more),
+        counted_to=cut_off,
+        cut_off=cut_off,
+        total=found.total,
+        at=at,
+    )
+    return PlannedAct(preview=found, plan=plan, selection=counted)
 
 
 @reading

@@ -39,7 +39,7 @@ def find_end(tx: Transaction) -> datetime | None:
 @reading
 def find_import_chunk(
     tx: Transaction,
-    error_queue: str | None,
+    wanted: ImportSelection,
     end: datetime,
     after: tuple[datetime, str] | None,
 ) -> ImportChunk | None:
@@ -50,7 +50,7 @@ def find_import_chunk(
     size = func.length(imports.raw_properties) + func.length(imports.body)
     query = (
         select(imports.import_id, imports.received_at, size.label("size"))
-        .where(*conditions_of(ImportSelection(error_queue=error_queue)), imports.received_at <= end)
+        .where(*conditions_of(wanted), imports.received_at <= end)
         .order_by(imports.received_at, imports.import_id)
         .limit(CHUNK)
     )

@@ -2,20 +2,23 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, func, select
+from sqlalchemy import ColumnElement, Select, func, or_, select
 
 from retrier.domain.failed_imports import ImportState, Send
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.import_reasons import NO_CONTENT, Kind, kind_of
+from retrier.domain.plan import Plan, hash_words
 from retrier.domain.text import IdRange
 from retrier.domain.wire import PropertyCodec
-from retrier.store.engine.database import reading
+from retrier.store.engine.database import Database, reading
 from retrier.store.engine.sql_dialect import IN_BINARY
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.queries.ordering import Page, PageRequest
+from retrier.store.queries.pending import time_before
+from retrier.store.queries.selections import take_cut_off
 from retrier.store.schema import failed_import_sends, failed_imports
 
 imports = failed_imports.c
@@ -27,11 +30,18 @@ SHOWN_BYTES = 16 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportSelection:
-    """Which imports are wanted, and whether the oldest comes first."""
+    """Which imports are wanted, and whether the oldest comes first.
+
+    `counted_to` is that of a plan: what was kept under a higher number was not counted.
+    """
 
     error_queue: str | None = None
+    counted_to: int | None = None
     ids: IdRange | None = None
     ascending: bool = False
+
+
+EVERYTHING = ImportSelection()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +126,26 @@ def list_imports(tx: Transaction, wanted: ImportSelection, page: PageRequest) ->
 
 
 @reading
-def count_imports(tx: Transaction) -> int:
+def count_imports(tx: Transaction, wanted: ImportSelection = EVERYTHING) -> int:
     """Return how many there are. Raises DatabaseUnavailable."""
-    return int(tx.execute(select(func.count()).select_from(failed_imports)).scalar_one())
+    query = select(func.count()).select_from(failed_imports).where(*conditions_of(wanted))
+    return int(tx.execute(query).scalar_one())
+
+
+def plan_imports(db: Database, act: str, error_queue: str | None) -> Plan:
+    """Count the imports of an error queue, or all there are, and plan an act on them.
+
+    Raises DatabaseUnavailable.
+    """
+    cut_off = take_cut_off(db)
+    counted = ImportSelection(error_queue=error_queue, counted_to=cut_off)
+    return Plan(
+        subject=hash_words(act, error_queue or ""),
+        counted_to=cut_off,
+        cut_off=cut_off,
+        total=count_imports(db, counted),
+        at=time_before(db, timedelta(0)),
+    )
 
 
 @reading
@@ -167,6 +194,9 @@ def conditions_of(wanted: ImportSelection) -> list[ColumnElement[bool]]:
     conditions = []
     if wanted.error_queue is not None:
         conditions.append(imports.error_queue == wanted.error_queue)
+    if wanted.counted_to is not None:
+        seq = imports.stored_seq
+        conditions.append(or_(seq.is_(None), seq <= wanted.counted_to))
     if wanted.ids is not None:
         conditions.append(imports.import_id.between(wanted.ids.first, wanted.ids.last))
     return conditions

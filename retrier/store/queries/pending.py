@@ -21,7 +21,6 @@ from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
     message_redirects,
-    retry_operations,
 )
 from retrier.store.schema.messages import ISSUED
 
@@ -114,24 +113,8 @@ def _count(tx: Transaction, wanted: Waiting, found: Sequence[Condition]) -> int:
     return max(0, int(tx.execute(issued).scalar_one()) - int(more))
 
 
-def _with_ways(query: Select[Any]) -> Select[Any]:
-    """Join to a query of messages what decided where their retries went."""
-    return (
-        query.join(failed_message_retries, claims.number == messages.number)
-        # A redirect that was made later did not change where this one went.
-        .outerjoin(
-            message_redirects,
-            (redirects.from_queue == causes.c.destination)
-            & (redirects.modified_at <= claims.sending_since),
-        )
-        # Outer: retention may have deleted the operation, and keeps its claims.
-        .outerjoin(retry_operations, retry_operations.c.operation_id == claims.operation_id)
-    )
-
-
-_SENT_TO = func.coalesce(
-    retry_operations.c.destination, redirects.to_queue, causes.c.destination
-).label("sent_to")
+# Noted when its batch was staged: what was redirected later did not change where this one went.
+_SENT_TO = func.coalesce(claims.sent_to, causes.c.destination).label("sent_to")
 
 
 def find_sent_to(tx: Transaction, number: int) -> str | None:
@@ -139,7 +122,8 @@ def find_sent_to(tx: Transaction, number: int) -> str | None:
     joined = select(_SENT_TO).join_from(
         failed_messages, causes, causes.c.cause_id == messages.cause_id
     )
-    found = _with_ways(joined).where(messages.number == number, claims.sending_since.is_not(None))
+    claimed = joined.join(failed_message_retries, claims.number == messages.number)
+    found = claimed.where(messages.number == number, claims.sending_since.is_not(None))
     return tx.execute(found).scalar_one_or_none()
 
 
@@ -148,7 +132,8 @@ def _load(
 ) -> tuple[PendingRetry, ...]:
     columns = (claims.batch_id, claims.operation_id, claims.retry_id)
     times = (claims.sending_since, claims.forwarded_at)
-    query = _with_ways(shown_messages(*columns, *times, _SENT_TO)).where(
+    shown = shown_messages(*columns, *times, _SENT_TO)
+    query = shown.join(failed_message_retries, claims.number == messages.number).where(
         tx.sql.member(messages.number, numbers)
     )
     rows = {row["number"]: dict(row) for row in tx.execute(query).mappings()}

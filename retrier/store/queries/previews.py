@@ -3,11 +3,13 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Select, and_, case, exists, func, select
 
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.plan import MOST_NUMBERS, RETRY, Plan, hash_subject, hold_numbers
 from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.selection import Selection
 from retrier.domain.wire import PropertyCodec
@@ -35,11 +37,17 @@ class Preview:
 
     Of these `left` could be claimed now: they are counted in `counts`, and the first of them are
     the `samples`. `skipped` counts by reason what the selection matches and the operation would
-    not send. `reasons` has those of named ids. `cut_off` is the failure number of the last message
-    that is counted, where a limit leaves out later ones.
+    not send. `reasons` has those of named ids.
+
+    The rest is for a plan. What failed up to `counted_to` was seen, at the time `at`. `cut_off` is
+    the failure number of the last message that is counted, where a limit leaves out later ones.
+    `passed_over` has those below that another retry had claimed; None if there are too many.
     """
 
+    counted_to: int
+    at: datetime
     cut_off: int
+    passed_over: tuple[int, ...] | None
     total: int
     skipped: Mapping[str, int]
     counts: Counts
@@ -54,6 +62,18 @@ class Preview:
     def lines(self, by: By) -> Sequence[Line]:
         """Return the largest counts, at most 50 of them."""
         return self.counts.get(by, ())
+
+
+def plan_of(request: RetryRequest, found: Preview) -> Plan:
+    """Return the plan that holds an operation to what its preview counted."""
+    return Plan(
+        subject=hash_subject(RETRY, request.selection),
+        counted_to=found.counted_to,
+        cut_off=found.cut_off,
+        total=found.total,
+        at=found.at,
+        numbers=found.passed_over,
+    )
 
 
 @reading
@@ -74,8 +94,12 @@ def preview(tx: Transaction, request: RetryRequest, cut_off: int, codec: Propert
         ISSUED: _count(tx, [messages.status == FailedMessageStatus.RETRY_ISSUED, *matching]),
         DEAD: dead,
     }
+    last = cut_off if limit is None else _find_last(tx, chosen, limit) or cut_off
     return Preview(
-        cut_off=cut_off if limit is None else _find_last(tx, chosen, limit) or cut_off,
+        counted_to=cut_off,
+        at=tx.now,
+        cut_off=last,
+        passed_over=_find_claimed(tx, [messages.failure_seq <= last, *retryable]),
         total=found if limit is None else min(found, limit),
         skipped={reason: count for reason, count in skipped.items() if count},
         counts=count_by(tx, chosen),
@@ -94,7 +118,10 @@ def _preview_named(
     numbers = list(dict.fromkeys(found[each].number for each in ids if each not in reasons))
     chosen = select(*COUNTED).where(tx.sql.member(messages.number, numbers[:limit]))
     return Preview(
+        counted_to=cut_off,
+        at=tx.now,
         cut_off=cut_off,
+        passed_over=(),
         total=len(ids) if limit is None else min(len(ids), limit),
         skipped=Counter(reasons.values()),
         counts=count_by(tx, chosen),
@@ -108,6 +135,16 @@ def _find_last(tx: Transaction, chosen: Select[Any], limit: int) -> int | None:
     counted = chosen.subquery().c
     count, last = tx.execute(select(func.count(), func.max(counted.failure_seq))).one()
     return last if count == limit else None
+
+
+def _find_claimed(tx: Transaction, retryable: Sequence[Condition]) -> tuple[int, ...] | None:
+    """Return the failure numbers of what another retry has claimed; None if they are too many.
+
+    Their claims may be released before the act: without these they would be taken instead of what
+    was counted.
+    """
+    query = select(messages.failure_seq).where(*retryable, _is_claimed()).limit(MOST_NUMBERS + 1)
+    return hold_numbers(tx.execute(query).scalars().all())
 
 
 def _is_claimed() -> Condition:

@@ -4,12 +4,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Select, exists, false, literal_column, or_, select
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    exists,
+    false,
+    literal_column,
+    or_,
+    select,
+)
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.identity import canonical, is_guid
-from retrier.domain.selection import OF_PLACE, Selection, WantedDisposition, chosen_parts
-from retrier.store.engine.database import reading, writing
+from retrier.domain.selection import (
+    OF_PLACE,
+    Selection,
+    WantedDisposition,
+    bounds_of,
+    chosen_parts,
+)
+from retrier.store.engine.database import Database, reading, writing
 from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.reasons import causes_of_word, has_reason
@@ -101,7 +118,7 @@ def are_scheduled() -> Condition:
 
 def to_json(selection: Selection) -> dict[str, object]:
     """Return the JSON of an operation's row: of ids only how many, as they have their own rows."""
-    parts: dict[str, object] = dict(chosen_parts(selection))
+    parts: dict[str, object] = {**chosen_parts(selection), **bounds_of(selection)}
     if selection.ids is not None:
         parts["ids"] = len(selection.ids)
     return parts
@@ -110,6 +127,7 @@ def to_json(selection: Selection) -> dict[str, object]:
 def from_json(parts: Mapping[str, object]) -> Selection:
     """Return the selection of an operation's row; `ids` is empty, as they have their own rows."""
     disposition, least = parts.get("disposition"), parts.get("attempts_at_least")
+    counted_to, passed_over = parts.get("counted_to"), parts.get("passed_over")
     return Selection(
         ids=() if "ids" in parts else None,
         group=_text(parts.get("group")),
@@ -128,6 +146,8 @@ def from_json(parts: Mapping[str, object]) -> Selection:
         failed_to=_time(parts.get("failed_to")),
         disposition=None if disposition is None else WantedDisposition(str(disposition)),
         attempts_at_least=None if least is None else int(str(least)),
+        counted_to=None if counted_to is None else int(str(counted_to)),
+        passed_over=tuple(passed_over) if isinstance(passed_over, list) else (),
     )
 
 
@@ -144,6 +164,7 @@ def _of_row(selection: Selection) -> Iterator[Condition]:
         yield _has_status(selection.statuses)
     if selection.up_to is not None:
         yield messages.failure_seq <= selection.up_to
+    yield from _of_plan(selection)
     yield from _of_failure(selection)
     if selection.reason is not None:
         yield has_reason(selection.reason)
@@ -156,6 +177,28 @@ def _of_row(selection: Selection) -> Iterator[Condition]:
         # Of the messages alone: the query around may read the claims, too.
         pending = exists().where(claims.number == messages.number, *_was_sent(selection))
         yield pending.correlate(failed_messages)
+
+
+def _of_plan(selection: Selection) -> Iterator[Condition]:
+    """Yield the conditions that a plan adds: they leave out what came to match after its preview.
+
+    A transaction that began before the preview and ended after it has a higher number, whatever
+    its time is: it takes the number under the lock that a cut-off waits for.
+    """
+    if selection.counted_to is not None:
+        yield messages.failure_seq <= selection.counted_to
+        yield _by(messages.changed_seq, selection.counted_to)
+    if selection.passed_over:
+        # In the statement itself: there may be more of them than a statement has parameters.
+        passed_over: BindParameter[int] = bindparam(
+            "passed_over", selection.passed_over, expanding=True, literal_execute=True
+        )
+        yield messages.failure_seq.not_in(passed_over)
+
+
+def _by(number: ColumnElement[int], counted_to: int) -> Condition:
+    """Return the condition that a number is no higher; what has none is older than the column."""
+    return or_(number.is_(None), number <= counted_to)
 
 
 def _of_failure(selection: Selection) -> Iterator[Condition]:
@@ -193,6 +236,11 @@ def _was_sent(selection: Selection) -> Iterator[Condition]:
     yield from sent(selection.sent_before)
     if selection.sent_since is not None:
         yield claims.forwarded_at >= selection.sent_since
+    if selection.counted_to is not None:
+        yield _by(claims.sent_seq, selection.counted_to)
+    if selection.sent_to is not None:
+        own = select(causes.c.cause_id).where(causes.c.destination == selection.sent_to)
+        yield and_(claims.sent_to.is_(None), messages.cause_id.in_(own))
 
 
 def _has_status(statuses: frozenset[FailedMessageStatus]) -> Condition:
@@ -250,6 +298,17 @@ class Chunk:
 def last_number(tx: Transaction) -> int:
     """Return the failure number at which a bulk act ends. Raises DatabaseUnavailable."""
     return tx.sql.last_number(tx.conn, Counter.FAILURE_SEQ)
+
+
+def known_by_now(db: Database, selection: Selection) -> Selection:
+    """Return a selection whose plan says no more than can have been counted by now.
+
+    Nobody can have counted what has no number yet, whatever the plan says. Raises
+    DatabaseUnavailable.
+    """
+    if selection.counted_to is None:
+        return selection
+    return replace(selection, counted_to=min(selection.counted_to, last_number(db)))
 
 
 @writing

@@ -9,6 +9,7 @@ from sqlalchemy import Select, case, exists, func, select, tuple_
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.identity import canonical, is_guid
+from retrier.domain.plan import RELEASE, Plan, hash_words, hold_numbers
 from retrier.domain.stream_position import show_position
 from retrier.domain.streams import Head, Stream, tell_held
 from retrier.store.engine.code_points import by_code_point
@@ -131,6 +132,33 @@ def find_stream(tx: Transaction, stream: Stream, page: PageRequest) -> StreamDet
     why = tell_held(listed.head)
     items = tuple(_message(dict(row), why) for row in tx.execute(query).mappings())
     return StreamDetails(listed=listed, messages=Page(items=items, total=listed.open))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldNow:
+    """What a release of all would let go: how many, and the plan that holds it to these."""
+
+    total: int
+    plan: Plan
+
+
+@reading
+def plan_release(tx: Transaction, stream: Stream) -> HeldNow:
+    """Name what is held now in a stream by its failure numbers. Raises DatabaseUnavailable.
+
+    By each of them: a message that is there already is held as soon as an earlier one comes.
+    """
+    found = tx.execute(select(messages.failure_seq).where(*of_stream(stream), IS_HELD))
+    numbers = found.scalars().all()
+    plan = Plan(
+        subject=hash_words(RELEASE, stream.queue, stream.stream_id),
+        counted_to=max(numbers, default=0),
+        cut_off=max(numbers, default=0),
+        total=len(numbers),
+        at=tx.now,
+        numbers=hold_numbers(numbers),
+    )
+    return HeldNow(total=len(numbers), plan=plan)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -154,6 +154,9 @@ failed_messages = Table(
     Column("archived_retry_at", UtcTime),
     # Added by revision 1026. No foreign key: each would cost a look-up for each failure.
     Column("text_id", Number),
+    # Added by revision 1027. The number, of the counter of failure numbers, under which it was
+    # archived, or an attempt was counted that did not make it unresolved: a plan asks for it.
+    Column("changed_seq", Number),
     one_of("status", FailedMessageStatus),
     one_of("disposition", Disposition),
     one_of("resolution", RESOLUTIONS),

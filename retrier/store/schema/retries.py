@@ -185,6 +185,10 @@ failed_message_retries = Table(
     Column("forwarded_at", UtcTime),
     # Added by revision 1010. The breaker that counts what becomes of the retry; NULL if none does.
     Column("breaker_id", Number),
+    # Added by revision 1027. The number, of the counter of failure numbers, under which it was
+    # recorded as forwarded; and the queue it goes to, NULL if that is the one of the failure.
+    Column("sent_seq", Number),
+    Column("sent_to", Text),
     CheckConstraint(
         "forwarded_at IS NULL OR sending_since IS NOT NULL", name="stamped_before_recorded"
     ),

@@ -46,6 +46,8 @@ failed_imports = Table(
     Column("fingerprint", Digest, nullable=False),
     Column("received_at", UtcTime, nullable=False),
     Column("redelivered", Boolean, nullable=False, server_default=false()),
+    # Added by revision 1027. The number, of the counter of failure numbers, under which it was kept.
+    Column("stored_seq", Number),
 )
 
 Index("ix_failed_imports_redelivery", failed_imports.c.fingerprint)

@@ -13,7 +13,7 @@ from retrier.store.engine.new_rows import make_ids
 from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.schema import failed_message_retries, failed_messages, retry_operations
-from retrier.store.schema.types import UtcTime
+from retrier.store.schema.types import Number, UtcTime
 
 claims = failed_message_retries.c
 
@@ -143,7 +143,8 @@ def record_and_stamp(
     Returns what it changed, by number. `in_doubt` says of a claim that it was stamped before: its
     message may have been sent already. `sending_since` is told of those that a breaker counts.
     Others are gone, recorded, of a message not *retry issued*, or
-    unstamped while their operation is to be cancelled.
+    unstamped while their operation is to be cancelled. The caller must have locked no row but the
+    lease's: what is recorded gets a number under the cut-off's lock, so that a plan can leave it out.
     """
     known = {
         "batch": batch.batch_id,
@@ -151,9 +152,28 @@ def record_and_stamp(
         "numbers": sorted({*recorded, *stamped}),
         "recorded": recorded,
         "now": tx.now,
+        "seq": None,
     }
+    if recorded:
+        known["seq"] = tx.sql.take_entry_number(tx.conn)
     tx.sql.force_index_order(tx.conn)
     return {row[0]: row for row in tx.execute(_record_and_stamp(tx.sql), known).all()}
+
+
+def note_destinations(
+    tx: Transaction, batch_id: str, elsewhere: Mapping[str, Sequence[int]]
+) -> None:
+    """Note of a batch that is staged which of its claims go to which other queue than their own.
+
+    Of the others none is noted any more: it may have been staged before, under another redirect.
+    The caller has locked the claims.
+    """
+    mine = claims.batch_id == batch_id, claims.forwarded_at.is_(None)
+    noted = update(failed_message_retries).where(*mine, claims.sent_to.is_not(None))
+    tx.execute(noted.values(sent_to=None))
+    for queue, numbers in sorted(elsewhere.items()):
+        these = tx.sql.member(claims.number, sorted(numbers))
+        tx.execute(update(failed_message_retries).where(*mine, these).values(sent_to=queue))
 
 
 def count_under(tx: Transaction, batch_id: str, breakers: Mapping[int, int]) -> None:
@@ -215,6 +235,7 @@ def _record_and_stamp(sql: SqlDialect) -> ReturningUpdate[Any]:
             # Keep the first stamp: the message has been in doubt since then.
             sending_since=func.coalesce(claims.sending_since, now),
             forwarded_at=case((recorded, now)),
+            sent_seq=case((recorded, bindparam("seq", type_=Number))),
         )
         # Not `<`: if the clock was set back, the stamp of an earlier try is later than `now`.
         .returning(

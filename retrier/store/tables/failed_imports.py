@@ -25,13 +25,15 @@ def add(tx: Transaction, new: Sequence[FailedImport]) -> Sequence[FailedImport]:
 
     A redelivered one with a known fingerprint is the same: a crash between commit and
     acknowledgement must not store it twice. Without the redelivered flag, equal bytes are two.
+    The caller must share the cut-off before it locks any row.
     """
     known = find_known(tx, [item.fingerprint for item in new if item.redelivered])
     fresh = [item for item in new if not (item.redelivered and item.fingerprint in known)]
     if fresh:
         # A received batch has one time: within it, the ids say what came first.
         ids = sorted(str(uuid4()) for _ in fresh)
-        rows = [_row(*pair) for pair in zip(ids, fresh, strict=True)]
+        seq = tx.sql.take_entry_number(tx.conn)
+        rows = [_row(*pair) | {"stored_seq": seq} for pair in zip(ids, fresh, strict=True)]
         tx.execute(failed_imports.insert(), rows)
     return fresh
 

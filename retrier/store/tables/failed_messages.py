@@ -152,16 +152,21 @@ def fail_anew(tx: Transaction, newest: Mapping[int, Newest]) -> None:
 
 
 def count_attempts(tx: Transaction, changes: Mapping[int, MessageChange]) -> None:
-    """Count attempts that change neither status nor details of their messages."""
+    """Count attempts that change neither status nor details of their messages.
+
+    The caller must share the cut-off before it locks them: they may come to match a condition on
+    attempts or on the time of the last failure.
+    """
+    if not changes:
+        return
+    seq = tx.sql.take_entry_number(tx.conn)
     rows = [
-        {"key": number, "latest": change.last_failure, **_counted(change)}
+        {"key": number, "latest": change.last_failure, "seq": seq, **_counted(change)}
         for number, change in sorted(changes.items())
     ]
-    if rows:
-        latest = func.coalesce(bindparam("latest", type_=UtcTime), messages.last_failure)
-        tx.execute(
-            update(failed_messages).where(_KEY).values(**_COUNTED, last_failure=latest), rows
-        )
+    latest = func.coalesce(bindparam("latest", type_=UtcTime), messages.last_failure)
+    changed = {"last_failure": latest, "changed_seq": bindparam("seq")}
+    tx.execute(update(failed_messages).where(_KEY).values(**_COUNTED, **changed), rows)
 
 
 def confirm(tx: Transaction, changes: Mapping[int, MessageChange]) -> None:
@@ -193,8 +198,12 @@ def presume(tx: Transaction, numbers: Sequence[int]) -> None:
 
 
 def archive(tx: Transaction, numbers: Sequence[int], operation_id: str | None = None) -> None:
-    """Archive messages; they name the archive operation, and keep what an undo gives back."""
+    """Archive messages; they name the archive operation, and keep what an undo gives back.
+
+    The caller must share the cut-off before it locks them.
+    """
     kept = {
+        "changed_seq": tx.sql.take_entry_number(tx.conn),
         "archive_operation_id": operation_id,
         "last_word": LastWord.ARCHIVED,
         **_KEPT,

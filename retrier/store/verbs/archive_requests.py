@@ -24,7 +24,7 @@ from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import ConcurrentChange, Transaction
 from retrier.store.queries.archive_chunks import count_matches, find_first
 from retrier.store.queries.archive_operations import archive_from_row, is_any_open
-from retrier.store.queries.selections import last_number, take_cut_off
+from retrier.store.queries.selections import known_by_now, last_number, take_cut_off
 from retrier.store.schema import archive_operations
 from retrier.store.tables import archive_operation_messages as named
 from retrier.store.tables import archive_operations as operations
@@ -48,10 +48,11 @@ def ask_archive(db: Database, request: ArchiveRequest, at_once: int = AT_ONCE) -
     Done or durable when this returns. What is written down is worked off by the holder of the
     lease, chunk by chunk. Raises KeyReused, DatabaseUnavailable.
     """
+    request = replace(request, selection=known_by_now(db, request.selection))
     few = find_few(db, request, at_once)
     if few is not None:
         return do_at_once(db, request, few)
-    return write_down(db, request, request.up_to(take_cut_off(db)))
+    return write_down(db, request, take_cut_off(db))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +78,7 @@ def find_few(db: Database, request: ArchiveRequest, at_once: int) -> Few | None:
     if opposite is not None and is_any_open(db, opposite):
         # It goes behind the other one: what that one has not done yet is to be taken back, too.
         return None
-    up_to = request.up_to(last_number(db))
-    bounded = replace(select_for(request.act, request.selection), up_to=up_to)
+    bounded = replace(select_for(request.act, request.selection), up_to=last_number(db))
     found = find_first(db, bounded, at_once + 1)
     return Few(unique_ids=found, selection=bounded) if len(found) <= at_once else None
 

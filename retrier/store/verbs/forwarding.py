@@ -135,14 +135,14 @@ _OWN_DESTINATION = (
 )
 
 # Made once: SQLAlchemy takes longer to make a statement than to execute it.
+_DESTINATION = func.coalesce(_OWN_DESTINATION, redirects.to_queue, causes.c.destination)
 _LOAD_CLAIMED = (
     select(
         retries.number,
         messages.unique_message_id,
         retries.retry_id,
-        func.coalesce(_OWN_DESTINATION, redirects.to_queue, causes.c.destination).label(
-            "destination"
-        ),
+        _DESTINATION.label("destination"),
+        (causes.c.destination != _DESTINATION).label("elsewhere"),
         (messages.properties_size + messages.body_size).label("size"),
     )
     .join_from(failed_message_retries, failed_messages, messages.number == retries.number)
@@ -189,7 +189,7 @@ def begin_forwarding(
     """Move a staged batch into Forwarding.
 
     One transaction: it freezes staging id and count, makes messages *retry issued*, sets the
-    pointer, and stores the next staging ids. Messages that changed meanwhile lose their claims,
+    pointer, and stores the next staging ids and where the copies go. Messages that changed meanwhile lose their claims,
     and their copies are acked unsent. A batch without messages is deleted. `judge` decides what
     happens next to what was ejected; `counting` says which breakers count what becomes of the
     claims. Raises LeaseLost, DatabaseUnavailable.
@@ -210,6 +210,7 @@ def begin_forwarding(
     if not issued:
         end_batch(tx, batch.batch_id)
         return BegunForwarding(count=0, decided=decided)
+    claims.note_destinations(tx, batch.batch_id, staged.elsewhere)
     if counting.claims:
         count_claims(tx, batch.batch_id, counting, breaker_ids)
     _freeze(tx, batch, staged.staging_id, len(issued))

@@ -83,8 +83,9 @@ def change(tx: Transaction, action: Action, unique_ids: Sequence[str]) -> Action
     Part of a larger transaction, which must log the refusals (`tell_refusals`). It ends claims: a
     message that was claimed but not sent leaves its batch, and its operation counts it as skipped.
     """
-    if action.act in (Act.UNARCHIVE, Act.RELEASE):
+    if action.act is not Act.RESOLVE:
         # Before any row lock, as ingestion does: waiting for this with rows locked could deadlock.
+        # An archive takes a number, too: a plan to unarchive leaves out what was archived since.
         tx.sql.share_cut_off(tx.conn)
     wanted = [_as_stored(each) for each in unique_ids]
     found = _lock(tx, action, wanted)

@@ -22,9 +22,15 @@ TOLD_ONE_BY_ONE = 1000
 
 @writing
 def release_stream(
-    tx: Transaction, stream: Stream, ids: Sequence[str] | None, who: str
+    tx: Transaction,
+    stream: Stream,
+    ids: Sequence[str] | None,
+    who: str,
+    counted: Sequence[int] | None = None,
 ) -> Released | UnknownStream | NotInStream:
     """Let go of what is held now in a stream: all of it, or the messages with these ids.
+
+    With `counted`, failure numbers of a plan, only what has one of these.
 
     They may be retried before the earlier ones, until they fail again. What comes into the stream
     later is held as before. Raises DatabaseUnavailable.
@@ -35,7 +41,7 @@ def release_stream(
     strangers = [] if wanted is None else _find_strangers(tx, stream, wanted)
     if strangers:
         return NotInStream(ids=tuple(strangers))
-    held = _lock_held(tx, stream, wanted)
+    held = _lock_held(tx, stream, wanted, counted)
     if held:
         rows_of_messages.release_from_stream(tx, [row.number for row in held])
         # Behind the locks on messages, as ingestion does, which counts at operations.
@@ -58,10 +64,14 @@ def _find_strangers(tx: Transaction, stream: Stream, ids: Sequence[str]) -> list
     return [each for each in ids if each not in found]
 
 
-def _lock_held(tx: Transaction, stream: Stream, ids: Sequence[str] | None) -> Sequence[StoredRow]:
+def _lock_held(
+    tx: Transaction, stream: Stream, ids: Sequence[str] | None, counted: Sequence[int] | None
+) -> Sequence[StoredRow]:
     named: list[ColumnElement[bool]] = (
         [] if ids is None else [tx.sql.member(messages.unique_message_id, ids)]
     )
+    if counted is not None:
+        named.append(tx.sql.member(messages.failure_seq, counted))
     query = (
         select(messages.number, messages.unique_message_id)
         .where(*of_stream(stream), IS_HELD, *named)

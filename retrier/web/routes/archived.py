@@ -5,17 +5,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from retrier.domain.archive_operation import bounded
 from retrier.domain.message_actions import Act
 from retrier.domain.selection import Selection, describe
-from retrier.store.queries.archive_previews import preview_archive
+from retrier.store.queries.archive_previews import plan_act
 from retrier.store.queries.archived import find_archivers
 from retrier.store.queries.messages import list_messages
 from retrier.store.queries.ordering import Order, PageRequest, Sort
 from retrier.store.queries.pending import time_before
-from retrier.store.queries.selections import take_cut_off
 from retrier.web.filters import check_texts
-from retrier.web.forms import Form, SentForm, seen_until
+from retrier.web.forms import Form, SentForm
 from retrier.web.parts import Parts
 from retrier.web.showing import see_other, show
 from retrier.web.strays import IN_FULL
@@ -41,10 +39,9 @@ def get_archived(request: Request, parts: Parts, query: Query) -> Response:
 @router.get("/unarchive", dependencies=[IN_FULL])
 def preview_unarchive(request: Request, parts: Parts, query: Query) -> Response:
     """Say how many messages would be unarchived."""
-    cut_off, as_of = take_cut_off(parts.db), time_before(parts.db, timedelta(0))
-    seen = bounded(Act.UNARCHIVE, query.select(), cut_off=cut_off, as_of=as_of)
-    found = preview_archive(parts.db, Act.UNARCHIVE, seen)
-    view = unarchiving(query, found, seen_until(cut_off, as_of))
+    now = time_before(parts.db, timedelta(0))
+    planned = plan_act(parts.db, Act.UNARCHIVE, query.select(), now)
+    view = unarchiving(query, planned.preview, {"plan": planned.plan.token})
     return show(request, "confirm.html", view, current=PATH)
 
 
@@ -54,8 +51,8 @@ def unarchive(parts: Parts, form: SentForm) -> Response:
     selection = _selection(form)
     if selection is None:
         return see_other(form.next("nothing", PATH))
-    seen = form.seen(Act.UNARCHIVE, selection)
-    request = form.archive(Act.UNARCHIVE, seen, f"unarchive of {describe(selection)}")
+    counted = form.counted(Act.UNARCHIVE, selection)
+    request = form.archive(Act.UNARCHIVE, counted, f"unarchive of {describe(selection)}")
     done = parts.gateway.archives.ask(request).operation
     return see_other(form.next(f"archive:{done.operation_id}", PATH))
 

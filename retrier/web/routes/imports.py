@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 
+from retrier.domain.plan import hash_words
 from retrier.imports import FailedImports, WrongQueue
 from retrier.store.queries.former_imports import find_former_import
 from retrier.store.queries.imports import (
@@ -82,7 +83,7 @@ def ask(
     """Show how many an act is about, and the form that does it."""
     if act not in list(ImportAct):
         raise HTTPException(400, f"Nothing is called {act[:100]} here.")
-    chosen, back = choose(parts.db, query), local(back, _HERE)
+    chosen, back = choose(parts.db, act, query), local(back, _HERE)
     if not chosen.ids:
         return see_other(f"{_HERE}?done=nothing")
     view = _question(parts, ImportAct(act), chosen, back)
@@ -92,7 +93,9 @@ def ask(
 @router.post("/selected/{act}")
 def do(request: Request, act: ImportAct, parts: Parts, form: SentForm) -> Response:
     """Do it, and show what came of it. Done again, it finds them gone."""
-    chosen = choose(parts.db, read_choice(form))
+    query = read_choice(form)
+    plan = form.plan(hash_words(act, query.error_queue)) if query.everything else None
+    chosen = choose(parts.db, act, query, plan)
     if not chosen.ids:
         return see_other(f"{_HERE}?done=nothing")
     came = _do(parts, act, chosen, form)
@@ -141,7 +144,7 @@ def _do(parts: PageParts, act: ImportAct, chosen: Choice, form: Form) -> Came:
                 chosen.ids,
                 who,
                 error_queue=chosen.error_queue,
-                all_=chosen.everything,
+                all_up_to=chosen.counted_to,
             )
         case ImportAct.SEND:
             to = form.text("to")

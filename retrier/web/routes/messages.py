@@ -7,20 +7,19 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 
-from retrier.domain.archive_operation import bounded
 from retrier.domain.identity import canonical
 from retrier.domain.message_actions import Act
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
 from retrier.domain.selection import Selection
-from retrier.store.queries.archive_previews import preview_archive
+from retrier.store.queries.archive_previews import plan_act
 from retrier.store.queries.comments import find_comments
 from retrier.store.queries.message_waits import why_listed_wait
 from retrier.store.queries.messages import list_messages
 from retrier.store.queries.ordering import Order, PageRequest, Sort
 from retrier.store.queries.pending import time_before
-from retrier.store.queries.selections import last_number, take_cut_off
+from retrier.store.queries.selections import last_number
 from retrier.web.filters import FilterQuery, read_address, select_all, understand
-from retrier.web.forms import SentForm, local, seen_until
+from retrier.web.forms import SentForm, local
 from retrier.web.parts import PageParts, Parts
 from retrier.web.selected import Selected, select, sent, title_of
 from retrier.web.showing import see_other, show
@@ -133,7 +132,7 @@ def retry_again(parts: Parts, form: SentForm) -> Response:
     chosen = selected.selection
     named = chosen if chosen.ids is not None else Selection(ids=())
     request = form.retry(named, f"retry of {selected.words} again", RetryTerms())
-    bulk = None if chosen.ids is not None else form.seen(Act.RELEASE, chosen)
+    bulk = None if chosen.ids is not None else form.counted(Act.RELEASE, chosen)
     made = parts.gateway.retry_again(request, bulk)
     done = f"retry:{made.operation_ids[0]}" if made.operation_ids else "unchanged"
     return see_other(form.next(done, "/messages"))
@@ -145,8 +144,8 @@ def act_on_selected(act: Act, parts: Parts, form: SentForm) -> Response:
     if act is Act.RELEASE:
         raise HTTPException(404, "No page has this address.")
     selected = sent(parts, form)
-    seen = form.seen(act, selected.selection)
-    request = form.archive(act, seen, f"{act} of {selected.words}")
+    counted = form.counted(act, selected.selection)
+    request = form.archive(act, counted, f"{act} of {selected.words}")
     done = parts.gateway.archives.ask(request).operation
     return see_other(form.next(f"archive:{done.operation_id}", "/messages"))
 
@@ -177,24 +176,23 @@ def _group(parts: PageParts, group: str) -> ShownGroup | None:
 
 
 def _question(parts: PageParts, act: Act, selected: Selected, back: str) -> Question:
-    cut_off, as_of = take_cut_off(parts.db), time_before(parts.db, timedelta(0))
-    chosen = bounded(act, selected.selection, cut_off=cut_off, as_of=as_of)
+    planned = plan_act(parts.db, act, selected.selection, time_before(parts.db, timedelta(0)))
     base = Question(
         title="",
         what="",
         post_to=f"/messages/{act}",
         back=back,
         button="",
-        notes=() if chosen.ids is not None else (LATER,),
-        fields={**selected.fields, **seen_until(cut_off, as_of)},
+        notes=() if selected.selection.ids is not None else (LATER,),
+        fields={**selected.fields, "plan": planned.plan.token},
     )
-    return ask_about(act, selected.words, preview_archive(parts.db, act, chosen), base)
+    return ask_about(act, selected.words, planned.preview, base)
 
 
 def _ask_again(parts: PageParts, selected: Selected, back: str) -> Question:
-    cut_off, as_of = take_cut_off(parts.db), time_before(parts.db, timedelta(0))
-    chosen = bounded(Act.RELEASE, selected.selection, cut_off=cut_off, as_of=as_of)
-    count = len(chosen.ids) if chosen.ids is not None else _count(parts, chosen)
+    chosen, at = selected.selection, time_before(parts.db, timedelta(0))
+    planned = plan_act(parts.db, Act.RELEASE, chosen, at)
+    count = len(chosen.ids) if chosen.ids is not None else planned.preview.total
     words = "1 message" if count == 1 else f"{count:,} messages"
     return Question(
         title=f"Retry {words} again?",
@@ -203,7 +201,7 @@ def _ask_again(parts: PageParts, selected: Selected, back: str) -> Question:
         back=back,
         button=f"Retry {words} again",
         text=AGAIN,
-        fields={**selected.fields, **seen_until(cut_off, as_of)},
+        fields={**selected.fields, "plan": planned.plan.token},
     )
 
 
@@ -213,11 +211,6 @@ AGAIN = (
     "Their retries were sent, and neither succeeded nor failed yet. If one of them is still being "
     "handled, its message will be handled twice."
 )
-
-
-def _count(parts: PageParts, chosen: Selection) -> int:
-    one = PageRequest(size=1)
-    return list_messages(parts.db, chosen, Order(), one, parts.codec).total
 
 
 def _order(sort: str, direction: str) -> Order:

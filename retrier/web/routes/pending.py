@@ -6,14 +6,15 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 
 from retrier.domain.message_actions import Act
+from retrier.domain.plan import hash_subject
 from retrier.domain.retry_operation import RetryTerms
 from retrier.domain.selection import Selection
-from retrier.store.queries.archive_previews import preview_archive
+from retrier.store.queries.archive_previews import plan_act
 from retrier.store.queries.ordering import PageRequest
 from retrier.store.queries.pending import count_next_destinations, list_pending, time_before
 from retrier.store.queries.recovery import list_recovering
 from retrier.web.filters import check_texts
-from retrier.web.forms import Form, SentForm, moment
+from retrier.web.forms import Form, SentForm
 from retrier.web.parts import PageParts, Parts
 from retrier.web.showing import see_other, show
 from retrier.web.strays import IN_FULL
@@ -48,12 +49,14 @@ def _those(
         return Those(ids=tuple(ids))
     if not everything or query.waiting.operation_id is not None:
         return None
-    older = query.values.get("older", "")
-    return Those(
-        queue=query.waiting.queue,
-        older=older,
-        sent_before=time_before(parts.db, AGES.get(older, _AT_ONCE)),
-    )
+    now = time_before(parts.db, _AT_ONCE)
+    return _older(query.waiting.queue, query.values.get("older", ""), now)
+
+
+def _older(queue: str | None, older: str, at: datetime) -> Those:
+    """Return those that were sent so long before a time."""
+    sent_before = at - AGES[older] if older in AGES else None
+    return Those(queue=queue, older=older, at=at, sent_before=sent_before)
 
 
 Wanted = Annotated[Those | None, Depends(_those)]
@@ -81,18 +84,20 @@ def end_recovery(parts: Parts, form: SentForm) -> Response:
 @router.post("/retry")
 def retry_again(parts: Parts, form: SentForm) -> Response:
     """Stop waiting for the outcome, and retry once more what the preview counted."""
-    those = _of_form(form)
+    those = _of_form(form, Act.RELEASE)
     named = Selection(ids=those.ids or ())
     request = form.retry(named, f"retry of {those.words}", RetryTerms())
-    again = parts.gateway.retry_again(request, None if those.ids else those.selection)
+    bulk = None if those.ids else form.counted(Act.RELEASE, those.selection, those.older)
+    again = parts.gateway.retry_again(request, bulk)
     return see_other(form.next_after(again, PATH))
 
 
 @router.post("/resolve")
 def resolve(parts: Parts, form: SentForm) -> Response:
     """Resolve by hand what the preview counted."""
-    those = _of_form(form)
-    request = form.archive(Act.RESOLVE, those.selection, f"resolve of {those.words}")
+    those = _of_form(form, Act.RESOLVE)
+    counted = form.counted(Act.RESOLVE, those.selection, those.older)
+    request = form.archive(Act.RESOLVE, counted, f"resolve of {those.words}")
     done = parts.gateway.archives.ask(request).operation
     return see_other(form.next(f"archive:{done.operation_id}", PATH))
 
@@ -103,17 +108,20 @@ def _ask(
     back = query.address
     if those is None:
         return see_other(f"{back}{'&' if '?' in back else '?'}done=nothing")
+    at = those.at or time_before(parts.db, _AT_ONCE)
+    planned = plan_act(parts.db, act, those.selection, at, those.older)
     counted = Counted(
-        preview=preview_archive(parts.db, act, those.selection),
-        destinations=count_next_destinations(parts.db, those.selection, MOST_DESTINATIONS)
+        preview=planned.preview,
+        plan=planned.plan.token,
+        destinations=count_next_destinations(parts.db, planned.selection, MOST_DESTINATIONS)
         if act is Act.RELEASE
         else (),
     )
     return show(request, "confirm.html", ask_before(act, those, counted, back), current=PATH)
 
 
-def _of_form(form: Form) -> Those:
-    """Return those that a form names. Raises HTTPException if it names none."""
+def _of_form(form: Form, act: Act) -> Those:
+    """Return those that a form names, of the age that its preview meant. Raises HTTPException."""
     ids = tuple(form.values("id"))
     if ids:
         return Those(ids=ids)
@@ -122,11 +130,6 @@ def _of_form(form: Form) -> Those:
         raise HTTPException(400, "The form does not say which pending retries it is about.")
     queue = form.exactly("queue")
     check_texts({"queue": queue})
-    return Those(queue=queue or None, older=older, sent_before=_moment(form.text("sent_before")))
-
-
-def _moment(text: str) -> datetime:
-    read = moment(text)
-    if read is None:
-        raise HTTPException(400, "The form does not say when it was counted.")
-    return read
+    those = Those(queue=queue or None, older=older)
+    plan = form.plan(hash_subject(act, those.selection, older))
+    return _older(those.queue, older, plan.at)

@@ -2,8 +2,7 @@
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.redirects import RedirectRefusal
+from retrier.domain.redirects import RedirectRefusal, what_it_moves
 from retrier.domain.retry_operation import RetryTerms
 from retrier.domain.selection import Selection
 from retrier.gateway import AskedAgain
@@ -88,10 +87,9 @@ def delete_redirect(redirect_id: str, parts: Parts, form: SentForm) -> Response:
 
 def _retry_pending(parts: PageParts, form: Form, queue: str) -> AskedAgain:
     """Send once more what was sent to a queue and has no outcome: it goes where the redirect leads."""
-    issued = frozenset({FailedMessageStatus.RETRY_ISSUED})
-    selection = Selection(queue=queue, statuses=issued, pending=True)
-    words = f"retry of the pending retries of queue {queue}"
-    return parts.gateway.retry_again(form.retry(Selection(ids=()), words, RetryTerms()), selection)
+    words = f"retry of what was sent to {queue} and is pending"
+    request = form.retry(Selection(ids=()), words, RetryTerms())
+    return parts.gateway.retry_again(request, what_it_moves(queue))
 
 
 def _check(*queues: str) -> str | None:

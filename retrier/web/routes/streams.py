@@ -5,10 +5,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
+from retrier.domain.plan import INEXACT, RELEASE, hash_words
 from retrier.domain.streams import NotInStream, Stream, UnknownStream
 from retrier.store.queries.ordering import PageRequest
-from retrier.store.queries.streams import find_stream, list_streams
-from retrier.web.forms import SentForm
+from retrier.store.queries.streams import find_stream, list_streams, plan_release
+from retrier.web.forms import Form, SentForm
 from retrier.web.parts import Parts
 from retrier.web.showing import see_other, show
 from retrier.web.strays import IN_FULL
@@ -94,7 +95,8 @@ def ask_before_release(
     if found is None:
         raise _unknown(queue, stream)
     chosen = () if everything else tuple(dict.fromkeys(ids))
-    question = ask_release(found.listed, chosen, stream_link(wanted))
+    held = plan_release(parts.db, wanted)
+    question = ask_release(found.listed, chosen, held, stream_link(wanted))
     return show(request, "question.html", question, current=PLACE)
 
 
@@ -103,7 +105,9 @@ def release(parts: Parts, form: SentForm) -> Response:
     """Let messages be retried before earlier ones of their stream: all that is held, or these."""
     queue, stream = (next(iter(form.values(name)), "") for name in ("queue", "stream"))
     ids = form.text("ids", LONGEST_IDS).split()
-    done = parts.gateway.release_stream(Stream(queue, stream), ids or None, form.requested_by)
+    counted = None if ids else _counted(form, Stream(queue, stream))
+    wanted, who = Stream(queue, stream), form.requested_by
+    done = parts.gateway.release_stream(wanted, ids or None, who, counted)
     match done:
         case UnknownStream():
             raise _unknown(queue, stream)
@@ -113,6 +117,14 @@ def release(parts: Parts, form: SentForm) -> Response:
         case _:
             told = "released" if done.ids else "unchanged"
             return see_other(form.next(told, PLACE))
+
+
+def _counted(form: Form, stream: Stream) -> tuple[int, ...]:
+    """Return the failure numbers of what the question counted. Raises HTTPException."""
+    numbers = form.plan(hash_words(RELEASE, stream.queue, stream.stream_id)).numbers
+    if numbers is None:
+        raise HTTPException(409, f"{INEXACT}. Release some by their ids.")
+    return numbers
 
 
 def _unknown(queue: str, stream: str) -> HTTPException:

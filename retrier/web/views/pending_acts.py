@@ -30,12 +30,13 @@ _LATER = "What is sent after this preview is not part of it."
 class Those:
     """Pending retries: named ones, or those of a queue that were sent by a time.
 
-    The time is that of the preview, so that nothing is added which was not counted.
+    The time is counted from that of the preview: what has become old enough since is left out.
     """
 
     ids: tuple[str, ...] | None = None
     queue: str | None = None
     older: str = ""
+    at: datetime | None = None
     sent_before: datetime | None = None
 
     @property
@@ -69,21 +70,25 @@ class Those:
             "all": "yes",
             "queue": self.queue or "",
             "older": self.older,
-            "sent_before": "" if self.sent_before is None else self.sent_before.isoformat(),
         }
         return [(name, value) for name, value in given.items() if value]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """What an act would do: how many it would change, and to which queues retries would go."""
+    """What an act would do: how many it would change, and to which queues retries would go.
+
+    `plan` holds the act to that.
+    """
 
     preview: ArchivePreview
+    plan: str
     destinations: Sequence[tuple[str, int]] = field(default_factory=tuple)
 
 
 def ask_before(act: Act, those: Those, counted: Counted, back: str) -> Confirmation:
     """Return the question before an act: RELEASE is to retry again."""
+    plan = [] if those.ids is not None else [("plan", counted.plan)]
     total = counted.preview.total
     again = act is Act.RELEASE
     what = plural(total, "message")
@@ -98,7 +103,7 @@ def ask_before(act: Act, those: Those, counted: Counted, back: str) -> Confirmat
         destinations=[Line(name=name, count=count) for name, count in counted.destinations],
         others=max(0, total - shown) if again else 0,
         skipped=_in_words(counted.preview.skipped_because),
-        fields=those.fields,
+        fields=[*those.fields, *plan],
         asks_why=True,
         is_empty=total == 0,
     )

@@ -3,10 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from retrier.domain.plan import Plan, hash_selection
 from retrier.domain.retry_operation import RetryRequest
 from retrier.store.queries.preview_counts import By
-from retrier.store.queries.previews import Preview, preview
+from retrier.store.queries.previews import Preview, plan_of, preview
 from retrier.store.queries.selections import take_cut_off
 from retrier.web.parts import PageParts, Sight
 from retrier.web.wording import plural
@@ -64,16 +63,13 @@ def look_ahead(parts: PageParts, asked: Asked) -> RetryPreview:
     """Count what a retry would do as things are. Raises DatabaseUnavailable."""
     request = asked.request
     found = preview(parts.db, request, take_cut_off(parts.db), parts.codec)
-    plan = Plan(
-        selection_hash=hash_selection(request.selection), cut_off=found.cut_off, total=found.total
-    )
     lines = found.lines(By.DESTINATION)
     seen = parts.look_at([each.key for each in lines])
     return RetryPreview(
         what=asked.what,
         post_to=asked.post_to,
         back=asked.back,
-        plan=plan.token,
+        plan=plan_of(request, found).token,
         count=found.left,
         destinations=[
             Destination(queue=each.key, count=each.count, is_missing=each.key in seen.missing)

@@ -11,6 +11,7 @@ from retrier.domain.streams import Stream, tell_state
 from retrier.domain.waiting import Holding, Reason
 from retrier.store.queries.streams import (
     HeldMessages,
+    HeldNow,
     ListedStream,
     PlaceInStream,
     StreamDetails,
@@ -217,11 +218,12 @@ _NOT_YET = (
 )
 
 
-def ask_release(listed: ListedStream, ids: Sequence[str], back: str) -> Question:
+def ask_release(listed: ListedStream, ids: Sequence[str], held: HeldNow, back: str) -> Question:
     """Return the question before all that is held is released, or messages with these ids."""
     stream = listed.stream
-    count = plural(len(ids) if ids else listed.held, "message")
-    name = f"Release {count}" if ids or listed.held else ""
+    count = plural(len(ids) if ids else held.total, "message")
+    name = f"Release {count}" if ids or held.total else ""
+    plan = {} if ids else {"plan": held.plan.token}
     return Question(
         title=f"{name}?" if name else "Nothing is held",
         what=f"Stream {stream.stream_id} of the queue {stream.queue}",
@@ -235,6 +237,6 @@ def ask_release(listed: ListedStream, ids: Sequence[str], back: str) -> Question
         post_to=f"{PLACE}/release",
         back=back,
         button=name,
-        fields={"queue": stream.queue, "stream": stream.stream_id, "ids": " ".join(ids)},
+        fields={"queue": stream.queue, "stream": stream.stream_id, "ids": " ".join(ids), **plan},
         why="",
     )

@@ -1,7 +1,7 @@
 """POST operations/preview: what it counts, what it warns of, and the plan that a request can name."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,7 +9,7 @@ from sqlalchemy import func, select, update
 
 from retrier.api.parts import Sight
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
-from retrier.domain.plan import Plan, hash_selection
+from retrier.domain.plan import RETRY, Plan, hash_subject
 from retrier.domain.selection import Selection
 from retrier.store.engine.database import Database
 from retrier.store.queries.cuts import ISSUED
@@ -336,8 +336,9 @@ class TestAPlan:
     def test_from_elsewhere_takes_nothing_that_has_no_number_yet(self, api: Api) -> None:
         """It was made before the database was replaced by an older copy, with fewer numbers."""
         api.receive(*(failure() for _ in range(5)))
-        digest = hash_selection(Selection())
-        plan = Plan(selection_hash=digest, cut_off=900, total=900).token
+        digest = hash_subject(RETRY, Selection())
+        at = datetime(2026, 5, 4, tzinfo=UTC)
+        plan = Plan(subject=digest, counted_to=900, cut_off=900, total=900, at=at).token
 
         operation = ask(api, {"all": True}, plan=plan)
 

@@ -113,6 +113,17 @@ class TestSendingAgain:
         bench.work()
         assert bench.sent()[-1] == of_billing
 
+    def test_takes_only_what_its_preview_has_counted(self, api: Api, bench: Bench) -> None:
+        send(bench)
+        begin(api)
+        found = api.http.post(f"{PATH}/retry/preview", json={}).json()
+
+        other = again(api, queue="billing", plan=found["plan"])
+        taken = again(api, plan=found["plan"])
+
+        assert (other.status_code, other.json()["preview"]["total"]) == (409, 0)
+        assert (found["total"], taken.json()["total"]) == (1, 1)
+
     def test_takes_nothing_twice(self, api: Api, bench: Bench) -> None:
         send(bench)
         begin(api)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from retrier.domain.retry_operation import RetryTerms
 from retrier.store.engine.database import Database
 from tests.contract.store_retries import CLAIMED, SENT, bring_to
 from tests.support.api import Api
@@ -23,8 +24,8 @@ def create(api: Api, source: str, target: str, **more: Any) -> Any:
     return api.http.post("/api/redirects", json=body)
 
 
-def change(api: Api, target: str) -> Any:
-    (shown,) = (each for each in api.get("redirects") if each["from_physical_address"] == "a")
+def change(api: Api, target: str, source: str = "a") -> Any:
+    (shown,) = (each for each in api.get("redirects") if each["from_physical_address"] == source)
     path = f"/api/redirects/{shown['message_redirect_id']}"
     return api.http.put(path, json={"tophysicaladdress": target})
 
@@ -156,3 +157,58 @@ def test_pending_retries_of_the_queue_can_follow_it(api: Api, bench: Bench) -> N
     bench.work()
 
     assert bench.sent("new orders") == [retry.key]
+
+
+class TestWhatIsPending:
+    """It follows a redirect from the queue that it was sent to, once."""
+
+    def test_is_not_sent_again_by_the_same_request(self, api: Api, bench: Bench) -> None:
+        retry = bring_to(bench, SENT)
+        bench.transport.broker.declare("new orders")
+        for _ in range(2):
+            create(api, QUEUE, "new orders", retryexisting=True)
+            bench.work()
+
+        assert bench.sent("new orders") == [retry.key]
+
+    def test_is_not_sent_again_after_the_redirect_was_changed_and_made_anew(
+        self, api: Api, bench: Bench
+    ) -> None:
+        """Where it went is known, though the redirect that led there is another one by now."""
+        retry = bring_to(bench, SENT)
+        for queue in ("new orders", "newer orders"):
+            bench.transport.broker.declare(queue)
+        create(api, QUEUE, "new orders", retryexisting=True)
+        bench.work()
+        change(api, "newer orders", QUEUE)
+
+        create(api, QUEUE, "newer orders", retryexisting=True)
+        bench.work()
+
+        assert (bench.sent("new orders"), bench.sent("newer orders")) == ([retry.key], [])
+
+    def test_is_left_where_a_destination_sent_it(self, api: Api, bench: Bench) -> None:
+        for queue in ("new orders", "replay"):
+            bench.transport.broker.declare(queue)
+        (named,) = bench.fail()
+        bench.ask([named], RetryTerms(destination="replay"))
+        bench.work()
+
+        create(api, QUEUE, "new orders", retryexisting=True)
+        bench.work()
+
+        assert (bench.sent("replay"), bench.sent("new orders")) == ([named], [])
+
+    def test_is_left_where_it_was_sent_by_name(self, api: Api, bench: Bench) -> None:
+        """Sent again it would go to where it failed, and not to where the redirect leads."""
+        for queue in ("new orders", "replay"):
+            bench.transport.broker.declare(queue)
+        (named,) = bench.fail()
+        bench.ask([named], RetryTerms(destination="replay"))
+        bench.work()
+
+        create(api, "replay", "new orders", retryexisting=True)
+        bench.work()
+
+        assert bench.statuses() == {named: "retry_issued"}
+        assert bench.sent("replay") == [named]

@@ -177,16 +177,24 @@ def test_if_none_is_selected_nothing_is_asked(web: Web) -> None:
     assert answer.headers["Location"] == "/pending?older=day&done=nothing"
 
 
-@pytest.mark.parametrize("fields", [{}, {"all": "yes"}, {"all": "yes", "older": "year"}])
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({}, 400),
+        ({"all": "yes"}, 409),
+        ({"all": "yes", "older": "year"}, 400),
+        ({"all": "yes", "plan": "bogus"}, 409),
+    ],
+)
 @pytest.mark.parametrize("path", [RETRY, RESOLVE])
 def test_a_form_that_does_not_say_what_it_is_about_is_refused(
-    web: Web, bench: Bench, path: str, fields: dict[str, str]
+    web: Web, bench: Bench, path: str, fields: dict[str, str], status: int
 ) -> None:
     key = send(bench)
 
     answer = web.post(path, {"key": "k", **fields})
 
-    assert answer.status_code == 400
+    assert answer.status_code == status
     assert shown(web.get("/pending")) == [key]
 
 

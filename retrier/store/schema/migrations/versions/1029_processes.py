@@ -6,7 +6,7 @@ from alembic import op
 from retrier.store.schema.types import Id, Json, UtcTime
 
 revision = "1029"
-down_revision = "1026"
+down_revision = "1027"
 branch_labels = None
 depends_on = None
 
