@@ -3,10 +3,10 @@
 A broker counts, at the most, how often a message came back. Whether its handler was started is looked up
 in what the processes of this machine have noted (`starts`). What they do not know of:
 
-- Where one message at a time is in hand, what came back was started.
-- Where several are, it may only have been prefetched. If no process has noted anything here for this queue,
-  it was in the hands of another machine, and is taken as started once. Else it was most likely on its
-  way to a process of this machine that died: the first times are forgiven, as `FORGIVEN` says.
+- It may have been on its way to a process of this machine that may have several messages in hand, and died.
+  Where there are such processes, or were, the first times are forgiven, as `FORGIVEN` says.
+- Else it was in the hands of another machine, and each time is taken as a start. How many messages are in
+  hand there is not known: where it is one, the same copy is started again and again in its place.
 """
 
 from collections.abc import Mapping, Sequence
@@ -68,12 +68,13 @@ class Site:
     """What has to be known of worker and queue to judge a message that came back.
 
     `alone`: never is more than one message in hand. `counted`: the queue counts how often a message
-    comes back. `beside_others`: processes of this machine handle the same queue, or did.
+    comes back. `may_be_unseen`: a process of this machine that may have several in hand handles the same
+    queue, or did, and died perhaps before it saw the message.
     """
 
     alone: bool
     counted: bool
-    beside_others: bool = False
+    may_be_unseen: bool = False
     limit: int
 
 
@@ -93,14 +94,14 @@ def judge_delivery(known: Counts, traces: Sequence[Trace], site: Site) -> tuple[
 
 
 def _count_returns(known: Counts, traces: Sequence[Trace], site: Site) -> Counts:
-    started, unknown = traces.count(Trace.STARTED), traces.count(Trace.UNKNOWN)
-    if site.alone:
-        return Counts(known.crashes + started + unknown, known.returns)
-    if not site.beside_others:
-        # Each copy is started once at the most: before it is again, a new one takes its place.
-        return Counts(known.crashes + min(started + unknown, 1), known.returns)
+    # One copy may have been started several times: a worker with one message in hand leaves it in its
+    # place, whatever workers beside it do.
+    crashes = known.crashes + traces.count(Trace.STARTED)
+    unknown = traces.count(Trace.UNKNOWN)
+    if not site.may_be_unseen:
+        return Counts(crashes + unknown, known.returns)
     returns = known.returns + unknown
-    return Counts(known.crashes + started + max(0, returns - FORGIVEN), min(returns, FORGIVEN))
+    return Counts(crashes + max(0, returns - FORGIVEN), min(returns, FORGIVEN))
 
 
 class Arrivals:
@@ -162,7 +163,7 @@ class Arrivals:
         site = Site(
             alone=self._is_alone,
             counted=is_counted,
-            beside_others=Trace.UNKNOWN in traces and self._starts.beside_others,
+            may_be_unseen=Trace.UNKNOWN in traces and self._starts.may_be_unseen,
             limit=self._options.crash_limit,
         )
         found, verdict = judge_delivery(known, traces, site)

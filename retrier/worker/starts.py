@@ -82,7 +82,8 @@ class Starts:
         """Make the file; without a place for it only this process's own memory is kept."""
         self._site = site
         self._me = describe_process()
-        self._places = 4 * room + _SPARE
+        self._room = room
+        self._places = _count_places(room)
         self._busy = bytearray(self._places)
         self._next = 0
         self._has_lost = False
@@ -103,6 +104,16 @@ class Starts:
         If not, what comes back has been in the hands of another machine.
         """
         return self._has_lost or any(True for _ in self._find_others())
+
+    @property
+    def may_be_unseen(self) -> bool:
+        """Whether a message may have been on its way to a process of this machine that never saw it.
+
+        So it is where one that may have several messages in hand died, or is there, or lost its connection.
+        """
+        if self._has_lost and self._room > 1:
+            return True
+        return any(_has_room_for_several(file) for file in self._find_others())
 
     def receive(self, key: bytes) -> int:
         """Note a delivery that is in hand; return its place."""
@@ -139,14 +150,12 @@ class Starts:
 
     def look(self, keys: Sequence[bytes]) -> Sequence[Trace]:
         """Return what is known of these deliveries."""
-        found: dict[bytes, Trace] = {}
-        wanted = frozenset(keys)
-        for content in self._read_all():
-            for start in range(0, len(content) - KEY, _PLACE):
-                key, state = bytes(content[start + 1 : start + _PLACE]), content[start]
-                if state and key in wanted:
-                    found[key] = max(Trace(state), found.get(key, Trace.UNKNOWN))
-        return [found.get(key, Trace.UNKNOWN) for key in keys]
+        found = dict.fromkeys(keys, Trace.UNKNOWN)
+        _search(self._read_near(), found)
+        if Trace.UNKNOWN in found.values():
+            # A worker that handles other queues as well has its own files: so a deploy that adds one.
+            _search(_read(self._find_files("*")), found)
+        return [found[key] for key in keys]
 
     def close(self) -> None:
         """Remove the file: this process ends well, and has given everything back."""
@@ -170,16 +179,18 @@ class Starts:
             os.close(descriptor)
 
     def _find_others(self) -> Iterator[Path]:
+        return self._find_files(f"{self._site}-*")
+
+    def _find_files(self, name: str) -> Iterator[Path]:
+        """Return the files of others whose names are like this."""
         if self._file is not None:
-            for file in self._folder.glob(f"{self._site}-*{_SUFFIX}"):
+            for file in self._folder.glob(f"{name}{_SUFFIX}"):
                 if file != self._file:
                     yield file
 
-    def _read_all(self) -> Iterator[bytes | memoryview]:
+    def _read_near(self) -> Iterator[bytes | memoryview]:
         yield memoryview(self._memory)[self._begin :]
-        for file in self._find_others():
-            with suppress(OSError):
-                yield file.read_bytes()[_HEAD:]
+        yield from _read(self._find_others())
 
     def _tidy_up(self) -> None:
         """Remove the files of processes that died long ago, and the oldest of far too many."""
@@ -202,3 +213,29 @@ class Starts:
             return age > KEPT_WITHOUT_OWNER
         is_known = owner.started and self._me.started and owner.space == self._me.space
         return is_gone(owner, self._me) if is_known else age > KEPT_WITHOUT_OWNER
+
+
+def _read(files: Iterator[Path]) -> Iterator[bytes]:
+    for file in files:
+        with suppress(OSError):
+            yield file.read_bytes()[_HEAD:]
+
+
+def _search(contents: Iterator[bytes | memoryview], found: dict[bytes, Trace]) -> None:
+    """Note what these contents say of the deliveries that are asked for."""
+    for content in contents:
+        for start in range(0, len(content) - KEY, _PLACE):
+            key, state = bytes(content[start + 1 : start + _PLACE]), content[start]
+            if state and key in found:
+                found[key] = max(Trace(state), found[key])
+
+
+def _count_places(room: int) -> int:
+    return 4 * room + _SPARE
+
+
+def _has_room_for_several(file: Path) -> bool:
+    """Return what the size of the file says: its head is read by workers of earlier versions too."""
+    with suppress(OSError):
+        return file.stat().st_size > _HEAD + _count_places(1) * _PLACE
+    return False

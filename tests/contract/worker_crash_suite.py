@@ -89,6 +89,22 @@ class WorkerCrashSuite(WorkerFixtures):
         letters = take_all(outside, f"{orders}.error")
         assert [each.headers["Retrier.Attempts"] for each in letters] == ["2", "2"]
 
+    def test_workers_of_different_prefetch_start_a_poison_message_no_more_often(
+        self, outside: Outside, orders: str, processes: Processes
+    ) -> None:
+        put(outside, orders, "poison", do="die")
+        put(outside, orders, "innocent")
+        one_at_a_time = processes(crash_limit=4)
+        several = processes(crash_limit=4, threads=2, prefetch=4)
+
+        one_at_a_time.run_until(lambda: one_at_a_time.told("begun").count("poison") == 3, DEADLINE)
+        several.run_until(lambda: outside.count(f"{orders}.error"), DEADLINE)
+        several.run_until(lambda: several.told("done") == ["innocent"], DEADLINE)
+
+        assert several.told("begun").count("poison") == 5
+        assert take_within(outside, f"{orders}.error").headers["Retrier.Attempts"] == "5"
+        assert not [each for each in several.told("counted") if each.startswith("innocent")]
+
     def test_who_runs_out_of_memory_ends_itself_and_a_crash_is_counted(
         self, outside: Outside, orders: str, processes: Processes
     ) -> None:

@@ -26,6 +26,7 @@ from sqlalchemy import (
 )
 
 from retrier.domain.failed_message import FailedMessageStatus, Resolution, RetryEnd
+from retrier.domain.retry_operation import STANDING_OPERATION
 from retrier.store.queries.event_log import LoggedEvent
 from retrier.store.schema import (
     archive_operations,
@@ -109,14 +110,18 @@ def _failures(number: int) -> Select[Any]:
 
 
 def _requests(number: int) -> Select[Any]:
-    """Tell when the retries were asked for that have or had a claim on the message."""
+    """Tell when the retries were asked for that have or had a claim on the message.
+
+    Nobody asks for what a policy retries: the standing operation is often older than the message.
+    """
     named = union(
         select(claims.operation_id).where(claims.number == number),
         select(ended.operation_id).where(ended.number == number),
     )
     operations = retry_operations.c
     line = _line(operations.created_at, Step.ASKED, operation=operations.operation_id)
-    return line.where(operations.operation_id.in_(named))
+    is_asked = operations.operation_id != STANDING_OPERATION
+    return line.where(operations.operation_id.in_(named), is_asked)
 
 
 def _claimed(number: int) -> Select[Any]:

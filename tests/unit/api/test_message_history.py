@@ -12,6 +12,7 @@ from tests.contract.store_rows import again
 from tests.support.api import Api
 from tests.support.bench import QUEUE, Bench, Killed
 from tests.support.factories import failure, unique_id
+from tests.support.scheduling import schedule
 
 NOBODY = "b0f4cb64-9b3e-4a4b-9a11-0d1b6a3d2f6e"
 ACT = "ac700000-0000-4000-8000-000000000001"
@@ -91,6 +92,13 @@ def test_a_history_says_who_asked_for_the_retry(tale: Tale) -> None:
 
     assert asked["who"] == "ada (testclient)"
     assert asked["operation_id"] == tale.api.ids("operations")[0]
+
+
+def test_what_a_policy_retries_was_asked_for_by_nobody(tale: Tale) -> None:
+    schedule(tale.api.db, [tale.key])
+    tale.bench.work()
+
+    assert tale.kinds() == ["failed", "sending", "sent"]
 
 
 def test_a_failure_is_told_with_its_reason(tale: Tale) -> None:

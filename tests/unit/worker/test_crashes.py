@@ -18,9 +18,11 @@ UNKNOWN, IN_HAND, STARTED = Trace
 COUNTING = Site(alone=True, counted=True, limit=10)
 """One message in hand, on a queue that counts."""
 NOT_COUNTING = Site(alone=True, counted=False, limit=10)
-SEVERAL = Site(alone=False, counted=True, beside_others=True, limit=10)
-FAR_AWAY = Site(alone=False, counted=True, beside_others=False, limit=10)
+SEVERAL = Site(alone=False, counted=True, may_be_unseen=True, limit=10)
+FAR_AWAY = Site(alone=False, counted=True, may_be_unseen=False, limit=10)
 """Several in hand, and no other process of this machine has ever handled the queue."""
+BESIDE_SEVERAL = Site(alone=True, counted=True, may_be_unseen=True, limit=10)
+"""One message in hand, beside processes of this machine that may have several."""
 
 
 @pytest.mark.parametrize("site", [COUNTING, NOT_COUNTING, SEVERAL, FAR_AWAY])
@@ -60,9 +62,25 @@ def test_what_nobody_knows_of_is_forgiven_some_times_only() -> None:
     assert judge_delivery(found[0], [UNKNOWN], SEVERAL) == (Counts(1, FORGIVEN), Uncounted())
 
 
-def test_what_was_in_the_hands_of_another_machine_is_taken_as_started_once() -> None:
-    assert judge_delivery(Counts(), [UNKNOWN] * 4, FAR_AWAY) == (Counts(1), Uncounted())
+def test_each_return_from_another_machine_is_a_start_as_one_copy_may_be_started_often_there() -> (
+    None
+):
+    assert judge_delivery(Counts(), [UNKNOWN] * 4, FAR_AWAY) == (Counts(4), Uncounted())
     assert judge_delivery(Counts(10), [UNKNOWN], FAR_AWAY) == (Counts(11), Poison())
+
+
+@pytest.mark.parametrize("site", [SEVERAL, FAR_AWAY])
+def test_a_copy_that_others_started_several_times_in_its_place_counts_each_time(site: Site) -> None:
+    assert judge_delivery(Counts(), [STARTED] * 4, site) == (Counts(4), Uncounted())
+    assert judge_delivery(Counts(1), [STARTED] * 10, site) == (Counts(11), Poison())
+
+
+def test_beside_who_has_several_in_hand_also_one_at_a_time_forgives_what_nobody_knows_of() -> None:
+    found = judge_delivery(Counts(), [UNKNOWN, STARTED], BESIDE_SEVERAL)
+    assert found == (Counts(1, 1), Startable())
+
+    found = judge_delivery(Counts(3, 4), [UNKNOWN, UNKNOWN], BESIDE_SEVERAL)
+    assert found == (Counts(4, FORGIVEN), Startable())
 
 
 def test_what_comes_back_unstarted_again_and_again_gets_a_new_copy_before_the_broker_drops_it() -> (

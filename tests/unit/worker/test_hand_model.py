@@ -7,13 +7,14 @@ handler that runs, and unseen by a process that dies.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
 
 from retrier.domain.wire import Delivery, Properties
 from retrier.worker.arrivals import (
+    FORGIVEN,
     Counts,
     Poison,
     Site,
@@ -56,17 +57,27 @@ class Message:
         return self.name, self.counts, self.came_back
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How one process is started; `host`: only processes of one host know each other's notes."""
+
+    threads: int
+    prefetch: int
+    host: int = 0
+
+
 @dataclass(slots=True, kw_only=True)
 class Plan:
     """What a run is made of."""
 
     counted: bool
-    prefetch: int
-    threads: int
-    processes: int
+    crew: Sequence[Options]
+    """The processes. One that died is started again as it was."""
     limit: int
     innocent: int = 30
     poison: int = 4
+    keeps_notes: bool = True
+    """Whether what a process has noted is found after its death."""
     stops: float = 0.0
     """How likely a process is stopped well, at each of its steps."""
 
@@ -74,8 +85,9 @@ class Plan:
 class Process:
     """A worker: its hand, and what the broker has sent to it."""
 
-    def __init__(self, world: "World") -> None:
-        self.hand = Hand(world.plan.prefetch, world.plan.threads)
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.hand = Hand(options.prefetch, options.threads)
         self.hand.open(0, expects_suspects=True)
         self.socket: list[Message] = []
         """On the way: delivered, and not seen yet."""
@@ -99,8 +111,8 @@ class World:
         names += [f"m-{n}" for n in range(plan.innocent)]
         self.dice.shuffle(names)
         self.queue = [Message(name) for name in names]
-        self.left_notes: list[dict[tuple[str, Counts, int], Trace]] = []
-        self.processes = [Process(self) for _ in range(plan.processes)]
+        self.dead: list[Process] = []
+        self.processes = [Process(options) for options in plan.crew]
         self.begun: list[str] = []
         self.shown: dict[str, int] = {}
         self.done: Counter[str] = Counter()
@@ -119,7 +131,7 @@ class World:
 
     def deliver(self, process: Process) -> None:
         """Send a message over the wire, if the process may have one more."""
-        credit = {Mode.CAREFUL: 1, Mode.OPEN: self.plan.prefetch, Mode.CEASED: 0}
+        credit = {Mode.CAREFUL: 1, Mode.OPEN: process.options.prefetch, Mode.CEASED: 0}
         room = credit[process.hand.mode] - len(process.unacknowledged)
         if self.queue and room > 0:
             process.socket.append(self.queue.pop(0))
@@ -173,11 +185,11 @@ class World:
     def receive(self, process: Process, message: Message) -> bool:
         came_back = message.came_back if self.plan.counted else min(message.came_back, 1)
         times = range(came_back) if self.plan.counted else ([0] if came_back else [])
-        traces = [self.look((message.name, message.counts, time)) for time in times]
+        traces = [self.look(process, (message.name, message.counts, time)) for time in times]
         site = Site(
-            alone=self.plan.prefetch == 1,
+            alone=process.options.prefetch == 1,
             counted=self.plan.counted,
-            beside_others=True,
+            may_be_unseen=any(each.options.prefetch > 1 for each in self.find_others(process)),
             limit=self.plan.limit,
         )
         found, verdict = judge_delivery(message.counts, traces, site)
@@ -206,9 +218,17 @@ class World:
     def key_of(self, message: Message) -> tuple[str, Counts, int]:
         return message.key if self.plan.counted else (message.name, message.counts, 0)
 
-    def look(self, key: tuple[str, Counts, int]) -> Trace:
-        notes = [*self.left_notes, *(process.notes for process in self.processes)]
-        return max(each.get(key, Trace.UNKNOWN) for each in notes)
+    def find_others(self, process: Process) -> list[Process]:
+        everyone = [*self.dead, *self.processes]
+        return [
+            each
+            for each in everyone
+            if each is not process and each.options.host == process.options.host
+        ]
+
+    def look(self, process: Process, key: tuple[str, Counts, int]) -> Trace:
+        near = [process, *self.find_others(process)]
+        return max(each.notes.get(key, Trace.UNKNOWN) for each in near)
 
     def start(self, process: Process, several: Sequence[Held]) -> None:
         for held in several:
@@ -217,7 +237,7 @@ class World:
 
     def start_one(self, process: Process, held: Held) -> None:
         message = process.known[held]
-        if held.is_suspect and self.plan.prefetch > 1:
+        if held.is_suspect and process.options.prefetch > 1:
             assert process.unacknowledged == [message], "a suspect has neighbours"
             assert process.hand.mode is not Mode.OPEN
         process.notes[self.key_of(message)] = Trace.STARTED
@@ -252,48 +272,95 @@ class World:
     def leave(self, process: Process) -> None:
         assert not process.unacknowledged
         self.processes.remove(process)
-        self.processes.append(Process(self))
+        self.processes.append(Process(process.options))
 
     def die(self, process: Process) -> None:
         """All that is unacknowledged comes back, in its place."""
         for message in process.unacknowledged:
             message.came_back += 1
         self.queue[:0] = process.unacknowledged
-        self.left_notes.append(process.notes)
+        if self.plan.keeps_notes:
+            self.dead.append(process)
         self.processes.remove(process)
-        self.processes.append(Process(self))
+        self.processes.append(Process(process.options))
 
 
-PLANS = [
-    Plan(
-        counted=counted, prefetch=max(prefetch, threads), threads=threads, processes=n, limit=limit
-    )
-    for counted in (True, False)
+EQUAL = [
+    [Options(threads, max(prefetch, threads))] * n
     for prefetch in (1, 4, 10, 50)
     for threads in (1, 4)
     for n in (1, 3)
-    for limit in (2, 10)
 ]
+MIXED = [
+    [Options(1, 1), Options(1, 2)],
+    [Options(1, 1), Options(2, 4)],
+    [Options(1, 1), Options(1, 1), Options(4, 50)],
+    [Options(1, 1), Options(1, 10), Options(4, 4)],
+    [Options(1, 3), Options(3, 10)],
+]
+"""Threads and prefetch are changed by a rolling deploy, or set for each process."""
+
+
+def make_plans(crews: Sequence[Sequence[Options]]) -> list[Plan]:
+    return [
+        Plan(counted=counted, crew=crew, limit=limit)
+        for counted in (True, False)
+        for crew in crews
+        for limit in (2, 4, 10)
+    ]
 
 
 def name_plan(plan: Plan) -> str:
     kind = "quorum" if plan.counted else "classic"
-    return f"{kind}-{plan.prefetch}-{plan.processes}x{plan.threads}-{plan.limit}"
+    crew = " ".join(f"{each.threads},{each.prefetch}@{each.host}" for each in plan.crew)
+    return f"{kind} {crew} limit {plan.limit}"
+
+
+def count_poison_starts(world: World) -> set[int]:
+    starts = Counter(world.begun)
+    return {starts[name] for name in starts if name.startswith("poison")}
 
 
 @pytest.mark.parametrize("stops", [0.0, 0.01], ids=["", "stopped"])
+@pytest.mark.parametrize("crews", [EQUAL, MIXED], ids=["equal", "mixed"])
 def test_each_poison_is_started_limit_and_one_times_and_no_innocent_counts_above_one(
-    stops: float,
+    stops: float, crews: Sequence[Sequence[Options]]
 ) -> None:
-    for number, plan in enumerate(PLANS):
+    for number, plan in enumerate(make_plans(crews)):
         plan.stops = stops
         world = World(plan, seed=number)
         world.run()
 
-        starts = Counter(world.begun)
-        poison = {name: starts[name] for name in starts if name.startswith("poison")}
-        assert set(poison.values()) == {plan.limit + 1}, name_plan(plan)
+        assert count_poison_starts(world) == {plan.limit + 1}, name_plan(plan)
         assert set(world.failed.values()) == {plan.limit + 1}, name_plan(plan)
         innocent = {name: each for name, each in world.shown.items() if name.startswith("m-")}
         assert max(innocent.values()) <= 1, name_plan(plan)
         assert set(world.done) == set(innocent), name_plan(plan)
+
+
+def test_in_containers_that_share_no_notes_a_poison_is_never_started_more_often_than_that() -> None:
+    # Each process is on a host of its own, and a new one finds nothing of the one that died.
+    fleets = [
+        [replace(each, host=host) for host, each in enumerate(crew)] for crew in (*EQUAL, *MIXED)
+    ]
+    for number, plan in enumerate(make_plans(fleets)):
+        plan.keeps_notes = False
+        world = World(plan, seed=number)
+        world.run()
+
+        starts = count_poison_starts(world)
+        assert max(starts) <= plan.limit + 1, name_plan(plan)
+        if all(each.prefetch == 1 for each in plan.crew):
+            assert starts == {plan.limit + 1}, name_plan(plan)
+        assert set(world.failed) == {f"poison-{n}" for n in range(plan.poison)}, name_plan(plan)
+
+
+def test_on_several_machines_it_is_started_more_often_by_what_is_forgiven_at_the_most() -> None:
+    fleets = [[replace(each, host=host) for host in (0, 1) for each in crew] for crew in MIXED]
+    for number, plan in enumerate(make_plans(fleets)):
+        world = World(plan, seed=number)
+        world.run()
+
+        most = plan.limit + 1 + FORGIVEN
+        assert max(count_poison_starts(world)) <= most, name_plan(plan)
+        assert set(world.failed) == {f"poison-{n}" for n in range(plan.poison)}, name_plan(plan)

@@ -60,6 +60,34 @@ def test_only_processes_with_the_same_queues_count(tmp_path: Path) -> None:
     assert starts.beside_others
 
 
+def test_a_message_may_be_unseen_beside_a_process_that_may_have_several_in_hand(
+    tmp_path: Path,
+) -> None:
+    beside = [Starts("one", 1, tmp_path), Starts("one", 1, tmp_path)]
+    assert [each.may_be_unseen for each in beside] == [False, False]
+
+    beside = [Starts("two", 1, tmp_path), Starts("two", 2, tmp_path)]
+    assert [each.may_be_unseen for each in beside] == [True, False]
+
+
+def test_a_message_may_be_unseen_by_who_lost_a_connection_with_several_in_hand(
+    tmp_path: Path,
+) -> None:
+    each = [Starts("one", 1, tmp_path), Starts("two", 2, tmp_path)]
+    for starts in each:
+        starts.receive(key(1))
+        starts.lose()
+
+    assert [starts.may_be_unseen for starts in each] == [False, True]
+
+
+def test_what_a_worker_with_other_queues_beside_it_has_started_is_known(tmp_path: Path) -> None:
+    both = Starts(KEYS.of_site(["invoices", "orders"]), 2, tmp_path)
+    both.start(both.receive(key(1)))
+
+    assert Starts(KEYS.of_site(["orders"]), 1, tmp_path).look([key(1)]) == [Trace.STARTED]
+
+
 def test_a_process_that_ends_well_leaves_nothing(tmp_path: Path) -> None:
     Starts("site", 1, tmp_path).close()
 
