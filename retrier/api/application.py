@@ -50,6 +50,7 @@ _MEANINGS: Mapping[int, str] = MappingProxyType(
 _CONFLICTS = frozenset(
     {
         ("post", "/api/recovery/retry"),
+        ("post", "/api/recovery/retry/preview"),
         ("post", "/api/archive_operations/{archive_operation_id}/undo"),
         ("post", "/api/errors/{failed_message_id}/archive"),
         ("post", "/api/errors/{failed_message_id}/dead"),

@@ -34,7 +34,7 @@ from retrier.domain.selection import (
 from retrier.domain.text import SHORTEST, IdRange, ids_beginning
 from retrier.store.queries.ordering import Order, Page, PageRequest, Sort
 
-_RANGE = "A range is two times: 2026-05-04T00:00:00Z...2026-05-05T00:00:00Z, or 7d...2h"
+_RANGE = "A range is two times in ISO 8601: 2026-05-04T00:00:00Z...2026-05-05T00:00:00Z, or 7d...2h"
 
 _TURNED = "It lies before `failed_from`, so that nothing would match."
 _NO_COUNT = "It is a whole number."

@@ -24,7 +24,7 @@ from tests.support.databases import open_database
 
 CHUNK = 50_000
 STARTS = 900_000
-SAME = "cause_id, status, last_failure_known, attempts, failure_count, disposition, properties_size"
+SAME = "cause_id, text_id, status, last_failure_known, attempts, failure_count, disposition, properties_size"
 """The columns that all messages of one cause have in common."""
 TIMES = ("time_sent", "first_failure", "last_failure", "last_modified")
 """These are 20 ms apart: lists are sorted by them."""

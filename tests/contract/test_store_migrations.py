@@ -128,13 +128,13 @@ class TestADatabaseOfTheFirstRevision:
             ),
             "processing_attempts": widened(before["processing_attempts"], by=[None] * 3),
             "failed_messages": widened(
-                before["failed_messages"], by=[None, None, "2", *[None] * 10]
+                before["failed_messages"], by=[None, None, "2", *[None] * 11]
             ),
-            "failed_message_retries": widened(before["failed_message_retries"], by=[None]),
+            "failed_message_retries": widened(before["failed_message_retries"], by=[None] * 3),
         }
         assert same == {name: expected[name] for name in same}
         kept = [row.removesuffix(")") for row in before[IMPORTS]]
-        assert after[IMPORTS] == [f"{row}, False)" for row in kept]
+        assert after[IMPORTS] == [f"{row}, False, None)" for row in kept]
         assert after["failed_import_sends"] == []
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.endurance.copying import Plan, endure
 
-pytestmark = [pytest.mark.journey, pytest.mark.postgres]
+pytestmark = [pytest.mark.journey, pytest.mark.postgres, pytest.mark.kills]
 
 
 def test_a_database_is_copied_there_and_back_through_kills(

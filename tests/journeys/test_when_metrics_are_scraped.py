@@ -126,7 +126,8 @@ def test_a_process_without_the_api_tells_health_and_metrics_only(site: Site) -> 
 
     with service.http as http:
         assert http.get("/health").status_code == 200
-        assert set(http.get("/health/ready").json()["parts"]) == {"database", "broker", "ingestion"}
+        parts = http.get("/health/ready").json()["parts"]
+        assert set(parts) == {"database", "broker", "ingestion", "processes"}
         seen = scrape(http)
         assert http.get("/api/errors").status_code == 404
         assert http.post("/api/errors/retry/all").status_code == 404

@@ -23,7 +23,7 @@ from tests.properties.selections.meaning import (
 )
 from tests.properties.selections.stock import Rows, Stock, empty_queues
 
-_COUNTED_ANEW = frozenset(("failure_seq", "last_modified"))
+_COUNTED_ANEW = frozenset(("failure_seq", "changed_seq", "last_modified"))
 """What an act and its undo change for good: the number of the failure, and the time of the change."""
 
 _ACTS = 0.35
