@@ -120,7 +120,15 @@ def pair(
 
 
 every_pair = pytest.mark.parametrize(
-    "pair", [*INTO_ANOTHER_KIND, *INTO_THE_SAME_KIND], indirect=True
+    "pair",
+    [
+        *INTO_ANOTHER_KIND,
+        *(
+            pytest.param(*each.values, marks=[*each.marks, pytest.mark.kills], id=each.id)
+            for each in INTO_THE_SAME_KIND
+        ),
+    ],
+    indirect=True,
 )
 
 

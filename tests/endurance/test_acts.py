@@ -5,7 +5,7 @@ import pytest
 from tests.endurance.acts import Plan, endure
 from tests.endurance.sites import RABBITMQ_SITE
 
-pytestmark = [pytest.mark.journey, pytest.mark.rabbitmq, pytest.mark.postgres]
+pytestmark = [pytest.mark.journey, pytest.mark.rabbitmq, pytest.mark.postgres, pytest.mark.kills]
 
 
 def test_what_people_take_out_while_it_comes_due_is_not_sent_any_more() -> None:

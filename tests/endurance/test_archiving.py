@@ -4,7 +4,7 @@ import pytest
 
 from tests.endurance.archiving import Plan, endure
 
-pytestmark = [pytest.mark.journey, pytest.mark.rabbitmq, pytest.mark.postgres]
+pytestmark = [pytest.mark.journey, pytest.mark.rabbitmq, pytest.mark.postgres, pytest.mark.kills]
 
 
 def test_a_group_is_archived_through_a_kill_and_beside_a_retry_and_is_taken_back(

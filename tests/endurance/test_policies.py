@@ -4,7 +4,7 @@ import pytest
 
 from tests.endurance.policies import Plan, endure
 
-pytestmark = [pytest.mark.journey, pytest.mark.rabbitmq, pytest.mark.postgres]
+pytestmark = [pytest.mark.journey, pytest.mark.rabbitmq, pytest.mark.postgres, pytest.mark.kills]
 
 
 def test_messages_that_always_fail_are_retried_so_often_whatever_dies(
