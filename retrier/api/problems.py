@@ -4,18 +4,18 @@
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from retrier.api.answers import HEADERS, encode
-from retrier.api.members import members_at
 from retrier.domain.parameters import nearest
 from retrier.errors import (
     AnswerTooSlow,
@@ -129,7 +129,7 @@ def _field_error(error: Mapping[str, Any], body: Any) -> dict[str, str]:
     parts = [str(part) for part in error["loc"]]
     known: AbstractSet[str] = set()
     if error["type"] == "extra_forbidden" and body is not None:
-        known = members_at(body.field_info.annotation, parts[1:-1])
+        known = _members_at(body.field_info.annotation, parts[1:-1])
     reason = _why_stray(parts[-1], known) if known else error["msg"]
     return {"field": ".".join(parts), "reason": reason}
 
@@ -184,3 +184,28 @@ def _key_reused(_request: Request, error: Exception) -> Response:
 
 def _unexpected(_request: Request, error: Exception) -> Response:
     return problem(500, f"The request failed unexpectedly ({type(error).__name__}).")
+
+
+def _members_at(body: Any, within: Sequence[str]) -> frozenset[str]:
+    """Return the names of the members of the object to which these members of a body lead."""
+    models = list(_models_in(body))
+    for name in within:
+        inner = [each for model in models for each in _annotations(model, name)]
+        models = [model for each in inner for model in _models_in(each)]
+    return frozenset(
+        each.alias or name for model in models for name, each in model.model_fields.items()
+    )
+
+
+def _annotations(model: type[BaseModel], name: str) -> Iterator[Any]:
+    for attribute, each in model.model_fields.items():
+        if name == (each.alias or attribute):
+            yield each.annotation
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the models that an annotation names, such as those of `Body | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for each in get_args(annotation):
+        yield from _models_in(each)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from retrier.app.check_result import CheckResult, check_folder
 from retrier.app.composition import make_mapping
-from retrier.app.destination_check import check_destinations
 from retrier.app.parts import make_transport
 from retrier.errors import AccessRefused, BrokerUnavailable, ConnectionLimit
 from retrier.ingestion.inspection import (
@@ -18,6 +17,9 @@ from retrier.ingestion.inspection import (
 from retrier.settings import ErrorQueue, Settings
 from retrier.transport.seam import Queues, Transport
 
+_NO_DESTINATION = (
+    "warning: it does not exist, and retries to it fail. Make it, or name another destination"
+)
 _BESIDE_INGESTION = 6
 """Connections of the processor, of copies, of looks at queues and destinations, of failed imports."""
 _UNSEEN = (
@@ -45,7 +47,7 @@ def check_broker(settings: Settings) -> list[CheckResult]:
         return [
             CheckResult(name="broker", ok=True, text=text),
             *_check_queues(settings, queues),
-            *check_destinations(settings, queues),
+            *_check_destinations(settings, queues),
             *_check_log_queue(settings, queues),
             *_check_notices(settings, queues),
             _check_staging(settings, transport),
@@ -149,3 +151,15 @@ def _check_staging(settings: Settings, transport: Transport) -> CheckResult:
         ok=not trial.problems,
         text="; ".join(trial.problems) or tried,
     )
+
+
+def _check_destinations(settings: Settings, queues: Queues) -> Iterator[CheckResult]:
+    """Look whether each destination of the settings exists; declare none.
+
+    One that is missing is a warning: `run` takes failures all the same, and the retries to it are
+    reverted. Raises BrokerUnavailable.
+    """
+    named = {each.destination for each in settings.ingestion.error_queues}
+    for queue in sorted(each for each in named if each is not None):
+        text = _NO_DESTINATION if queues.look(queue) is None else "ok"
+        yield CheckResult(name=f"destination {queue}", ok=True, text=text)

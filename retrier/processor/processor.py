@@ -77,7 +77,7 @@ class Processor:
         if batch is None:
             return self._marking.run_once()
         if self._context.breakers.is_used:
-            # What is in Forwarding goes, whatever is decided: there it is only not to be late.
+            # What is in Forwarding is sent whatever is decided: now and then is enough for the next cut.
             is_going = batch.status is RetryBatchStatus.FORWARDING
             self._breaking.decide(at_most_every=_BREAKERS_LOOK if is_going else 0)
         self._stage_of(batch.status)(batch)

@@ -43,15 +43,16 @@ def proxy(amqp_url: str) -> Iterator[TcpProxy]:
 
 
 OpenNew = Callable[[], Database]
+OpenKind = Callable[[str], Database]
 
 
-@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def open_new(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenNew]:
-    """Give a function that opens a new database without tables."""
+@pytest.fixture
+def open_kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenKind]:
+    """Give a function that opens a new database of a kind, without tables."""
     with ExitStack() as stack:
 
-        def open_one() -> Database:
-            if request.param == "sqlite":
+        def open_one(kind: str) -> Database:
+            if kind == "sqlite":
                 url = sqlite_url(tmp_path)
             else:
                 server = request.getfixturevalue("postgres_url")
@@ -61,6 +62,12 @@ def open_new(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenNew
             return db
 
         yield open_one
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def open_new(request: pytest.FixtureRequest, open_kind: OpenKind) -> OpenNew:
+    """Give a function that opens a new database without tables."""
+    return lambda: open_kind(request.param)
 
 
 @pytest.fixture

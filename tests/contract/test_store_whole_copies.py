@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from shutil import copyfile
@@ -29,32 +29,14 @@ from retrier.store.schema import (
 )
 from retrier.store.verbs.copying import CopiedDatabase, CopyStep, copy_whole
 from retrier.store.verbs.upgrade import find_revision, upgrade_schema
+from tests.contract.conftest import OpenKind
 from tests.contract.store_shape import shape_of
 from tests.support.bench import Bench
 from tests.support.databases import open_database, path_of, sqlite_url, temporary_postgres
 from tests.support.factories import FAILED_AT, failure
 from tests.support.lived_in import ID, live_in
 
-OpenKind = Callable[[str], Database]
 SMALL = Most(rows=3, bytes=10_000)
-
-
-@pytest.fixture
-def open_kind(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[OpenKind]:
-    """Give a function that opens a new database of a kind, without tables."""
-    with ExitStack() as stack:
-
-        def open_one(kind: str) -> Database:
-            if kind == "sqlite":
-                url = sqlite_url(tmp_path)
-            else:
-                server = request.getfixturevalue("postgres_url")
-                url = stack.enter_context(temporary_postgres(server))
-            db = open_database(url)
-            stack.callback(db.dispose)
-            return db
-
-        yield open_one
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ MEDIAN_FUNCTION = 6
 LONGEST_MODULE = 500
 MEDIAN_MODULE = 125
 """Fewer modules and larger ones: it was 100 while there were 234."""
-MOST_MODULES = 645
+MOST_MODULES = 640
 """Without the `__init__` of packages."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -7,7 +7,7 @@ on behind it.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sqlalchemy import Table, inspect
 
@@ -77,6 +77,8 @@ class CopiedDatabase:
 
 
 Tell = Callable[[CopyStep], None]
+Extents = Mapping[str, Extent]
+"""How much of each table a target has already, by its name."""
 
 
 def copy_whole(source: Database, target: Database, tell: Tell, most: Most = PAGE) -> CopiedDatabase:
@@ -86,17 +88,6 @@ def copy_whole(source: Database, target: Database, tell: Tell, most: Most = PAGE
     DataRefused.
     """
     return source.transact(lambda tx: _Copying(source, tx, target, tell, most).run())
-
-
-@dataclass(slots=True, kw_only=True)
-class _Found:
-    """What a target has already."""
-
-    extents: dict[str, Extent] = field(default_factory=dict)
-
-    @property
-    def rows(self) -> int:
-        return sum(each.rows for each in self.extents.values())
 
 
 class _Copying:
@@ -120,8 +111,8 @@ class _Copying:
         began_anew = not self._is_as_it_was(found)
         if began_anew:
             _begin_anew(self._target)
-            found = _Found()
-        resumed = found.rows
+            found = {}
+        resumed = sum(each.rows for each in found.values())
         extents = {table.name: self._copy(table, found) for table in tables}
         self._compare(extents)
         broken = self._verify()
@@ -136,17 +127,17 @@ class _Copying:
             began_anew=began_anew,
         )
 
-    def _is_as_it_was(self, found: _Found) -> bool:
+    def _is_as_it_was(self, found: Extents) -> bool:
         """Say whether the source still has the rows that were copied before: it may have worked."""
         for table in list_tables():
-            was = found.extents.get(table.name, Extent())
+            was = found.get(table.name, Extent())
             if was.last is not None and not measure(self._tx, table, was.last).is_same(was):
                 return False
         return True
 
-    def _copy(self, table: Table, found: _Found) -> Extent:
+    def _copy(self, table: Table, found: Extents) -> Extent:
         total = count_rows(self._tx, table)
-        extent = found.extents.get(table.name, Extent())
+        extent = found.get(table.name, Extent())
         self._tell(CopyStep(doing="copied", table=table.name, done=extent.rows, total=total))
         for page in read_pages(self._tx, table, extent.last, most=self._most):
             extent = extent.and_then(page)
@@ -192,12 +183,12 @@ def _origin(tx: Transaction) -> Mapping[str, str]:
     }
 
 
-def _prepare(target: Database, origin: Mapping[str, str]) -> _Found:
+def _prepare(target: Database, origin: Mapping[str, str]) -> Extents:
     """Make a target of an empty database, or find how far it is. Raises CopyRefused."""
     return target.restructure(bind(_prepare_target, target.place, origin))
 
 
-def _prepare_target(tx: Transaction, place: str, origin: Mapping[str, str]) -> _Found:
+def _prepare_target(tx: Transaction, place: str, origin: Mapping[str, str]) -> Extents:
     lock_upgrades(tx)
     revision = read_revision(tx)
     if revision.current == UNFINISHED:
@@ -210,7 +201,7 @@ def _prepare_target(tx: Transaction, place: str, origin: Mapping[str, str]) -> _
         raise CopyRefused(_why_not_empty(tx, place, origin, is_current=revision.is_current))
     unfinished_copy.begin(tx, origin)
     become_unfinished(tx)
-    return _Found()
+    return {}
 
 
 def _has_our_tables(tx: Transaction) -> bool:
@@ -233,18 +224,16 @@ def _why_not_empty(
     return f"{place} is not empty, and nothing was changed there: {_EMPTY_IT}"
 
 
-def _find_progress(tx: Transaction) -> _Found:
+def _find_progress(tx: Transaction) -> Extents:
     tables = {table.name: table for table in list_tables()}
-    return _Found(
-        extents={
-            name: Extent(
-                rows=int(str(each["rows"])),
-                sum=int(str(each["sum"]), 16),
-                last=read_key(tables[name], str(each["last"])),
-            )
-            for name, each in unfinished_copy.list_progress(tx).items()
-        }
-    )
+    return {
+        name: Extent(
+            rows=int(str(each["rows"])),
+            sum=int(str(each["sum"]), 16),
+            last=read_key(tables[name], str(each["last"])),
+        )
+        for name, each in unfinished_copy.list_progress(tx).items()
+    }
 
 
 @writing
