@@ -27,8 +27,8 @@ _UNSEEN = (
 )
 
 _DECLARED = (
-    "will be declared as a durable quorum queue; the broker refuses (406) a program that declares "
-    "it with other arguments: start that program first, and its queue is taken as it is"
+    "will be declared durable, without arguments; the broker refuses (406) a program that declares "
+    "it with arguments: start that program first, and its queue is taken as it is"
 )
 
 

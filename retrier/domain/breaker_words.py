@@ -53,10 +53,12 @@ def _name(breaker: Breaker) -> str:
 
 
 def _fails(breaker: Breaker) -> str:
-    return "answers nothing" if breaker.key.per is Per.DESTINATION else "fails"
+    """Only of a queue whose every retry failed can be said that nothing is answered."""
+    silent = breaker.key.per is Per.DESTINATION and breaker.failed >= breaker.sent
+    return "answers nothing" if silent else "fails"
 
 
 def show_clock(moment: datetime, now: datetime) -> str:
-    """Return the time of day in UTC, with the date unless it is today's."""
+    """Return the time of day with its zone, UTC, and with the date unless it is today's."""
     moment, now = moment.astimezone(UTC), now.astimezone(UTC)
-    return moment.strftime("%H:%M" if moment.date() == now.date() else "%Y-%m-%d %H:%M")
+    return moment.strftime("%H:%M UTC" if moment.date() == now.date() else "%Y-%m-%d %H:%M UTC")

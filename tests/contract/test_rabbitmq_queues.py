@@ -45,12 +45,13 @@ def name(queue_name: Callable[..., str]) -> str:
     return queue_name("declared")
 
 
-def test_an_error_queue_is_declared_durable_and_quorum(
-    connect: Connect, far_side: FarSide, name: str, delivery_limit: dict[str, int]
+@pytest.mark.parametrize("staging", ["classic", "quorum"])
+def test_an_error_queue_is_declared_durable_and_without_arguments(
+    connect: Connect, far_side: FarSide, name: str, staging: QueueKind
 ) -> None:
-    connect("classic").declare_error_queue(name)
+    connect(staging).declare_error_queue(name)
 
-    assert far_side.declares_alike(name, x_queue_type="quorum", **delivery_limit)
+    assert far_side.declares_alike(name)
 
 
 @pytest.mark.parametrize("durable", [True, False])

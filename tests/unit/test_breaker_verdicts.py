@@ -130,8 +130,14 @@ class TestOneThatIsOpen:
 
     def test_says_since_when_and_why(self) -> None:
         assert why_waiting(OPEN, NOW + MINUTE) == (
-            "`orders` answers nothing since 12:04 (31 of 40 failed): its messages wait, others go on"
+            "`orders` fails since 12:04 UTC (31 of 40 failed): its messages wait, others go on"
         )
+
+    def test_says_that_nothing_is_answered_if_every_retry_failed(self) -> None:
+        said = why_waiting(replace(OPEN, sent=40, failed=40), NOW + MINUTE)
+
+        assert said is not None
+        assert said.startswith("`orders` answers nothing since 12:04 UTC (40 of 40 failed)")
 
 
 class TestOneThatIsHalfOpen:
@@ -164,7 +170,7 @@ class TestOneThatIsHalfOpen:
 
     def test_says_that_one_tries_it(self) -> None:
         assert why_waiting(HALF_OPEN, NOW) == (
-            "`orders` answers nothing since 12:04 (31 of 40 failed): one message tries it, the "
+            "`orders` fails since 12:04 UTC (31 of 40 failed): one message tries it, the "
             "others wait"
         )
 
@@ -219,7 +225,7 @@ class TestAPersonsWord:
 
     def test_is_said_with_who_and_why(self) -> None:
         assert why_waiting(self.HELD, NOW) == (
-            '`orders` is held by ada until 12:05 ("maintenance"): its messages wait, others go on'
+            '`orders` is held by ada until 12:05 UTC ("maintenance"): its messages wait, others go on'
         )
 
 

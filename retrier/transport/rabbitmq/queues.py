@@ -80,10 +80,14 @@ class RabbitMQQueues:
             raise
 
     def declare_error_queue(self, queue: str) -> bool:
-        """Declare it, durable and quorum, if it is missing; return whether it was missing."""
+        """Declare it durable, without arguments, if it is missing; return whether it was missing.
+
+        The virtual host gives its type. A program that declares its dead-letter queue, as nearly
+        all do, without arguments, would be refused (406) with any that we set (decision 0083).
+        """
         if self._look(queue) is not None:
             return False
-        self._declare(queue, self._arguments("quorum"))
+        self._declare(queue, {})
         return True
 
     def declare_staging_queue(self, queue: str) -> None:
