@@ -16,7 +16,9 @@ from tests.support.frozen_clock import FrozenClock
 
 HOUR = timedelta(hours=1)
 HOLDER = Holder(session_id=str(uuid4()), host="here", pid=1, process_started="then")
-SLOW = Hold(verb="cut_batch", seconds=0.6, statements=3, slowest="-", slowest_seconds=0.5)
+SLOW = Hold(
+    verb="cut_batch", seconds=0.6, statements=3, slowest_statement=None, slowest_seconds=0.5
+)
 
 
 def is_dead(_holder: Holder) -> bool:

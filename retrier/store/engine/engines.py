@@ -69,7 +69,7 @@ def make_postgres(
         "keepalives_count": 3,
         # TCP sends no keep-alive while data is unacknowledged: a lost network would hang a verb.
         "tcp_user_timeout": int(lease.total_seconds() * 1000),
-        # BEGIN is said by `begin`, with all that belongs to it.
+        # A session says what it needs outside of a transaction; see `begin`.
         "autocommit": True,
     }
     engine = create_engine(

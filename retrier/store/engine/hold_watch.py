@@ -15,14 +15,22 @@ _LONGEST_SHOWN = 300
 class Hold:
     """How long one transaction has held the lease. `verb` is what it did.
 
-    `slowest` is its slowest statement, without values: it took `slowest_seconds`.
+    Its slowest statement took `slowest_seconds`.
     """
 
     verb: str
     seconds: float
     statements: int
-    slowest: str
+    slowest_statement: Executable | None
     slowest_seconds: float
+
+    @property
+    def slowest(self) -> str:
+        """The slowest statement, without values.
+
+        Made only if it is asked for: to write a statement takes longer than most take to be executed.
+        """
+        return " ".join(str(self.slowest_statement).split())[:_LONGEST_SHOWN]
 
 
 class HoldWatch:
@@ -54,10 +62,6 @@ class HoldWatch:
             verb=verb,
             seconds=round(monotonic() - self._began, 3),
             statements=self._statements,
-            slowest=self._describe(),
+            slowest_statement=self._slowest,
             slowest_seconds=round(self._slowest_seconds, 3),
         )
-
-    def _describe(self) -> str:
-        # Made here only: writing a statement takes longer than most of them take to be executed.
-        return " ".join(str(self._slowest).split())[:_LONGEST_SHOWN]

@@ -88,6 +88,15 @@ _TAKE_SHARED = text(
     f"WITH held AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared({_CUT_OFF_LOCK})) "  # noqa: S608 - a name of ours
     f"SELECT nextval('{Counter.FAILURE_SEQ}') FROM held"
 )
+_NO_SCANS = (
+    "set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
+)
+_TAKE_BY_INDEX = text(
+    f"WITH held AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared({_CUT_OFF_LOCK})) "  # noqa: S608 - a name of ours
+    f"SELECT nextval('{Counter.FAILURE_SEQ}'), {_NO_SCANS} FROM held"
+)
+_SHARE = text(f"SELECT pg_advisory_xact_lock_shared({_CUT_OFF_LOCK})")
+_SHARE_BY_INDEX = text(f"SELECT pg_advisory_xact_lock_shared({_CUT_OFF_LOCK}), {_NO_SCANS}")
 _MAKE_STANDING = text("SELECT pg_try_advisory_xact_lock(7263, 3)")
 # A first number of its own: the second is any number.
 _RESERVE_KEY = text("SELECT pg_advisory_xact_lock(7264, CAST(:checksum AS integer))")
@@ -110,10 +119,7 @@ _WRITERS = text(
     "'RowExclusiveLock' AND granted AND relation = CAST(:table AS regclass) AND database = "
     "(SELECT oid FROM pg_database WHERE datname = current_database())"
 )
-_BY_INDEX = select(
-    func.set_config("enable_seqscan", "off", true()),
-    func.set_config("enable_bitmapscan", "off", true()),
-)
+_BY_INDEX = text(f"SELECT {_NO_SCANS}")
 
 
 _SESSIONS = text(
@@ -166,13 +172,13 @@ class PostgresDialect(SqlDialect):
         """Read the sequence; 0 before its first use."""
         return int(conn.execute(_LAST[counter]).scalar_one())
 
-    def share_cut_off(self, conn: Connection) -> None:
+    def share_cut_off(self, conn: Connection, *, by_index: bool = False) -> None:
         """Take the shared lock; it ends with the transaction."""
-        conn.execute(text(f"SELECT pg_advisory_xact_lock_shared({_CUT_OFF_LOCK})"))
+        conn.execute(_SHARE_BY_INDEX if by_index else _SHARE)
 
-    def take_entry_number(self, conn: Connection) -> int:
+    def take_entry_number(self, conn: Connection, *, by_index: bool = False) -> int:
         """Take the shared lock, then the number, in one round trip."""
-        return int(conn.execute(_TAKE_SHARED).scalar_one())
+        return int(conn.execute(_TAKE_BY_INDEX if by_index else _TAKE_SHARED).scalar_one())
 
     def take_cut_off(self, conn: Connection) -> None:
         """Take the exclusive lock; it ends with the transaction."""

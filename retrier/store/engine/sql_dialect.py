@@ -91,17 +91,19 @@ class SqlDialect(ABC):
         """Return the highest number taken so far; 0 before the first."""
 
     @abstractmethod
-    def share_cut_off(self, conn: Connection) -> None:
+    def share_cut_off(self, conn: Connection, *, by_index: bool = False) -> None:
         """Make cut-offs wait until this transaction's failure numbers are committed.
 
-        Call it before taking a number, and before locking any row: else deadlocks are possible.
+        Call it before taking a number, and before locking any row: else deadlocks are possible. With
+        `by_index` also `force_index_order`, in one round trip: each batch of failures needs both.
         """
 
     @abstractmethod
-    def take_entry_number(self, conn: Connection) -> int:
+    def take_entry_number(self, conn: Connection, *, by_index: bool = False) -> int:
         """Share the cut-off, and take one failure number for all that this transaction changes.
 
-        Before locking any row, as `share_cut_off`. What comes to match a selection without a new
+        Before locking any row, as `share_cut_off`. With `by_index` also `force_index_order`: in one
+        round trip, as each window of Forwarding needs both. What comes to match a selection without a new
         failure number is marked with it, so that a plan can leave it out.
         """
 

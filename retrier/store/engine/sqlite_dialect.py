@@ -191,10 +191,10 @@ class SqliteDialect(SqlDialect):
         """Read the row of `counters`; 0 before its first use."""
         return conn.execute(_LAST, {"counter": counter}).scalar_one_or_none() or 0
 
-    def share_cut_off(self, conn: Connection) -> None:
+    def share_cut_off(self, conn: Connection, *, by_index: bool = False) -> None:
         """Do nothing: BEGIN IMMEDIATE lets one transaction write at a time."""
 
-    def take_entry_number(self, conn: Connection) -> int:
+    def take_entry_number(self, conn: Connection, *, by_index: bool = False) -> int:  # noqa: ARG002
         """Take the number: BEGIN IMMEDIATE lets one transaction write at a time."""
         return self.take_numbers(conn, Counter.FAILURE_SEQ, 1)[0]
 

@@ -28,6 +28,21 @@ def find_steps(tx: Transaction, numbers: Sequence[int]) -> Mapping[int, str | No
     }
 
 
+NAMED_BY_ANY = (
+    select(attempts.number)
+    .where(attempts.completed_steps.is_not(None))
+    .order_by(attempts.number)
+    .limit(1)
+    .scalar_subquery()
+    .is_not(None)
+)
+"""Whether any attempt names steps: the first entry of an index that has only such attempts.
+
+Not EXISTS: without statistics the planner expects the first row of the table to name some, and
+reads all of them one after the other.
+"""
+
+
 @cache
 def _named(sql: SqlDialect) -> Select[Any]:
     return (

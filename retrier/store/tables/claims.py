@@ -155,8 +155,9 @@ def record_and_stamp(
         "seq": None,
     }
     if recorded:
-        known["seq"] = tx.sql.take_entry_number(tx.conn)
-    tx.sql.force_index_order(tx.conn)
+        known["seq"] = tx.sql.take_entry_number(tx.conn, by_index=True)
+    else:
+        tx.sql.force_index_order(tx.conn)
     return {row[0]: row for row in tx.execute(_record_and_stamp(tx.sql), known).all()}
 
 

@@ -77,13 +77,12 @@ def _record(tx: Transaction, received: Sequence[Received], into: Reception) -> R
     failed = _without_imported(tx, [item for item in judged if isinstance(item, Failure)])
     again = len(judged) - len(failed) - len(confirmed) - len(copies) - len(imports)
 
-    tx.sql.force_index_order(tx.conn)
     # A dead-letter exchange copies a message to two error queues at one moment: whoever stores the
     # second copy has to wait until the first can be seen, or neither says that it may be a copy.
     nameless = {each.fingerprint for each in failed if each.message_id is None}
     if nameless:
         tx.sql.reserve_bytes(tx.conn, nameless)
-    tx.sql.share_cut_off(tx.conn)
+    tx.sql.share_cut_off(tx.conn, by_index=True)
     before = look_before(tx, failed, confirmed)
     receipt = fold(failed, confirmed, before, lambda: str(uuid4()))
     applied = apply(tx, receipt, before, into)

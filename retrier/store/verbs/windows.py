@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import Select, bindparam, func, select
 
 from retrier.domain.decision import Decided
 from retrier.domain.retry_batch import (
@@ -19,8 +19,9 @@ from retrier.policy.waiting import WAITING
 from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import IN_BINARY, SqlDialect
 from retrier.store.engine.transaction import Transaction
-from retrier.store.queries.completed_steps import find_steps
+from retrier.store.queries.completed_steps import NAMED_BY_ANY, find_steps
 from retrier.store.schema import failed_messages, processing_attempts
+from retrier.store.schema import retry_operations as all_operations
 from retrier.store.tables import claims, event_log, message_locks, retry_operations
 from retrier.store.tables.event_log import Entry
 from retrier.store.verbs.breaker_counting import count_sent
@@ -29,6 +30,7 @@ from retrier.store.verbs.retry_ends import revert
 
 messages = failed_messages.c
 attempts = processing_attempts.c
+operations = all_operations.c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +88,11 @@ def load_originals(
     another body, but that ends its claim, so it is not stamped and the old body is not sent.
     Raises DatabaseUnavailable.
     """
-    shown = {row[0]: row[1] for row in tx.execute(_shown(tx.sql), {"numbers": numbers})}
-    steps = find_steps(tx, numbers)
-    dropped = retry_operations.find_dropped(tx, [operation_id]) if operation_id else {}
+    asked = {"numbers": numbers, "operation": operation_id}
+    found = tx.execute(_shown(tx.sql), asked).all()
+    shown = {row.number: row.attempt_id for row in found}
+    dropped = tuple(found[0].drop_headers or ()) if found else ()
+    steps = find_steps(tx, numbers) if found and found[0].any_steps else {}
     rows = tx.execute(_stored(tx.sql), {"attempts": list(shown.values())})
     # If somebody deleted only the body, there is nothing to send either.
     stored = {
@@ -98,7 +102,7 @@ def load_originals(
             row.dialect,
             row.error_queue,
             steps.get(row.number),
-            dropped.get(operation_id or "", ()),
+            dropped,
         )
         for row in rows
         if row.body is not None
@@ -135,9 +139,16 @@ def _revert(
 # planner would read all of it for a join, to find two hundred rows.
 @cache
 def _shown(sql: SqlDialect) -> Select[Any]:
-    return select(messages.number, messages.attempt_id).where(
-        sql.listed(messages.number, "numbers")
+    # Of one operation, and of all attempts: each is read once, whatever the number of messages.
+    dropped = select(operations.drop_headers).where(
+        operations.operation_id == bindparam("operation")
     )
+    return select(
+        messages.number,
+        messages.attempt_id,
+        dropped.scalar_subquery().label("drop_headers"),
+        NAMED_BY_ANY.label("any_steps"),
+    ).where(sql.listed(messages.number, "numbers"))
 
 
 @cache
