@@ -429,6 +429,8 @@ class TestAFailedImport:
 def test_the_oldest_are_found_by_an_index(shared_postgres: Database) -> None:
     with shared_postgres.engine.connect() as conn:
         conn.execute(text("SET LOCAL enable_seqscan = off"))
+        # Of no rows a sort is as cheap as an index that has them in order.
+        conn.execute(text("SET LOCAL enable_sort = off"))
         # On an empty table every index costs the same; this one has no condition. Rolled back.
         conn.execute(text("DROP INDEX ix_failed_messages_modified"))
         plan = conn.execute(

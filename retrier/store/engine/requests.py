@@ -124,4 +124,6 @@ def _connect(db: Database) -> psycopg.Connection:
     taken = db.engine.raw_connection()
     connection: psycopg.Connection = taken.driver_connection  # type: ignore[assignment]
     taken.detach()
+    # Notifications arrive between two transactions only.
+    connection.autocommit = True
     return connection
