@@ -4,6 +4,7 @@
 `python -m tests.endurance.worker_starts stops --queue quorum --prefetch 50 --ends 50`
 `python -m tests.endurance.worker_starts kills --queue quorum --prefetch 50 --ends 50`
 `python -m tests.endurance.worker_starts diagonal` runs a row of each.
+`python -m tests.endurance.worker_starts matrix --rows 40 --seed 1` runs so many of all 288 rows of poison.
 
 The handler writes a journal of its own: what it has started, and the count that it was shown.
 """
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -283,6 +284,27 @@ DIAGONAL = (
 )
 
 
+MATRIX = tuple(
+    Plan(
+        queue=queue,
+        prefetch=prefetch,
+        processes=processes,
+        threads=threads,
+        limit=limit,
+        poison=poison,
+    )
+    for queue, prefetch, processes, threads, limit, poison in product(
+        ("quorum", "classic"), (1, 4, 10, 50), (1, 2, 3), (1, 4), (2, 10), (1, 10, 25)
+    )
+)
+
+
+def draw(rows: int, seed: int) -> Sequence[tuple[str, Plan]]:
+    """Return so many rows of the matrix at random; the same seed gives the same ones."""
+    drawn = random.Random(seed).sample(MATRIX, min(rows, len(MATRIX)))  # noqa: S311 - for a test
+    return [("poison", replace(plan, seed=seed)) for plan in drawn]
+
+
 def run(url: str, kind: str, plan: Plan) -> bool:
     """Run one row and print it."""
     match kind:
@@ -298,16 +320,24 @@ def run(url: str, kind: str, plan: Plan) -> bool:
 def main(arguments: Sequence[str]) -> int:
     """Run what is asked for; return 1 if something is not as it must be."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=["poison", "stops", "kills", "diagonal"])
+    parser.add_argument("kind", choices=["poison", "stops", "kills", "diagonal", "matrix"])
     parser.add_argument("--queue", choices=["quorum", "classic"], default="quorum")
     for name in ("prefetch", "processes", "threads", "limit", "messages", "poison", "ends", "seed"):
         parser.add_argument(f"--{name}", type=int)
     parser.add_argument("--hold-streams", action="store_true")
+    parser.add_argument("--rows", type=int, default=len(MATRIX), help="of the matrix")
     words = {
         name: each for name, each in vars(parser.parse_args(arguments)).items() if each is not None
     }
-    kind = words.pop("kind")
-    rows = DIAGONAL if kind == "diagonal" else ((kind, replace(Plan(), **words)),)
+    kind, most = words.pop("kind"), words.pop("rows")
+    rows: Sequence[tuple[str, Plan]]
+    match kind:
+        case "diagonal":
+            rows = DIAGONAL
+        case "matrix":
+            rows = draw(most, words.get("seed", 1))
+        case _:
+            rows = [(kind, replace(Plan(), **words))]
     with found(RABBITMQ) as url:
         right = [run(url, each, plan) for each, plan in rows]
     return 0 if all(right) else 1
