@@ -13,3 +13,7 @@ would only wait then, so the work costs no time.
 def nothing_else() -> bool:
     """Do no other work, and return that there is none."""
     return False
+
+
+def is_sure() -> None:
+    """Take it that what is in hand is in nobody else's."""

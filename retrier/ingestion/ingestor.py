@@ -8,7 +8,7 @@ from retrier.clock import Clock
 from retrier.domain.failed_message import Noteworthy, Received
 from retrier.domain.receipt import Recorded
 from retrier.domain.wire import Delivery
-from retrier.errors import DataRefused, ErrorQueueMissing, RetrierError
+from retrier.errors import BrokerUnavailable, DataRefused, ErrorQueueMissing, RetrierError
 from retrier.events.event import Emit
 from retrier.events.ingestion import (
     BatchAcked,
@@ -83,6 +83,8 @@ class Ingestor:
     """When the broker last delivered something here, at first the start; monotonic seconds."""
     empty_since: float | None = field(init=False, default=None)
     """When the newest look at the queue began that found nothing or no queue, with nothing in hand."""
+    _heard_at: float = field(init=False, default=0.0)
+    """Since when what is in hand is surely ours: the last sign of life to the broker, or from it."""
     _consumer: Consumer | None = field(init=False, default=None)
     _ahead: Reading | None = field(init=False, default=None)
     _window: int = field(init=False, default=1)
@@ -107,6 +109,7 @@ class Ingestor:
         Raises BrokerUnavailable, DatabaseUnavailable, ErrorQueueUnusable.
         """
         consumer = self._consumer or self._open()
+        self._make_sure()
         began = self.clock.monotonic()
         reading = self._ahead or self._receive(consumer, RECEIVE_TIMEOUT)
         self._ahead = None
@@ -142,6 +145,7 @@ class Ingestor:
         self.emit(ErrorQueueOpened(queue=self.mapping.queue))
         self._window = 1
         self._consumer = self.transport.consumer(self.mapping.queue, self._window)
+        self._heard_at = self.clock.monotonic()
         return self._consumer
 
     def _inspect(self) -> None:
@@ -171,7 +175,24 @@ class Ingestor:
             if not more:
                 break
             deliveries += more
+        # Also after a receive: a process that was frozen in it reads what was sent before.
+        self._make_sure()
+        self._heard_at = self.clock.monotonic()
         return self._read(deliveries) if deliveries else None
+
+    def _make_sure(self) -> None:
+        """Raise BrokerUnavailable if the broker may have given away what is in hand.
+
+        A process that was frozen, or that waited for the database for long, would store it as new
+        failures, after the process that got it then. If it comes here again, it is marked as
+        delivered before, and is recognised.
+        """
+        silent = self.clock.monotonic() - self._heard_at
+        if silent > self.transport.longest_silence:
+            raise BrokerUnavailable(
+                f"for {silent:.0f} s nothing was said to the broker at {self.transport.place}: it may "
+                "have given what is in hand to another process, so all of it is received again"
+            )
 
     @property
     def _limit(self) -> int:
@@ -206,7 +227,9 @@ class Ingestor:
     def _ack(self, consumer: Consumer, reading: Reading) -> None:
         # Acknowledged after the commit: after a crash in between the broker redelivers the batch,
         # and its fingerprints show that it is stored already.
+        self._make_sure()
         consumer.ack(reading.deliveries)
+        self._heard_at = self.clock.monotonic()
         self.emit(BatchAcked(queue=self.mapping.queue, count=len(reading.deliveries)))
 
     def _store(self, deliveries: Sequence[Delivery], received: Sequence[Received]) -> BatchStored:
@@ -215,7 +238,7 @@ class Ingestor:
         noteworthy: list[Noteworthy] = []
         recorded: Recorded | None = None
         try:
-            recorded = self.record(received, while_in_flight=parse_next)
+            recorded = self.record(received, while_in_flight=parse_next, make_sure=self._make_sure)
             noteworthy.extend(recorded.noteworthy)
         except DataRefused:
             for pair in zip(deliveries, received, strict=True):
@@ -224,10 +247,10 @@ class Ingestor:
 
     def _store_one(self, delivery: Delivery, received: Received) -> Sequence[Noteworthy]:
         try:
-            recorded = self.record([received])
+            recorded = self.record([received], make_sure=self._make_sure)
         except DataRefused as refusal:
             refused = refused_import(delivery, received, str(refusal), self.clock.now())
-            recorded = self.record([refused])
+            recorded = self.record([refused], make_sure=self._make_sure)
         self.emit(StoredAlone(queue=self.mapping.queue, recorded=recorded))
         return recorded.noteworthy
 

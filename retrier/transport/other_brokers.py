@@ -7,6 +7,7 @@ when a process dies comes back only where the broker does so. docs/worker.md say
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from math import inf
 from threading import Event
 from time import monotonic
 from typing import Any, NoReturn
@@ -227,6 +228,7 @@ class KombuTransport:
         self._url = url
         self._options = options
         self.place = str(maybe_sanitize_url(url))
+        self.longest_silence = inf
 
     def publisher(self, probe: Outgoing | None = None) -> KombuPublisher:  # noqa: ARG002 - no alarms
         """Connect a publisher. Raises BrokerUnavailable."""

@@ -237,6 +237,8 @@ class Transport(Protocol):
     """The connection's own user: the only `user_id` the broker would accept from us."""
     place: str
     """Where the broker is, for people: host and port, or the path of a file; no password."""
+    longest_silence: float
+    """Seconds without a sign of life after which the broker may give a consumer's messages away."""
 
     def publisher(self, probe: Outgoing | None = None) -> Publisher:
         """Connect a publisher. Raises BrokerUnavailable.

@@ -7,6 +7,7 @@ from sqlalchemy import select
 
 from retrier.domain.stream_position import NO_POSITION
 from retrier.domain.text import jsonable
+from retrier.errors import BrokerUnavailable
 from retrier.store.queries.details import find_message
 from retrier.store.schema import (
     cause_groups,
@@ -16,8 +17,10 @@ from retrier.store.schema import (
     ledger,
     processing_attempts,
 )
+from retrier.store.verbs.recording import record_received
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.contract.store_rows import (
+    INSTANCE,
     again,
     everything_but,
     message,
@@ -217,6 +220,19 @@ class TestANewFailure:
         record(database, failure(time_of_failure=east, time_sent=east))
 
         assert only_message(database)["last_failure"] == FAILED_AT
+
+
+def test_what_is_in_doubt_is_not_stored_and_nothing_else_of_it(database):
+    record(database, failure())
+    before = everything_but(database)
+
+    def doubt() -> None:
+        raise BrokerUnavailable("others may have it")
+
+    with pytest.raises(BrokerUnavailable):
+        record_received(database, [failure()], instance=INSTANCE, make_sure=doubt)
+
+    assert everything_but(database) == before
 
 
 class TestARedelivery:

@@ -1,7 +1,7 @@
 """An ingestor over a scripted transport, with a store that does what it is told."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from retrier.domain.failed_message import FailedImport, OwnCopy, Received, Stamped
@@ -9,7 +9,7 @@ from retrier.domain.receipt import Receipt, Recorded
 from retrier.events.event import Emit, Event, ignore
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.ingestor import Ingestor
-from retrier.overlap import WhileInFlight, nothing_else
+from retrier.overlap import WhileInFlight, is_sure, nothing_else
 from retrier.store.queries.monitoring import KINDS_OF_DELIVERY
 from tests.support.frozen_clock import FrozenClock
 from tests.support.raw_messages import raw_properties, retrier_headers
@@ -61,13 +61,21 @@ class ScriptedStore:
         self.faults: list[Exception | None] = []
         self.probe_faults: list[Exception | None] = []
         self.refuses: dict[bytes, Exception] = {}
+        self.waits: Callable[[], None] = is_sure
+        """Called while a batch waits for a lock."""
 
     def record(
-        self, received: Sequence[Received], *, while_in_flight: WhileInFlight = nothing_else
+        self,
+        received: Sequence[Received],
+        *,
+        while_in_flight: WhileInFlight = nothing_else,
+        make_sure: Callable[[], None] = is_sure,
     ) -> Recorded:
         """Record a batch, or refuse it whole for one of its bodies; stamps are true here."""
         while while_in_flight():
             pass
+        self.waits()
+        make_sure()
         fault = self.faults.pop(0) if self.faults else None
         if fault is not None:
             raise fault

@@ -44,6 +44,7 @@ class ScriptedTransport(Script):
         self.codec: PropertyCodec = codec or AmqpPropertyCodec()
         self.user = user
         self.place = "in memory"
+        self.longest_silence = 7.0
 
     def publisher(self, probe: Outgoing | None = None) -> ScriptedPublisher:
         """Connect a publisher (seam)."""

@@ -11,7 +11,6 @@ from retrier.domain.headers import INSTALLATION_ID, STAGING_ID
 from retrier.domain.receipt import Recorded
 from retrier.errors import DatabaseUnavailable
 from retrier.ingestion.ingestor import IngestionState
-from retrier.overlap import WhileInFlight, nothing_else
 from tests.support.ingestion_bench import QUEUE, IngestionBench, make_recorded
 from tests.support.raw_messages import raw_properties
 
@@ -205,10 +204,7 @@ class TestTelling:
         assert bench.told.names == ["ingestion.started", "ingestion.own_copy"]
 
     def test_copies_of_others_are_told_once_a_batch_and_installation(self):
-        def record(
-            received: Sequence[Received], *, while_in_flight: WhileInFlight = nothing_else
-        ) -> Recorded:
-            del received, while_in_flight
+        def record(_received: Sequence[Received], **_others: object) -> Recorded:
             copy = OwnCopy(staging_id="s", unique_message_id=None, error_queue=QUEUE)
             return make_recorded(
                 *(replace(copy, of_another=name) for name in ("one", "two", "one"))

@@ -46,8 +46,12 @@ def test_the_next_batch_is_understood_piece_by_piece():
     pieces: list[list[bool]] = []
 
     def record(
-        _received: Sequence[Received], *, while_in_flight: WhileInFlight = nothing_else
+        _received: Sequence[Received],
+        *,
+        while_in_flight: WhileInFlight = nothing_else,
+        make_sure: object = None,
     ) -> Recorded:
+        del make_sure
         pieces.append(
             [while_in_flight(), while_in_flight()] if while_in_flight is not nothing_else else []
         )
@@ -61,10 +65,7 @@ def test_the_next_batch_is_understood_piece_by_piece():
 def test_nothing_is_acknowledged_before_it_is_recorded():
     held: list[bool] = []
 
-    def record(
-        received: Sequence[Received], *, while_in_flight: WhileInFlight = nothing_else
-    ) -> Recorded:
-        del while_in_flight
+    def record(received: Sequence[Received], **_others: object) -> Recorded:
         lying = {each.body for each in bench.transport.broker.holds(QUEUE)}
         held.append({getattr(each, "body", b"") for each in received} <= lying)
         return make_recorded()

@@ -1,6 +1,6 @@
 """Recording a batch received from an error queue, in one transaction."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from uuid import uuid4
 
 from retrier.domain.failed_message import (
@@ -15,7 +15,7 @@ from retrier.domain.failed_message import (
 from retrier.domain.folding import fold
 from retrier.domain.identity import is_guid
 from retrier.domain.receipt import Receipt, Recorded
-from retrier.overlap import WhileInFlight, nothing_else
+from retrier.overlap import WhileInFlight, is_sure, nothing_else
 from retrier.policy.judging import Judge
 from retrier.policy.waiting import WAITING
 from retrier.store.engine.database import writing
@@ -54,22 +54,29 @@ def record_received(
     forward_to: str | None = None,
     judge: Judge = WAITING,
     while_in_flight: WhileInFlight = nothing_else,
+    make_sure: Callable[[], None] = is_sure,
 ) -> Recorded:
     """Store failures, confirmations, failed imports and the ledger's counts.
 
     With `forward_to` each failure that is stored is also to be sent to that queue. `judge` decides
     what happens next to each message that becomes unresolved; by default a person does.
-    `while_in_flight` is called again and again while the database works.
+    `while_in_flight` is called again and again while the database works. `make_sure` is called when
+    all locks are held; if it raises, nothing is stored.
 
     A batch that comes again after a crash is not stored twice: redelivered attempts are recognised
     by their fingerprint. Raises DatabaseUnavailable, or DataRefused when a row's data is at fault.
     """
     with tx.sql.using_waits(tx.conn, while_in_flight):
         into = Reception(instance=instance, forward_to=forward_to, judge=judge)
-        return _record(tx, received, into)
+        return _record(tx, received, into, make_sure)
 
 
-def _record(tx: Transaction, received: Sequence[Received], into: Reception) -> Recorded:
+def _record(
+    tx: Transaction,
+    received: Sequence[Received],
+    into: Reception,
+    make_sure: Callable[[], None],
+) -> Recorded:
     judged = tell_apart(tx, received)
     confirmed = [item for item in judged if isinstance(item, Confirmation)]
     copies = [item for item in judged if isinstance(item, OwnCopy)]
@@ -84,6 +91,10 @@ def _record(tx: Transaction, received: Sequence[Received], into: Reception) -> R
         tx.sql.reserve_bytes(tx.conn, nameless)
     tx.sql.share_cut_off(tx.conn, by_index=True)
     before = look_before(tx, failed, confirmed)
+    # Not before: while we waited for a lock, the broker may have given us up. Who got the messages
+    # after that has stored them, and nothing in our copies says that these are the same. From here
+    # on a process that stops loses its session before the broker gives it up.
+    make_sure()
     receipt = fold(failed, confirmed, before, lambda: str(uuid4()))
     applied = apply(tx, receipt, before, into)
     imports += receipt.imports

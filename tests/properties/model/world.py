@@ -9,7 +9,7 @@ from retrier.domain.receipt import Recorded
 from retrier.gateway import Gateway
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.ingestor import Ingestor
-from retrier.overlap import WhileInFlight, nothing_else
+from retrier.overlap import WhileInFlight, is_sure, nothing_else
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
 from retrier.store.engine.database import Database
@@ -247,7 +247,11 @@ class World:
         )
 
     def _record(
-        self, received: Sequence[Received], *, while_in_flight: WhileInFlight = nothing_else
+        self,
+        received: Sequence[Received],
+        *,
+        while_in_flight: WhileInFlight = nothing_else,
+        make_sure: Callable[[], None] = is_sure,
     ) -> Recorded:
         self.recording = self.sends.tell_copies(received)
         return record_received(
@@ -256,4 +260,5 @@ class World:
             instance="test",
             judge=POLICIES.judging(),
             while_in_flight=while_in_flight,
+            make_sure=make_sure,
         )
