@@ -8,7 +8,13 @@ from typing import Annotated
 from fastapi import Depends, HTTPException
 
 from retrier.clock import SystemClock
-from retrier.domain.asked_times import NoTime, as_sentence, last_moment_of, read_moment
+from retrier.domain.asked_times import (
+    NoTime,
+    as_sentence,
+    is_duration,
+    last_moment_of,
+    read_moment,
+)
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.identity import is_guid
 from retrier.domain.selection import (
@@ -173,11 +179,13 @@ def _time(text: str | None) -> datetime | None:
 
 
 def _settle(text: str) -> str:
-    """Return a time that is the same whenever it is read again: `2h` becomes a moment."""
-    try:
-        return read_moment(text.strip(), SystemClock().now()).isoformat() if text else ""
-    except NoTime:
-        return text  # `understand` refuses it
+    """Return a time that is the same whenever it is read again: `2h` becomes a moment.
+
+    Any other stays as it is written: `10:00` at the end of a range is its whole minute.
+    """
+    if not is_duration(text.strip()):
+        return text
+    return read_moment(text.strip(), SystemClock().now()).isoformat(timespec="microseconds")
 
 
 def _count(text: str | None) -> int | None:

@@ -86,12 +86,13 @@ def _draw_status(dice: random.Random, message: Known) -> str:
 def _draw_time(dice: random.Random, message: Known) -> str:
     """Draw the time of a failure, or a microsecond beside it, by some clock of the world.
 
-    Now and then as people see it: to the second.
+    Now and then as people see it: to the second, to the minute, or its day.
     """
     beside = timedelta(microseconds=dice.choice((0, 0, -1, 1)))
     zone = timezone(timedelta(minutes=dice.choice(ZONES)))
     time = (message.sent.failed_at + beside).astimezone(zone)
-    return time.isoformat(timespec=dice.choice(("auto", "microseconds", "seconds")))
+    written = dice.choice(("auto", "microseconds", "seconds", "minutes", "day"))
+    return f"{time:%Y-%m-%d}" if written == "day" else time.isoformat(timespec=written)
 
 
 def _draw_changes(dice: random.Random, message: Known) -> str:

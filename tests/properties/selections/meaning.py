@@ -3,9 +3,10 @@
 Nothing of the product is used here, so that a fault of the product is none of the meaning.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import md5
 from unicodedata import normalize
 from uuid import UUID
@@ -98,9 +99,17 @@ def read_time(text: str) -> datetime:
 
 
 def read_end(text: str) -> datetime:
-    """Return the last moment of a time that ends a range: without a fraction, that of its second."""
+    """Return the last moment of a time that ends a range: of its day, its minute or its second.
+
+    Only a time with a fraction is exact.
+    """
     time = read_time(text)
-    return time if "." in text else time.replace(microsecond=999_999)
+    if "." in text:
+        return time
+    if "T" not in text:
+        return time + timedelta(days=1, microseconds=-1)
+    clock = re.split("[+-]", text.partition("T")[2])[0]
+    return time.replace(microsecond=999_999, second=time.second if clock.count(":") == 2 else 59)
 
 
 def fold(text: str) -> str:

@@ -100,6 +100,27 @@ def test_how_long_ago_is_a_condition_and_stays_the_same_moment(web: Web) -> None
     assert listed(web.get("/messages", failed_from=shown[1])) == [late]
 
 
+@pytest.mark.parametrize(
+    ("written", "length"),
+    [
+        ("2026-05-04", timedelta(hours=12)),
+        ("2026-05-04T12:00", timedelta(minutes=1)),
+        ("2026-05-04T12:00:00", timedelta(seconds=1)),
+        ("2026-05-04T12:00:00.000000", timedelta(microseconds=1)),
+    ],
+)
+def test_the_end_of_a_range_reaches_as_far_as_it_is_written(
+    web: Web, written: str, length: timedelta
+) -> None:
+    outside = FAILED_AT + length
+    within, _ = web.api.receive(
+        failure(time_of_failure=outside - timedelta(microseconds=1)),
+        failure(time_of_failure=outside),
+    )
+
+    assert listed(web.get("/messages", failed_to=written)) == [within]
+
+
 def test_a_group_is_a_token_by_its_title(web: Web) -> None:
     wanted, _ = web.api.receive(failure(), failure(exception_type="Shop.NoStock"))
     (group,) = set(re.findall(r"/messages\?group=([^\"]+)\"><bdi>Shop.OutOf", web.get("/groups")))
