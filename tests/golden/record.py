@@ -8,7 +8,7 @@ from shutil import copyfile
 
 from sqlalchemy import make_url
 
-from tests.golden import api, page
+from tests.golden import api, cli, page
 from tests.golden.names import Names
 from tests.golden.story import Known, Story
 from tests.golden.world import World
@@ -23,7 +23,7 @@ Sections = dict[str, str]
 Copies = Callable[[], AbstractContextManager[str]]
 Chapter = Callable[[World, Known], Sections]
 
-CHAPTERS: Mapping[str, Chapter] = {"api": api.recorded, "page": page.recorded}
+CHAPTERS: Mapping[str, Chapter] = {"api": api.recorded, "page": page.recorded, "cli": cli.recorded}
 """What is asked for, each in a world of its own, in which the story was told."""
 
 LISTS = ("operations", "batches", "archive_operations", "imports", "eventlogitems")

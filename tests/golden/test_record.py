@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.golden import api, page
+from tests.golden import api, cli, page
 from tests.golden.record import COMMAND, KINDS, Sections, read, take
 from tests.golden.world import World
 from tests.support.databases import open_upgraded, sqlite_url
@@ -47,6 +47,12 @@ def test_every_route_is_recorded(face: ModuleType, world: World) -> None:
     missing = sorted(face.routes(world) - face.recorded_routes())
 
     assert missing == [], f"ask for these in {face.__file__}, then: {COMMAND}"
+
+
+def test_every_command_is_recorded() -> None:
+    missing = sorted(cli.commands() - cli.recorded_commands())
+
+    assert missing == [], f"run these in {cli.__file__}, then: {COMMAND}"
 
 
 def first_difference(recorded: dict[str, Sections], found: dict[str, Sections]) -> str | None:
