@@ -8,7 +8,8 @@ from shutil import copyfile
 
 from sqlalchemy import make_url
 
-from tests.golden import api, cli, page
+from tests.golden import api, cli, page, run
+from tests.golden.frozen import Sent
 from tests.golden.names import Names
 from tests.golden.story import Known, Story
 from tests.golden.world import World
@@ -29,11 +30,17 @@ CHAPTERS: Mapping[str, Chapter] = {"api": api.recorded, "page": page.recorded, "
 LISTS = ("operations", "batches", "archive_operations", "imports", "eventlogitems")
 """Where the ids of a world stand whole, whose beginnings others show."""
 
+LEFT: Mapping[str, Callable[[World], Sections]] = {
+    "published": run.published,
+}
+"""What the story leaves behind."""
+
 
 def take(kind: str, server: str | None) -> dict[str, Sections]:
     """Return all chapters as they are on a database of this kind."""
     with tempfile.TemporaryDirectory() as folder, _told(kind, server, Path(folder)) as told:
-        return {name: told.take(chapter) for name, chapter in CHAPTERS.items()}
+        chapters = {name: told.take(chapter) for name, chapter in CHAPTERS.items()}
+        return {**told.left, **chapters, "statements": run.statements(told.sent)}
 
 
 class Told:
@@ -42,10 +49,14 @@ class Told:
     def __init__(self, url: str, copies: Copies, folder: Path) -> None:
         self._copies = copies
         self._folder = folder
+        self.sent: list[Sent] = []
+        """What each world has sent to its database."""
         self._logs: list[str] = []
         with self._world(url) as world:
             self.known = Story(world).tell()
             self.elapsed = world.clock.elapsed
+            left = {name: leave(world) for name, leave in LEFT.items()}
+            self.left = {name: self._named(world, url, each) for name, each in left.items()}
 
     def take(self, chapter: Chapter) -> Sections:
         """Return a chapter, with names for what differs from run to run."""
@@ -66,6 +77,7 @@ class Told:
         world = World(url, self._folder, elapsed)
         try:
             yield world
+            self.sent.append(world.sent)
         finally:
             world.close()
 
