@@ -31,6 +31,8 @@ LISTS = ("operations", "batches", "archive_operations", "imports", "eventlogitem
 """Where the ids of a world stand whole, whose beginnings others show."""
 
 LEFT: Mapping[str, Callable[[World], Sections]] = {
+    "log": run.log,
+    "metrics": run.metrics,
     "published": run.published,
 }
 """What the story leaves behind."""
