@@ -10,7 +10,12 @@ _RANDOM = re.compile(
     r"(?<![0-9a-f])[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}(?![0-9a-f])"
 )
 _SHORT = re.compile(r"(?<![0-9a-f])[0-9a-f]{8}(?![0-9a-f])")
+_HOST, _VERSION = re.escape(socket.gethostname()), re.escape(retrier.__version__)
 _CHANGING = (
+    (re.compile(rf"(?<![\d.]){_VERSION}(?![\d.])"), "<version>"),
+    # Only where a host stands: its name may be any word.
+    (re.compile(rf'("host": ?"|\bprocess \d+ on |golden@|processor  ){_HOST}\b'), r"\1<host>"),
+    (re.compile(r"(connected from )[\da-f.:]+"), r"\1<address>"),
     (re.compile(r'("timestamp": ")[^"]+'), r"\1<time>"),
     (re.compile(r'(etag: )"\w+"'), r'\1"<etag>"'),
     (re.compile(r"(?<![\w-])[0-9a-f]{8}(-\d{1,3})(?![\w-])"), r"<live>\1"),
@@ -25,9 +30,7 @@ class Names:
     """Gives names. `places` are texts that stand for the folder and the database of a run."""
 
     def __init__(self, places: Mapping[str, str]) -> None:
-        version = {retrier.__version__: "<version>", socket.gethostname(): "<host>"}
-        texts = {**places, **version}
-        self._texts = dict(sorted(texts.items(), key=lambda each: -len(each[0])))
+        self._places = dict(sorted(places.items(), key=lambda each: -len(each[0])))
         self._ids: set[str] = set()
 
     def learn(self, text: str) -> None:
@@ -37,7 +40,7 @@ class Names:
     def apply(self, text: str) -> str:
         """Return the text with names: those of ids are numbered as they appear in it."""
         self.learn(text)
-        for found, name in self._texts.items():
+        for found, name in self._places.items():
             text = text.replace(found, name)
         for pattern, name in _CHANGING:
             text = pattern.sub(name, text)

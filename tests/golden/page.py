@@ -157,7 +157,6 @@ FORMS = [
     Form("/retry", "/retry", {"rate": "fast"}),
     Form("/retry", "/retry", {"drop_headers": "Retrier.RetryId"}),
     Form("/retry", "/retry", {"plan": "nonsense"}),
-    Form("/name", "/name", {"name": "Süd"}),
     Form("/policies/simulate", typed=POLICIES),
     Form("/policies/simulate", typed=WRONG_POLICIES),
     Form(f"{ORDER_2}/retry", f"{ORDER_2}/retry", {"destination": "error"}),
@@ -233,6 +232,8 @@ FORMS = [
     Form("/streams/release", STREAM),
     Form("/streams/release", typed={"key": "23", "queue": "orders", "stream": "nothing"}),
     Form("/retry", "/retry", {"why": "all of it"}),
+    # The last one: from then on the person has a name.
+    Form("/name", "/name", {"name": "Süd"}),
 ]
 
 

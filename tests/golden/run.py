@@ -1,5 +1,6 @@
 """What the story itself leaves behind: log lines, metrics, messages published, statements sent."""
 
+import re
 from collections.abc import Iterable
 
 from amqp.basic_message import Message
@@ -9,6 +10,11 @@ from tests.golden.frozen import Sent
 from tests.golden.world import World
 
 OPEN_METRICS = {"Accept": "application/openmetrics-text; version=1.0.0"}
+
+_CLAUSE = re.compile(
+    r" (FROM|WHERE|AND|OR|ORDER BY|GROUP BY|LIMIT|(?:LEFT OUTER )?JOIN|UNION|VALUES|SET|RETURNING) "
+)
+_IN_LINES = r"\n   \1 "
 
 
 def log(world: World) -> dict[str, str]:
@@ -53,7 +59,10 @@ def statements(sent: Iterable[Sent]) -> dict[str, str]:
     return {
         verb: "\n".join(
             [
-                *(f"{number}. {text}" for text, number in numbers[verb].items()),
+                *(
+                    f"{number}. {_CLAUSE.sub(_IN_LINES, text)}"
+                    for text, number in numbers[verb].items()
+                ),
                 "sent in these orders:",
                 *sorted(orders[verb]),
             ]
