@@ -11,6 +11,9 @@ ADA = {"X-Retrier-User": "ada"}
 EVENTS = "/api/events"
 """Its answer does not end: the beginning is recorded."""
 
+AGAIN = "/api/redirects"
+"""Asked for twice: the second time it is known already."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -337,6 +340,13 @@ def recorded(world: World, known: Known) -> dict[str, str]:
         while title in found:
             title += " (again)"
         found[title] = _ask(world, each, known)
+    tag = world.http.get(AGAIN).headers["ETag"]
+    known_tag = Request(f"GET {AGAIN}", headers={"If-None-Match": tag})
+    found[f"GET {AGAIN} (with its ETag)"] = _ask(world, known_tag, known)
+    world.transport.go_down()
+    unsent = Request("POST /api/imports/{import_id:import-0}/send", {"to": "orders"})
+    found[f"{unsent.line} (the broker is away)"] = _ask(world, unsent, known)
+    world.transport.come_up()
     found[f"GET {EVENTS}"] = begun(world.faces, EVENTS, {"Last-Event-ID": "1"})
     return found
 
