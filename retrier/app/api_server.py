@@ -33,7 +33,7 @@ def make_server(
     ServiceUnavailable.
     """
     settings = parts.settings.api
-    api = _make_faces(parts, health, feed, page if Role.API in roles else None)
+    api = make_faces(parts, health, feed, page if Role.API in roles else None)
     try:
         return WebServer(api, settings.host, settings.port)
     except (ConfigurationError, ServiceUnavailable) as error:
@@ -43,7 +43,7 @@ def make_server(
         return None
 
 
-def _make_faces(parts: Parts, health: Health, feed: LiveFeed, page: PageState | None) -> ASGIApp:
+def make_faces(parts: Parts, health: Health, feed: LiveFeed, page: PageState | None) -> ASGIApp:
     """Return the API, and in front of it the page, if this process has one."""
     api_parts = ApiParts(
         db=parts.db.apart(AT_WORK, ANSWER_LIMIT),

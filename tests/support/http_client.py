@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
-from fastapi import FastAPI
 from starlette.exceptions import StarletteDeprecationWarning
+from starlette.types import ASGIApp
 
 with warnings.catch_warnings():
     # It would rather have another client library; which one it uses makes no difference here.
@@ -23,7 +23,7 @@ URL = "http://localhost"
 class TestClient(StarletteClient):
     """A client whose requests share an event loop: each its own would take longer than most requests."""
 
-    def __init__(self, api: FastAPI, **options: Any) -> None:
+    def __init__(self, api: ASGIApp, **options: Any) -> None:
         super().__init__(api, **options)
         self.portal = open_portal()
 
@@ -36,6 +36,6 @@ def open_portal() -> BlockingPortal:
     return ending.enter_context(start_blocking_portal())
 
 
-def client_of(api: FastAPI) -> TestClient:
+def client_of(api: ASGIApp) -> TestClient:
     """Return a client that follows no redirect and sees an unexpected error as its answer."""
     return TestClient(api, base_url=URL, raise_server_exceptions=False, follow_redirects=False)
