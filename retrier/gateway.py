@@ -9,14 +9,21 @@ from typing import TypeVar, assert_never
 
 from retrier.archives import Archives
 from retrier.comments import Comments
-from retrier.domain.breaker import BreakerKey, BreakerState
-from retrier.domain.breaker_words import why_closed, why_waiting
+from retrier.domain.archive_operation import Refusal
+from retrier.domain.breakers import BreakerKey, BreakerState, why_closed, why_waiting
 from retrier.domain.copies import why_not_sendable
-from retrier.domain.message_actions import Refusal
 from retrier.domain.recovery import Recovery, RecoveryRefusal
-from retrier.domain.retry_operation import RetryRequest
+from retrier.domain.retry_operation import (
+    Cancel,
+    Order,
+    Pause,
+    Resume,
+    RetryRequest,
+    SetRate,
+    Steered,
+    SteeringRefusal,
+)
 from retrier.domain.selection import Selection
-from retrier.domain.steering import Cancel, Order, Pause, Resume, SetRate, Steered, SteeringRefusal
 from retrier.domain.streams import NotInStream, Released, Stream, UnknownStream
 from retrier.events.breakers import BreakerSet
 from retrier.events.event import Emit, Event, ignore

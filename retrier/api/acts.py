@@ -6,8 +6,13 @@ from retrier.api.answers import accepted
 from retrier.api.problems import problem
 from retrier.api.request_context import RequestContext
 from retrier.api.views.archives import outcome
-from retrier.domain.archive_operation import ArchiveOperation, ArchiveRequest
-from retrier.domain.message_actions import NOTHING_TO_DO, Act, Refusal
+from retrier.domain.archive_operation import (
+    NOTHING_TO_DO,
+    Act,
+    ArchiveOperation,
+    ArchiveRequest,
+    Refusal,
+)
 from retrier.domain.selection import Selection
 
 

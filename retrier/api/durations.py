@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from retrier.domain.asked_times import DURATION_PATTERN, UNITS, NoTime, as_sentence, read_duration
+from retrier.domain.times import DURATION_PATTERN, UNITS, NoTime, as_sentence, read_duration
 
 
 def _read(value: object) -> timedelta:

@@ -15,14 +15,6 @@ from retrier.api.answers import TOTAL_COUNT
 from retrier.api.places import BEGINNING, read_place, write_place
 from retrier.api.problems import OUT_OF_BOUNDS, WrongField
 from retrier.clock import SystemClock
-from retrier.domain.asked_times import (
-    DURATION_PATTERN,
-    NoTime,
-    TimeOutOfBounds,
-    as_sentence,
-    last_moment_of,
-    read_moment,
-)
 from retrier.domain.selection import (
     NO_DEAD,
     Selection,
@@ -32,6 +24,14 @@ from retrier.domain.selection import (
     read_statuses,
 )
 from retrier.domain.text import SHORTEST, IdRange, ids_beginning
+from retrier.domain.times import (
+    DURATION_PATTERN,
+    NoTime,
+    TimeOutOfBounds,
+    as_sentence,
+    last_moment_of,
+    read_moment,
+)
 from retrier.store.queries.ordering import Order, Page, PageRequest, Sort
 
 _RANGE = "A range is two times in ISO 8601: 2026-05-04T00:00:00Z...2026-05-05T00:00:00Z, or 7d...2h"

@@ -8,7 +8,7 @@ from pydantic_core import PydanticCustomError
 
 from retrier.api.answers import Json
 from retrier.api.problems import problem
-from retrier.domain.plan import LONGEST, Plan, read_plan
+from retrier.domain.retry_operation import LONGEST, Plan, read_plan
 
 _NO_PLAN = "It is not the plan of a preview."
 

@@ -10,9 +10,8 @@ from fastapi import Body, Depends, Header, HTTPException, Request, Response
 from retrier.api.answers import Json, accepted
 from retrier.api.parts import Parts
 from retrier.api.views.operations import asked_again
-from retrier.domain.archive_operation import ArchiveRequest
+from retrier.domain.archive_operation import Act, ArchiveRequest
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.message_actions import Act
 from retrier.domain.recovery import Recovery
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection

@@ -18,8 +18,7 @@ from retrier.api.durations import Duration
 from retrier.api.filters import ComingMoment
 from retrier.api.plans import PlanText
 from retrier.api.selections import SelectionBody
-from retrier.domain.retry_operation import Canary, RetryTerms
-from retrier.domain.steering import HIGHEST_RATE
+from retrier.domain.retry_operation import HIGHEST_RATE, Canary, RetryTerms
 
 MOST_MESSAGES = 10_000_000
 """The largest limit of an operation."""

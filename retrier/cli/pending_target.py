@@ -9,7 +9,7 @@ from retrier.cli.api_client import ApiClient, Json
 from retrier.cli.ids import find_operation_id
 from retrier.cli.plans import PlanOption
 from retrier.cli.selection_options import Ids
-from retrier.domain.asked_times import NoTime, read_duration
+from retrier.domain.times import NoTime, read_duration
 
 Queue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Failed on this queue.")]
 OlderThan = Annotated[

@@ -11,8 +11,8 @@ from retrier.cli.ids import find_group_id, find_messages, find_one_message
 from retrier.cli.options import one_of, with_standard_input
 from retrier.cli.printer import counted
 from retrier.clock import SystemClock
-from retrier.domain.asked_times import NoTime, is_duration, read_duration, read_moment
 from retrier.domain.selection import WantedDisposition
+from retrier.domain.times import NoTime, is_duration, read_duration, read_moment
 from retrier.errors import RequestRefused
 
 MOST_IDS = 100_000

@@ -5,7 +5,7 @@ from typing import Any
 
 from celery.exceptions import Reject, SoftTimeLimitExceeded, TimeLimitExceeded, WorkerLostError
 
-from retrier.domain.completed_steps import find_said
+from retrier.domain.streams import find_said
 from retrier.integrations.celery_publisher import Publication
 from retrier.integrations.failures import (
     Confirmation,

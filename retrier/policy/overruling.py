@@ -7,7 +7,7 @@ from typing import assert_never
 
 from retrier.domain.decision import AGAIN, Dead, Decision, Judgement, Manual, RetryAt
 from retrier.domain.failed_message import LastWord
-from retrier.domain.last_word import Standing, Stands, what_stands
+from retrier.domain.receipt import Standing, Stands, what_stands
 from retrier.domain.retry_batch import Ejected
 from retrier.domain.text import COLUMN_BYTES, clean
 

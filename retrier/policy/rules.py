@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from retrier.domain.breaker import BreakerTerms
+from retrier.domain.breakers import BreakerTerms
 from retrier.domain.streams import StreamRule
 from retrier.policy import globs
 from retrier.policy.backoff import Backoff

@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
-from retrier.domain.breaker import LONGEST_NAME, Breaker, BreakerKey, BreakerState, Per
-from retrier.domain.breaker_verdicts import (
+from retrier.domain.breakers import (
+    LONGEST_NAME,
+    Breaker,
+    BreakerKey,
+    BreakerState,
     Close,
     EndHand,
     Open,
+    Per,
     TryOne,
     Verdict,
     judge,

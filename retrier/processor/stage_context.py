@@ -6,7 +6,7 @@ from datetime import timedelta
 from threading import Event
 
 from retrier.clock import Clock
-from retrier.domain.breaker import BreakerRules
+from retrier.domain.breakers import BreakerRules
 from retrier.events.event import Emit
 from retrier.policy.judging import Judge
 from retrier.policy.waiting import WAITING

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
-from retrier.domain.breaker import BreakerTerms, Per
+from retrier.domain.breakers import BreakerTerms, Per
 from retrier.settings.fields import Count, Duration, Section, at_least, between, parse_duration
 
 MOST_OUTCOMES = 1000

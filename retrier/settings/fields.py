@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
-from retrier.domain.header_patterns import why_not_dropped
+from retrier.domain.headers import why_not_dropped
 
 KeyPath = tuple[str, ...]
 """A key, after the sections that hold it: `("broker", "url")`."""

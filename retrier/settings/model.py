@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator
 
-from retrier.domain.breaker import BreakerRules
+from retrier.domain.breakers import BreakerRules
 from retrier.domain.retention import RetentionTimes
 from retrier.settings.addresses import AllowedHost, BrokerUrls, DatabaseUrl, LoopbackHost
 from retrier.settings.breakers import BreakersSection

@@ -8,7 +8,6 @@ from typing import Annotated
 from fastapi import Depends, HTTPException
 
 from retrier.clock import SystemClock
-from retrier.domain.asked_times import NoTime, as_sentence, last_moment_of, read_moment
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.identity import is_guid
 from retrier.domain.selection import (
@@ -20,6 +19,7 @@ from retrier.domain.selection import (
     read_statuses,
 )
 from retrier.domain.text import clean
+from retrier.domain.times import NoTime, as_sentence, last_moment_of, read_moment
 from retrier.web.forms import Form
 
 ANY_STATUS = "all"

@@ -8,14 +8,23 @@ from uuid import uuid4
 
 from fastapi import Depends, HTTPException, Request
 
-from retrier.domain.archive_operation import ArchiveRequest
-from retrier.domain.header_patterns import why_not_dropped
-from retrier.domain.message_actions import Act
-from retrier.domain.plan import INEXACT, RETRY, Plan, as_counted, hash_subject, read_plan, within
-from retrier.domain.plan import LONGEST as LONGEST_PLAN
-from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
+from retrier.domain.archive_operation import Act, ArchiveRequest
+from retrier.domain.headers import why_not_dropped
+from retrier.domain.retry_operation import (
+    HIGHEST_RATE,
+    INEXACT,
+    RETRY,
+    Plan,
+    RetryRequest,
+    RetryTerms,
+    as_counted,
+    hash_subject,
+    read_plan,
+    type_of,
+    within,
+)
+from retrier.domain.retry_operation import LONGEST as LONGEST_PLAN
 from retrier.domain.selection import Selection
-from retrier.domain.steering import HIGHEST_RATE
 from retrier.domain.text import clean
 from retrier.gateway import AskedAgain
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Query
 
-from retrier.domain.plan import Plan
+from retrier.domain.retry_operation import Plan
 from retrier.store.engine.database import Database
 from retrier.store.queries.imports import ImportSelection, list_imports, plan_imports
 from retrier.store.queries.ordering import PageRequest

@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import text
 
 from retrier.domain import retention
-from retrier.domain.message_actions import Act
-from retrier.domain.second_look import SecondLook
+from retrier.domain.archive_operation import Act
+from retrier.domain.retention import SecondLook
 from retrier.errors import LeaseLost
 from retrier.events.event import Event
 from retrier.events.retention import ChunkDeleted

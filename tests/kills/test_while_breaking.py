@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from retrier.domain.breaker import BreakerKey, BreakerState, Per
+from retrier.domain.breakers import BreakerKey, BreakerState, Per
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.events.breakers import (

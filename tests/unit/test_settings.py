@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from retrier.domain.breaker import BreakerRules, BreakerTerms, Per
+from retrier.domain.breakers import BreakerRules, BreakerTerms, Per
 from retrier.errors import ConfigurationError
 from retrier.policy.policy_set import PolicySet
 from retrier.settings import ErrorQueue, Settings, load_settings, redact

@@ -6,7 +6,7 @@ from retrier.api.acts import act_on, act_on_ids, act_on_one
 from retrier.api.filters import read_range
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.request_context import InContext, NamedIds, RequestContext
-from retrier.domain.message_actions import Act
+from retrier.domain.archive_operation import Act
 from retrier.domain.selection import Selection
 from retrier.store.queries.groups import find_title
 

@@ -17,8 +17,8 @@ from retrier.api.request_context import InContext
 from retrier.api.selections import SelectionBody
 from retrier.api.views.archives import archive_details, archive_operation, archive_preview
 from retrier.archives import UndoRefusal
-from retrier.domain.message_actions import Act
-from retrier.domain.plan import OF_ANOTHER, as_counted, hash_subject
+from retrier.domain.archive_operation import Act
+from retrier.domain.retry_operation import OF_ANOTHER, as_counted, hash_subject
 from retrier.domain.selection import Selection, describe
 from retrier.store.queries.archive_operations import (
     find_archive_operation,

@@ -13,7 +13,7 @@ from retrier.api.filters import PageQuery, page_headers
 from retrier.api.parts import Parts
 from retrier.api.request_context import InContext, RequestContext
 from retrier.api.views.breakers import breaker
-from retrier.domain.breaker import (
+from retrier.domain.breakers import (
     LONGEST_HAND,
     NO_KEY,
     SHORTEST_HAND,

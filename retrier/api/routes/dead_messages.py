@@ -12,7 +12,7 @@ from retrier.api.problems import problem
 from retrier.api.request_context import InContext
 from retrier.api.terms import Line
 from retrier.api.views import messages as views
-from retrier.domain.message_actions import Refusal
+from retrier.domain.archive_operation import Refusal
 from retrier.domain.retry_operation import RetryType
 from retrier.domain.selection import Selection
 from retrier.policy.reasons import find_named, why_not_a_reason

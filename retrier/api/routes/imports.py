@@ -21,7 +21,7 @@ from retrier.domain.failed_imports import (
     SendOutcome,
     Sent,
 )
-from retrier.domain.plan import OF_ANOTHER, READ_AGAIN, hash_words
+from retrier.domain.retry_operation import OF_ANOTHER, READ_AGAIN, hash_words
 from retrier.imports import WrongQueue
 from retrier.store.queries.former_imports import find_former_import
 from retrier.store.queries.imports import (

@@ -14,9 +14,16 @@ from retrier.api.problems import WrongField
 from retrier.api.request_context import InContext, RequestContext
 from retrier.api.terms import YEAR, AskedBody
 from retrier.api.views import previews as views
-from retrier.domain.header_patterns import why_not_dropped
-from retrier.domain.plan import INEXACT, OF_ANOTHER, RETRY, hash_subject, within
-from retrier.domain.retry_operation import RetryRequest, type_of
+from retrier.domain.headers import why_not_dropped
+from retrier.domain.retry_operation import (
+    INEXACT,
+    OF_ANOTHER,
+    RETRY,
+    RetryRequest,
+    hash_subject,
+    type_of,
+    within,
+)
 from retrier.domain.selection import Selection, describe
 from retrier.store.queries.groups import find_title
 from retrier.store.queries.pending import time_before

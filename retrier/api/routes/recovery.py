@@ -14,9 +14,9 @@ from retrier.api.problems import WrongField
 from retrier.api.request_context import InContext, recovered_retries
 from retrier.api.views.archives import archive_preview
 from retrier.api.views.recovery import recovering
-from retrier.domain.message_actions import Act
-from retrier.domain.plan import OF_ANOTHER, as_counted, hash_subject
+from retrier.domain.archive_operation import Act
 from retrier.domain.recovery import Recovery, RecoveryRefusal
+from retrier.domain.retry_operation import OF_ANOTHER, as_counted, hash_subject
 from retrier.store.queries.archive_previews import plan_act
 from retrier.store.queries.pending import time_before
 from retrier.store.queries.recovery import get_recovery, list_recovering

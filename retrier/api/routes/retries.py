@@ -23,9 +23,8 @@ from retrier.api.request_context import (
 )
 from retrier.api.views.archives import archive_preview
 from retrier.api.views.messages import pending as shown_pending
-from retrier.domain.message_actions import Act
-from retrier.domain.plan import OF_ANOTHER, as_counted, hash_subject
-from retrier.domain.retry_operation import RetryType
+from retrier.domain.archive_operation import Act
+from retrier.domain.retry_operation import OF_ANOTHER, RetryType, as_counted, hash_subject
 from retrier.domain.selection import Selection
 from retrier.store.queries.archive_previews import plan_act
 from retrier.store.queries.groups import find_title

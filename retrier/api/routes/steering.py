@@ -11,7 +11,7 @@ from retrier.api.parts import ApiParts, Parts
 from retrier.api.problems import problem
 from retrier.api.request_context import InContext
 from retrier.api.views.operations import details
-from retrier.domain.steering import (
+from retrier.domain.retry_operation import (
     HIGHEST_RATE,
     Cancel,
     Order,

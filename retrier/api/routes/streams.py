@@ -12,7 +12,7 @@ from retrier.api.plans import PlanText, named_plan, refuse_plan
 from retrier.api.problems import problem
 from retrier.api.request_context import InContext
 from retrier.api.views import streams as views
-from retrier.domain.plan import INEXACT, OF_ANOTHER, RELEASE, hash_words
+from retrier.domain.retry_operation import INEXACT, OF_ANOTHER, RELEASE, hash_words
 from retrier.domain.streams import NotInStream, Stream, UnknownStream
 from retrier.store.queries.selections import CHUNK
 from retrier.store.queries.streams import find_stream, list_streams, plan_release

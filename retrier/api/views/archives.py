@@ -4,8 +4,12 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from retrier.api.answers import Json, present, time
-from retrier.domain.archive_operation import ArchiveOperation, ArchiveOperationState, parts_to_store
-from retrier.domain.message_actions import Act
+from retrier.domain.archive_operation import (
+    Act,
+    ArchiveOperation,
+    ArchiveOperationState,
+    parts_to_store,
+)
 from retrier.domain.selection import BOUNDS
 from retrier.store.queries.archive_previews import PlannedAct
 

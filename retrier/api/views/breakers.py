@@ -3,8 +3,7 @@
 from datetime import datetime
 
 from retrier.api.answers import Json, present, time
-from retrier.domain.breaker import DEFAULT_RULE, Breaker
-from retrier.domain.breaker_words import why_waiting
+from retrier.domain.breakers import DEFAULT_RULE, Breaker, why_waiting
 
 
 def breaker(shown: Breaker, at: datetime) -> Json:

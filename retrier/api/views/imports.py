@@ -4,8 +4,7 @@ from base64 import b64encode
 from codecs import getincrementaldecoder
 
 from retrier.api.answers import Json, camel, present, time
-from retrier.domain.failed_imports import Send
-from retrier.domain.reimport import Became, ReadAgain
+from retrier.domain.failed_imports import Became, ReadAgain, Send
 from retrier.domain.text import jsonable
 from retrier.store.queries.imports import ImportDetails, ListedImport
 

@@ -10,7 +10,7 @@ from retrier.cli.ids import find_operation_id
 from retrier.cli.options import Service, User, name_user
 from retrier.cli.printer import short_id
 from retrier.cli.views.operations import describe_standing
-from retrier.domain.steering import HIGHEST_RATE
+from retrier.domain.retry_operation import HIGHEST_RATE
 
 app = operations_app
 """That of `retrier operations`, with these commands added."""

@@ -7,10 +7,9 @@ from typing import NamedTuple, assert_never
 
 from sqlalchemy import select
 
+from retrier.domain.copies import DeadMessage
 from retrier.domain.decision import Dead, Decided, Judgement, RetryAt, disposition_of
-from retrier.domain.failed_message import Disposition, LastWord
-from retrier.domain.moves import Move
-from retrier.domain.notices import DeadMessage
+from retrier.domain.failed_message import Disposition, LastWord, Move
 from retrier.domain.receipt import Attempt, Before, MessageChange
 from retrier.domain.retry_batch import Ejected, RetryBatch, RevertCause
 from retrier.domain.retry_operation import STANDING_OPERATION

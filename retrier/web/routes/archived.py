@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from retrier.domain.message_actions import Act
+from retrier.domain.archive_operation import Act
 from retrier.domain.selection import Selection, describe
 from retrier.store.queries.archive_previews import plan_act
 from retrier.store.queries.archived import find_archivers

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
 from retrier.archives import UndoRefusal
-from retrier.domain.message_actions import Act
+from retrier.domain.archive_operation import Act
 from retrier.store.queries.archive_operations import (
     find_archive_operation,
     find_refused,

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from retrier.domain.breaker import (
+from retrier.domain.breakers import (
     LONGEST_HAND,
     NO_KEY,
     SHORTEST_HAND,

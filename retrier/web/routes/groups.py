@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 
-from retrier.domain.message_actions import Act
+from retrier.domain.archive_operation import Act
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
 from retrier.domain.selection import Selection
 from retrier.store.queries.groups import find_title

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 
-from retrier.domain.plan import hash_words
+from retrier.domain.retry_operation import hash_words
 from retrier.imports import FailedImports, WrongQueue
 from retrier.store.queries.former_imports import find_former_import
 from retrier.store.queries.imports import (

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 
+from retrier.domain.archive_operation import Act, Refusal
 from retrier.domain.identity import canonical
-from retrier.domain.message_actions import Act, Refusal
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, RetryType
 from retrier.domain.selection import Selection
 from retrier.policy.reasons import BUILT_IN, find_named, why_not_a_reason

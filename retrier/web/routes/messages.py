@@ -7,8 +7,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 
+from retrier.domain.archive_operation import Act
 from retrier.domain.identity import canonical
-from retrier.domain.message_actions import Act
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
 from retrier.domain.selection import Selection
 from retrier.store.queries.archive_previews import plan_act

@@ -4,8 +4,16 @@ from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
-from retrier.domain.retry_operation import RetryOperation, RetryType
-from retrier.domain.steering import Cancel, Order, Pause, Resume, SetRate, SteeringRefusal
+from retrier.domain.retry_operation import (
+    Cancel,
+    Order,
+    Pause,
+    Resume,
+    RetryOperation,
+    RetryType,
+    SetRate,
+    SteeringRefusal,
+)
 from retrier.store.queries.archive_operations import find_archive_operation
 from retrier.store.queries.batches import BatchDetails, find_batch
 from retrier.store.queries.event_log import EventFilter, list_newest_events

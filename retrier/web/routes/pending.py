@@ -5,9 +5,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 
-from retrier.domain.message_actions import Act
-from retrier.domain.plan import hash_subject
-from retrier.domain.retry_operation import RetryTerms
+from retrier.domain.archive_operation import Act
+from retrier.domain.retry_operation import RetryTerms, hash_subject
 from retrier.domain.selection import Selection
 from retrier.store.queries.archive_previews import plan_act
 from retrier.store.queries.ordering import PageRequest

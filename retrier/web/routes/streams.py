@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
-from retrier.domain.plan import INEXACT, RELEASE, hash_words
+from retrier.domain.retry_operation import INEXACT, RELEASE, hash_words
 from retrier.domain.streams import NotInStream, Stream, UnknownStream
 from retrier.store.queries.ordering import PageRequest
 from retrier.store.queries.streams import find_stream, list_streams, plan_release

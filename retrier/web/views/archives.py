@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import urlencode
 
-from retrier.domain.archive_operation import ArchiveOperation, ArchiveOperationState
-from retrier.domain.message_actions import Act
+from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveOperationState
 from retrier.domain.selection import chosen_parts
 from retrier.web.views.event_lines import EventLine
 from retrier.web.views.facts import Fact, time_facts

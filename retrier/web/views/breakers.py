@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from retrier.domain.breaker import Breaker, BreakerKey, BreakerState, Hand, Per
-from retrier.domain.breaker_words import why_waiting
+from retrier.domain.breakers import Breaker, BreakerKey, BreakerState, Hand, Per, why_waiting
 from retrier.web.snapshot import Snapshot
 from retrier.web.wording import number, plural, sentence
 

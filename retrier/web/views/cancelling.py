@@ -1,6 +1,6 @@
 """What is asked before an operation is cancelled: how many it would not send any more."""
 
-from retrier.domain.steering import Cancel
+from retrier.domain.retry_operation import Cancel
 from retrier.store.queries.batches import BatchDetails
 from retrier.store.queries.operations import OperationDetails
 from retrier.web.views.confirmations import Confirmation

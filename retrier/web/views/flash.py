@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from retrier.domain.archive_operation import ArchiveOperation, ArchiveOperationState
-from retrier.domain.message_actions import Act
+from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveOperationState
 from retrier.errors import DatabaseUnavailable
 from retrier.store.engine.database import Database
 from retrier.store.queries.archive_operations import find_archive_operation

@@ -5,15 +5,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from retrier.domain.classifiers import CLASSIFIERS
-from retrier.domain.failed_message import Disposition, FailedMessageStatus, FailureGroup
-from retrier.domain.message_actions import (
+from retrier.domain.archive_operation import (
     Act,
     ClaimStage,
     why_not,
     why_not_declare_dead,
     why_not_revive,
 )
+from retrier.domain.classifiers import CLASSIFIERS
+from retrier.domain.failed_message import Disposition, FailedMessageStatus, FailureGroup
 from retrier.store.queries.attempts import ShownAttempt
 from retrier.store.queries.details import MessageDetails
 from retrier.store.queries.message_history import HistoryLine

@@ -8,11 +8,13 @@ from urllib.parse import urlencode
 from retrier.domain.retry_operation import (
     ALIVE,
     CanaryState,
+    Cancel,
+    Pause,
     RetryOperation,
     RetryOperationState,
+    refuse,
 )
 from retrier.domain.selection import chosen_parts
-from retrier.domain.steering import Cancel, Pause, refuse
 from retrier.domain.streams import tells_held
 from retrier.domain.waiting import estimate_end
 from retrier.store.queries.batches import BatchDetails

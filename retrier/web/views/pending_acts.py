@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.message_actions import Act
 from retrier.domain.selection import Selection
 from retrier.store.queries.archive_previews import ArchivePreview
 from retrier.web.views.confirmations import Confirmation, Line

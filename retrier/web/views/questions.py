@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from retrier.domain.message_actions import Act
+from retrier.domain.archive_operation import Act
 from retrier.store.queries.archive_previews import ArchivePreview
 from retrier.web.wording import plural
 

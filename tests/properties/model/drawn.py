@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from retrier.domain.message_actions import Act
-from retrier.domain.steering import Cancel, Order, Pause, Resume
+from retrier.domain.archive_operation import Act
+from retrier.domain.retry_operation import Cancel, Order, Pause, Resume
 from retrier.domain.wire import ChannelClosed, Outcome, Refused, Returned, Unknown
 from retrier.events.forwarding import (
     CopiesAcked,
