@@ -26,8 +26,7 @@ from retrier.events.service import (
     RequestReceived,
     RequestRecorded,
 )
-from retrier.policy.judging import Judge
-from retrier.policy.waiting import WAITING
+from retrier.policy.policy_set import WAITING, Judge
 from retrier.store.engine.database import Database
 from retrier.store.queries.import_chunks import find_end, find_import_chunk
 from retrier.store.queries.imports import ImportSelection, find_send

@@ -17,8 +17,7 @@ from retrier.domain.hosts import Hosts
 from retrier.domain.wire import PropertyCodec
 from retrier.errors import ConfigurationError
 from retrier.gateway import Gateway
-from retrier.policy.in_force import InForce
-from retrier.policy.policy_set import PolicySet
+from retrier.policy.policy_set import InForce, PolicySet
 from retrier.store.engine.database import Database
 
 AT_WORK = 8

@@ -8,13 +8,10 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, Field
 
 from retrier.domain.streams import StreamRule
-from retrier.policy.classification import MOST_CRASHES
-from retrier.policy.gateway_codes import GATEWAY_SET
-from retrier.policy.jitter import Additive, Jitter, Spread
+from retrier.policy.classification import GATEWAY_SET, MOST_CRASHES
+from retrier.policy.delays import PRESETS, Additive, Jitter, Spread
 from retrier.policy.pattern_time import LONGEST_SEARCH, longest_search
-from retrier.policy.policy_set import PER_SECOND
-from retrier.policy.presets import PRESETS
-from retrier.policy.rules import GivingUp, Unmatched
+from retrier.policy.policy_set import PER_SECOND, GivingUp, Unmatched
 from retrier.settings.breakers import BreakerSettings
 from retrier.settings.fields import (
     Count,

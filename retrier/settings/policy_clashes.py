@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from retrier.policy import globs
+from retrier.policy.delays import COOLDOWN, PRESETS
 from retrier.policy.pattern_time import LONGEST_OF_ALL, LONGEST_SEARCH, longest_search
 from retrier.policy.policy_set import UNMATCHED
-from retrier.policy.presets import COOLDOWN, PRESETS
 
 Clash = tuple[tuple[int | str, ...], str]
 Tree = Mapping[Any, Any]

@@ -6,13 +6,19 @@ from datetime import timedelta
 from typing import assert_never
 
 from retrier.policy import globs
-from retrier.policy.backoff import LONGEST, Backoff, Exponential, Fixed, Linear, Listed
-from retrier.policy.classification import ReasonRule
-from retrier.policy.gateway_codes import make_gateway_rules
-from retrier.policy.policy_set import Definition
-from retrier.policy.presets import PRESETS, Preset
+from retrier.policy.classification import ReasonRule, make_gateway_rules
+from retrier.policy.delays import (
+    LONGEST,
+    PRESETS,
+    Backoff,
+    Exponential,
+    Fixed,
+    Linear,
+    Listed,
+    Preset,
+)
+from retrier.policy.policy_set import Definition, Match, Rule
 from retrier.policy.reasons import BUILT_IN, GATEWAY_CODES
-from retrier.policy.rules import Match, Rule
 from retrier.settings.policies import BackoffSection, PoliciesSection, ReasonSection, RuleSection
 
 _AT_ONCE = Fixed(first=timedelta(0))

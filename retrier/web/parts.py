@@ -12,8 +12,7 @@ from fastapi import APIRouter, Depends, Request
 from retrier.domain.wire import PropertyCodec
 from retrier.errors import ConfigurationError
 from retrier.gateway import Gateway
-from retrier.policy.in_force import InForce
-from retrier.policy.policy_set import PolicySet
+from retrier.policy.policy_set import InForce, PolicySet
 from retrier.store.engine.database import Database
 from retrier.web.counts import Counts
 from retrier.web.live_page import LivePage

@@ -32,8 +32,7 @@ from retrier.domain.retry_operation import (
 from retrier.domain.selection import Selection
 from retrier.errors import RetrierError
 from retrier.events.event import Emit, Event, ignore
-from retrier.policy.judging import Judge
-from retrier.policy.waiting import WAITING
+from retrier.policy.policy_set import WAITING, Judge
 from retrier.processor.broker import Broker
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor

@@ -6,12 +6,18 @@ from typing import assert_never
 
 from retrier.api.answers import Json, present, time
 from retrier.api.durations import show_duration
-from retrier.policy.backoff import LONGEST, Backoff, Exponential, Fixed, Linear, Listed
 from retrier.policy.classification import ReasonRule
-from retrier.policy.in_force import InForce
-from retrier.policy.jitter import Additive, Jitter
-from retrier.policy.policy_set import Definition, PolicySet
-from retrier.policy.rules import Rule
+from retrier.policy.delays import (
+    LONGEST,
+    Additive,
+    Backoff,
+    Exponential,
+    Fixed,
+    Jitter,
+    Linear,
+    Listed,
+)
+from retrier.policy.policy_set import Definition, InForce, PolicySet, Rule
 from retrier.policy.simulation import Sample, Verdict
 from retrier.store.queries.policy_sets import JudgingProcess
 from retrier.store.queries.policy_simulation import SimulatedBefore

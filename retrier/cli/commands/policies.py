@@ -12,8 +12,7 @@ from retrier.cli.printer import counted
 from retrier.cli.selection_options import duration
 from retrier.cli.views.policies import explain_policies, show_policies, show_simulation
 from retrier.errors import ConfigurationError
-from retrier.policy.in_force import InForce
-from retrier.policy.policy_set import PolicySet
+from retrier.policy.policy_set import InForce, PolicySet
 from retrier.settings import Settings, find_policy_warnings, make_definition, read_file
 
 app = make_app("Look at the policies that retry by themselves.")

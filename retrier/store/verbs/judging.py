@@ -14,8 +14,7 @@ from retrier.domain.receipt import Attempt, Before, MessageChange
 from retrier.domain.retry_batch import Ejected, RetryBatch, RevertCause
 from retrier.domain.retry_operation import STANDING_OPERATION
 from retrier.policy.facts import Facts, facts_of
-from retrier.policy.judging import Dice, Policies
-from retrier.policy.overruling import judge_revert, unless_copy, unless_stands
+from retrier.policy.policy_set import Dice, Policies, judge_revert, unless_copy, unless_stands
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import causes, failed_messages
 from retrier.store.tables import event_log

@@ -6,9 +6,7 @@ from datetime import datetime
 from itertools import islice
 
 from retrier.domain.failed_message import Disposition
-from retrier.policy.in_force import InForce
-from retrier.policy.policy_set import Definition
-from retrier.policy.rules import Match, Rule, Unmatched
+from retrier.policy.policy_set import Definition, InForce, Match, Rule, Unmatched
 from retrier.policy.simulation import Sample, Verdict
 from retrier.policy.words import Told, explain
 from retrier.store.queries.policy_sets import JudgingProcess

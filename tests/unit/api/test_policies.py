@@ -6,8 +6,7 @@ import pytest
 
 from retrier.api.durations import show_duration
 from retrier.api.views.policies import policies
-from retrier.policy.in_force import InForce
-from retrier.policy.policy_set import PolicySet
+from retrier.policy.policy_set import InForce, PolicySet
 from retrier.settings import check_policies, make_definition
 from retrier.store.verbs.policy_sets import ToldSet, tell_set
 from retrier.store.verbs.processes import note_process
