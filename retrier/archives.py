@@ -12,8 +12,8 @@ from retrier.domain.archive_operation import (
     Refusal,
 )
 from retrier.domain.selection import Selection
-from retrier.events.archiving import ArchiveAsked, DoneAtOnce
 from retrier.events.event import Emit
+from retrier.events.processor import ArchiveAsked, DoneAtOnce
 from retrier.events.service import DeclaredDead, RequestReceived, RequestRecorded
 from retrier.store.engine.database import Database
 from retrier.store.queries.archive_operations import find_archive_operation

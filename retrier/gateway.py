@@ -25,11 +25,15 @@ from retrier.domain.retry_operation import (
 )
 from retrier.domain.selection import Selection
 from retrier.domain.streams import NotInStream, Released, Stream, UnknownStream
-from retrier.events.breakers import BreakerSet
 from retrier.events.event import Emit, Event, ignore
-from retrier.events.service import RequestReceived, RequestRecorded, RetryAsked
-from retrier.events.stopping import CancelAsked, OperationPaused, OperationResumed, RateChanged
-from retrier.events.streams import StreamReleased
+from retrier.events.processor import (
+    BreakerSet,
+    CancelAsked,
+    OperationPaused,
+    OperationResumed,
+    RateChanged,
+)
+from retrier.events.service import RequestReceived, RequestRecorded, RetryAsked, StreamReleased
 from retrier.imports import FailedImports
 from retrier.store.engine.database import Database
 from retrier.store.queries.selections import CHUNK, find_chunk, known_by_now, last_number

@@ -16,7 +16,7 @@ from retrier.domain.breakers import (
     judge,
 )
 from retrier.domain.retry_batch import ClaimedMessage, RetryBatch
-from retrier.events.breakers import (
+from retrier.events.processor import (
     BreakerClosed,
     BreakerHalfOpened,
     BreakerHandEnded,

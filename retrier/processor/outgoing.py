@@ -15,7 +15,7 @@ from retrier.domain.copies import PROBE_BODY, make_logged, make_notice_body, mak
 from retrier.domain.wire import Outgoing, UnreadableProperties
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable, LeaseLost, RetrierError
 from retrier.events.event import Emit
-from retrier.events.outgoing import (
+from retrier.events.processor import (
     OutgoingPaused,
     OutgoingPublished,
     OutgoingPutOff,

@@ -9,9 +9,9 @@ import pytest
 
 from retrier.domain.retry_operation import Canary, Cancel, RetryRequest, RetryTerms, RetryType
 from retrier.domain.selection import Selection
-from retrier.events.preparation import BatchStaged
-from retrier.events.stopping import (
+from retrier.events.processor import (
     BatchReleased,
+    BatchStaged,
     CanaryFailed,
     CanaryPassed,
     CanarySent,

@@ -8,8 +8,7 @@ from sqlalchemy import select, update
 
 from retrier.domain.wire import Refused
 from retrier.events.event import Event
-from retrier.events.forwarding import WindowRecorded
-from retrier.events.preparation import BatchStaged
+from retrier.events.processor import BatchStaged, WindowRecorded
 from retrier.policy.delays import Fixed
 from retrier.policy.policy_set import Definition, Judge, Match, PolicySet, Rule
 from retrier.store.engine.database import Database
