@@ -9,8 +9,8 @@ from retrier.errors import ConfigurationError
 from retrier.policy.delays import Additive, Exponential, Spread
 from retrier.policy.policy_set import Rule
 from retrier.settings import Settings, find_remarks, load_settings
-from retrier.settings.policy_definition import make_definition
-from retrier.settings.policy_file import load_policies
+from retrier.settings.loading import load_policies
+from retrier.settings.policies import make_definition
 
 THEIRS = {
     "DATABASE_URL": "postgresql://shop@db/shop",
