@@ -2,9 +2,17 @@
 
 import pytest
 
-from retrier.demo.client import Listed
-from retrier.demo.orders import BadOrder, Cause, Order, handle, make_orders
-from retrier.demo.shop_log import Book, ShopLog, compare
+from retrier.demo.shop import (
+    BadOrder,
+    Book,
+    Cause,
+    Listed,
+    Order,
+    ShopLog,
+    compare,
+    handle,
+    make_orders,
+)
 from retrier.worker.handlers import make_parser
 
 
