@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from retrier.cli.commands.errors import Sort, Status
+from retrier.cli.errors import Sort, Status
 from retrier.clock import SystemClock
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.streams import read_position

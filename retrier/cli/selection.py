@@ -1,4 +1,4 @@
-"""The options that select messages: the parts of a selection, ids, or everything."""
+"""The options that select messages and say how they are sent, and the plan of a dry run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -7,13 +7,35 @@ from typing import Annotated
 import typer
 
 from retrier.cli.api_client import ApiClient, Json, valid_text
-from retrier.cli.ids import find_group_id, find_messages, find_one_message
-from retrier.cli.options import one_of, with_standard_input
-from retrier.cli.printer import counted
+from retrier.cli.command import (
+    find_group_id,
+    find_messages,
+    find_one_message,
+    one_of,
+    with_standard_input,
+)
+from retrier.cli.printer import Printer, counted
 from retrier.clock import SystemClock
 from retrier.domain.selection import WantedDisposition
 from retrier.domain.times import NoTime, is_duration, read_duration, read_moment
 from retrier.errors import RequestRefused
+
+PlanOption = Annotated[
+    str | None,
+    typer.Option("--plan", metavar="PLAN", help="Only what this --dry-run counted."),
+]
+
+
+def planned(plan: str | None) -> Json:
+    """Return the member of a request that names a plan; none without one."""
+    return {} if plan is None else {"plan": valid_text(plan)}
+
+
+def note_plan(printer: Printer, found: Json) -> None:
+    """Say how to do what a dry run counted, and no more."""
+    printer.note("nothing was asked for, nothing has changed")
+    printer.note(f"To do it to what was counted, and to no more: --plan {found['plan']}")
+
 
 MOST_IDS = 100_000
 """Ids that one request to the service may name."""
@@ -200,3 +222,85 @@ def resolve_ids(api: ApiClient, given: Sequence[str]) -> tuple[str, ...]:
 def _plain(value: object) -> object:
     """Return what JSON and an address can hold: a shell hands over any bytes."""
     return valid_text(str(value)) if isinstance(value, str) else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TermOptions:
+    """Named like the members of the request, except `begin_in`, which is `in` there."""
+
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=1, metavar="N", help="The first N messages at most."),
+    ] = None
+    rate: Annotated[
+        int | None, typer.Option("--rate", min=1, metavar="N", help="Messages a second at most.")
+    ] = None
+    canary: Annotated[
+        int | None,
+        typer.Option("--canary", min=1, metavar="N", help="Send N first, and wait for them."),
+    ] = None
+    canary_wait: Annotated[
+        str | None,
+        typer.Option(
+            "--canary-wait", parser=duration, metavar="TIME", help="Wait so long for them: 60s, 5m."
+        ),
+    ] = None
+    canary_limit: Annotated[
+        int | None,
+        typer.Option(
+            "--canary-limit", min=0, metavar="N", help="Go on if at most N of them came back."
+        ),
+    ] = None
+    not_before: Annotated[
+        str | None,
+        typer.Option(
+            "--not-before",
+            parser=coming_moment,
+            metavar="TIME",
+            help="Begin then: a date or time, or 2h.",
+        ),
+    ] = None
+    begin_in: Annotated[
+        str | None,
+        typer.Option(
+            "--in", parser=duration, metavar="TIME", help="Begin after this time: 30s, 5m, 2h, 7d."
+        ),
+    ] = None
+    destination: Annotated[
+        str | None,
+        typer.Option("--destination", metavar="QUEUE", help="Send all to this queue instead."),
+    ] = None
+    drop_headers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--drop-header", metavar="NAME", help="Send it without this header; with * for many."
+        ),
+    ] = None
+    why: Annotated[
+        str | None,
+        typer.Option("--why", metavar="TEXT", help="Why, for those who look at it later."),
+    ] = None
+    plan: PlanOption = None
+
+    def check(self) -> None:
+        """Check what can be seen without the service. Raises BadParameter."""
+        if self.canary is None and (self.canary_wait, self.canary_limit) != (None, None):
+            raise typer.BadParameter("--canary-wait and --canary-limit go with --canary only.")
+        if self.not_before is not None and self.begin_in is not None:
+            raise typer.BadParameter("give --not-before or --in, not both.")
+
+    def given(self) -> Json:
+        """Return the terms that were given, as the API reads them."""
+        values = {each.name: getattr(self, each.name) for each in fields(TermOptions)}
+        named = {"in" if name == "begin_in" else name: value for name, value in values.items()}
+        return {name: _valid(value) for name, value in named.items() if value not in (None, [])}
+
+
+def _valid(value: object) -> object:
+    match value:
+        case str():
+            return valid_text(value)
+        case list():
+            return [valid_text(each) for each in value]
+        case _:
+            return value

@@ -6,13 +6,11 @@ from typing import Annotated
 import typer
 
 from retrier.cli.api_client import ApiClient, Json
-from retrier.cli.command import command, make_app, tools_of
-from retrier.cli.commands.pending import TWICE, confirm
-from retrier.cli.commands.retry import Asking
-from retrier.cli.options import Service
-from retrier.cli.plans import planned
+from retrier.cli.command import Service, command, make_app, tools_of
+from retrier.cli.pending import TWICE, confirm
 from retrier.cli.printer import Column, Printer, counted, minute, short_id
-from retrier.cli.selection_options import moment
+from retrier.cli.retry import Asking
+from retrier.cli.selection import moment, planned
 
 app = make_app("Recover after a restore.")
 

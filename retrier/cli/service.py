@@ -5,8 +5,17 @@ from typing import Annotated, Any
 
 import typer
 
-from retrier.cli.command import ExitCode, command, make_app, tools_of
-from retrier.cli.options import AsJson, Config, EnvFile, load_config, load_remarking
+from retrier.cli.command import (
+    AsJson,
+    Config,
+    EnvFile,
+    ExitCode,
+    command,
+    load_config,
+    load_remarking,
+    make_app,
+    tools_of,
+)
 from retrier.cli.printer import Column, Printer, counted
 from retrier.settings import Role
 

@@ -6,10 +6,9 @@ from typing import Annotated
 import typer
 
 from retrier.cli.api_client import Json
-from retrier.cli.command import command, make_app, tools_of
-from retrier.cli.options import Pages, Service, User, name_user
+from retrier.cli.command import Pages, Service, User, command, make_app, name_user, tools_of
 from retrier.cli.printer import Column, counted, minute
-from retrier.cli.selection_options import duration
+from retrier.cli.selection import duration
 
 app = make_app("Breakers: destinations that get no retries while they fail.")
 

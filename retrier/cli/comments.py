@@ -5,9 +5,7 @@ from typing import Annotated
 import typer
 
 from retrier.cli.api_client import Json
-from retrier.cli.command import command, make_app, tools_of
-from retrier.cli.ids import find_group_id
-from retrier.cli.options import Service, User, name_user
+from retrier.cli.command import Service, User, command, find_group_id, make_app, name_user, tools_of
 from retrier.cli.printer import short_id
 
 app = make_app("Comment on failure groups.")

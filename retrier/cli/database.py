@@ -5,8 +5,16 @@ from typing import Annotated, Any
 
 import typer
 
-from retrier.cli.command import ExitCode, command, make_app, tools_of
-from retrier.cli.options import AsJson, Config, EnvFile, load_remarking
+from retrier.cli.command import (
+    AsJson,
+    Config,
+    EnvFile,
+    ExitCode,
+    command,
+    load_remarking,
+    make_app,
+    tools_of,
+)
 from retrier.cli.printer import Column, Printer, counted, duration
 from retrier.settings import is_database_named, name_database
 

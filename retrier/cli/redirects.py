@@ -5,8 +5,7 @@ from typing import Annotated
 import typer
 
 from retrier.cli.api_client import ApiClient, Json
-from retrier.cli.command import command, make_app, tools_of
-from retrier.cli.options import Pages, Service, User, name_user
+from retrier.cli.command import Pages, Service, User, command, make_app, name_user, tools_of
 from retrier.cli.printer import Column, Printer, counted, minute
 from retrier.domain.redirects import redirect_id
 from retrier.errors import RequestRefused
