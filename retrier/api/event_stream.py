@@ -9,10 +9,9 @@ from anyio import CancelScope, create_task_group, to_thread
 from fastapi import HTTPException, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from retrier.api.answers import HEADERS, encode
+from retrier.api.answers import HEADERS, Json, encode, present, time
 from retrier.api.parts import ApiParts
 from retrier.api.relay import Relay
-from retrier.api.views.service import event
 from retrier.errors import RetrierError
 from retrier.store.queries.event_log import EventFilter, LoggedEvent, list_events_after
 
@@ -113,3 +112,47 @@ def _lines(events: Sequence[LoggedEvent]) -> str:
 
 def _part(text: str) -> Message:
     return {"type": "http.response.body", "body": text.encode(), "more_body": True}
+
+
+_SEVERITIES = {
+    "retry_returned": "error",
+    "failed_import": "error",
+    "retry_skipped": "warning",
+    "breaker_opened": "warning",
+    "batch_held_back": "warning",
+    "own_copy_came_back": "warning",
+    "copy_of_another_came": "warning",
+    "import_kept": "warning",
+    "import_not_sent": "warning",
+    "import_in_doubt": "error",
+    "batch_adopted": "warning",
+    "batch_moved": "warning",
+    "sent_again": "warning",
+    "archive_refused": "warning",
+    "unarchive_refused": "warning",
+    "resolve_refused": "warning",
+}
+
+
+def event(logged: LoggedEvent) -> Json:
+    """Show one event; if it is about a message, that is the first of `related_to`."""
+    of_message = logged.unique_message_id is not None
+    related = {
+        "message": logged.unique_message_id,
+        "operation": logged.operation_id,
+        "batch": logged.batch_id,
+    }
+    return present(
+        {
+            "id": str(logged.event_id),
+            "kind": logged.kind,
+            "description": logged.text,
+            "severity": _SEVERITIES.get(logged.kind, "info"),
+            "raised_at": time(logged.at),
+            "related_to": [f"/{kind}/{key}" for kind, key in related.items() if key],
+            "category": "MessageFailures" if of_message else "Recoverability",
+            "event_type": "".join(word.capitalize() for word in logged.kind.split("_")),
+            "who": logged.who,
+            "details": logged.details,
+        }
+    )

@@ -9,14 +9,13 @@ from fastapi import Body, Depends, Header, HTTPException, Request, Response
 
 from retrier.api.answers import Json, accepted
 from retrier.api.parts import Parts
-from retrier.api.views.operations import asked_again
 from retrier.domain.archive_operation import Act, ArchiveRequest
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.recovery import Recovery
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.domain.text import clean
-from retrier.gateway import Gateway
+from retrier.gateway import AskedAgain, Gateway
 from retrier.store.verbs.operations import CreatedOperation
 
 LONGEST_NAME = 200
@@ -172,3 +171,9 @@ NamedIds = Annotated[tuple[str, ...], Depends(_named)]
 def is_id(each: object) -> bool:
     """Say whether it is a text that may be asked for as an id; no message need have it."""
     return isinstance(each, str) and each != "" and clean(each, _LONGEST_ID) == each
+
+
+def asked_again(again: AskedAgain) -> Json:
+    """Show the operations; `operation_id` is the first one, as in the answer to any retry."""
+    first = {"operation_id": again.operation_ids[0]} if again.operation_ids else {}
+    return {**first, "total": again.total, "operations": list(again.operation_ids)}

@@ -5,11 +5,10 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from retrier.api.answers import answer
-from retrier.api.event_stream import EventStreamAnswer, Following
+from retrier.api.event_stream import EventStreamAnswer, Following, event
 from retrier.api.filters import PageQuery, page_headers
 from retrier.api.parts import Parts
 from retrier.api.problems import WrongField
-from retrier.api.views.service import event
 from retrier.domain.identity import canonical, is_guid
 from retrier.store.queries.event_log import EventFilter, list_events
 

@@ -7,14 +7,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from retrier.api.answers import TOTAL_COUNT, Json, answer, present
+from retrier.api.answers import TOTAL_COUNT, Json, answer, present, time
 from retrier.api.filters import IdsQuery, MessagesPage, OrderQuery, Wanted, list_headers
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.problems import problem
+from retrier.api.views.archives import archive_of_group
 from retrier.api.views.comments import comments_of
-from retrier.api.views.messages import group, group_operation, listed
+from retrier.api.views.history import is_failed
+from retrier.api.views.messages import listed
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.retry_operation import RetryOperation, RetryOperationState
 from retrier.domain.text import IdRange
 from retrier.store.queries.group_archives import add_archives
 from retrier.store.queries.groups import (
@@ -115,3 +118,67 @@ def _count(parts: ApiParts, classifier: str, title: str | None) -> Sequence[Grou
     if title is not None or classifier not in CLASSIFIERS:
         return count()
     return parts.cache.get(("groups", classifier), count)
+
+
+_IDLE: Json = {
+    "operation_status": "None",
+    "operation_progress": 0.0,
+    "need_user_acknowledgement": False,
+}
+
+_STATUSES = {
+    RetryOperationState.PREPARING: "Preparing",
+    RetryOperationState.FORWARDING: "Forwarding",
+    RetryOperationState.COMPLETED: "Completed",
+    RetryOperationState.CANCELLED: "Completed",
+}
+
+
+def group(counted: GroupCount) -> Json:
+    """Show a group and its count."""
+    return present(
+        {
+            "id": counted.group.group_id,
+            "title": counted.group.title,
+            "type": counted.group.classifier,
+            "count": counted.count,
+            "manual": counted.count - counted.scheduled - counted.dead,
+            "scheduled": counted.scheduled,
+            "dead": counted.dead,
+            "first": time(counted.first),
+            "last": time(counted.last),
+        }
+    )
+
+
+def group_operation(counted: GroupCount) -> Json:
+    """Show a group and its retry or archive; `operation_status` is always there.
+
+    One that is over is shown as such until a person acknowledges it; then only when it ended.
+    """
+    if counted.archive is not None:
+        return group(counted) | _IDLE | archive_of_group(counted.archive)
+    retry = counted.operation
+    if retry is None:
+        return group(counted) | _IDLE
+    if retry.completed_at is None:
+        return group(counted) | _IDLE | _operation(retry)
+    ended = {"operation_completion_time": time(retry.completed_at)}
+    if retry.acknowledged_at is not None:
+        return group(counted) | _IDLE | ended
+    to_see = {"operation_failed": is_failed(retry), "need_user_acknowledgement": True}
+    return group(counted) | _operation(retry) | ended | to_see
+
+
+def _operation(shown: RetryOperation) -> Json:
+    done = shown.total - shown.remaining
+    return present(
+        {
+            "operation_id": shown.operation_id,
+            "operation_status": _STATUSES.get(shown.state, "Waiting"),
+            "operation_progress": round(done / shown.total, 2) if shown.total else 0.0,
+            "operation_remaining_count": shown.remaining,
+            "operation_messages_completed_count": done,
+            "operation_start_time": time(shown.started_at),
+        }
+    )

@@ -5,12 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel
 
-from retrier.api.answers import HEADERS, answer
+from retrier.api.answers import HEADERS, Json, answer, time
 from retrier.api.filters import PageQuery, page_headers
 from retrier.api.parts import Parts
 from retrier.api.problems import problem
 from retrier.api.request_context import InContext
-from retrier.api.views.service import redirect
 from retrier.domain.redirects import RedirectRefusal, what_it_moves
 from retrier.store.queries.redirects import Redirect, list_redirects
 
@@ -114,3 +113,13 @@ def _refused(reason: str) -> Response:
     answer = problem(409, reason)
     answer.headers["X-Particular-Reason"] = _CONFLICTS[RedirectRefusal(reason)]
     return answer
+
+
+def redirect(shown: Redirect) -> Json:
+    """Show one redirect."""
+    return {
+        "message_redirect_id": shown.redirect_id,
+        "from_physical_address": shown.from_queue,
+        "to_physical_address": shown.to_queue,
+        "last_modified": time(shown.modified_at),
+    }

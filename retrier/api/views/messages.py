@@ -5,14 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from retrier.api.answers import Json, camel, present, time
-from retrier.api.views.archives import archive_of_group
-from retrier.api.views.history import is_failed
 from retrier.domain.failed_message import FailureGroup
-from retrier.domain.retry_operation import RetryOperation, RetryOperationState
 from retrier.store.engine.database import Database
 from retrier.store.queries.attempts import ShownAttempt
 from retrier.store.queries.details import MessageDetails
-from retrier.store.queries.groups import GroupCount
 from retrier.store.queries.message_waits import why_listed_wait
 from retrier.store.queries.messages import ListedMessage, ShownClaim
 from retrier.store.queries.pending import PendingRetry
@@ -164,68 +160,3 @@ def _endpoint(message: ListedMessage) -> Json:
 
 def _group(group: FailureGroup) -> Json:
     return {"id": group.group_id, "title": group.title, "type": group.classifier}
-
-
-_STATUSES = {
-    RetryOperationState.PREPARING: "Preparing",
-    RetryOperationState.FORWARDING: "Forwarding",
-    RetryOperationState.COMPLETED: "Completed",
-    RetryOperationState.CANCELLED: "Completed",
-}
-
-
-def group(counted: GroupCount) -> Json:
-    """Show a group and its count."""
-    return present(
-        {
-            "id": counted.group.group_id,
-            "title": counted.group.title,
-            "type": counted.group.classifier,
-            "count": counted.count,
-            "manual": counted.count - counted.scheduled - counted.dead,
-            "scheduled": counted.scheduled,
-            "dead": counted.dead,
-            "first": time(counted.first),
-            "last": time(counted.last),
-        }
-    )
-
-
-def group_operation(counted: GroupCount) -> Json:
-    """Show a group and its retry or archive; `operation_status` is always there.
-
-    One that is over is shown as such until a person acknowledges it; then only when it ended.
-    """
-    if counted.archive is not None:
-        return group(counted) | _IDLE | archive_of_group(counted.archive)
-    retry = counted.operation
-    if retry is None:
-        return group(counted) | _IDLE
-    if retry.completed_at is None:
-        return group(counted) | _IDLE | _operation(retry)
-    ended = {"operation_completion_time": time(retry.completed_at)}
-    if retry.acknowledged_at is not None:
-        return group(counted) | _IDLE | ended
-    to_see = {"operation_failed": is_failed(retry), "need_user_acknowledgement": True}
-    return group(counted) | _operation(retry) | ended | to_see
-
-
-_IDLE: Json = {
-    "operation_status": "None",
-    "operation_progress": 0.0,
-    "need_user_acknowledgement": False,
-}
-
-
-def _operation(shown: RetryOperation) -> Json:
-    done = shown.total - shown.remaining
-    return present(
-        {
-            "operation_id": shown.operation_id,
-            "operation_status": _STATUSES.get(shown.state, "Waiting"),
-            "operation_progress": round(done / shown.total, 2) if shown.total else 0.0,
-            "operation_remaining_count": shown.remaining,
-            "operation_messages_completed_count": done,
-            "operation_start_time": time(shown.started_at),
-        }
-    )

@@ -8,7 +8,6 @@ from retrier.domain.retry_operation import RetryOperation
 from retrier.domain.schedule import Schedule
 from retrier.domain.selection import chosen_parts
 from retrier.domain.waiting import estimate_end, why_it_waits
-from retrier.gateway import AskedAgain
 from retrier.store.queries.batches import BatchCount, BatchDetails
 from retrier.store.queries.operations import ListedOperations, OperationDetails
 
@@ -116,9 +115,3 @@ def batch(counted: BatchCount) -> Json:
 def batch_details(found: BatchDetails) -> Json:
     """Show a batch, and those of its claims that are in doubt."""
     return batch(found.counted) | {"claims_in_doubt": [claim(each) for each in found.in_doubt]}
-
-
-def asked_again(again: AskedAgain) -> Json:
-    """Show the operations; `operation_id` is the first one, as in the answer to any retry."""
-    first = {"operation_id": again.operation_ids[0]} if again.operation_ids else {}
-    return {**first, "total": again.total, "operations": list(again.operation_ids)}
