@@ -12,7 +12,7 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, HTTPException, Request
 
 from retrier.api.answers import AnswerCache
-from retrier.api.live_feed import LiveFeed
+from retrier.api.live import LiveFeed
 from retrier.domain.hosts import Hosts
 from retrier.domain.wire import PropertyCodec
 from retrier.errors import ConfigurationError

@@ -6,7 +6,7 @@ from datetime import timedelta
 from functools import partial
 from glob import escape
 
-from retrier.api.live_feed import LiveFeed
+from retrier.api.live import LiveFeed
 from retrier.app.parts import Parts
 from retrier.app.process import describe_holder, is_dead
 from retrier.app.queue_looks import QueueLooks

@@ -245,7 +245,7 @@ def list_policies(
     else:
         settings = load_for_policies(ctx, config)
         # Slow to load, and only needed for settings that no service has read.
-        from retrier.api.views.policies import policies as show_as_json  # noqa: PLC0415
+        from retrier.api.policies import shown_policies as show_as_json  # noqa: PLC0415
 
         configured = settings.policies is not None
         now = tools_of(ctx).clock.now()

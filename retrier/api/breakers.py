@@ -1,28 +1,60 @@
-"""Breakers: which destinations get no retries now, and a person's word about them."""
+"""Breakers: which destinations get no retries, opened and closed by hand."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Request, Response
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from retrier.api.answers import Json, answer, told
-from retrier.api.durations import Duration
-from retrier.api.filters import PageQuery, page_headers
+from retrier.api.answers import Json, answer, present, time, told
 from retrier.api.parts import Parts
-from retrier.api.request_context import InContext, RequestContext
-from retrier.api.views.breakers import breaker
+from retrier.api.requests import Duration, InContext, PageQuery, RequestContext, page_headers
 from retrier.domain.breakers import (
+    DEFAULT_RULE,
     LONGEST_HAND,
     NO_KEY,
     SHORTEST_HAND,
+    Breaker,
     BreakerKey,
     BreakerState,
     has_name,
     parse_key,
+    why_waiting,
 )
 from retrier.store.queries.breakers import list_breakers
+
+
+def breaker(shown: Breaker, at: datetime) -> Json:
+    """Show a breaker as it is at this time; `waits_because` if messages wait for it."""
+    hand = shown.hand if shown.hand is not None and at < shown.hand.until else None
+    return present(
+        {
+            "key": str(shown.key),
+            "per": shown.key.per,
+            "name": shown.key.name,
+            "state": shown.state_at(at),
+            "waits_because": why_waiting(shown, at),
+            "since": time(shown.opened_at),
+            "changed_at": time(shown.changed_at),
+            "due_at": time(shown.due_at),
+            "failed": shown.failed if shown.opened_at else None,
+            "sent": shown.sent if shown.opened_at else None,
+            "cooldown_seconds": shown.cooldown.total_seconds() if shown.opened_at else None,
+            "rule": _rule(shown.rule),
+            "by_hand": None
+            if hand is None
+            else present(
+                {"state": hand.state, "until": time(hand.until), "who": hand.who, "why": hand.why}
+            ),
+        }
+    )
+
+
+def _rule(rule: str | None) -> str | None:
+    """Name the rule whose terms count; `breakers` is the section of the settings."""
+    return "breakers" if rule == DEFAULT_RULE else rule
+
 
 router = APIRouter(prefix="/api/breakers", tags=["breakers"])
 

@@ -5,11 +5,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel
 
-from retrier.api.answers import HEADERS, Json, answer, time
-from retrier.api.filters import PageQuery, page_headers
+from retrier.api.answers import HEADERS, Json, answer, problem, time
 from retrier.api.parts import Parts
-from retrier.api.problems import problem
-from retrier.api.request_context import InContext
+from retrier.api.requests import InContext, PageQuery, page_headers
 from retrier.domain.redirects import RedirectRefusal, what_it_moves
 from retrier.store.queries.redirects import Redirect, list_redirects
 

@@ -4,10 +4,31 @@ from functools import partial
 
 from fastapi import APIRouter, Request, Response
 
-from retrier.api.answers import HEADERS, answer, encode
+from retrier.api.answers import HEADERS, Json, answer, encode
 from retrier.api.parts import Parts
-from retrier.api.views.service import ledger
-from retrier.store.queries.monitoring import read_ledger
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.store.queries.monitoring import KINDS_OF_DELIVERY, Ledger, read_ledger
+
+
+def ledger(read: Ledger) -> Json:
+    """Show both sums, term by term, and the differences: 0 when everything adds up."""
+    kinds = {kind: read.entry(kind) for kind in KINDS_OF_DELIVERY}
+    stored = {status.value: read.stored.get(status, 0) for status in FailedMessageStatus}
+    return {
+        "deliveries": {
+            "taken_off": read.entry("taken_off"),
+            "reimported": read.entry("reimported"),
+            **kinds,
+            "difference": read.uncounted_deliveries,
+        },
+        "messages": {
+            "new": read.entry("new"),
+            **stored,
+            "deleted": read.entry("deleted"),
+            "difference": read.missing_messages,
+        },
+    }
+
 
 watching = APIRouter(tags=["service"])
 """Routes of every process, whatever its roles."""

@@ -1,36 +1,129 @@
 """Failed imports: listed, shown, read again, sent to a queue as they came, deleted."""
 
+from base64 import b64encode
+from codecs import getincrementaldecoder
 from hashlib import sha256
 from typing import Annotated, assert_never
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel
 
-from retrier.api.answers import HEADERS, Json, accepted, answer, revalidated, time, told
-from retrier.api.filters import IdsQuery, PageQuery, page_headers
+from retrier.api.answers import (
+    HEADERS,
+    Json,
+    accepted,
+    answer,
+    camel,
+    later,
+    present,
+    problem,
+    revalidated,
+    time,
+    told,
+)
 from retrier.api.parts import ApiParts, Parts
-from retrier.api.plans import PlanQuery, named_plan, refuse_plan
-from retrier.api.problems import later, problem
-from retrier.api.request_context import InContext
-from retrier.api.views import imports as views
+from retrier.api.requests import IdsQuery, InContext, PageQuery, page_headers
+from retrier.api.selections import PlanQuery, named_plan, refuse_plan
 from retrier.domain.failed_imports import (
+    Became,
     Doubtful,
     ImportRefusal,
     NotTaken,
     NotTried,
+    ReadAgain,
+    Send,
     SendOutcome,
     Sent,
 )
 from retrier.domain.retry_operation import OF_ANOTHER, READ_AGAIN, hash_words
+from retrier.domain.text import jsonable
 from retrier.imports import WrongQueue
 from retrier.store.queries.former_imports import find_former_import
 from retrier.store.queries.imports import (
+    ImportDetails,
     ImportSelection,
+    ListedImport,
     find_import,
     find_import_body,
     list_imports,
     plan_imports,
 )
+
+_MOST_REASONS = 50
+_OTHER_REASONS = "other reasons"
+
+
+def item(shown: ListedImport) -> Json:
+    """Show an import as lists do."""
+    return present(
+        {
+            "id": shown.import_id,
+            "error_queue": shown.error_queue,
+            "reason": shown.reason,
+            "received_at": time(shown.received_at),
+            "state": camel(shown.state),
+            "properties_size": shown.properties_size,
+            "body_size": shown.body_size,
+            "send": _send(shown.send) if shown.send else None,
+        }
+    )
+
+
+def details(found: ImportDetails) -> Json:
+    """Show an import with what can be read of it, and the beginnings of its bytes."""
+    listed = found.listed
+    raw = {"encoding": "base64", "content": b64encode(found.raw).decode()}
+    more = {
+        "unreadable": found.unreadable,
+        "properties": jsonable(found.fields),
+        "headers": jsonable(found.headers),
+        "raw_properties": {**raw, "is_whole": len(found.raw) == listed.properties_size},
+        "body": _bytes(found.body, is_whole=len(found.body) == listed.body_size),
+        "body_url": f"/imports/{listed.import_id}/body",
+    }
+    return item(listed) | present(more)
+
+
+def read_again(came_to: ReadAgain) -> Json:
+    """Show how many became what, and why the others did not; one failed message is named."""
+    counts = {kind.value: came_to.became[kind] for kind in Became}
+    named = {"failed_message_id": came_to.message_ids[0]} if len(came_to.message_ids) == 1 else {}
+    skipped = [
+        {"reason": str(reason), "count": number} for reason, number in came_to.refused.items()
+    ]
+    return {
+        "reimported": sum(came_to.became.values()),
+        **counts,
+        **named,
+        "kept": _reasons(came_to),
+        "skipped": skipped,
+    }
+
+
+def _reasons(came_to: ReadAgain) -> list[Json]:
+    """Reasons may quote sizes and places: of many different ones only the most frequent are told."""
+    most = came_to.kept.most_common(_MOST_REASONS)
+    rest = came_to.kept.total() - sum(number for _, number in most)
+    told = [*most, (_OTHER_REASONS, rest)] if rest else most
+    return [{"reason": reason, "count": number} for reason, number in told]
+
+
+def _send(send: Send) -> Json:
+    return {"to": send.to, "since": time(send.since), "requested_by": send.requested_by}
+
+
+def _bytes(data: bytes, *, is_whole: bool) -> Json:
+    """Show bytes as text if they are UTF-8, else in base64; the last sign may be cut in two."""
+    try:
+        text = getincrementaldecoder("utf-8")().decode(data, final=is_whole)
+    except UnicodeDecodeError:
+        return {
+            "encoding": "base64",
+            "content": b64encode(data).decode(),
+            "is_whole": is_whole,
+        }
+    return {"encoding": "utf-8", "content": text, "is_whole": is_whole}
+
 
 router = APIRouter(prefix="/api/imports", tags=["failed imports"])
 
@@ -74,7 +167,7 @@ def get_imports(
 ) -> Response:
     """List failed imports, the newest first unless `direction` says otherwise."""
     found = list_imports(parts.db, wanted, page)
-    items = [views.item(each) for each in found.items]
+    items = [item(each) for each in found.items]
     return answer(request, items, page_headers(request, page, found.total))
 
 
@@ -82,7 +175,7 @@ def get_imports(
 def get_import(request: Request, import_id: str, parts: Parts) -> Response:
     """Return one failed import: reason, headers and properties as far as they can be read, bytes."""
     found = find_import(parts.db, import_id, parts.codec)
-    return _unknown(parts, import_id) if found is None else answer(request, views.details(found))
+    return _unknown(parts, import_id) if found is None else answer(request, details(found))
 
 
 @router.get("/{import_id}/body")
@@ -119,7 +212,7 @@ def retry_imports(
         return _wrong(imports)
     counted_to = None if counted is None else counted.counted_to
     came_to = imports.read_all_again(error_queue or None, context.requested_by, counted_to)
-    return accepted(views.read_again(came_to))
+    return accepted(read_again(came_to))
 
 
 @router.post("/retry/preview", status_code=200)
@@ -144,7 +237,7 @@ def retry_import(
     came_to = imports.read_again(import_id, context.requested_by)
     for refusal in came_to.refused:
         return _refused(parts, refusal, import_id)
-    return accepted(views.read_again(came_to))
+    return accepted(read_again(came_to))
 
 
 @router.post("/{import_id}/send", status_code=202)

@@ -1,11 +1,18 @@
-"""Policies as JSON: the set in force, its rules with their delays, and who judges by which set."""
+"""Policies: the set in force, by which set each process judges, and the simulation."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import assert_never
+from datetime import timedelta
+from typing import Any, assert_never
 
-from retrier.api.answers import Json, present, time
-from retrier.api.durations import show_duration
+from fastapi import APIRouter, HTTPException, Request, Response
+from pydantic import BaseModel, ConfigDict
+
+from retrier.api.answers import Json, answer, present, problem, time, told
+from retrier.api.parts import ApiParts, Parts
+from retrier.api.requests import Duration, show_duration
+from retrier.domain.processes import find_differences
+from retrier.errors import ConfigurationError
 from retrier.policy.classification import ReasonRule
 from retrier.policy.delays import (
     LONGEST,
@@ -19,14 +26,15 @@ from retrier.policy.delays import (
 )
 from retrier.policy.policy_set import Definition, InForce, PolicySet, Rule
 from retrier.policy.simulation import Sample, Verdict
-from retrier.store.queries.policy_sets import JudgingProcess
-from retrier.store.queries.policy_simulation import SimulatedBefore
+from retrier.store.queries.policy_sets import JudgingProcess, list_judging_processes
+from retrier.store.queries.policy_simulation import Bounds, SimulatedBefore, simulate_policies
+from retrier.store.queries.processes import list_processes
 
 SHOWN_DELAYS = 50
 """Delays of a rule that are shown; `attempts` says how many there are."""
 
 
-def policies(
+def shown_policies(
     found: InForce, processes: Iterable[JudgingProcess], differences: Sequence[str] = ()
 ) -> Json:
     """Show the set in force here, what each process judges by, and in what processes differ."""
@@ -150,3 +158,52 @@ def _sample(sample: Sample) -> Json:
         "old": old,
         "new": new,
     }
+
+
+router = APIRouter(prefix="/api/policies", tags=["policies"])
+
+
+@router.get("")
+def get_policies(request: Request, parts: Parts) -> Response:
+    """Return the policies in force, their rules in order, and what each process judges by."""
+    processes = list_judging_processes(parts.db)
+    differences = find_differences(list_processes(parts.db))
+    return answer(request, shown_policies(parts.policies(), processes, differences))
+
+
+class SimulationBody(BaseModel):
+    """What POST simulate takes: how far back, and other policies than those in force."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    since: Duration = timedelta(days=7)
+    policies: dict[str, Any] | None = None
+
+
+@router.post("/simulate", status_code=200)
+def simulate(body: SimulationBody, parts: Parts) -> Response:
+    """Judge the newest stored failures by policies, and compare; nothing is changed."""
+    try:
+        policies = _read(body, parts)
+    except ConfigurationError as error:
+        return _wrong(error)
+    if not parts.simulating.acquire(blocking=False):
+        raise HTTPException(503, "Another simulation is running.", {"Retry-After": "30"})
+    try:
+        found = simulate_policies(parts.db, policies, parts.codec, Bounds(since=body.since))
+    finally:
+        parts.simulating.release()
+    return told(simulated(found, policies))
+
+
+def _read(body: SimulationBody, parts: ApiParts) -> PolicySet:
+    content = body.policies
+    return parts.policies().policies if content is None else parts.read_policies(content)
+
+
+def _wrong(error: ConfigurationError) -> Response:
+    """Name every problem with its place: `body.policies.rules[0].attempts`."""
+    places = [line.partition(": ")[::2] for line in error.problems]
+    errors = [{"field": f"body.{place}", "reason": reason} for place, reason in places]
+    detail = f"The policies are wrong: {'; '.join(error.problems)}."
+    return problem(422, detail, errors=errors)

@@ -5,17 +5,75 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from retrier.api.answers import Json, accepted, answer, told
-from retrier.api.filters import PageQuery, page_headers
+from retrier.api.answers import Json, accepted, answer, camel, present, problem, time, told
 from retrier.api.parts import ApiParts, Parts
-from retrier.api.plans import PlanText, named_plan, refuse_plan
-from retrier.api.problems import problem
-from retrier.api.request_context import InContext
-from retrier.api.views import streams as views
+from retrier.api.requests import InContext, PageQuery, page_headers
+from retrier.api.selections import PlanText, named_plan, refuse_plan
 from retrier.domain.retry_operation import INEXACT, OF_ANOTHER, RELEASE, hash_words
-from retrier.domain.streams import NotInStream, Stream, UnknownStream
+from retrier.domain.streams import Head, NotInStream, Released, Stream, UnknownStream, tell_state
 from retrier.store.queries.selections import CHUNK
-from retrier.store.queries.streams import find_stream, list_streams, plan_release
+from retrier.store.queries.streams import (
+    ListedStream,
+    StreamDetails,
+    StreamMessage,
+    find_stream,
+    list_streams,
+    plan_release,
+)
+
+
+def shown_stream(shown: ListedStream) -> Json:
+    """Show a stream: how much of it is open and held, and what its head waits for."""
+    return {
+        "id": shown.stream.stream_id,
+        "queue": shown.stream.queue,
+        "open": shown.open,
+        "held": shown.held,
+        "released": shown.released,
+        "head": _head(shown.head),
+    }
+
+
+def details(found: StreamDetails) -> Json:
+    """Show a stream with one page of its open messages, in its order."""
+    return shown_stream(found.listed) | {
+        "messages": [_message(each) for each in found.messages.items]
+    }
+
+
+def released(done: Released) -> Json:
+    """Show what was let go."""
+    return {"released": len(done.ids), "ids": list(done.ids), "not_held": list(done.not_held)}
+
+
+def _head(head: Head) -> Json:
+    return present(
+        {
+            "id": head.unique_message_id,
+            "status": camel(head.status),
+            "disposition": head.disposition,
+            "retry_at": time(head.retry_at),
+            "state": f"a message {tell_state(head)}",
+        }
+    )
+
+
+def _message(shown: StreamMessage) -> Json:
+    return present(
+        {
+            "id": shown.unique_message_id,
+            "status": camel(shown.status),
+            "disposition": shown.disposition,
+            "retry_at": time(shown.retry_at),
+            "rule": shown.stream_rule,
+            "released": shown.released,
+            "on_its_way": shown.on_its_way,
+            "first_failure": time(shown.first_failure),
+            "last_failure": time(shown.last_failure),
+            "held_because": shown.held_because,
+        }
+    )
+
 
 router = APIRouter(prefix="/api/streams", tags=["streams"])
 
@@ -44,7 +102,7 @@ def get_streams(
 ) -> Response:
     """List the streams with open messages, those with most held messages first."""
     found = list_streams(parts.db, page, queue or None, only_held=held)
-    items = [views.stream(each) for each in found.items]
+    items = [shown_stream(each) for each in found.items]
     return answer(request, items, page_headers(request, page, found.total))
 
 
@@ -56,7 +114,7 @@ def get_stream(
     found = find_stream(parts.db, Stream(queue, stream_id), page)
     if found is None:
         return _unknown(stream_id, queue)
-    return answer(request, views.details(found), page_headers(request, page, found.messages.total))
+    return answer(request, details(found), page_headers(request, page, found.messages.total))
 
 
 @router.post("/{stream_id:path}/release/preview", status_code=200)
@@ -93,7 +151,7 @@ def release(
                 409, f"Not in this stream: {shown}{more}. Nothing was released.", advice=_LOOK
             )
         case _:
-            return accepted(views.released(done))
+            return accepted(released(done))
 
 
 _LOOK = "See which messages it has: GET /api/streams/{id}?queue=..."

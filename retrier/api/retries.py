@@ -8,21 +8,23 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from retrier.api.acts import act_on, act_on_ids
 from retrier.api.answers import Json, answer, told
-from retrier.api.durations import read_age
-from retrier.api.filters import LastMoment, Moment, PageQuery, page_headers
+from retrier.api.archive import act_on, act_on_ids, archive_preview
+from retrier.api.messages import pending as shown_pending
 from retrier.api.parts import ApiParts, Parts
-from retrier.api.plans import PlanText, named_plan, refuse_plan
-from retrier.api.request_context import (
+from retrier.api.requests import (
     MOST_IDS,
     InContext,
+    LastMoment,
+    Moment,
     NamedIds,
+    PageQuery,
     checked,
+    page_headers,
     pending_retries,
+    read_age,
 )
-from retrier.api.views.archives import archive_preview
-from retrier.api.views.messages import pending as shown_pending
+from retrier.api.selections import PlanText, named_plan, refuse_plan
 from retrier.domain.archive_operation import Act
 from retrier.domain.retry_operation import OF_ANOTHER, RetryType, as_counted, hash_subject
 from retrier.domain.selection import Selection

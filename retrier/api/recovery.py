@@ -1,25 +1,38 @@
 """The recovery after a restore: what was on its way, and how long nothing is presumed."""
 
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from retrier.api.answers import HEADERS, Json, answer, told
-from retrier.api.filters import Moment
+from retrier.api.answers import HEADERS, Json, WrongField, answer, time, told
+from retrier.api.archive import archive_preview
 from retrier.api.parts import ApiParts, Parts
-from retrier.api.plans import PlanText, named_plan, refuse_plan
-from retrier.api.problems import WrongField
-from retrier.api.request_context import InContext, recovered_retries
-from retrier.api.views.archives import archive_preview
-from retrier.api.views.recovery import recovering
+from retrier.api.requests import InContext, Moment, recovered_retries
+from retrier.api.selections import PlanText, named_plan, refuse_plan
 from retrier.domain.archive_operation import Act
 from retrier.domain.recovery import Recovery, RecoveryRefusal
 from retrier.domain.retry_operation import OF_ANOTHER, as_counted, hash_subject
 from retrier.store.queries.archive_previews import plan_act
 from retrier.store.queries.pending import time_before
-from retrier.store.queries.recovery import get_recovery, list_recovering
+from retrier.store.queries.recovery import Recovering, get_recovery, list_recovering
+
+
+def recovering(shown: Recovering | None) -> Json:
+    """Show whether one is under way, since when, and what was on its way."""
+    if shown is None:
+        return {"held": False, "queues": []}
+    return {
+        "held": True,
+        "since": time(shown.recovery.since),
+        "sent_from": time(shown.recovery.sent_from),
+        "begun_at": time(shown.recovery.begun_at),
+        "begun_by": shown.recovery.begun_by,
+        "queues": [asdict(each) for each in shown.queues],
+    }
+
 
 router = APIRouter(prefix="/api/recovery", tags=["recovery"])
 
