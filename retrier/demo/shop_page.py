@@ -17,12 +17,9 @@ from retrier.domain.selection import Selection
 from retrier.store.queries.messages import list_messages
 from retrier.store.queries.ordering import Order, PageRequest, Sort
 from retrier.web.forms import SentForm
-from retrier.web.listed_groups import list_rows
-from retrier.web.navigation import Place
-from retrier.web.parts import Addition, PageParts, Parts
-from retrier.web.showing import see_other, show
-from retrier.web.templating import environment
-from retrier.web.views.groups import GroupRow
+from retrier.web.groups import GroupRow, list_rows
+from retrier.web.page import environment, see_other, show
+from retrier.web.parts import Addition, PageParts, Parts, Place
 from retrier.web.wording import in_words, noun
 
 

@@ -9,7 +9,7 @@ from retrier.demo.shop import Cause, ShopCounts, ShopLog, count, counting, read_
 from retrier.demo.shop_page import shop_page, shop_view
 from retrier.demo.workspace import Workspace
 from retrier.store.engine.database import Database
-from retrier.web.views.groups import GroupRow
+from retrier.web.groups import GroupRow
 from tests.support.api import Api
 from tests.support.factories import failure
 from tests.support.waiting import wait_until
