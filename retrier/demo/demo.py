@@ -13,10 +13,9 @@ from shlex import quote
 from shutil import which
 
 from retrier.app.process import StopSignals
+from retrier.demo.orders import REPAIRS, Cause, make_orders
 from retrier.demo.shop import (
-    REPAIRS,
     Book,
-    Cause,
     Client,
     Group,
     Shop,
@@ -25,7 +24,6 @@ from retrier.demo.shop import (
     counting,
     find_url,
     is_ready,
-    make_orders,
 )
 from retrier.demo.workspace import Workspace, temporary_workspace
 from retrier.errors import RetrierError, ServiceUnavailable

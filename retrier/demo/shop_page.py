@@ -10,7 +10,8 @@ from types import MappingProxyType
 from fastapi import APIRouter, HTTPException, Request, Response
 from jinja2 import ChoiceLoader, Environment, PackageLoader
 
-from retrier.demo.shop import Cause, ShopCounts, read_counts
+from retrier.demo.orders import Cause
+from retrier.demo.shop import ShopCounts, read_counts
 from retrier.demo.workspace import Workspace
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.selection import Selection

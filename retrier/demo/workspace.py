@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from retrier.demo.shop import Cause
+from retrier.demo.orders import Cause
 from retrier.private_files import make_private_file
 
 _STOP = 10

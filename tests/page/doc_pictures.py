@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from retrier.demo.shop import Cause
+from retrier.demo.orders import Cause
 from tests.page.browser import Screen, opened_browser
 from tests.page.pictures import prepare, shop_with_failures
 from tests.support.project import ROOT

@@ -15,7 +15,8 @@ from typing import Any
 import httpx
 
 from retrier.demo.demo import working
-from retrier.demo.shop import ERRORS, Cause, Shop, ShopLog, find_url, is_ready, make_orders
+from retrier.demo.orders import Cause, make_orders
+from retrier.demo.shop import ERRORS, Shop, ShopLog, find_url, is_ready
 from retrier.demo.workspace import Workspace, temporary_workspace
 from retrier.domain.wire import Outgoing
 from retrier.transport.embedded import EmbeddedTransport

@@ -2,17 +2,8 @@
 
 import pytest
 
-from retrier.demo.shop import (
-    BadOrder,
-    Book,
-    Cause,
-    Listed,
-    Order,
-    ShopLog,
-    compare,
-    handle,
-    make_orders,
-)
+from retrier.demo.orders import BadOrder, Cause, Order, handle, make_orders
+from retrier.demo.shop import Book, Listed, ShopLog, compare
 from retrier.worker.handlers import make_parser
 
 

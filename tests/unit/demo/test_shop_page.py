@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from retrier.demo.shop import Cause, ShopCounts, ShopLog, count, counting, read_counts, write_counts
+from retrier.demo.orders import Cause
+from retrier.demo.shop import ShopCounts, ShopLog, count, counting, read_counts, write_counts
 from retrier.demo.shop_page import shop_page, shop_view
 from retrier.demo.workspace import Workspace
 from retrier.store.engine.database import Database
