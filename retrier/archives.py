@@ -4,11 +4,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 
-from retrier.domain.archive_operation import AT_ONCE, ArchiveOperationState, ArchiveRequest
-from retrier.domain.message_actions import Act, Refusal
+from retrier.domain.archive_operation import (
+    AT_ONCE,
+    Act,
+    ArchiveOperationState,
+    ArchiveRequest,
+    Refusal,
+)
 from retrier.domain.selection import Selection
-from retrier.events.archiving import ArchiveAsked, DoneAtOnce
 from retrier.events.event import Emit
+from retrier.events.processor import ArchiveAsked, DoneAtOnce
 from retrier.events.service import DeclaredDead, RequestReceived, RequestRecorded
 from retrier.store.engine.database import Database
 from retrier.store.queries.archive_operations import find_archive_operation

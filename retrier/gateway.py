@@ -9,20 +9,31 @@ from typing import TypeVar, assert_never
 
 from retrier.archives import Archives
 from retrier.comments import Comments
-from retrier.domain.breaker import BreakerKey, BreakerState
-from retrier.domain.breaker_words import why_closed, why_waiting
+from retrier.domain.archive_operation import Refusal
+from retrier.domain.breakers import BreakerKey, BreakerState, why_closed, why_waiting
 from retrier.domain.copies import why_not_sendable
-from retrier.domain.message_actions import Refusal
 from retrier.domain.recovery import Recovery, RecoveryRefusal
-from retrier.domain.retry_operation import RetryRequest
+from retrier.domain.retry_operation import (
+    Cancel,
+    Order,
+    Pause,
+    Resume,
+    RetryRequest,
+    SetRate,
+    Steered,
+    SteeringRefusal,
+)
 from retrier.domain.selection import Selection
-from retrier.domain.steering import Cancel, Order, Pause, Resume, SetRate, Steered, SteeringRefusal
 from retrier.domain.streams import NotInStream, Released, Stream, UnknownStream
-from retrier.events.breakers import BreakerSet
 from retrier.events.event import Emit, Event, ignore
-from retrier.events.service import RequestReceived, RequestRecorded, RetryAsked
-from retrier.events.stopping import CancelAsked, OperationPaused, OperationResumed, RateChanged
-from retrier.events.streams import StreamReleased
+from retrier.events.processor import (
+    BreakerSet,
+    CancelAsked,
+    OperationPaused,
+    OperationResumed,
+    RateChanged,
+)
+from retrier.events.service import RequestReceived, RequestRecorded, RetryAsked, StreamReleased
 from retrier.imports import FailedImports
 from retrier.store.engine.database import Database
 from retrier.store.queries.selections import CHUNK, find_chunk, known_by_now, last_number

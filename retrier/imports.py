@@ -7,11 +7,15 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from retrier.domain.copies import as_it_came, why_not_sendable
-from retrier.domain.failed_imports import ImportRefusal, SendOutcome, why_not_send
+from retrier.domain.failed_imports import (
+    REFUSED,
+    ImportRefusal,
+    ReadAgain,
+    SendOutcome,
+    why_not_send,
+)
 from retrier.domain.failed_message import FailedImport, Received
 from retrier.domain.identity import canonical, is_guid
-from retrier.domain.import_reasons import REFUSED
-from retrier.domain.reimport import ReadAgain
 from retrier.domain.text import clean
 from retrier.domain.wire import Outgoing, PropertyCodec
 from retrier.errors import DataRefused
@@ -22,8 +26,7 @@ from retrier.events.service import (
     RequestReceived,
     RequestRecorded,
 )
-from retrier.policy.judging import Judge
-from retrier.policy.waiting import WAITING
+from retrier.policy.policy_set import WAITING, Judge
 from retrier.store.engine.database import Database
 from retrier.store.queries.import_chunks import find_end, find_import_chunk
 from retrier.store.queries.imports import ImportSelection, find_send

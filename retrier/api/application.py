@@ -1,4 +1,4 @@
-"""Builds the API out of its routes."""
+"""Builds the API out of its routes, one module per noun."""
 
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
@@ -7,11 +7,58 @@ from typing import Any
 
 from fastapi import Depends, FastAPI
 
-from retrier.api.middleware import RequestMiddleware
+from retrier.api import (
+    archive,
+    breakers,
+    events,
+    groups,
+    imports,
+    messages,
+    operations,
+    policies,
+    recovery,
+    redirects,
+    retries,
+    service,
+    streams,
+)
+from retrier.api.answers import add_handlers
+from retrier.api.middleware import RequestMiddleware, refuse_members_that_stand_twice, refuse_strays
 from retrier.api.parts import ApiParts, take_place
-from retrier.api.problems import add_handlers
-from retrier.api.routes import FOLLOWING, WATCHING, WORKING
-from retrier.api.unambiguous import refuse_members_that_stand_twice, refuse_strays
+
+WATCHING = (service.watching,)
+"""Routes of every process, whatever its roles."""
+
+FOLLOWING = (events.following,)
+"""Routes that do not end: each has a place of its own (`LiveFeed`)."""
+
+WORKING = (
+    messages.router,
+    archive.dead_router,
+    messages.history_router,
+    retries.router,
+    archive.router,
+    archive.operations_router,
+    retries.pending,
+    recovery.router,
+    imports.router,
+    redirects.router,
+    breakers.router,
+    groups.router,
+    groups.comments_router,
+    groups.history_router,
+    operations.requests_router,
+    operations.router,
+    events.router,
+    operations.steering_router,
+    policies.router,
+    streams.router,
+    service.router,
+)
+"""Routes that use the database. Each request needs a place (`take_place`).
+
+If two match a path, the more specific one is listed first.
+"""
 
 Document = dict[str, Any]
 
@@ -117,8 +164,8 @@ def _complete(document: Document) -> None:
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     schemas["Problem"] = _PROBLEM_SCHEMA
-    for path, operations in document["paths"].items():
-        for method, operation in operations.items():
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
             _complete_operation(path, method, operation)
 
 
@@ -155,8 +202,6 @@ def _refusals(path: str, method: str, operation: Document) -> Iterator[int]:
         yield 409
 
 
-__all__ = ["ApiParts", "create_api"]
-
 _BUSY = {"description": "too slow, too many at once, or no database; with Retry-After"}
 
 
@@ -186,3 +231,6 @@ def create_api(parts: ApiParts, *, whole: bool = True) -> FastAPI:
         clear = [Depends(refuse_strays), Depends(refuse_members_that_stand_twice)]
         api.include_router(router, dependencies=[*clear, place], responses={503: _BUSY})
     return api
+
+
+__all__ = ["ApiParts", "create_api"]

@@ -12,13 +12,12 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, HTTPException, Request
 
 from retrier.api.answers import AnswerCache
-from retrier.api.live_feed import LiveFeed
+from retrier.api.live import LiveFeed
 from retrier.domain.hosts import Hosts
 from retrier.domain.wire import PropertyCodec
 from retrier.errors import ConfigurationError
 from retrier.gateway import Gateway
-from retrier.policy.in_force import InForce
-from retrier.policy.policy_set import PolicySet
+from retrier.policy.policy_set import InForce, PolicySet
 from retrier.store.engine.database import Database
 
 AT_WORK = 8

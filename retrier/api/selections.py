@@ -1,7 +1,9 @@
-"""The selection in the body of a request: which messages it is about, as JSON."""
+"""The body of a request: which messages, on which terms, and by which plan."""
 
+from datetime import timedelta
 from typing import Annotated, Literal
 
+from fastapi import Query, Response
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -14,10 +16,56 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from retrier.api.filters import LARGEST_INTEGER, LastMoment, Moment
-from retrier.api.request_context import MOST_IDS, is_id
+from retrier.api.answers import Json, problem
+from retrier.api.requests import (
+    LARGEST_INTEGER,
+    MOST_IDS,
+    ComingMoment,
+    Duration,
+    LastMoment,
+    Moment,
+    is_id,
+)
+from retrier.domain.retry_operation import (
+    HIGHEST_RATE,
+    LONGEST,
+    Canary,
+    Plan,
+    RetryTerms,
+    read_plan,
+)
 from retrier.domain.selection import Selection, WantedDisposition
 from retrier.domain.text import COLUMN_BYTES, clean
+
+_NO_PLAN = "It is not the plan of a preview."
+
+
+def _checked(text: str) -> str:
+    if read_plan(text) is None:
+        raise PydanticCustomError("no_plan", _NO_PLAN)
+    return text
+
+
+PlanText = Annotated[str, Field(max_length=LONGEST), AfterValidator(_checked)]
+"""The token of a plan, as a member of a body."""
+
+PlanQuery = Annotated[
+    str | None,
+    Query(max_length=LONGEST, description="the plan of the preview: nothing else is done"),
+    AfterValidator(lambda text: None if text is None else _checked(text)),
+]
+"""The same as a query parameter."""
+
+
+def named_plan(text: str | None) -> Plan | None:
+    """Return the plan that a request names, which was checked; None if it names none."""
+    return None if text is None else read_plan(text)
+
+
+def refuse_plan(why: str, preview: Json) -> Response:
+    """Answer 409 with why a plan does not hold, and with the preview of what was asked for."""
+    return problem(409, f"{why}: nothing was done. The preview as of now is here.", preview=preview)
+
 
 _NOTHING = 'A selection names its messages; everything is {"all": true}.'
 _ALONE = "`ids` and `all` go with no other part."
@@ -122,3 +170,103 @@ class SelectionBody(BaseModel):
         """Return it; with `all`, a selection without any condition."""
         parts = self.model_dump(exclude={"everything", "ids"}, exclude_none=True)
         return Selection(ids=None if self.ids is None else tuple(self.ids), **parts)
+
+
+MOST_MESSAGES = 10_000_000
+"""The largest limit of an operation."""
+
+LONGEST_WHY = 1000
+LARGEST_CANARY = 1000
+"""Messages that are sent first at most: they are one batch."""
+
+YEAR = timedelta(days=366)
+"""How far ahead an operation may begin."""
+
+_NUL = "It holds NUL."
+_TWICE = "Give `not_before` or `in`, not both."
+_TOO_LATE = "An operation begins within a year."
+_WITHOUT_CANARY = "It goes with `canary` only."
+_NULL_MEMBER = "A member that is given has a value; leave it out otherwise."
+
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise PydanticCustomError("unclean", _NUL)
+    return text
+
+
+LONGEST_HEADER = 255
+MOST_HEADERS = 50
+"""Patterns of headers that one operation drops, at most."""
+
+Line = Annotated[str, AfterValidator(_without_nul)]
+HeaderPattern = Annotated[Line, Field(min_length=1, max_length=LONGEST_HEADER)]
+Rate = Annotated[int, Field(ge=1, le=HIGHEST_RATE)]
+
+
+class AskedBody(BaseModel):
+    """A request for retries: which messages, and on what terms.
+
+    The length and the owner of `destination`, and what `drop_headers` name, are judged later: they are answered 400.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    selection: SelectionBody
+    limit: Annotated[int, Field(ge=1, le=MOST_MESSAGES)] | None = None
+    destination: Line | None = None
+    not_before: ComingMoment | None = None
+    delay: Annotated[Duration | None, Field(alias="in")] = None
+    why: Annotated[Line, Field(max_length=LONGEST_WHY)] | None = None
+    rate: Rate | None = None
+    canary: Annotated[int, Field(ge=1, le=LARGEST_CANARY)] | None = None
+    canary_wait: Duration | None = None
+    canary_limit: Annotated[int, Field(ge=0, le=LARGEST_CANARY)] | None = None
+    drop_headers: Annotated[list[HeaderPattern], Field(max_length=MOST_HEADERS)] | None = None
+    plan: PlanText | None = None
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _has_value(cls, value: object) -> object:
+        if value is None:
+            raise PydanticCustomError("null", _NULL_MEMBER)
+        return value
+
+    @field_validator("delay", "canary_wait")
+    @classmethod
+    def _within_a_year(cls, value: timedelta) -> timedelta:
+        if value > YEAR:
+            raise PydanticCustomError("too_late", _TOO_LATE)
+        return value
+
+    @field_validator("canary_wait", "canary_limit")
+    @classmethod
+    def _of_a_canary(cls, value: object, known: ValidationInfo) -> object:
+        if "canary" in known.data and known.data["canary"] is None:
+            raise PydanticCustomError("without_canary", _WITHOUT_CANARY)
+        return value
+
+    @model_validator(mode="after")
+    def _begins_once(self) -> "AskedBody":
+        if self.not_before is not None and self.delay is not None:
+            raise PydanticCustomError("twice", _TWICE)
+        return self
+
+    @property
+    def terms(self) -> RetryTerms:
+        """How the messages are to be sent."""
+        return RetryTerms(
+            limit=self.limit,
+            destination=self.destination,
+            not_before=self.not_before,
+            delay=self.delay,
+            rate=self.rate,
+            canary=self._canary(),
+            drop_headers=tuple(self.drop_headers or ()),
+        )
+
+    def _canary(self) -> Canary | None:
+        if self.canary is None:
+            return None
+        wait = Canary(size=self.canary).wait if self.canary_wait is None else self.canary_wait
+        return Canary(size=self.canary, wait=wait, most_back=self.canary_limit or 0)

@@ -7,7 +7,7 @@ from starlette.types import ASGIApp
 
 from retrier import __version__
 from retrier.api.application import ApiParts, create_api
-from retrier.api.live_feed import LiveFeed
+from retrier.api.live import LiveFeed
 from retrier.api.parts import AT_WORK
 from retrier.app.composition import ANSWER_LIMIT, make_gateway
 from retrier.app.page import Faces, PageState, make_page

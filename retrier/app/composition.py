@@ -6,16 +6,15 @@ from datetime import timedelta
 from functools import partial
 from glob import escape
 
-from retrier.api.live_feed import LiveFeed
+from retrier.api.live import LiveFeed
 from retrier.app.parts import Parts
 from retrier.app.process import describe_holder, is_dead
 from retrier.app.queue_looks import QueueLooks
 from retrier.app.whole_names import LOOK_SECONDS, WholeNames
 from retrier.archives import Archives
-from retrier.domain.breaker import BreakerRules
+from retrier.domain.breakers import BreakerRules
 from retrier.domain.dialects.accounts import have_none
-from retrier.domain.retention import find_ages
-from retrier.domain.second_look import SecondLook
+from retrier.domain.retention import SecondLook, find_ages
 from retrier.gateway import Gateway
 from retrier.imports import FailedImports
 from retrier.ingestion.arrival import QueueMapping

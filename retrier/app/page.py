@@ -12,12 +12,11 @@ from retrier.api.middleware import RequestMiddleware
 from retrier.app.parts import Parts, make_hosts
 from retrier.app.policies import read_policy_text
 from retrier.settings import name_settings_queues
-from retrier.web.application import create_page
+from retrier.web.application import create_page, warm_up
 from retrier.web.counts import Counts
 from retrier.web.live_page import LivePage
 from retrier.web.live_values import live_values
 from retrier.web.parts import Addition, PageParts, PolicyParts, QueueState
-from retrier.web.warming import warm_up
 
 _COUNT_LIMIT = timedelta(seconds=60)
 """How long one statement of the counts may take."""

@@ -15,7 +15,7 @@ from retrier.app.process import describe_holder
 from retrier.clock import Clock
 from retrier.domain.hosts import Hosts, parse_host
 from retrier.events.event import Emit
-from retrier.policy.judging import Judge
+from retrier.policy.policy_set import Judge
 from retrier.settings import Api, Settings
 from retrier.store.engine.database import Database, DatabaseOptions
 from retrier.store.queries.monitoring import read_figures

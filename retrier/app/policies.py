@@ -8,9 +8,8 @@ from pathlib import Path
 from retrier.clock import Clock, SystemClock
 from retrier.errors import ConfigurationError
 from retrier.events.event import Emit, ignore
-from retrier.events.policies import PoliciesRight, PoliciesTaken, PoliciesWrong
-from retrier.policy.in_force import InForce
-from retrier.policy.policy_set import Definition, PolicySet
+from retrier.events.service import PoliciesRight, PoliciesTaken, PoliciesWrong
+from retrier.policy.policy_set import Definition, InForce, PolicySet
 from retrier.settings import (
     PoliciesSection,
     Settings,

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from retrier.app.policies import PolicySource
 from retrier.clock import Clock
-from retrier.policy.in_force import InForce
+from retrier.policy.policy_set import InForce
 from retrier.store.engine.database import Database
 from retrier.store.verbs.leases import Holder
 from retrier.store.verbs.policy_sets import ToldSet, forget_set, tell_set

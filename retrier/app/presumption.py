@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from threading import Event
 
 from retrier.clock import Clock
-from retrier.domain.second_look import SecondLook
+from retrier.domain.retention import SecondLook
 from retrier.errors import LeaseLost
 from retrier.events.event import Emit
 from retrier.events.service import ChunkPresumed, RetriesPresumed

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from retrier.clock import Clock
-from retrier.domain.standstill import STANDSTILL_AFTER, find_hang
+from retrier.domain.processor_work import STANDSTILL_AFTER, find_hang
 from retrier.ingestion.ingestor import Ingestor
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor

@@ -17,7 +17,7 @@ from retrier.app.process_report import ProcessReport
 from retrier.app.read_report import ReadReport
 from retrier.app.readiness import Backlogs, ReadinessBoard
 from retrier.app.server import Listening
-from retrier.domain.second_look import SecondLook
+from retrier.domain.retention import SecondLook
 from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError
 from retrier.events.event import Emit
 from retrier.events.service import SessionsEnded, TickFailed, TickRecovered

@@ -17,7 +17,7 @@ from retrier import __version__
 from retrier.domain import headers
 from retrier.domain.wire import Confirmed, Outcome, Outgoing, Properties, PropertyCodec
 from retrier.events.event import Event
-from retrier.events.forwarding import WindowSent
+from retrier.events.processor import WindowSent
 from retrier.events.service import ServiceStopped
 
 _CARRIED = ("traceparent", "tracestate")

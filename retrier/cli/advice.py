@@ -6,7 +6,7 @@ from shlex import quote
 
 from retrier.cli.api_client import Json
 from retrier.cli.printer import Printer, short_id
-from retrier.domain.import_reasons import Kind, kind_of
+from retrier.domain.failed_imports import Kind, kind_of
 
 _SEND = "send it where it belongs: `retrier imports send {id} --to QUEUE`"
 _DELETE = "delete it: `retrier imports delete {id}`"

@@ -1,4 +1,4 @@
-"""The whole command line: its commands, and the options that need no command."""
+"""The whole command line: its commands, the demo, and the options that need no command."""
 
 import sys
 from io import TextIOWrapper
@@ -7,16 +7,12 @@ from typing import Annotated
 import typer
 
 from retrier import __version__
-from retrier.cli.command import make_app
-from retrier.cli.commands import (
+from retrier.cli import (
     archives,
     breakers,
     comments,
     database,
-    dead_messages,
-    demo,
     events,
-    history,
     imports,
     operations,
     pending,
@@ -26,34 +22,71 @@ from retrier.cli.commands import (
     redirects,
     retry,
     service,
-    steering,
     streams,
 )
+from retrier.cli.command import command, make_app
+
+demo_app = make_app("Show the main job.")
+
+Port = Annotated[
+    int,
+    typer.Option("--port", metavar="N", min=0, max=65535, help="The API's port; 0: a free one."),
+]
+Once = Annotated[
+    bool,
+    typer.Option(
+        "--once",
+        help="Run the whole demo without waiting, on a free port, and end: exit code 0 "
+        "only if shop and service agree that no message is missing.",
+    ),
+]
+
+
+@demo_app.command(
+    epilog="""
+    \b
+    Examples:
+      retrier demo
+      retrier demo --once
+    """
+)
+@command
+def demo(port: Port = 33333, *, once: Once = False) -> None:
+    """Show the main job with nothing to set up.
+
+    Broker and database are files in a temporary folder. The worker of a shop runs beside the
+    service and fails some orders, for three causes. Without --once the demo waits while you look
+    around and repair the causes.
+    """
+    from retrier.demo import run_demo  # noqa: PLC0415 - only this command needs the shop
+
+    raise typer.Exit(run_demo(port=port, once=once, tell=typer.echo))
+
 
 app = make_app(
     "Takes failed messages off error queues, keeps them, and sends them back in batches."
 )
 for part in (
     service.app,
-    demo.app,
+    demo_app,
     operations.groups_app,
     retry.app,
     archives.acts,
     events.app,
-    history.app,
+    operations.history_app,
     comments.app,
     processor.app,
     recovery.app,
 ):
     # Added without a name, so that its commands are at the top level.
     app.add_typer(part)
-app.add_typer(dead_messages.app, name="errors")
+app.add_typer(retry.given_up_app, name="errors")
 app.add_typer(imports.app, name="imports")
 app.add_typer(pending.app, name="pending")
 app.add_typer(redirects.app, name="redirects")
 app.add_typer(breakers.app, name="breakers")
 app.add_typer(streams.app, name="streams")
-app.add_typer(steering.app, name="operations")
+app.add_typer(operations.steering_app, name="operations")
 app.add_typer(operations.batches_app, name="batches")
 app.add_typer(archives.app, name="archive-operations")
 app.add_typer(policies.app, name="policies")

@@ -1,27 +1,43 @@
-"""What all commands share: options as dataclasses, exit codes, and the tools they work with."""
+"""What all commands share: options, exit codes, short ids, and the tools they work with."""
 
+import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from functools import wraps
 from inspect import Parameter, Signature, signature
+from pathlib import Path
 from threading import Event
-from typing import Any, ParamSpec, TypeVar, get_type_hints
+from typing import Annotated, Any, NoReturn, ParamSpec, TypeVar, get_type_hints
 
 import httpx
 import typer
 from typer.core import TyperCommand
 
-from retrier.cli.printer import Printer, harmless
+from retrier import __version__
+from retrier.cli.api_client import ApiClient, Json, Listing
+from retrier.cli.printer import Printer, counted, harmless, one_line
 from retrier.clock import Clock, SystemClock
+from retrier.domain.identity import canonical, is_guid
+from retrier.domain.text import SHORTEST, ids_beginning
 from retrier.errors import (
     BrokerUnavailable,
     ConfigurationError,
     DatabaseUnavailable,
+    RequestRefused,
     RetrierError,
     ServiceUnavailable,
+)
+from retrier.settings import (
+    Settings,
+    find_remarks,
+    find_used_knobs,
+    load_settings,
+    read_env_file,
+    redact,
 )
 
 P = ParamSpec("P")
@@ -189,3 +205,402 @@ def _singles(parameter: Parameter, hints: dict[str, Any]) -> list[Parameter]:
 def _single(field: Field[Any], hint: Any) -> Parameter:
     default = Parameter.empty if field.default is MISSING else field.default
     return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+
+
+_MOST_NAMED = 10
+"""Ids that the error about an ambiguous one lists at most."""
+
+Search = Callable[[str], Sequence[Json]]
+"""Returns the items whose id begins with a text."""
+
+
+def find_message_id(api: ApiClient, text: str) -> str:
+    """Return the whole id of a failed message: by its beginning, or by the sender's message id.
+
+    A whole id is not looked up. Raises RequestRefused if not exactly one fits.
+    """
+    return canonical(text) if is_guid(text) else find_one_message(api, text)
+
+
+def find_one_message(api: ApiClient, text: str) -> str:
+    """Do the same, and look up a whole id, too: senders use such ids for their messages.
+
+    Raises RequestRefused if not exactly one fits.
+    """
+    return _one_of(api, text, _whole(api, [text])) or _refuse(api, text)
+
+
+def find_messages(api: ApiClient, texts: Sequence[str]) -> Sequence[str]:
+    """Return the whole ids of several messages, each once, in the order in which they are named.
+
+    A whole id that nobody knows is kept: the service skips it, and says so. Raises RequestRefused
+    if another text fits none, or one fits several.
+    """
+    whole = _whole(api, texts)
+    found = (
+        _one_of(api, text, whole) or (canonical(text) if is_guid(text) else _refuse(api, text))
+        for text in texts
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _refuse(api: ApiClient, text: str) -> NoReturn:
+    _refuse_import(api, text)
+    raise RequestRefused(
+        f"No failed message has the message id {text}, or an id that begins with it."
+    )
+
+
+def _whole(api: ApiClient, texts: Sequence[str]) -> Json:
+    """Return the ids of the messages that have these texts as their whole id or message id."""
+    if not all(texts):
+        # As a filter it would be no condition, and find everything.
+        raise typer.BadParameter("the id is empty.")
+    return api.look(("errors", "ids"), list(texts))
+
+
+def _one_of(api: ApiClient, text: str, known: Json) -> str | None:
+    """Return the one message that a text names; None if there is none.
+
+    Both kinds count: eight digits may be a message id, and the beginning of another message's id.
+    Raises RequestRefused if there are several.
+    """
+    whole = [str(each) for each in known.get(text, ())]
+    begun = _beginning(api, canonical(text), "errors") if is_short(text) else ()
+    match sorted({*whole, *(str(each["id"]) for each in begun)}):
+        case []:
+            return None
+        case [one]:
+            return one
+        case found if not whole:
+            raise RequestRefused(_ambiguous(text, "failed message", found))
+        case found:
+            several = counted(len(found), "failed message")
+            raise RequestRefused(
+                f"{several} have the message id {text}, or an id that begins with it; give the "
+                f"whole id of the one you mean:\n{_name(found)}"
+            )
+
+
+_MOST_LOOKED_UP = 5
+"""Skipped ids of one request that are looked up among the failed imports."""
+
+
+def note_imports_among(printer: Printer, api: ApiClient, accepted: Json) -> None:
+    """Remark which of the first skipped ids are those of failed imports, which no retry can take."""
+    skipped = [str(each["id"]) for each in accepted.get("skipped_messages", ())]
+    for each in [text for text in skipped if is_guid(text)][:_MOST_LOOKED_UP]:
+        if _beginning(api, canonical(each), "imports"):
+            printer.note(f"{each} is a failed import: see `retrier imports show {each}`.")
+
+
+def find_operation_id(api: ApiClient, text: str) -> str:
+    """Return the whole id of an operation. Raises RequestRefused if not exactly one fits."""
+    return _find(text, "operation", lambda prefix: _beginning(api, prefix, "operations"))
+
+
+def find_archive_id(api: ApiClient, text: str) -> str:
+    """Return the id of the archive operation. Raises RequestRefused if not exactly one fits."""
+    noun = "archive operation"
+    return _find(text, noun, lambda prefix: _beginning(api, prefix, "archive_operations"))
+
+
+def find_import_id(api: ApiClient, text: str) -> str:
+    """Return the id of the failed import. Raises RequestRefused unless there is exactly one."""
+    return _find(text, "failed import", lambda prefix: _imports_beginning(api, prefix))
+
+
+def find_batch_id(api: ApiClient, text: str) -> str:
+    """Return the whole id of a batch alive. Raises RequestRefused if not exactly one fits."""
+    return _find(
+        text,
+        "batch alive",
+        lambda prefix: [
+            each for each in api.page("batches").items if str(each["id"]).startswith(prefix)
+        ],
+    )
+
+
+def find_group_id(api: ApiClient, text: str) -> str:
+    """Return the whole id of a group. Raises RequestRefused if not exactly one fits."""
+    return _find(text, "group", lambda prefix: _groups_beginning(api, prefix))
+
+
+def is_short(text: str) -> bool:
+    """Say whether the text is the beginning of an id, and not a whole id."""
+    return ids_beginning(text) is not None and not is_guid(text)
+
+
+def _find(text: str, noun: str, search: Search) -> str:
+    if is_guid(text):
+        return canonical(text)
+    if ids_beginning(text) is None:
+        raise typer.BadParameter(
+            f"{text!r} is no id: an id is hexadecimal digits and dashes, or its first {SHORTEST} "
+            "characters or more."
+        )
+    found = [str(each["id"]) for each in search(canonical(text))]
+    match found:
+        case []:
+            raise RequestRefused(f"No {noun} has an id that begins with {text}.")
+        case [one]:
+            return one
+        case _:
+            raise RequestRefused(_ambiguous(text, noun, found))
+
+
+def _ambiguous(text: str, noun: str, found: Sequence[str]) -> str:
+    several = counted(len(found), "id")
+    return (
+        f"{several} of a {noun} begin with {text}; give more of the one you mean:\n{_name(found)}"
+    )
+
+
+def _name(found: Sequence[str]) -> str:
+    return "\n".join(f"  {each}" for each in sorted(found)[:_MOST_NAMED])
+
+
+def _beginning(api: ApiClient, prefix: str, *path: str) -> Sequence[Json]:
+    return api.page(*path, id_prefix=prefix).items
+
+
+def _refuse_import(api: ApiClient, text: str) -> None:
+    """Raise RequestRefused if it is the id of a failed import, or its beginning."""
+    if ids_beginning(text) is not None and _beginning(api, canonical(text), "imports"):
+        shown = f"`retrier imports show {text}`"
+        raise RequestRefused(f"{text} is a failed import and no failed message: see {shown}.")
+
+
+def _imports_beginning(api: ApiClient, prefix: str) -> Sequence[Json]:
+    found = _beginning(api, prefix, "imports")
+    # None is left: the answer about one says what became of it, where that is known.
+    return found or [api.find("imports", prefix)]
+
+
+def _groups_beginning(api: ApiClient, prefix: str) -> Sequence[Json]:
+    groups = ("recoverability", "groups")
+    # Groups are listed by classifier; only the service knows the names of all classifiers.
+    return [
+        each
+        for name in api.texts("recoverability", "classifiers")
+        for each in api.page(*groups, name, id_prefix=prefix).items
+    ]
+
+
+DEFAULT_URL = "http://127.0.0.1:33333"
+TOKEN = "RETRIER_TOKEN"  # noqa: S105 - the name of the variable, not a token
+
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="Settings (YAML). Without it: the defaults and RETRIER_<SECTION>__<KEY>.",
+    ),
+]
+
+
+def _take_env_file(path: Path | None) -> Path | None:
+    """Add what the file says to the environment, where that says nothing of it."""
+    try:
+        for name, value in (read_env_file(path) if path else {}).items():
+            os.environ.setdefault(name, value)
+    except ConfigurationError as error:
+        typer.echo(harmless(str(error)), err=True)
+        raise typer.Exit(ExitCode.USAGE) from None
+    return path
+
+
+EnvFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--env-file",
+        metavar="FILE",
+        is_eager=True,  # before the options that have a variable
+        callback=_take_env_file,
+        help="Variables, as lines of NAME=value. What the environment has already wins.",
+    ),
+]
+Word = TypeVar("Word", bound=StrEnum)
+
+
+def one_of(words: type[Word]) -> Callable[[str], Word]:
+    """Return a parser of an option's word, in any case. It raises BadParameter for any other."""
+
+    def parse(text: str) -> Word:
+        found = next((word for word in words if word.casefold() == text.casefold()), None)
+        if found is None:
+            raise typer.BadParameter(f"{text!r} is none of: {', '.join(words)}")
+        return found
+
+    return parse
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def load_config(config: Path | None) -> Settings:
+    """Read settings from file and environment. Raises ConfigurationError with every problem."""
+    return load_settings(config, os.environ)
+
+
+def load_remarking(ctx: typer.Context, config: Path | None) -> Settings:
+    """Read them, and remark what a person may not expect. Raises ConfigurationError."""
+    settings = load_config(config)
+    for remark in find_remarks(settings, config, os.environ):
+        tools_of(ctx).printer.note(remark)
+    return settings
+
+
+def load_for_policies(ctx: typer.Context, config: Path | None) -> Settings:
+    """Read them, and remark which names of other systems are used; addresses do not matter here.
+
+    Raises ConfigurationError.
+    """
+    settings = load_config(config)
+    for variable, key in find_used_knobs(config, os.environ).items():
+        tools_of(ctx).printer.note(f"{variable} is used for {key}")
+    return settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """Which service a command calls, and how the answer is printed."""
+
+    url: Annotated[
+        str,
+        typer.Option("--url", envvar="RETRIER_URL", metavar="URL", help="Where the service is."),
+    ] = DEFAULT_URL
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            help=f"The file that holds the token. Without it: {TOKEN}, or no token.",
+        ),
+    ] = None
+    as_json: AsJson = False
+
+    @contextmanager
+    def open(self, ctx: typer.Context) -> Iterator[ApiClient]:
+        """Yield a client of the service. Raises ConfigurationError."""
+        base = _check_url(self.url)
+        token = _read_token(self.token_file)
+        headers = {b"User-Agent": f"retrier/{__version__}".encode()}
+        if token:
+            headers[b"Authorization"] = f"Bearer {token}".encode()
+        with tools_of(ctx).connect(base, headers) as http:
+            yield ApiClient(http, redact(base))
+
+
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it to this file.")
+]
+
+
+def write_bytes(output: Path, data: bytes) -> None:
+    """Write what was asked for to a file. Raises ConfigurationError."""
+    try:
+        output.write_bytes(data)
+    except OSError as error:
+        problem = f"--output: cannot write {output}: {error.strerror}"
+        raise ConfigurationError([problem]) from error
+
+
+User = Annotated[
+    str, typer.Option("--user", envvar="USER", metavar="NAME", help="Who asks, for the log.")
+]
+
+NOBODY_ANSWERS = "There is nobody to answer: add --yes to go on unasked."
+"""Said where a command would ask, and standard input gives no answer."""
+
+STANDARD_INPUT = "-"
+
+
+def name_user(user: str) -> dict[bytes, bytes]:
+    """Return the header that says who asks."""
+    return {b"X-Retrier-User": one_line(user).encode()}
+
+
+def with_standard_input(given: Sequence[str]) -> Iterator[str]:
+    """Walk ids as they were given; a dash stands for those on standard input, one on each line."""
+    for text in given:
+        if text == STANDARD_INPUT:
+            for line in sys.stdin.read().split("\n"):
+                yield from _ids_on(line.removesuffix("\r"))
+        else:
+            yield text
+
+
+def _ids_on(line: str) -> Sequence[str]:
+    """Return the ids on a line: several of ours, or one of a sender, which may hold blanks."""
+    words = line.split()
+    return words if all(ids_beginning(each) for each in words) else [line]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pages:
+    """Which part of a list is printed."""
+
+    page: Annotated[
+        int | None, typer.Option("--page", min=1, metavar="N", help="The page, from 1 on.")
+    ] = None
+    per_page: Annotated[
+        int | None,
+        typer.Option("--per-page", min=1, max=500, metavar="N", help="Items on a page."),
+    ] = None
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=1, metavar="N", help="The first N items of all pages."),
+    ] = None
+
+    def fetch(self, api: ApiClient, *path: str, **params: str | int) -> Listing:
+        """Return that part of a list; by default its first 50 items."""
+        limit = self._limit()
+        if limit is not None:
+            return api.first(limit, *path, **params)
+        return api.page(*path, **params, page=self.page or 1, per_page=self.per_page or 50)
+
+    def fetch_messages(self, api: ApiClient, *path: str, **params: str | int) -> Listing:
+        """Do the same with a list of messages: none is missed while others leave it."""
+        limit = self._limit()
+        if limit is not None:
+            return api.follow(limit, *path, **params)
+        return self.fetch(api, *path, **params)
+
+    def _limit(self) -> int | None:
+        if self.limit is not None and (self.page or self.per_page):
+            raise typer.BadParameter("--limit goes with neither --page nor --per-page.")
+        return self.limit
+
+
+def _check_url(url: str) -> str:
+    """Return the base URL without a final slash or /api, which people add."""
+    try:
+        parts = httpx.URL(url)
+        known = parts.scheme in ("http", "https") and parts.host and parts.port != 0
+    except (httpx.InvalidURL, ValueError):
+        known = False
+    if not known:
+        shown = redact(url)
+        raise ConfigurationError([f"--url or RETRIER_URL: {shown} is no http:// or https:// URL"])
+    return url.rstrip("/").removesuffix("/api")
+
+
+def _read_token(file: Path | None) -> str:
+    try:
+        text = os.environ.get(TOKEN, "") if file is None else file.read_text()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigurationError([f"--token-file: cannot read {file}: {reason}"]) from error
+    token = text.strip()
+    if not (token.isascii() and token.isprintable()):
+        raise ConfigurationError(["the token holds characters that are not allowed in a token"])
+    return token
+
+
+def note_imports(printer: Printer, api: ApiClient) -> None:
+    """Remark that there are messages which no list of failures and no group shows."""
+    total = api.page("imports", per_page=1).total
+    if total:
+        printer.note(f"{counted(total, 'message')} could not be read: `retrier imports list`")

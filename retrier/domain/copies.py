@@ -1,5 +1,6 @@
-"""The copies of a failed message: staged, sent back, and for the log queue; failed imports, too."""
+"""The copies of a message that are published: staged, sent back, for the log queue; and notices."""
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -7,7 +8,7 @@ from types import MappingProxyType
 
 from retrier.domain import headers
 from retrier.domain.dialects import strips
-from retrier.domain.header_patterns import is_among
+from retrier.domain.headers import is_among
 from retrier.domain.retry_batch import ClaimedMessage, StoredOriginal
 from retrier.domain.wire import Edit, Outgoing, PropertyCodec, UnreadableProperties, header_text
 
@@ -234,3 +235,34 @@ def _read_stamps(staging_id: str, stamps: Mapping[str, object]) -> StagedCopy:
         size=_number(header_text(stamps, headers.SIZE) or ""),
         end_marker=header_text(stamps, headers.END_MARKER),
     )
+
+
+NOTICE_ID = "notice_id"
+"""The member of a notice that names it: the same each time the notice is sent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadMessage:
+    """A message that has become dead in this transaction, and the failure that it shows."""
+
+    number: int
+    attempt_id: int
+
+
+def make_notice_properties(codec: PropertyCodec, notice: Mapping[str, object]) -> bytes:
+    """Return the properties of a notice: persistent, JSON, with its id as a header."""
+    stamped = {headers.NOTICE_ID: str(notice[NOTICE_ID])}
+    fields: dict[str, int | str] = {"delivery_mode": 2, "content_type": "application/json"}
+    edit = Edit(set_headers=stamped, set_fields=fields)
+    return codec.edit(codec.empty, edit)
+
+
+def make_notice_body(notice: Mapping[str, object], exception_message: str | None) -> bytes:
+    """Return the body: what was written down, with the message of the exception.
+
+    That one is read from the stored failure, which never changes: the body is the same each time.
+    """
+    exception = {"exception_type": notice.get("exception_type"), "message": exception_message}
+    told = {name: value for name, value in notice.items() if name != "exception_type"}
+    whole = {**told, "exception": {name: value for name, value in exception.items() if value}}
+    return json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,8 +1,11 @@
-"""All header names that Retrier reads or writes.
+"""All header names that Retrier reads or writes, and patterns of names that a retry leaves out.
 
 ServiceControl's names are used where they exist, so that its consumers understand a retry. Our
 own begin with `Retrier.`.
 """
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 
 # Written by ServiceControl-aware middleware, read at ingestion (ServiceControl 6.x, MessageHeaders).
 UNIQUE_MESSAGE_ID = "ServiceControl.Retry.UniqueMessageId"
@@ -57,3 +60,29 @@ BROKER_COUNTERS = frozenset({"x-delivery-count", "x-acquired-count"})
 
 # RabbitMQ copies a message to the queues that these headers name. On a retry it would do so again.
 FAN_OUT = frozenset({"CC", "BCC"})
+
+
+_NEEDED = (
+    UNIQUE_MESSAGE_ID,
+    ACKNOWLEDGEMENT_QUEUE,
+    RETRY_SUCCESSFUL,
+    RETRY_ID,
+    COMPLETED_STEPS,
+    MESSAGE_TYPE,
+    ENDPOINT,
+    STREAM,
+    NOTICE_ID,
+)
+"""What a retry says of itself, and what tells which message it is when it fails again."""
+
+
+def is_among(name: str, patterns: Iterable[str]) -> bool:
+    """Say whether a header's name fits one of the patterns."""
+    small = name.casefold()
+    return any(fnmatchcase(small, each.casefold()) for each in patterns)
+
+
+def why_not_dropped(pattern: str) -> str | None:
+    """Say why no retry may go without what fits the pattern; None when it may."""
+    needed = next((each for each in _NEEDED if is_among(each, [pattern])), None)
+    return None if needed is None else f"would leave out {needed}, which a retry needs"

@@ -1,6 +1,7 @@
-"""Unique message ids: which deliveries are failures of the same message."""
+"""Unique message ids: which deliveries are failures of the same message; and numbers as ranges."""
 
 import re
+from collections.abc import Iterable, Sequence
 from hashlib import md5, sha256
 
 FINGERPRINT_DIGITS = 32
@@ -59,3 +60,19 @@ def fingerprint(raw: bytes, body: bytes) -> str:
     digest.update(raw)
     digest.update(body)
     return digest.hexdigest()[:FINGERPRINT_DIGITS]
+
+
+def to_ranges(numbers: Iterable[int]) -> list[list[int]]:
+    """Return ascending numbers as pairs of first and last, both included."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ranges
+
+
+def is_within(number: int, ranges: Sequence[Sequence[int]]) -> bool:
+    """Say whether one of the ranges has the number."""
+    return any(first <= number <= last for first, last in ranges)

@@ -1,20 +1,176 @@
-"""What one received batch changes in the store, as values; `decision` decides, `folding` folds."""
+"""What one received batch changes in the store: its values, and what a failure may change.
+
+What a person has declared dead, archived or resolved is theirs until they retry it or take it back.
+Whatever runs by itself may store that it failed again, and nothing more.
+"""
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum
 
-from retrier.domain.decision import Decided, Judgement
+from retrier.domain.decision import Dead, Decided, Decision, Judgement, Manual
 from retrier.domain.failed_message import (
     Confirmation,
     FailedImport,
+    FailedMessageStatus,
     Failure,
     LastWord,
     Noteworthy,
+    Resolution,
 )
-from retrier.domain.last_word import Standing
-from retrier.domain.new_failure import Known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """The stored state of a message when a new failure or confirmation of it arrives.
+
+    `claim` is the retry id of the claim in force. `last_failure` is None if the last failure has
+    no time. `confirmed_at` is the time in the confirmation. `word` is what its row says of a
+    person's last word; `last_word` knows more.
+    """
+
+    status: FailedMessageStatus
+    claim: str | None
+    last_failure: datetime | None
+    resolution: Resolution | None
+    confirmed_at: datetime | None
+    word: LastWord | None = None
+
+    @property
+    def waits_for_outcome(self) -> bool:
+        """Whether a confirmation of its retry is still news; one of a presumed retry is only late."""
+        presumed = self.resolution is Resolution.PRESUMED
+        return presumed or self.status is FailedMessageStatus.RETRY_ISSUED
+
+
+class Verdict(Enum):
+    """What a new failure does to the message.
+
+    BECOMES_UNRESOLVED  a new failure: details replaced, a new failure number, any claim ends.
+    ATTEMPT_ONLY        kept as an attempt; status, details and claim stay as they are.
+    """
+
+    BECOMES_UNRESOLVED = "becomes unresolved"
+    ATTEMPT_ONLY = "attempt only"
+
+
+def judge_failure(known: Known, *, retry_id: str | None, failed_at: datetime | None) -> Verdict:
+    """Decide what a failure that is no redelivery does to the message.
+
+    The retry id decides first. A failure with the retry id of the claim in force is the outcome of
+    that retry, whatever its time is; a failure of another retry never ends that claim. Then the
+    status: one whose retry was issued, or that a person put aside, is open again. Times decide last. With equal or missing times the message becomes unresolved: one that is open without need
+    is seen by somebody, one that is closed by mistake is lost.
+    """
+    if known.claim is not None and retry_id is not None:
+        same = retry_id == known.claim
+        return Verdict.BECOMES_UNRESOLVED if same else Verdict.ATTEMPT_ONLY
+    if known.status is FailedMessageStatus.RETRY_ISSUED or _was_set_aside_without_evidence(known):
+        return Verdict.BECOMES_UNRESOLVED
+    return _judge_by_time(known, failed_at)
+
+
+def count_failure(before: int, *, counted: bool) -> int:
+    """Return the failure count of a message that a failure makes unresolved, at least 1.
+
+    `before` was its count; `counted` means that it counts the failure of this very retry already: a
+    retry that a crash doubled fails twice, and its message must not be given up too early.
+    """
+    return max(1, before if counted else before + 1)
+
+
+def confirmation_resolves(known: Known, *, succeeded_at: datetime | None) -> bool:
+    """Say whether a confirmation resolves the message.
+
+    One that waits for the outcome of its retry: always. An unresolved one: only if the success is
+    later than the last failure, because an old confirmation must not hide a new failure.
+    """
+    if known.waits_for_outcome:
+        return True
+    if known.status is not FailedMessageStatus.UNRESOLVED:
+        return False
+    return (
+        succeeded_at is not None
+        and known.last_failure is not None
+        and succeeded_at > known.last_failure
+    )
+
+
+def _was_set_aside_without_evidence(known: Known) -> bool:
+    if known.status is FailedMessageStatus.RESOLVED:
+        return known.resolution is not Resolution.CONFIRMED
+    return known.status is FailedMessageStatus.ARCHIVED
+
+
+def _judge_by_time(known: Known, failed_at: datetime | None) -> Verdict:
+    # A confirmation came after the last failure, so only its time is compared: the clock of the
+    # host that wrote that failure may be ahead.
+    latest = known.confirmed_at or known.last_failure
+    if failed_at is None or latest is None or failed_at >= latest:
+        return Verdict.BECOMES_UNRESOLVED
+    return Verdict.ATTEMPT_ONLY
+
+
+class Stands(Enum):
+    """What a failure that makes its message unresolved leaves as it was.
+
+    NOTHING   the policies decide about it.
+    DECISION  what was decided before stays: disposition, words, rule and time.
+    WORD      the message is open again, and a person decides: nothing sends it by itself.
+    """
+
+    NOTHING = "nothing"
+    DECISION = "the decision"
+    WORD = "a person's word"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How a message stood when it failed again.
+
+    `is_copy` means that the failure is a second copy of a retry whose failure is counted. `of` names
+    the message under whose retry another one came: then the word is about that message.
+    """
+
+    status: FailedMessageStatus
+    word: LastWord | None = None
+    is_copy: bool = False
+    of: str | None = None
+
+
+def last_word(known: Known) -> LastWord | None:
+    """Return what a person said of a message last; None if they retried it or took it back since.
+
+    The status of what is archived or resolved by hand says it too: of rows of before revision 1021
+    nothing else does.
+    """
+    match known.status:
+        case FailedMessageStatus.ARCHIVED:
+            return LastWord.ARCHIVED
+        case FailedMessageStatus.RETRY_ISSUED:
+            return None
+        case FailedMessageStatus.RESOLVED if known.resolution is Resolution.BY_HAND:
+            return LastWord.RESOLVED
+        case _:
+            return known.word
+
+
+def what_stands(standing: Standing, decision: Decision) -> Stands:
+    """Say what stands of a message about which this was decided before it failed again."""
+    if standing.of is not None:
+        return Stands.NOTHING if standing.word is None else Stands.WORD
+    said = standing.word is not None or standing.is_copy
+    if standing.status is not FailedMessageStatus.UNRESOLVED:
+        return Stands.WORD if said else Stands.NOTHING
+    return Stands.DECISION if said or _is_given_up(decision) else Stands.NOTHING
+
+
+def _is_given_up(decision: Decision) -> bool:
+    """Say whether nothing retries it by itself: it is dead, or a rule has left it to a person."""
+    left = isinstance(decision, Manual) and decision.policy is not None
+    return left or isinstance(decision, Dead)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,8 @@
-"""Times as messages carry them. A text that is no exact time gives None, never a guess."""
+"""Times as messages carry them and as people write them.
+
+What a message carries and is no exact time gives None, never a guess. What a person wrote is
+refused with the nearest time that is one; one reader for options, requests and fields.
+"""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -56,3 +60,155 @@ def not_ahead_of(now: datetime, time: datetime | None, slack: timedelta) -> date
 def show_time(time: datetime) -> str:
     """Return a moment for a sentence that people read, to the second, in UTC."""
     return time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+DURATION_PATTERN = r"([0-9]{1,12})(ms|s|m|h|d)"
+_DURATION = re.compile(DURATION_PATTERN)
+UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+"""Seconds of each unit."""
+_LONGEST = 36_500 * UNITS["d"]
+"""Seconds; `now` and that many are still a valid time."""
+
+_LOOSE_DURATION = re.compile(r"(?:last |in )?(\d{1,9}) ?([a-z]+)(?: ago)?")
+_WORDS = {
+    "ms": "ms msec msecs millisecond milliseconds",
+    "s": "s sec secs second seconds",
+    "m": "m min mins minute minutes",
+    "h": "h hr hrs hour hours",
+    "d": "d day days",
+    "w": "w wk wks week weeks",
+}
+_UNIT_OF = {word: unit for unit, words in _WORDS.items() for word in words.split()}
+_DAYS_OF_A_WEEK = 7
+_DAY_FIRST = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})(.*)")
+_YEAR_FIRST = re.compile(r"(\d{4})[./-](\d{1,2})[./-](\d{1,2})(.*)")
+_EPOCH = re.compile(r"\d{10}")
+
+_OFFSET = re.compile(r"(?:Z|[+-]\d{2}(?::?\d{2}(?::?\d{2})?)?)$")
+_HAS_SECONDS = re.compile(r"\d{2}:?\d{2}:?\d{2}")
+_SECOND, _MINUTE, _DAY = timedelta(seconds=1), timedelta(minutes=1), timedelta(days=1)
+_SHORTEST = timedelta(microseconds=1)
+
+_SHOWN = 40
+"""Characters of a text that is quoted."""
+
+DURATION_FORM = "a duration is a whole number and a unit, such as 30s, 5m, 2h or 7d"
+MOMENT_FORM = (
+    "a time is how long ago, such as 30m, 2h or 7d, or a date or a time in ISO 8601, such as "
+    "2026-05-04 or 2026-05-04T12:00:00Z"
+)
+COMING_FORM = MOMENT_FORM.replace("how long ago", "how long from now")
+
+
+class NoTime(ValueError):
+    """A text is no time; the words say what is, and what the text may have meant."""
+
+
+class TimeOutOfBounds(NoTime):
+    """A time is not between the years 1 and 9999 once it is in UTC."""
+
+
+def read_duration(text: str) -> timedelta:
+    """Read a whole number with its unit. Raises NoTime."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise NoTime(_refusal(text, DURATION_FORM, _nearest_duration(_plain(text))))
+    number, unit = found.groups()
+    return timedelta(seconds=min(int(number) * UNITS[unit], _LONGEST))
+
+
+def is_duration(text: str) -> bool:
+    """Say whether a text that is a time says how far away it is."""
+    return _DURATION.fullmatch(text) is not None
+
+
+def read_moment(text: str, now: datetime, *, coming: bool = False) -> datetime:
+    """Read a time into UTC; without an offset it is in UTC, and a date is its first moment.
+
+    A duration counts back from `now`, or forward where a time that is `coming` is asked for.
+    Raises NoTime.
+    """
+    if is_duration(text):
+        away = read_duration(text)
+        return now + away if coming else now - away
+    try:
+        # Python accepts a time with a NUL at its end, so text that is not printable is refused.
+        time = datetime.fromisoformat(text.upper() if text.isprintable() else "")
+    except ValueError:
+        form = COMING_FORM if coming else MOMENT_FORM
+        raise NoTime(_refusal(text, form, _nearest_moment(_plain(text), now))) from None
+    try:
+        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    except OverflowError:
+        raise TimeOutOfBounds("a time lies between the years 1 and 9999, in UTC too") from None
+
+
+def last_moment_of(time: datetime, text: str) -> datetime:
+    """Return the last moment of a time that ends a range, as it is written.
+
+    What is shown is cut to seconds or minutes, so `10:00:00` includes 10:00:00.5, `10:00` its
+    minute, and a date its day. A time with a fraction is exact, and so is a duration.
+    """
+    if "." in text or "," in text or is_duration(text):
+        return time
+    _, *clock = text.strip().upper().replace(" ", "T").split("T")
+    written = _OFFSET.sub("", clock[0]) if clock else ""
+    length = _SECOND if _HAS_SECONDS.fullmatch(written) else _MINUTE
+    try:
+        return time + (length if clock else _DAY) - _SHORTEST
+    except OverflowError:
+        return time
+
+
+def as_sentence(error: NoTime) -> str:
+    """Return what is wrong as a sentence of its own."""
+    words = str(error)
+    return f"{words[:1].upper()}{words[1:]}{'' if words.endswith('?') else '.'}"
+
+
+def _refusal(text: str, form: str, nearest: str | None) -> str:
+    meant = f"; did you mean {nearest}?" if nearest else ""
+    return f"{text[:_SHOWN]!a} is no time: {form}{meant}"
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _nearest_duration(text: str) -> str | None:
+    found = _LOOSE_DURATION.fullmatch(text)
+    match _UNIT_OF.get(found[2]) if found else None, found:
+        case str(unit), re.Match():
+            number = int(found[1])
+            return f"{number * _DAYS_OF_A_WEEK}d" if unit == "w" else f"{number}{unit}"
+        case _:
+            return None
+
+
+def _nearest_moment(text: str, now: datetime) -> str | None:
+    if text in {"now", "today"}:
+        return f"{now.astimezone(UTC):%Y-%m-%d}"
+    if text == "yesterday":
+        return f"{now.astimezone(UTC) - timedelta(days=1):%Y-%m-%d}"
+    if _EPOCH.fullmatch(text):
+        return f"{datetime.fromtimestamp(int(text), UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return _nearest_duration(text) or _nearest_date(text)
+
+
+def _nearest_date(text: str) -> str | None:
+    day_first, year_first = _DAY_FIRST.fullmatch(text), _YEAR_FIRST.fullmatch(text)
+    if day_first:
+        day, month, year, rest = day_first.groups()
+    elif year_first:
+        year, month, day, rest = year_first.groups()
+    else:
+        return None
+    clock = re.fullmatch(r"[t ,]*(\d{1,2}:\d{2}(?::\d{2})?) ?(?:z|utc|gmt)?", rest)
+    written = f"{year}-{month:0>2}-{day:0>2}"
+    if clock:
+        written += f"T{clock[1]:0>5}Z"
+    try:
+        datetime.fromisoformat(written)
+    except ValueError:
+        return None
+    return written if clock or not rest.strip() else None

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
-from retrier.domain.pacing import BEFORE_THE_VERDICT
 from retrier.domain.retry_operation import (
     ALIVE,
+    BEFORE_THE_VERDICT,
     OPEN_STATES,
     CanaryState,
     RetryOperation,

@@ -1,4 +1,4 @@
-"""Events of the service, and of the requests it gets."""
+"""Events of the service, of the requests it gets, of its policies and of streams."""
 
 from dataclasses import dataclass
 
@@ -259,3 +259,41 @@ ImportEffect = ImportStamped | ImportPublished
 
 RequestEffect = RequestReceived | RequestRecorded
 """Each follows an effect that outlives a killed process: tests kill a process at each of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoliciesTaken(Event):
+    """The file has changed, and its policies are in force."""
+
+    name = "policies.taken"
+    file: str
+    set_hash: str
+    rules: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoliciesWrong(Event):
+    """The file has changed and is wrong: the set before it stays in force."""
+
+    name = "policies.wrong"
+    file: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoliciesRight(Event):
+    """A file that was wrong is right, and its policies are in force."""
+
+    name = "policies.right"
+    file: str
+    set_hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamReleased(Event):
+    """A person has let go of messages that earlier ones of their stream held."""
+
+    name = "stream.released"
+    queue: str
+    stream_id: str
+    count: int

@@ -19,7 +19,7 @@ from retrier.domain.headers import (
 )
 from retrier.domain.identity import body_hash, canonical, fingerprint, is_guid
 from retrier.domain.sender_facts import FactReader
-from retrier.domain.stream_position import read_position
+from retrier.domain.streams import read_position
 from retrier.domain.text import clean, out_of_limits
 from retrier.domain.times import not_ahead_of
 from retrier.domain.wire import Delivery, Properties

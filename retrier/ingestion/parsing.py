@@ -9,6 +9,16 @@ from retrier.domain.classifiers import CauseOf, cause_of, cause_of_alike
 from retrier.domain.copies import PROBE_BODY
 from retrier.domain.dialects import written_by_consumer
 from retrier.domain.dialects.dialect import Unintelligible
+from retrier.domain.failed_imports import (
+    IDLE,
+    NO_CONTENT,
+    NO_ID,
+    REFUSED,
+    UNFORESEEN,
+    UNKNOWN_COPY,
+    UNKNOWN_MESSAGE,
+    UNREADABLE,
+)
 from retrier.domain.failed_message import (
     Confirmation,
     FailedImport,
@@ -20,16 +30,6 @@ from retrier.domain.failed_message import (
 )
 from retrier.domain.headers import INSTALLATION_ID, RETRY_SUCCESSFUL, STAGING_ID, UNIQUE_MESSAGE_ID
 from retrier.domain.identity import canonical, fingerprint, is_guid
-from retrier.domain.import_reasons import (
-    IDLE,
-    NO_CONTENT,
-    NO_ID,
-    REFUSED,
-    UNFORESEEN,
-    UNKNOWN_COPY,
-    UNKNOWN_MESSAGE,
-    UNREADABLE,
-)
 from retrier.domain.sender_facts import FactReader
 from retrier.domain.text import clean
 from retrier.domain.times import parse_iso_time, parse_wire_time

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from retrier.domain import headers
-from retrier.domain.completed_steps import unite
 from retrier.domain.dialects import RETRIER
 from retrier.domain.dialects import retrier as names
 from retrier.domain.headers import BROKER_COUNTERS, FAN_OUT, OF_WORKERS
+from retrier.domain.streams import unite
 from retrier.domain.text import clean
 from retrier.domain.wire import header_text
 from retrier.worker.copies import describe_exception, describe_place, describe_reason

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from retrier.domain.completed_steps import ATTRIBUTE, read_said
+from retrier.domain.streams import ATTRIBUTE, read_said
 
 Note = Callable[[str | int], None]
 

@@ -1,15 +1,23 @@
-"""A set of policies: classifies a failure, finds the rule, and decides."""
+"""A set of policies: classifies a failure, finds the rule, and decides; and what overrules it."""
 
 import json
-from collections.abc import Hashable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from hashlib import sha256
 from operator import attrgetter
 from re import Pattern
-from typing import TypeVar, assert_never
+from types import MappingProxyType
+from typing import Protocol, TypeVar, assert_never
 
-from retrier.domain.decision import Dead, Decision, Judgement, Manual, RetryAt
+from retrier.domain.breakers import BreakerTerms
+from retrier.domain.decision import AGAIN, Dead, Decision, Judgement, Manual, RetryAt
+from retrier.domain.failed_message import LastWord
+from retrier.domain.receipt import Standing, Stands, what_stands
+from retrier.domain.retry_batch import Ejected
+from retrier.domain.streams import StreamRule
+from retrier.domain.text import COLUMN_BYTES, clean
 from retrier.policy import globs
 from retrier.policy.classification import (
     MOST_CRASHES,
@@ -17,11 +25,129 @@ from retrier.policy.classification import (
     ReasonRule,
     find_candidates,
 )
+from retrier.policy.delays import Backoff, DelayRange, Jitter, Spread, range_of, spread
 from retrier.policy.facts import Facts
-from retrier.policy.jitter import DelayRange, spread
-from retrier.policy.judging import Dice
+from retrier.policy.globs import Globs
 from retrier.policy.pattern_time import LOOKED_AT
-from retrier.policy.rules import GivingUp, Rule, Unmatched
+
+
+class GivingUp(StrEnum):
+    """What becomes of a message that a rule gives up: it is dead, or waits for a person."""
+
+    DEAD = "dead"
+    MANUAL = "manual"
+
+
+class Unmatched(StrEnum):
+    """What becomes of a failure that no rule matches: it waits for a person, or is dead."""
+
+    WAIT = "wait"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """Conditions, joined by *and*; one without globs asks nothing."""
+
+    queue: Globs = ()
+    endpoint: Globs = ()
+    message_type: Globs = ()
+    exception: Globs = ()
+    reason: Globs = ()
+
+    def matches(self, facts: Facts, reason: str) -> bool:
+        """Say whether a failure that has this reason matches all conditions."""
+        pairs = (
+            (self.queue, facts.queue),
+            (self.endpoint, facts.endpoint),
+            (self.message_type, facts.message_type),
+            (self.exception, facts.exception_type),
+            (self.reason, reason),
+        )
+        return all(globs.matches(wanted, text) for wanted, text in pairs if wanted)
+
+    def covers(self, other: "Match") -> bool:
+        """Say whether whatever matches the other matches this one, too.
+
+        Each failure has a queue and a reason, so `*` there asks nothing; the rest may be missing.
+        """
+        pairs = (
+            (self.queue, other.queue or globs.ANYTHING),
+            (self.endpoint, other.endpoint),
+            (self.message_type, other.message_type),
+            (self.exception, other.exception),
+            (self.reason, other.reason or globs.ANYTHING),
+        )
+        return all(theirs and globs.covers(ours, theirs) for ours, theirs in pairs if ours)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """Retries what it matches until it has failed `attempts` times, then gives it up.
+
+    0 and 1 attempts are the same: given up at the first failure. A reason in `never` is given up
+    at once, and so is one that is not in `only`, if that names any. `stream` is stored with what it matches: whether earlier messages of a stream hold it.
+    """
+
+    name: str
+    match: Match
+    attempts: int
+    backoff: Backoff
+    jitter: Jitter = Spread.NONE
+    never: Globs = ()
+    only: Globs = ()
+    then: GivingUp = GivingUp.DEAD
+    stream: StreamRule | None = None
+    breaker: BreakerTerms | None = None
+
+    def delay_after(self, failures: int) -> DelayRange:
+        """Return between which delays a message is retried after so many failures."""
+        return range_of(self.backoff, self.jitter, failures)
+
+    def delays(self) -> list[DelayRange]:
+        """Return the delays of all retries that it makes, in their order."""
+        return [self.delay_after(failures) for failures in range(1, self.attempts)]
+
+
+Dice = Callable[[], float]
+"""Returns a random number from 0 up to, not including, 1."""
+
+
+class Policies(Protocol):
+    """A set of policies, as who stores failures and reverts uses it.
+
+    `configured` says whether somebody asked for it: without, everything waits for a person, by no
+    rule and at any time. `notices` is the queue that is told of each message that becomes dead.
+    """
+
+    @property
+    def configured(self) -> bool:
+        """Whether the settings have policies."""
+        ...
+
+    @property
+    def notices(self) -> str | None:
+        """The queue for notices of dead messages; None if there are none."""
+        ...
+
+    def judge(self, facts: Facts, *, failures: int, now: datetime, dice: Dice) -> Judgement:
+        """Decide about a message that has failed `failures` times, this time included.
+
+        They are counted since the first, or since the last retry that a person asked for.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """Who is asked about failures: the policies in force, and the dice for their jitter.
+
+    A transaction takes the policies once: they may be replaced at any time.
+    """
+
+    in_force: Callable[[], Policies]
+    dice: Dice
+
 
 T = TypeVar("T")
 
@@ -216,3 +342,100 @@ def hash_definition(definition: Definition) -> str:
 
 def _plain(value: timedelta | Pattern[str]) -> object:
     return value.total_seconds() if isinstance(value, timedelta) else value.pattern
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InForce:
+    """The set by which failures are judged.
+
+    `is_configured` is false if there is no section `policies`. `problems` are those of a newer file
+    that was not taken.
+    """
+
+    policies: PolicySet
+    is_configured: bool
+    loaded_at: datetime
+    file_time: datetime | None = None
+    problems: tuple[str, ...] = ()
+
+
+_NOTHING_SET = PolicySet()
+
+WAITING = Judge(in_force=lambda: _NOTHING_SET, dice=lambda: 0.0)
+"""The policies of settings that have none."""
+
+
+_BROKERS_WORDS = 600
+"""Bytes of the broker's words where a decision adds its own: the column holds 1024."""
+
+_A_PERSON = ", so a person decides"
+_SAID: Mapping[LastWord, str] = MappingProxyType(
+    {
+        LastWord.DEAD: "declared {} dead",
+        LastWord.ARCHIVED: "archived {}",
+        LastWord.RESOLVED: "resolved {}",
+    }
+)
+
+
+def unless_copy(judgement: Judgement, copy_of: str | None) -> Judgement:
+    """Let a person decide about a message that may be a copy: a retry might do its work twice."""
+    decision = judgement.decision
+    if copy_of is None or not isinstance(decision, RetryAt):
+        return judgement
+    why = f"it may be a copy of the message {copy_of}, so it is not retried by itself"
+    return replace(judgement, decision=Manual(why=why, policy=decision.policy))
+
+
+def unless_stands(judgement: Judgement, standing: Standing, before: Judgement) -> Judgement:
+    """Leave what a person, or an earlier failure, has decided about the message as it was.
+
+    `before` is what was decided; a message that is dead keeps its reason too.
+    """
+    decision, reason = before.decision, judgement.reason
+    match what_stands(standing, decision):
+        case Stands.NOTHING:
+            return judgement
+        case Stands.WORD:
+            decision = Manual(why=_why_person(standing))
+        case Stands.DECISION:
+            reason = before.reason if isinstance(decision, Dead) and before.reason else reason
+            decision = _told_again(decision)
+        case _ as never:
+            assert_never(never)
+    own = judgement.failure_reason
+    return replace(judgement, reason=reason, decision=decision, own_reason=own)
+
+
+def _told_again(decision: Decision) -> Decision:
+    """Add to the words of what is given up that it has failed again, once."""
+    why = decision.why
+    if why is None or isinstance(decision, RetryAt) or why.endswith((AGAIN, _A_PERSON)):
+        return decision
+    return replace(decision, why=clean(why, COLUMN_BYTES - len(AGAIN)) + AGAIN)
+
+
+def _why_person(standing: Standing) -> str:
+    if standing.word is None:
+        return f"a second copy of a retry that had failed before failed, too{_A_PERSON}"
+    said = _SAID[standing.word].format(standing.of or "it")
+    then = "it failed again" if standing.of is None else "it came under a retry of that"
+    return f"a person had {said}, and {then}{_A_PERSON}"
+
+
+def judge_revert(judgement: Judgement, item: Ejected, *, configured: bool) -> Judgement:
+    """Return the judgement with why the retry was reverted; one that can never go is given up.
+
+    A retry that the settings or the headers send to no queue, or to one of Retrier's own, would be
+    ejected again each time: with policies the message is dead, without them a person decides.
+    """
+    decision = judgement.decision
+    if item.hopeless and configured:
+        dead = Dead(why=item.reason, policy=decision.policy)
+        return replace(judgement, decision=dead)
+    why = _both(item.reason, decision.why) if decision.why else item.reason
+    return replace(judgement, decision=replace(decision, why=why))
+
+
+def _both(reason: str, why: str) -> str:
+    return f"{clean(reason, _BROKERS_WORDS)}; {why}"

@@ -9,8 +9,7 @@ from typing import assert_never
 from retrier.domain.decision import Dead, Decision, Manual, RetryAt
 from retrier.domain.failed_message import Disposition
 from retrier.policy.facts import Facts
-from retrier.policy.overruling import unless_copy
-from retrier.policy.policy_set import PolicySet
+from retrier.policy.policy_set import PolicySet, unless_copy
 
 SAMPLES = 10
 """Failures that are shown: those of different changes first."""

@@ -9,13 +9,13 @@ from threading import Event
 from retrier.clock import Clock
 from retrier.domain.archive_operation import AT_ONCE, ArchiveOperation
 from retrier.errors import DatabaseUnavailable, LeaseLost, RetrierError
-from retrier.events.archiving import (
+from retrier.events.event import Emit
+from retrier.events.processor import (
     ArchiveChunkDone,
     ArchiveCompleted,
     ArchivingPaused,
     ArchivingResumed,
 )
-from retrier.events.event import Emit
 from retrier.processor.lease import Lease
 from retrier.store.engine.database import Database
 from retrier.store.queries.archive_chunks import find_archive_chunk

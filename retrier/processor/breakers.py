@@ -2,17 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 
-from retrier.domain.breaker import LONGEST_NAME, Breaker, BreakerKey, BreakerState, Per
-from retrier.domain.breaker_verdicts import (
+from retrier.domain.breakers import (
+    LONGEST_NAME,
+    Breaker,
+    BreakerKey,
+    BreakerState,
     Close,
     EndHand,
     Open,
+    Per,
     TryOne,
     Verdict,
     judge,
 )
 from retrier.domain.retry_batch import ClaimedMessage, RetryBatch
-from retrier.events.breakers import (
+from retrier.events.processor import (
     BreakerClosed,
     BreakerHalfOpened,
     BreakerHandEnded,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from retrier.domain.standstill import ForBroker, ForDatabase
+from retrier.domain.processor_work import ForBroker, ForDatabase
 from retrier.domain.wire import Delivery, Outcome, Outgoing
 from retrier.errors import BrokerUnavailable
 from retrier.overlap import WhileInFlight, nothing_else

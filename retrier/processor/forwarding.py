@@ -14,7 +14,7 @@ from contextlib import suppress
 from retrier.domain.retry_batch import RetryBatch
 from retrier.domain.wire import Outcome
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable, StagingQueueUnusable
-from retrier.events.forwarding import (
+from retrier.events.processor import (
     CopiesAcked,
     RetrySentAlone,
     WindowSent,

@@ -10,19 +10,17 @@ from typing import assert_never
 from retrier.domain.retry_batch import RetryBatch
 from retrier.domain.retry_operation import Priority
 from retrier.domain.streams import SHORTEST_LOOK_WAIT, HeldLooks, wait_for_look
-from retrier.events.preparation import (
+from retrier.events.processor import (
     BatchAdopted,
     BatchMarked,
     BatchOpened,
-    MessagesClaimed,
-    OperationCompleted,
-)
-from retrier.events.stopping import (
     BatchReleased,
     CanaryFailed,
     CanaryPassed,
     CanarySent,
+    MessagesClaimed,
     OperationCancelled,
+    OperationCompleted,
 )
 from retrier.processor.breakers import Breaking
 from retrier.processor.stage_context import StageContext

@@ -11,12 +11,11 @@ from itertools import accumulate, takewhile
 from threading import Event
 
 from retrier.clock import Clock
-from retrier.domain.copies import PROBE_BODY, make_logged
-from retrier.domain.notices import make_notice_body, make_notice_properties
+from retrier.domain.copies import PROBE_BODY, make_logged, make_notice_body, make_notice_properties
 from retrier.domain.wire import Outgoing, UnreadableProperties
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable, LeaseLost, RetrierError
 from retrier.events.event import Emit
-from retrier.events.outgoing import (
+from retrier.events.processor import (
     OutgoingPaused,
     OutgoingPublished,
     OutgoingPutOff,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from retrier.domain.wire import ChannelClosed, Confirmed, Outcome, Refused, Returned, Unknown
 from retrier.events.event import Emit
-from retrier.events.outgoing import LogQueueFailed, LogQueueRecovered
+from retrier.events.processor import LogQueueFailed, LogQueueRecovered
 from retrier.store.queries.outgoing import WaitingCopy
 
 BACK_OFF = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)

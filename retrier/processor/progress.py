@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from retrier.clock import Clock
-from retrier.domain.standstill import (
+from retrier.domain.processor_work import (
     ForAlarm,
     ForBroker,
     ForConfirms,

@@ -6,11 +6,10 @@ from datetime import datetime
 from threading import Event
 
 from retrier.clock import Clock
-from retrier.domain.retention import Old, Swept, pause_after
-from retrier.domain.second_look import SecondLook
+from retrier.domain.retention import Old, SecondLook, Swept, pause_after
 from retrier.errors import LeaseLost
 from retrier.events.event import Emit
-from retrier.events.retention import ChunkDeleted, RetentionSwept
+from retrier.events.processor import ChunkDeleted, RetentionSwept
 from retrier.processor.lease import Lease
 from retrier.store.engine.database import Database
 from retrier.store.queries.retention import find_due

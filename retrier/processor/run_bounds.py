@@ -7,7 +7,7 @@ from retrier.domain.decision import Decided
 from retrier.domain.retry_batch import RetryBatch, WindowResult
 from retrier.domain.wire import Confirmed, Refused
 from retrier.errors import BrokerUnavailable
-from retrier.events.forwarding import (
+from retrier.events.processor import (
     BatchForwarded,
     CompletionTried,
     DoubtMet,

@@ -6,10 +6,9 @@ from datetime import timedelta
 from threading import Event
 
 from retrier.clock import Clock
-from retrier.domain.breaker import BreakerRules
+from retrier.domain.breakers import BreakerRules
 from retrier.events.event import Emit
-from retrier.policy.judging import Judge
-from retrier.policy.waiting import WAITING
+from retrier.policy.policy_set import WAITING, Judge
 from retrier.processor.broker import Broker
 from retrier.processor.lease import Lease
 from retrier.processor.progress import Progress

@@ -16,7 +16,7 @@ from retrier.domain.wire import (
     Unknown,
 )
 from retrier.errors import BrokerUnavailable, QueueSilent
-from retrier.events.preparation import (
+from retrier.events.processor import (
     BatchStaged,
     CopiesPublished,
     CopiesSent,

@@ -23,9 +23,7 @@ from retrier.errors import (
     StagingQueueUnusable,
 )
 from retrier.events.event import Emit
-from retrier.events.forwarding import StagingQueueDeleted
-from retrier.events.preparation import StagingIdsRecorded
-from retrier.events.processor import StagingQueueRenewed
+from retrier.events.processor import StagingIdsRecorded, StagingQueueDeleted, StagingQueueRenewed
 from retrier.processor.forwarding_run import ForwardingRun
 from retrier.processor.lease import Lease
 from retrier.processor.stage_context import RetryParameters, StageContext

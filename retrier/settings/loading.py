@@ -1,23 +1,105 @@
-"""Reads settings from a file and the environment; reports all problems at once, a line each."""
+"""Reads settings from YAML and the environment; reports all problems at once, a line each."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from retrier.errors import ConfigurationError
-from retrier.settings.addresses import redact
-from retrier.settings.breakers import BreakerSettings
-from retrier.settings.fields import KeyPath
-from retrier.settings.knobs import apply_knobs
-from retrier.settings.model import ErrorQueue, Place, Settings, find_clashes, name_own_queues
-from retrier.settings.policies import list_policy_fields
-from retrier.settings.policy_clashes import find_policy_clashes
-from retrier.settings.tls import BrokerTls
-from retrier.settings.yaml_text import explain_syntax, parse_yaml
+from retrier.settings.environment import apply_knobs, apply_policy_knobs
+from retrier.settings.fields import KeyPath, Section, redact
+from retrier.settings.model import (
+    BrokerTls,
+    ErrorQueue,
+    Place,
+    Settings,
+    find_clashes,
+    name_own_queues,
+)
+from retrier.settings.policies import (
+    BreakerSettings,
+    PoliciesSection,
+    find_policy_clashes,
+    list_policy_fields,
+)
+
+DEEPEST = 50
+"""Levels of a text that somebody sends; policies have six."""
+
+
+def read_text(text: str) -> object:
+    """Return the tree of a text that somebody sends. Raises ConfigurationError."""
+    try:
+        refuse_traps(yaml.parse(text, yaml.SafeLoader))
+        return parse_yaml(text.encode())
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigurationError([f"the text: {explain_syntax(error)}"]) from None
+
+
+def refuse_traps(events: Iterable[yaml.Event]) -> None:
+    """Raise ConfigurationError at the first event that can cost far more than its length says.
+
+    A few lines of aliases can stand for billions of values. PyYAML's time grows with the square of
+    the depth: 64 KiB of opening brackets are minutes.
+    """
+    depth = 0
+    for event in events:
+        if isinstance(event, yaml.AliasEvent):
+            raise ConfigurationError(["the text: an alias (*name) is not read here"])
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise ConfigurationError([f"the text: it has more than {DEEPEST} levels"])
+
+
+def find_section(text: str, name: str) -> str:
+    """Return a section of a file as it is written there; empty if there is none."""
+    try:
+        root = yaml.compose(text, yaml.SafeLoader)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return ""
+    if isinstance(root, yaml.MappingNode):
+        for key, value in root.value:
+            if isinstance(key, yaml.ScalarNode) and key.value == name:
+                return text[key.start_mark.index : value.end_mark.index]
+    return ""
+
+
+def parse_yaml(data: bytes) -> object:
+    """Return the tree of a file. Raises yaml.YAMLError and ValueError."""
+    loader = _Loader(data)
+    try:
+        tree: object = loader.get_single_data()
+    finally:
+        loader.dispose()
+    return {} if tree is None else tree
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads every key as text, and refuses a key given twice: PyYAML would keep the last one."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 - PyYAML's signature
+        seen: set[str] = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                problem = f"the key {redact(key.value)} is given twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add(key.value)
+        return {str(key): value for key, value in super().construct_mapping(node, deep).items()}
+
+
+def explain_syntax(error: Exception) -> str:
+    """Return what is wrong with a text, without quoting it."""
+    # Only place and problem: PyYAML's own message quotes the line, which may hold a password.
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+    return "it holds what cannot be read as text or as a value"
+
 
 _WHOLE_NUMBER = "must be a whole number"
 _MUST = {
@@ -241,3 +323,105 @@ def read_file(path: Path) -> tuple[dict[str, object], list[str]]:
     if not isinstance(tree, dict):
         return {}, [f"{path}: must hold sections such as broker and database"]
     return {key: value for key, value in tree.items() if value is not None}, []
+
+
+class _Policies(Section):
+    """The settings without all other sections."""
+
+    policies: PoliciesSection | None = None
+
+
+def load_policies(
+    path: Path, environ: Mapping[str, str], own_queues: frozenset[str]
+) -> PoliciesSection | None:
+    """Read the section of the file and the environment; None if there is none.
+
+    What is wrong in another section does not matter: that one was read at the start. Raises
+    ConfigurationError with every problem, one line each.
+    """
+    tree, problems = read_file(path)
+    variables = read_environment(environ, _Policies)
+    for place, name in variables.items():
+        override(tree, place, environ[name])
+    problems += apply_policy_knobs(tree, environ).problems
+    if problems:
+        raise ConfigurationError(problems)
+    return _check(tree.get("policies"), own_queues, variables)
+
+
+def check_policies(content: object, own_queues: frozenset[str]) -> PoliciesSection:
+    """Check what would be the content of the section. Raises ConfigurationError."""
+    return _check({} if content is None else content, own_queues, {}) or PoliciesSection()
+
+
+def name_settings_queues(settings: Settings) -> frozenset[str]:
+    """Return the queues that Retrier itself empties, by checked settings."""
+    queues = (each.queue for each in settings.ingestion.error_queues)
+    return frozenset({*queues, settings.staging_queue})
+
+
+def _check(
+    content: object, own_queues: frozenset[str], variables: Mapping[tuple[str, ...], str]
+) -> PoliciesSection | None:
+    tree = {"policies": content}
+    problems = [word(*clash, variables) for clash in find_policy_clashes(tree, own_queues)]
+    try:
+        section = _Policies.model_validate(tree).policies
+    except ValidationError as error:
+        problems += [describe(each, variables) for each in error.errors()]
+        raise ConfigurationError(problems) from None
+    if problems:
+        raise ConfigurationError(problems)
+    return section
+
+
+_FROM_A_PLATFORM = "tcp://"
+"""Container platforms set RETRIER_API_PORT=tcp://... for a service that is called `retrier-api`."""
+
+
+def find_remarks(settings: Settings, config: Path | None, environ: Mapping[str, str]) -> list[str]:
+    """Return sentences for standard error: which embedded defaults are used, and where they are.
+
+    The variables of a service are often in a file of its own, and not in the shell of a person:
+    without a remark a command would look at an empty database and say that all is well.
+    """
+    knobs = find_used_knobs(config, environ)
+    return [
+        *_find_mistyped(environ),
+        *(f"{name} is used for {key}" for name, key in knobs.items()),
+        *_find_defaults(settings, config),
+    ]
+
+
+def is_database_named(settings: Settings) -> bool:
+    """Say whether file or environment name the database."""
+    return "url" in settings.database.model_fields_set
+
+
+def _find_defaults(settings: Settings, config: Path | None) -> Iterator[str]:
+    if not is_database_named(settings):
+        yield _word_default("database", settings.database.url, config)
+    # Without a file nothing is meant to be named; but where messages are kept a person has to know.
+    if config is not None and "url" not in settings.broker.model_fields_set:
+        yield _word_default("broker", settings.broker.url[0], config)
+
+
+def _word_default(part: str, url: str, config: Path | None) -> str:
+    path = Path(url.partition(":///")[2]).absolute()
+    places = f"{config} nor the environment has" if config else "--config nor the environment names"
+    return (
+        f"{part}: the default, the embedded file {path}: neither {places} "
+        f"{part}.url (RETRIER_{part.upper()}__URL)"
+    )
+
+
+def _find_mistyped(environ: Mapping[str, str]) -> Iterator[str]:
+    for section, field in Settings.model_fields.items():
+        keys = getattr(field.annotation, "model_fields", ())
+        for key in keys:
+            meant = f"RETRIER_{section}__{key}".upper()
+            given = meant.replace("__", "_", 1)
+            value = environ.get(given)
+            if value is None or meant in environ or value.startswith(_FROM_A_PLATFORM):
+                continue
+            yield f"{given} is not read: did you mean {meant}?"

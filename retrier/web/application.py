@@ -1,15 +1,235 @@
-"""Builds the page out of its routes."""
+"""Builds the page out of its routes, one module per noun; and the pages of errors."""
 
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from types import MappingProxyType
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
 
-from retrier.web.error_pages import add_handlers
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.selection import Selection
+from retrier.errors import (
+    AnswerTooSlow,
+    BrokerUnavailable,
+    DatabaseRefused,
+    DatabaseUnavailable,
+    DataRefused,
+    KeyReused,
+)
+from retrier.store.queries.messages import list_messages
+from retrier.store.queries.ordering import Order, PageRequest
+from retrier.web import (
+    archives,
+    breakers,
+    events,
+    groups,
+    imports,
+    live_values,
+    message,
+    messages,
+    operations,
+    overview,
+    pending,
+    policies,
+    previews,
+    processor,
+    redirects,
+    streams,
+)
+from retrier.web.counts import Counts
 from retrier.web.forms import read_form
+from retrier.web.page import (
+    environment,
+    person_router,
+    refuse_repeated,
+    show,
+    static_router,
+    told_version,
+)
 from retrier.web.parts import PageParts
-from retrier.web.routes import FREE, WORKING
-from retrier.web.showing import told_version
-from retrier.web.strays import refuse_repeated
+from retrier.web.wording import duration, sentence
+
+_FIRST = ("overview.html", "messages.html", "message.html")
+"""Templates that most people see first; each is compiled once, with all that it imports."""
+_ONE = PageRequest(size=1)
+
+
+def warm_up(parts: PageParts) -> None:
+    """Compile templates and the statement of a list: 100 ms and more. Raises DatabaseUnavailable."""
+    for name in _FIRST:
+        environment().get_template(name)
+    unresolved = Selection(statuses=frozenset({FailedMessageStatus.UNRESOLVED}))
+    list_messages(parts.db, unresolved, Order(), _ONE, parts.codec)
+
+
+_PATH = re.compile(r"""(?<![\w:/])/[^\s"':,;()]+""")
+_AGAIN = 5
+"""Seconds after which the browser asks again for what the database could not answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorView:
+    """`again` are the seconds after which it is tried again; `last` tells the last known state."""
+
+    status: int
+    title: str
+    text: str
+    advice: str
+    again: int | None = None
+    last: str | None = None
+
+
+_TITLES: Mapping[int, str] = MappingProxyType(
+    {
+        400: "This cannot be asked",
+        403: "This is not allowed",
+        404: "There is nothing here",
+        405: "This cannot be done here",
+        409: "This cannot be done now",
+        413: "This is too much at once",
+        421: "This host is not known",
+        500: "Something went wrong",
+        503: "No answer is possible now",
+    }
+)
+_ADVICE: Mapping[int, str] = MappingProxyType(
+    {
+        400: "Go back, correct it, and try again.",
+        403: "Ask whoever runs Retrier for the right to do this, or open this page anew.",
+        404: "It may have been deleted for its age, or the address is cut off.",
+        405: "Go to the overview and begin there.",
+        409: "Look at its state now, and decide again.",
+        413: "Ask for less at once: select by a condition instead of many ids.",
+        421: "Open this page as localhost, or list the host in api.allowed_hosts of the settings.",
+        500: "The log of the service says more. Nothing was done by halves.",
+        503: "This page tries again by itself. What was asked for before is stored, and goes on.",
+    }
+)
+
+
+def add_handlers(page: FastAPI) -> None:
+    """Turn every error of the page into a page."""
+    page.add_exception_handler(HTTPException, _refused)
+    page.add_exception_handler(RequestValidationError, _misshapen)
+    page.add_exception_handler(AnswerTooSlow, _too_slow)
+    page.add_exception_handler(DatabaseRefused, _database_refused)
+    page.add_exception_handler(DatabaseUnavailable, _unavailable)
+    page.add_exception_handler(BrokerUnavailable, _broker_unavailable)
+    page.add_exception_handler(DataRefused, _data_refused)
+    page.add_exception_handler(KeyReused, _key_reused)
+    page.add_exception_handler(Exception, _unexpected)
+
+
+def problem_page(request: Request, status: int, text: str, advice: str = "") -> Response:
+    """Return the page of an error; `text` is a whole sentence."""
+    parts: PageParts = request.app.state.parts
+    away = status == HTTPStatus.SERVICE_UNAVAILABLE
+    view = ErrorView(
+        status=status,
+        title=_TITLES.get(status, HTTPStatus(status).phrase),
+        text=text,
+        advice=advice or _ADVICE.get(status, _ADVICE[400]),
+        again=_AGAIN if away and request.method == "GET" else None,
+        last=_last_state(parts.counts) if away else None,
+    )
+    answer = show(request, "error.html", view, status=status)
+    if away:
+        answer.headers["Retry-After"] = str(_AGAIN)
+    return answer
+
+
+def _last_state(counts: Counts) -> str | None:
+    if counts.last is None:
+        return None
+    count = counts.last.unresolved
+    return f"{count:,} messages were unresolved {duration(counts.age())} ago."
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise error
+    unsaid = error.detail == HTTPStatus(error.status_code).phrase
+    text = "No page has this address." if unsaid and error.status_code == 404 else error.detail  # noqa: PLR2004 - not found
+    answer = problem_page(request, error.status_code, sentence(text))
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+def _misshapen(request: Request, error: Exception) -> Response:
+    if not isinstance(error, RequestValidationError):
+        raise error
+    fields = ", ".join(str(each["loc"][-1]) for each in error.errors())
+    return problem_page(request, 400, f"The address has a value that is not allowed: {fields}.")
+
+
+def _too_slow(request: Request, error: Exception) -> Response:
+    advice = "Narrow it down by a filter, or wait: somebody may hold a lock in the database."
+    return problem_page(request, 503, _why("The database took too long", request, error), advice)
+
+
+def _database_refused(request: Request, error: Exception) -> Response:
+    advice = "Run `retrier check` with the settings of the service: it names what is missing."
+    return problem_page(request, 503, _why("The database refuses", request, error), advice)
+
+
+def _unavailable(request: Request, error: Exception) -> Response:
+    return problem_page(request, 503, _why("The database is away", request, error))
+
+
+def _broker_unavailable(request: Request, error: Exception) -> Response:
+    return problem_page(request, 503, _why("The broker is away", request, error))
+
+
+def _why(what: str, request: Request, error: Exception) -> str:
+    """Return a whole sentence, without paths."""
+    place = request.app.state.parts.db.place
+    reason = _PATH.sub("...", str(error).replace(place, "its address"))
+    return f"{what}: {reason.rstrip('.')}."
+
+
+def _data_refused(request: Request, _error: Exception) -> Response:
+    return problem_page(request, 400, "A text is too long for the database, or no valid text.")
+
+
+def _key_reused(request: Request, error: Exception) -> Response:
+    advice = "This form was sent before with other values. Open it anew."
+    return problem_page(request, 409, sentence(str(error)), advice)
+
+
+def _unexpected(request: Request, error: Exception) -> Response:
+    return problem_page(request, 500, f"It failed unexpectedly ({type(error).__name__}).")
+
+
+FREE = (static_router, live_values.router)
+"""Routes that do not use the database; those of `live_values` do not end."""
+
+WORKING = (
+    overview.router,
+    groups.router,
+    groups.comments_router,
+    messages.router,
+    message.router,
+    archives.router,
+    operations.router,
+    archives.archived_router,
+    pending.router,
+    events.history_router,
+    events.router,
+    processor.router,
+    imports.router,
+    policies.router,
+    redirects.router,
+    breakers.router,
+    streams.router,
+    previews.router,
+    person_router,
+)
+"""Routes that use the database, each with a place. Of two that match, the first one answers."""
+
 
 _READING = frozenset({"GET", "HEAD"})
 

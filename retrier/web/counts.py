@@ -5,40 +5,418 @@ counts again: at most a tenth of a thread is spent, however many messages there 
 """
 
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import islice
 
 from retrier.clock import Clock
+from retrier.domain.archive_operation import ArchiveOperation, ArchiveOperationState
+from retrier.domain.classifiers import CLASSIFIERS
+from retrier.domain.failed_message import FailureGroup
+from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryOperation
+from retrier.domain.streams import Stream
 from retrier.errors import DatabaseUnavailable, RetrierError
 from retrier.store.engine.database import Database
-from retrier.store.queries.breaker_waits import show_breakers
+from retrier.store.queries.archive_operations import find_archive_operation, list_open_archives
+from retrier.store.queries.breaker_waits import SeenByPeople, show_breakers
 from retrier.store.queries.event_log import find_newest_event
 from retrier.store.queries.history import read_history
-from retrier.store.queries.operation_outcomes import count_outcomes
+from retrier.store.queries.message_marks import MessageMark, find_marks
+from retrier.store.queries.operation_outcomes import Outcomes, count_outcomes
 from retrier.store.queries.operations import find_operation
+from retrier.store.queries.ordering import PageRequest
 from retrier.store.queries.page_counts import (
     CauseCount,
     CauseFacts,
+    OtherCounts,
     count_others,
     count_unresolved,
     find_cause_facts,
 )
-from retrier.store.queries.processor_work import ProcessorState, find_processor
-from retrier.web.message_watch import MessageWatch
-from retrier.web.pace import LEAST, WATCHED_FOR, Pace
-from retrier.web.series import Series
-from retrier.web.snapshot import (
-    Snapshot,
-    add_causes,
-    count_groups,
-    count_queues,
-    newest,
-    operations_of,
+from retrier.store.queries.page_series import (
+    ByMinute,
+    count_attempts,
+    count_retries,
+    find_last_attempt,
 )
-from retrier.web.watches import ArchiveWatch, StreamWatch
+from retrier.store.queries.processor_work import ProcessorState, find_processor
+from retrier.store.queries.streams import (
+    HeldMessages,
+    ListedStream,
+    count_held,
+    find_stream,
+    list_streams,
+)
+from retrier.web.live_page import MOST_TABS
+
+TIMES_ITS_COST = 20
+"""A whole count and a look at what is new may each take a twentieth of a thread."""
+LEAST = 1.0
+"""Seconds between two counts at least."""
+WATCHED_FOR = 60.0
+"""Seconds after the last look of a person in which somebody counts as looking."""
+UNWATCHED = 30.0
+"""Seconds between two counts at least while nobody looks; they cost a tenth of that time's share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """When something was done last, and what it cost, in seconds of our own clock."""
+
+    ended: float = 0.0
+    cost: float = 0.0
+
+    def is_due(self, now: float, *, watched: bool) -> bool:
+        """Say whether it may be done again."""
+        times = TIMES_ITS_COST if watched else TIMES_ITS_COST * 10
+        return now >= self.ended + max(LEAST if watched else UNWATCHED, times * self.cost)
+
+
+_KEPT = 50
+"""Operations and streams that are told of though they are over: the last ones.
+
+Of operations that are open, no more either.
+"""
+MOST_STREAMS = 200
+"""Streams whose rows are told: those that hold most. Rows of others change when they are loaded."""
+
+
+class ArchiveWatch:
+    """Knows the operations that are open, and how those ended that were open at an earlier look."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._known: Mapping[str, ArchiveOperation] = {}
+
+    def look(self) -> Mapping[str, ArchiveOperation]:
+        """Return them by id. Raises DatabaseUnavailable."""
+        still = {each.operation_id: each for each in list_open_archives(self._db, _KEPT)}
+        gone = [
+            key
+            for key, each in self._known.items()
+            if key not in still and each.state is not ArchiveOperationState.COMPLETED
+        ]
+        found = (find_archive_operation(self._db, key) for key in gone)
+        ended = {each.operation_id: each for each in found if each is not None}
+        over = {
+            key: each
+            for key, each in self._known.items()
+            if each.state is ArchiveOperationState.COMPLETED
+        }
+        newest = list({**over, **ended}.items())[-_KEPT:]
+        self._known = {**dict(newest), **still}
+        return self._known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenStreams:
+    """What is held in all, the streams that are told, and those that ended since they were."""
+
+    held: HeldMessages = field(default_factory=HeldMessages)
+    listed: Mapping[Stream, ListedStream] = field(default_factory=dict)
+    ended: tuple[Stream, ...] = ()
+
+
+class StreamWatch:
+    """Knows which streams it told of, and which of these have no open message any more."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._seen = SeenStreams()
+
+    def look(self) -> SeenStreams:
+        """Return what is to be told now. Raises DatabaseUnavailable."""
+        found = list_streams(self._db, PageRequest(size=MOST_STREAMS)).items
+        listed = {each.stream: each for each in found}
+        # One that is not listed may only have fallen behind others: then nothing is said of it.
+        lost = [each for each in self._seen.listed if each not in listed]
+        ended = (*self._seen.ended, *(each for each in lost if self._is_over(each)))
+        still = dict.fromkeys(each for each in reversed(ended) if each not in listed)
+        kept = tuple(islice(still, _KEPT))
+        self._seen = SeenStreams(
+            held=count_held(self._db), listed=listed, ended=tuple(reversed(kept))
+        )
+        return self._seen
+
+    def _is_over(self, stream: Stream) -> bool:
+        return find_stream(self._db, stream, PageRequest(size=1)) is None
+
+
+class MessageWatch:
+    """Knows which messages somebody looked at lately. Any thread may note one."""
+
+    def __init__(self, db: Database, clock: Clock) -> None:
+        self._db = db
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._noted: dict[str, float] = {}
+
+    def note(self, unique_id: str) -> None:
+        """Note that somebody looks at this message. A tab says so again while it is connected."""
+        if not is_guid(unique_id):
+            return
+        with self._lock:
+            self._noted.pop(canonical(unique_id), None)
+            self._noted[canonical(unique_id)] = self._clock.monotonic()
+            # Addresses with made-up ids cost no more than as many tabs as may be open.
+            while len(self._noted) > MOST_TABS:
+                del self._noted[next(iter(self._noted))]
+
+    def look(self) -> Mapping[str, MessageMark]:
+        """Return the marks of these messages; nothing is asked for none. Raises DatabaseUnavailable."""
+        return find_marks(self._db, self._still())
+
+    def _still(self) -> tuple[str, ...]:
+        least = self._clock.monotonic() - WATCHED_FOR
+        with self._lock:
+            self._noted = {key: at for key, at in self._noted.items() if at > least}
+            return tuple(self._noted)
+
+
+Groups = Mapping[str, Sequence["CountLine"]]
+
+_MOST_OPERATIONS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountLine:
+    """The unresolved messages of a group or a queue, with a sample of what their exceptions say.
+
+    `key` is the id of the group, or the name of the queue. `queues` begins with the fullest one.
+    """
+
+    key: str
+    title: str
+    count: int
+    dead: int
+    scheduled: int
+    first: datetime
+    last: datetime
+    queues: tuple[str, ...]
+    sample: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Minute:
+    """What happened in one minute."""
+
+    at: datetime
+    failed: int = 0
+    sent: int = 0
+    confirmed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What was counted at `at`, a time of the database; `taken` is the same by our own clock.
+
+    `up_to` is the failure number up to which failures are counted. `groups` are by classifier,
+    newest failure first. `operations` are the retries alive and the last ones that are over.
+    `breakers` and `streams` are what makes messages wait.
+    `archives` are archive operations that are open, or were a moment ago.
+    `messages` are the marks of those whose pages are open.
+    `version` is that of the texts which tabs were sent from it.
+    """
+
+    at: datetime
+    taken: float
+    up_to: int
+    last_event: int
+    causes: Mapping[int, CauseCount]
+    groups: Groups
+    queues: Sequence[CountLine]
+    others: OtherCounts
+    minutes: Sequence[Minute]
+    work: ProcessorState
+    operations: Mapping[str, RetryOperation]
+    outcomes: Mapping[str, Outcomes]
+    breakers: SeenByPeople
+    streams: SeenStreams
+    archives: Mapping[str, ArchiveOperation] = field(default_factory=dict)
+    messages: Mapping[str, MessageMark] = field(default_factory=dict)
+    version: str = ""
+
+    def count_of(self, causes: Iterable[int]) -> int:
+        """Return how many messages of these causes are unresolved and not dead."""
+        found = (self.causes[each] for each in causes if each in self.causes)
+        return sum(each.count - each.dead for each in found)
+
+    @property
+    def held(self) -> HeldMessages:
+        """What streams hold in all."""
+        return self.streams.held
+
+    @property
+    def unresolved(self) -> int:
+        """How many messages are unresolved."""
+        return sum(each.count for each in self.causes.values())
+
+    @property
+    def dead(self) -> int:
+        """How many of these are dead."""
+        return sum(each.dead for each in self.causes.values())
+
+    @property
+    def scheduled(self) -> int:
+        """How many of these are scheduled."""
+        return sum(each.scheduled for each in self.causes.values())
+
+
+def add_causes(
+    known: Mapping[int, CauseCount], more: Iterable[CauseCount]
+) -> Mapping[int, CauseCount]:
+    """Return the counts with those of new failures added."""
+    together = dict(known)
+    for each in more:
+        before = together.get(each.cause_id)
+        together[each.cause_id] = each if before is None else _add(before, each)
+    return together
+
+
+def _add(one: CauseCount, other: CauseCount) -> CauseCount:
+    return CauseCount(
+        cause_id=one.cause_id,
+        count=one.count + other.count,
+        dead=one.dead + other.dead,
+        scheduled=one.scheduled + other.scheduled,
+        first=min(one.first, other.first),
+        last=max(one.last, other.last),
+    )
+
+
+Members = list[tuple[CauseCount, CauseFacts]]
+
+
+def count_groups(causes: Mapping[int, CauseCount], facts: Mapping[int, CauseFacts]) -> Groups:
+    """Return the groups of each classifier, newest failure first."""
+    members: dict[FailureGroup, Members] = {}
+    for cause_id, counted in causes.items():
+        for group in facts[cause_id].groups if cause_id in facts else ():
+            members.setdefault(group, []).append((counted, facts[cause_id]))
+    found: dict[str, list[CountLine]] = {classifier: [] for classifier in CLASSIFIERS}
+    for group, of_group in members.items():
+        line = _line(group.group_id, group.title, of_group)
+        found.setdefault(group.classifier, []).append(line)
+    return {classifier: _newest_first(lines) for classifier, lines in found.items()}
+
+
+def count_queues(
+    causes: Mapping[int, CauseCount], facts: Mapping[int, CauseFacts]
+) -> Sequence[CountLine]:
+    """Return the queues on which messages failed, newest failure first."""
+    members: dict[str, Members] = {}
+    for cause_id, counted in causes.items():
+        if cause_id in facts:
+            members.setdefault(facts[cause_id].queue, []).append((counted, facts[cause_id]))
+    return _newest_first(_line(queue, queue, of_queue) for queue, of_queue in members.items())
+
+
+def _newest_first(lines: Iterable[CountLine]) -> Sequence[CountLine]:
+    return sorted(lines, key=lambda each: (each.last, each.key), reverse=True)
+
+
+def _line(key: str, title: str, members: Members) -> CountLine:
+    fullest = sorted(members, key=lambda each: -each[0].count)
+    counts = [counted for counted, _ in members]
+    return CountLine(
+        key=key,
+        title=title,
+        count=sum(each.count for each in counts),
+        dead=sum(each.dead for each in counts),
+        scheduled=sum(each.scheduled for each in counts),
+        first=min(each.first for each in counts),
+        last=max(each.last for each in counts),
+        queues=tuple(dict.fromkeys(facts.queue for _, facts in fullest)),
+        sample=_sample(fullest[0][1]),
+    )
+
+
+def _sample(facts: CauseFacts) -> str | None:
+    said = facts.exception_message or facts.failure_reason
+    return said.strip().split("\n", 1)[0] if said else None
+
+
+def operations_of(state: ProcessorState) -> Mapping[str, RetryOperation]:
+    """Return the operations that wait or are at work, by their ids."""
+    return {each.operation_id: each for each in state.queue.operations}
+
+
+def newest(operations: Iterable[RetryOperation]) -> Mapping[str, RetryOperation]:
+    """Return these by their ids, without the oldest ones if they are too many."""
+    ordered = sorted(operations, key=lambda each: each.created_at, reverse=True)
+    return {each.operation_id: each for each in ordered[:_MOST_OPERATIONS]}
+
+
+KEPT = timedelta(hours=24)
+BACK_AT_ONCE = 20_000
+"""Older failures that one look counts: no index knows their times."""
+
+
+class Series:
+    """What is known of each minute. A look at failures reads each of them once."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._failed: dict[datetime, int] = {}
+        self._first: int | None = None
+        self._last = 0
+        self._sent: ByMinute = {}
+        self._confirmed: ByMinute = {}
+
+    def look(self, now: datetime) -> None:
+        """Count what happened since the last look, and some of what happened before the first.
+
+        Raises DatabaseUnavailable.
+        """
+        since = now - KEPT
+        self._count_new()
+        self._count_back(since)
+        retries = count_retries(self._db, since)
+        self._sent, self._confirmed = retries.sent, retries.confirmed
+        self._failed = {at: count for at, count in self._failed.items() if at >= since}
+
+    def minutes(self) -> Sequence[Minute]:
+        """Return the minutes in which something happened, the oldest first."""
+        failed, sent, confirmed = self._failed, self._sent, self._confirmed
+        return [
+            Minute(
+                at=at,
+                failed=failed.get(at, 0),
+                sent=sent.get(at, 0),
+                confirmed=confirmed.get(at, 0),
+            )
+            for at in sorted({*failed, *sent, *confirmed})
+        ]
+
+    def count_new_failures(self) -> None:
+        """Count the failures since the last look only. Raises DatabaseUnavailable."""
+        if self._first is not None:
+            self._count_new()
+
+    def _count_new(self) -> None:
+        last = find_last_attempt(self._db)
+        if self._first is None:
+            self._first = self._last = last
+        elif last > self._last:
+            self._add(count_attempts(self._db, self._last, last))
+            self._last = last
+
+    def _count_back(self, since: datetime) -> None:
+        if not self._first:
+            return
+        after = max(0, self._first - BACK_AT_ONCE)
+        found = count_attempts(self._db, after, self._first)
+        self._add(found)
+        # Behind the first failure that is too old, and behind a gap, nothing younger is expected.
+        over = not found or min(found) < since
+        self._first = 0 if over else after
+
+    def _add(self, found: Mapping[datetime, int]) -> None:
+        for at, count in found.items():
+            self._failed[at] = self._failed.get(at, 0) + count
+
 
 QUICK = 0.1
 """Seconds: a count that takes no longer is made when a page asks for it."""

@@ -1,23 +1,34 @@
-"""The form of an act: its fields, its idempotency key, who asks, and where to go afterwards."""
+"""The form of an act: its fields, its key, who asks, and what a person is asked once before."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 from urllib.parse import parse_qs, quote, unquote
 from uuid import uuid4
 
 from fastapi import Depends, HTTPException, Request
 
-from retrier.domain.archive_operation import ArchiveRequest
-from retrier.domain.header_patterns import why_not_dropped
-from retrier.domain.message_actions import Act
-from retrier.domain.plan import INEXACT, RETRY, Plan, as_counted, hash_subject, read_plan, within
-from retrier.domain.plan import LONGEST as LONGEST_PLAN
-from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
+from retrier.domain.archive_operation import Act, ArchiveRequest
+from retrier.domain.headers import why_not_dropped
+from retrier.domain.retry_operation import (
+    HIGHEST_RATE,
+    INEXACT,
+    RETRY,
+    Plan,
+    RetryRequest,
+    RetryTerms,
+    as_counted,
+    hash_subject,
+    read_plan,
+    type_of,
+    within,
+)
+from retrier.domain.retry_operation import LONGEST as LONGEST_PLAN
 from retrier.domain.selection import Selection
-from retrier.domain.steering import HIGHEST_RATE
 from retrier.domain.text import clean
 from retrier.gateway import AskedAgain
+from retrier.store.queries.archive_previews import ArchivePreview
+from retrier.web.wording import plural
 
 LONGEST_KEY = 255
 LONGEST_WHY = 1000
@@ -222,3 +233,82 @@ def _form(request: Request, content: Annotated[bytes, Depends(read_form)]) -> Fo
 
 
 SentForm = Annotated[Form, Depends(_form)]
+
+
+_NAMES = {Act.ARCHIVE: "Archive", Act.UNARCHIVE: "Unarchive", Act.RESOLVE: "Resolve"}
+_WHAT = {
+    Act.ARCHIVE: "They are set aside: no retry takes them. It can be undone "
+    "until they are deleted, `retention.archived` after this: 10 days by default.",
+    Act.UNARCHIVE: "They are unresolved again.",
+    Act.RESOLVE: "They count as dealt with, and are never retried. It cannot be undone.",
+}
+LATER = "What fails from now on is left as it is."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A form that asks before it acts; `why` is "asked", "needed", or empty.
+
+    `left_out` counts by reason what would be left as it is. `button` is empty if nothing would be
+    done. `reasons` are those that a message may be given.
+    """
+
+    title: str
+    what: str
+    post_to: str
+    back: str
+    button: str
+    text: str = ""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    fields: Mapping[str, str] = field(default_factory=dict)
+    why: str = "asked"
+    reasons: Sequence[str] = ()
+
+
+def ask_about(act: Act, what: str, found: ArchivePreview, base: Question) -> Question:
+    """Return the question before an act on many; `base` has its addresses and fields."""
+    count, name = plural(found.total, "message"), _NAMES[act]
+    return Question(
+        title=f"{name} {count}?" if found.total else "Nothing would be changed",
+        what=what,
+        post_to=base.post_to,
+        back=base.back,
+        button=f"{name} {count}" if found.total else "",
+        text=_WHAT[act] if found.total else "",
+        left_out=found.skipped_because,
+        notes=base.notes,
+        fields=base.fields,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A queue, or a reason, and how many messages."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """A form that acts, with what it would do. `act` is on its button, `back` leads away from it.
+
+    `counts` say how many, `notes` what a person must know. `fields` are hidden, and name what it is about. Nothing is
+    asked if `is_empty`.
+    """
+
+    title: str
+    lead: str
+    act: str
+    post_to: str
+    back: str
+    counts: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    destinations: Sequence[Line] = ()
+    others: int = 0
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    fields: Sequence[tuple[str, str]] = ()
+    asks_why: bool = False
+    is_empty: bool = False
+    leave: str = "Cancel"

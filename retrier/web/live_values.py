@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator
 
-from retrier.web.counts import Trouble
-from retrier.web.snapshot import Snapshot
-from retrier.web.views.archives import archive_line
-from retrier.web.views.breakers import breaker_rows
-from retrier.web.views.groups import group_prefix
-from retrier.web.views.headline import headline, lead
-from retrier.web.views.operations import OperationLine, operation_line
-from retrier.web.views.streams import message_link, row_key, stream_row, tell_held_in_all
-from retrier.web.views.tiles import tiles
+from fastapi import APIRouter, Request, Response
+
+from retrier.web.archives import archive_line
+from retrier.web.breakers import breaker_rows
+from retrier.web.counts import Snapshot, Trouble
+from retrier.web.groups import group_prefix
+from retrier.web.live_page import LiveAnswer
+from retrier.web.operation_lines import OperationLine, operation_line
+from retrier.web.overview import headline, lead, tiles
+from retrier.web.parts import Parts
+from retrier.web.streams import message_link, row_key, stream_row, tell_held_in_all
 from retrier.web.wording import iso, number, sentence, visible
 
 MOST_GROUPS = 200
@@ -118,3 +120,23 @@ def _of_operation(line: OperationLine) -> Iterator[tuple[str, str]]:
     yield f"{key}/total", str(line.total)
     yield f"{key}/state", line.state
     yield f"{key}/text", line.text
+
+
+router = APIRouter(prefix="/events")
+
+
+@router.get("/page", response_class=Response)
+async def follow_page(
+    request: Request, parts: Parts, since: str = "", message: str = ""
+) -> Response:
+    """Send what changed since a version, and then what changes; the answer does not end.
+
+    `message` is the id of the message whose page it is.
+    """
+
+    def note_reader() -> None:
+        parts.counts.note_reader_of(message)
+
+    note_reader()
+    known = request.headers.get("last-event-id") or since
+    return LiveAnswer(parts.live, known, note_reader)

@@ -1,4 +1,4 @@
-"""What the page is built from."""
+"""What the page is built from, and the pages that the bar at the top leads to."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -12,12 +12,36 @@ from fastapi import APIRouter, Depends, Request
 from retrier.domain.wire import PropertyCodec
 from retrier.errors import ConfigurationError
 from retrier.gateway import Gateway
-from retrier.policy.in_force import InForce
-from retrier.policy.policy_set import PolicySet
+from retrier.policy.policy_set import InForce, PolicySet
 from retrier.store.engine.database import Database
 from retrier.web.counts import Counts
 from retrier.web.live_page import LivePage
-from retrier.web.navigation import Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """One page of the bar."""
+
+    path: str
+    name: str
+
+
+NAVIGATION = (
+    Place(path="/", name="Overview"),
+    Place(path="/groups", name="Groups"),
+    Place(path="/messages", name="Messages"),
+    Place(path="/operations", name="Operations"),
+    Place(path="/pending", name="Pending"),
+    Place(path="/archived", name="Archived"),
+    Place(path="/imports", name="Imports"),
+    Place(path="/redirects", name="Redirects"),
+    Place(path="/breakers", name="Breakers"),
+    Place(path="/streams", name="Streams"),
+    Place(path="/policies", name="Policies"),
+    Place(path="/events", name="Events"),
+    Place(path="/processor", name="Processor"),
+)
+
 
 Places = Callable[[], AbstractAsyncContextManager[None]]
 """Gives a place among the requests at work; raises HTTPException if none is free in time."""

@@ -1,7 +1,8 @@
-"""Numbers, times and durations as people read them."""
+"""Numbers, times and durations as people read them; and a name with what it stands for."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 _WORDS = [
@@ -116,3 +117,21 @@ def visible(text: str) -> str:
     Some of them would let the reader see another order of letters than there is.
     """
     return _UNSEEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One line. `live` is the key of the text that replaces the value; `when` is shown as a time."""
+
+    name: str
+    value: str = ""
+    live: str | None = None
+    link: str | None = None
+    when: datetime | None = None
+
+
+def time_facts(**moments: datetime | None) -> Iterator[Fact]:
+    """Yield the moments that are known; the names are those of the arguments."""
+    for name, moment in moments.items():
+        if moment is not None:
+            yield Fact(name=name.replace("_", " ").capitalize(), when=moment)

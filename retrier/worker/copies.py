@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import assert_never
 
 from retrier.domain import headers
-from retrier.domain.completed_steps import unite
 from retrier.domain.dialects import RETRIER
 from retrier.domain.dialects import retrier as names
+from retrier.domain.streams import unite
 from retrier.domain.text import clean
 from retrier.domain.wire import Delivery, Edit, Outgoing, Properties, PropertyCodec
 from retrier.worker.hand import Held

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from retrier.domain.completed_steps import find_said, read_said, unite
 from retrier.domain.headers import COMPLETED_STEPS
+from retrier.domain.streams import find_said, read_said, unite
 from retrier.domain.wire import header_text
 from retrier.errors import ConfigurationError
 from retrier.worker.outcomes import (

@@ -8,7 +8,6 @@ from typing import assert_never
 from retrier.clock import Clock
 from retrier.errors import BrokerUnavailable
 from retrier.transport.seam import Transport
-from retrier.worker.arrivals import Arrivals, Startable, Uncounted, stamp
 from retrier.worker.breaker import Circuit, State
 from retrier.worker.copies import find_id
 from retrier.worker.hand import (
@@ -26,15 +25,22 @@ from retrier.worker.hand import (
     Take,
 )
 from retrier.worker.handlers import Handler
-from retrier.worker.line import Line, Received, find_missing
+from retrier.worker.line import Line, Pause, Received, find_missing
 from retrier.worker.log import LOG, Condition, report
 from retrier.worker.options import Options
 from retrier.worker.outcomes import Broken, Done, Ended, Postponed, Reason
-from retrier.worker.pause import Pause
-from retrier.worker.running import Handling, Hands, Inline, Pool
+from retrier.worker.running import (
+    RELEASE_WITHIN,
+    Exits,
+    Handling,
+    Hands,
+    Inline,
+    Overdue,
+    Pool,
+    Relief,
+)
 from retrier.worker.settlement import Settlements
-from retrier.worker.starts import Keys, Starts
-from retrier.worker.stopping import RELEASE_WITHIN, Exits, Overdue, Relief
+from retrier.worker.starts import Arrivals, Keys, Startable, Starts, Uncounted, stamp
 
 TICK = 0.1
 """Seconds that one wait lasts at most: so long a signal or a heartbeat may have to wait."""

@@ -14,11 +14,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import perf_counter
 
-from retrier.policy.backoff import Exponential
 from retrier.policy.classification import ReasonRule
+from retrier.policy.delays import Exponential
 from retrier.policy.facts import Facts
-from retrier.policy.policy_set import Definition, PolicySet
-from retrier.policy.rules import Match, Rule
+from retrier.policy.policy_set import Definition, Match, PolicySet, Rule
 from retrier.store.engine.database import Database
 from retrier.store.queries.policy_simulation import Bounds, simulate_policies
 from retrier.store.verbs.recording import record_received

@@ -15,7 +15,7 @@ from dramatiq.rate_limits.backends import StubBackend
 
 from retrier.errors import ConfigurationError
 from retrier.integrations.dramatiq import RetrierMiddleware
-from retrier.integrations.dramatiq.arrivals import Arrival
+from retrier.integrations.dramatiq.letters import Arrival
 from retrier.integrations.steps import noting_steps
 from tests.support.dramatiq_site import DramatiqSite
 from tests.support.waiting import wait_until

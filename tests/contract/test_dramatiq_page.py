@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from retrier.integrations.account import Deed
 from retrier.integrations.dramatiq import RetrierMiddleware
+from retrier.integrations.handover import Deed
 from tests.support.examples import EXAMPLES
 from tests.support.project import ROOT
 

@@ -22,7 +22,7 @@ from retrier.clock import SystemClock
 from retrier.domain.failed_imports import Sent
 from retrier.domain.wire import Confirmed, Outgoing
 from retrier.errors import BrokerUnavailable
-from retrier.integrations import celery_publisher
+from retrier.integrations import celery as celery_publisher
 from retrier.integrations.dramatiq import publisher as dramatiq_publisher
 from retrier.integrations.dramatiq.letters import Letter
 from retrier.store.engine.database import Database

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import delete, update
 
-from retrier.domain.message_actions import Act
-from retrier.domain.second_look import SecondLook
+from retrier.domain.archive_operation import Act
+from retrier.domain.retention import SecondLook
 from retrier.store.engine.database import Database
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import archive_operation_messages, archive_operations, failed_messages

@@ -2,8 +2,7 @@
 
 import pytest
 
-from retrier.domain.archive_operation import ArchiveOperationState
-from retrier.domain.message_actions import Act, Refusal
+from retrier.domain.archive_operation import Act, ArchiveOperationState, Refusal
 from retrier.domain.selection import Selection
 from retrier.errors import KeyReused, LeaseLost
 from retrier.store.engine.database import Database

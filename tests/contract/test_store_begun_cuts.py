@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import update
 
-from retrier.domain.retry_operation import RetryOperation, RetryOperationState
-from retrier.domain.steering import Cancel, Order, Pause
+from retrier.domain.retry_operation import Cancel, Order, Pause, RetryOperation, RetryOperationState
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import ConcurrentChange, Transaction
 from retrier.store.queries.operations import find_operation

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import func, select, text, update
 
-from retrier.domain.breaker import BreakerState
+from retrier.domain.breakers import BreakerState
 from retrier.store.engine.database import Database
 from retrier.store.queries.monitoring import MOST_NAMED_BREAKERS, read_figures
 from retrier.store.schema import breaker_counts, breakers

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import select
 
+from retrier.domain.archive_operation import Act
 from retrier.domain.identity import md5_guid
-from retrier.domain.message_actions import Act
 from retrier.store.engine.database import Database
 from retrier.store.queries.comments import find_comments
 from retrier.store.schema import event_log, group_comments

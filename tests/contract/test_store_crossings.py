@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import delete
 
-from retrier.domain.message_actions import Act
+from retrier.domain.archive_operation import Act
 from retrier.store.engine.database import Database
 from retrier.store.queries.outgoing import find_outgoing
 from retrier.store.queries.verification import verify_store

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import text
 
-from retrier.domain.message_actions import Act
+from retrier.domain.archive_operation import Act
 from retrier.domain.retry_batch import Ejected, WindowResult
 from retrier.store.queries.next_batch import find_most_advanced
 from retrier.store.verbs.message_actions import Action

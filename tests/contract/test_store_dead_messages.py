@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from retrier.domain.message_actions import Act, Refusal
-from retrier.domain.retry_operation import RetryRequest, RetryType
+from retrier.domain.archive_operation import Act, Refusal
+from retrier.domain.retry_operation import Cancel, Pause, RetryRequest, RetryType
 from retrier.domain.selection import Selection
-from retrier.domain.steering import Cancel, Pause
 from retrier.errors import KeyReused
 from retrier.store.engine.database import Database
 from retrier.store.queries.verification import verify_store

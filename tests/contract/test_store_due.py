@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, event, func, select, update
 
-from retrier.domain.message_actions import Act
+from retrier.domain.archive_operation import Act
 from retrier.domain.retry_operation import STANDING_OPERATION, RetryOperation, RetryType
 from retrier.domain.schedule import Schedule
 from retrier.store.engine.database import Database

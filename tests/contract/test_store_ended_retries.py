@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import RetryEnd
-from retrier.domain.message_actions import Act
 from retrier.domain.wire import Refused
 from retrier.store.engine.database import Database
 from retrier.store.queries.verification import verify_store

@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 from sqlalchemy import text
 
-from retrier.domain.message_actions import Act
+from retrier.domain.archive_operation import Act
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.errors import KeyReused

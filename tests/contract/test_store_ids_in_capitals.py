@@ -2,7 +2,7 @@
 
 import pytest
 
-from retrier.domain.message_actions import Act
+from retrier.domain.archive_operation import Act
 from retrier.store.engine.database import Database
 from retrier.store.schema import retry_operation_messages
 from retrier.store.verbs.message_actions import Action

@@ -10,10 +10,9 @@ from uuid import uuid4
 
 import pytest
 
-from retrier.domain.failed_imports import ImportRefusal
+from retrier.domain.failed_imports import Became, ImportRefusal
 from retrier.domain.failed_message import FailedImport, FailedMessageStatus
 from retrier.domain.headers import INSTALLATION_ID, RETRY_SUCCESSFUL, STAGING_ID, UNIQUE_MESSAGE_ID
-from retrier.domain.reimport import Became
 from retrier.domain.wire import Delivery
 from retrier.errors import DataRefused
 from retrier.imports import FailedImports

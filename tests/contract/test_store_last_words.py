@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from retrier.domain.archive_operation import Act
 from retrier.domain.decision import AGAIN
 from retrier.domain.failed_message import Failure
-from retrier.domain.message_actions import Act
 from retrier.domain.retry_operation import RetryTerms
 from retrier.store.engine.database import Database
 from retrier.store.queries.verification import verify_store

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
+from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import Failure
-from retrier.domain.message_actions import Act
 from retrier.store.engine.database import Database
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import (

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from retrier.domain.archive_operation import Act, Refusal
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.message_actions import Act, Refusal
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.gateway import AskedAgain, Gateway

@@ -6,8 +6,7 @@ import pytest
 from sqlalchemy import select
 
 from retrier.domain.decision import Dead, Manual
-from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.moves import MOVES, Move
+from retrier.domain.failed_message import MOVES, FailedMessageStatus, Move
 from retrier.domain.receipt import MessageChange
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import delete
 
 from retrier.domain import headers
-from retrier.domain.notices import DeadMessage
+from retrier.domain.copies import DeadMessage
 from retrier.store.engine.database import Database
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import outgoing, processing_attempts

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import delete
 
-from retrier.domain.message_actions import Act
+from retrier.domain.archive_operation import Act
 from retrier.domain.wire import Refused
 from retrier.store.engine.database import Database
 from retrier.store.schema import failed_messages, processing_attempts

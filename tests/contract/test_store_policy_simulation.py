@@ -8,11 +8,9 @@ from sqlalchemy import Connection, event, select, update
 
 from retrier.domain.failed_message import Disposition
 from retrier.errors import DatabaseUnavailable
-from retrier.policy.backoff import Fixed
 from retrier.policy.classification import ReasonRule
-from retrier.policy.judging import Judge
-from retrier.policy.policy_set import Definition, PolicySet
-from retrier.policy.rules import Match, Rule
+from retrier.policy.delays import Fixed
+from retrier.policy.policy_set import Definition, Judge, Match, PolicySet, Rule
 from retrier.policy.simulation import Verdict
 from retrier.store.engine.database import Database
 from retrier.store.queries.policy_simulation import Bounds, SimulatedBefore, simulate_policies

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text, update
 
+from retrier.domain.archive_operation import Act, Refusal
 from retrier.domain.failed_message import Received
-from retrier.domain.message_actions import Act, Refusal
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.errors import LeaseLost

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from sqlalchemy import select
 
-from retrier.domain.stream_position import NO_POSITION
+from retrier.domain.streams import NO_POSITION
 from retrier.domain.text import jsonable
 from retrier.errors import BrokerUnavailable
 from retrier.store.queries.details import find_message

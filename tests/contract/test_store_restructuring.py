@@ -10,9 +10,9 @@ from alembic.config import Config
 from sqlalchemy import insert, inspect, text
 from sqlalchemy.exc import IntegrityError
 
-from retrier.domain.breaker import BreakerKey, BreakerState, Per
+from retrier.domain.archive_operation import Act
+from retrier.domain.breakers import BreakerKey, BreakerState, Per
 from retrier.domain.identity import md5_guid
-from retrier.domain.message_actions import Act
 from retrier.domain.retry_operation import Canary, RetryTerms
 from retrier.domain.selection import Selection
 from retrier.store.engine.database import Database

@@ -10,11 +10,11 @@ import pytest
 from sqlalchemy import text
 
 from retrier.domain import retention
-from retrier.domain.message_actions import Act
-from retrier.domain.second_look import SecondLook
+from retrier.domain.archive_operation import Act
+from retrier.domain.retention import SecondLook
 from retrier.errors import LeaseLost
 from retrier.events.event import Event
-from retrier.events.retention import ChunkDeleted
+from retrier.events.processor import ChunkDeleted
 from retrier.store.engine.database import Database
 from retrier.store.queries.event_log import list_events
 from retrier.store.queries.monitoring import read_ledger

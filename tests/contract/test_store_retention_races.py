@@ -9,8 +9,8 @@ from threading import Event
 import pytest
 from sqlalchemy import insert, text
 
+from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import Failure
-from retrier.domain.message_actions import Act
 from retrier.store.engine.database import Database
 from retrier.store.queries.monitoring import read_ledger
 from retrier.store.queries.verification import verify_store

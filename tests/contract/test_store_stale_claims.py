@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from retrier.domain.message_actions import Act
+from retrier.domain.archive_operation import Act
 from retrier.store.engine.database import Database
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import ended_retries, retry_operation_messages

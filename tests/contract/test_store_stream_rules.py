@@ -5,10 +5,8 @@ from datetime import timedelta
 import pytest
 
 from retrier.domain.streams import StreamRule
-from retrier.policy.backoff import Fixed
-from retrier.policy.judging import Judge
-from retrier.policy.policy_set import Definition, PolicySet
-from retrier.policy.rules import Match, Rule
+from retrier.policy.delays import Fixed
+from retrier.policy.policy_set import Definition, Judge, Match, PolicySet, Rule
 from retrier.store.engine.database import Database
 from retrier.store.verbs.recording import record_received
 from tests.contract.store_rows import again, only_message

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
-from retrier.domain.message_actions import Act
-from retrier.domain.searched_text import BETWEEN
+from retrier.domain.archive_operation import Act
 from retrier.domain.selection import Selection
+from retrier.domain.shown import BETWEEN
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.messages import list_messages

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, inspect, select, text
 
+from retrier.domain.archive_operation import Act
 from retrier.domain.classifiers import CLASSIFIERS, classify
 from retrier.domain.failed_message import FailureDetails
 from retrier.domain.identity import md5_guid
-from retrier.domain.message_actions import Act
 from retrier.domain.retry_operation import RetryTerms
-from retrier.domain.stream_position import NO_POSITION
-from retrier.domain.streams import Stream
+from retrier.domain.streams import NO_POSITION, Stream
 from retrier.store.engine.database import Database
 from retrier.store.queries.ordering import PageRequest
 from retrier.store.queries.streams import find_stream

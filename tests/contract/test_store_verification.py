@@ -8,19 +8,17 @@ import pytest
 from sqlalchemy import delete, insert, select, text, update
 
 from retrier.domain.wire import Refused
-from retrier.events.forwarding import (
+from retrier.events.processor import (
+    BatchMarked,
+    BatchOpened,
+    BatchStaged,
     CompletionTried,
+    CopiesPublished,
+    MessagesClaimed,
     RestMoved,
     WindowRecorded,
     WindowSent,
     WindowStamped,
-)
-from retrier.events.preparation import (
-    BatchMarked,
-    BatchOpened,
-    BatchStaged,
-    CopiesPublished,
-    MessagesClaimed,
 )
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import psycopg
 
-from retrier.events.archiving import ArchiveChunkDone
+from retrier.events.processor import ArchiveChunkDone
 from tests.benchmarks.filling import Filling, fill
 from tests.endurance.report import tell
 from tests.kills.sites import Combination, Place, opened_place

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from retrier.events.preparation import CopySentAlone
+from retrier.events.processor import CopySentAlone
 from retrier.store.engine.database import Database, DatabaseOptions
 from retrier.store.verbs.recording import record_received
 from tests.faults.work import STORED

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from html import escape
 
-from retrier.web.routes import FREE, WORKING
+from retrier.web.application import FREE, WORKING
 from tests.golden.asked import begun, filled, route_of, shown
 from tests.golden.story import Known
 from tests.golden.world import World

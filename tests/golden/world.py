@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 from typer.testing import Result
 
-from retrier.api.live_feed import LiveFeed
+from retrier.api.live import LiveFeed
 from retrier.app.api_server import make_faces
 from retrier.app.composition import (
     make_archiving,

@@ -5,7 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from retrier.domain.import_reasons import UNKNOWN_MESSAGE
+from retrier.domain.failed_imports import UNKNOWN_MESSAGE
 from tests.journeys.conftest import RABBITMQ_AND_POSTGRES, Site
 from tests.support.shop import failure_headers
 from tests.support.waiting import wait_until

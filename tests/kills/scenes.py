@@ -9,32 +9,31 @@ from threading import Event, Thread
 from kombu import Connection, Consumer, Producer, Queue
 
 from retrier.app.parts import make_transport
-from retrier.events.forwarding import (
-    CompletionTried,
-    CopiesAcked,
-    EndMarkerSent,
-    RestBackedOff,
-    RestMoved,
-    RetrySentAlone,
-    StagingQueueDeleted,
-    WindowRecorded,
-    WindowSent,
-    WindowStamped,
-)
-from retrier.events.preparation import (
+from retrier.events.processor import (
     BatchAdopted,
     BatchMarked,
     BatchOpened,
     BatchStaged,
+    CompletionTried,
+    CopiesAcked,
     CopiesPublished,
     CopiesSent,
+    EndMarkerSent,
+    LeaseAcquired,
+    LeaseReleased,
     MessagesClaimed,
+    RestBackedOff,
+    RestMoved,
+    RetrySentAlone,
     StagingBackedOff,
     StagingConnected,
     StagingIdsRecorded,
+    StagingQueueDeleted,
     StagingQueuePurged,
+    WindowRecorded,
+    WindowSent,
+    WindowStamped,
 )
-from retrier.events.processor import LeaseAcquired, LeaseReleased
 from retrier.settings import load_settings
 from tests.kills.sites import Place
 

@@ -7,17 +7,17 @@ from datetime import timedelta
 
 import pytest
 
-from retrier.domain.breaker import BreakerKey, BreakerState, Per
+from retrier.domain.breakers import BreakerKey, BreakerState, Per
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
-from retrier.events.breakers import (
+from retrier.events.processor import (
+    BatchMarked,
     BreakerClosed,
     BreakerHalfOpened,
     BreakerHandEnded,
     BreakerOpened,
     ClaimsHeldBack,
 )
-from retrier.events.preparation import BatchMarked
 from retrier.store.verbs.breakers import set_breaker
 from retrier.store.verbs.operations import create_operation
 from retrier.store.verbs.recording import record_received

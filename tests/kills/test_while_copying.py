@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from retrier.domain.headers import LOGGED_ID
-from retrier.events.outgoing import OutgoingPublished
+from retrier.events.processor import OutgoingPublished
 from tests.kills.conftest import Tally
 from tests.kills.rotation import everywhere
 from tests.kills.sites import COUNT, WINDOW, Place

@@ -9,9 +9,8 @@ import pytest
 
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
-from retrier.events.forwarding import WindowRecorded
-from retrier.events.preparation import BatchMarked
-from retrier.events.streams import StreamReleased
+from retrier.events.processor import BatchMarked, WindowRecorded
+from retrier.events.service import StreamReleased
 from retrier.store.verbs.operations import create_operation
 from retrier.store.verbs.recording import record_received
 from tests.kills.conftest import Tally

@@ -8,8 +8,7 @@ import httpx
 import pytest
 
 from retrier.domain import headers
-from retrier.events.forwarding import RestMoved, WindowRecorded, WindowSent
-from retrier.events.preparation import BatchMarked, BatchStaged
+from retrier.events.processor import BatchMarked, BatchStaged, RestMoved, WindowRecorded, WindowSent
 from tests.kills.conftest import Tally
 from tests.kills.rotation import everywhere
 from tests.kills.scenes import SCENES, Scene

@@ -7,12 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from retrier.domain.retry_operation import Canary, RetryRequest, RetryTerms, RetryType
+from retrier.domain.retry_operation import Canary, Cancel, RetryRequest, RetryTerms, RetryType
 from retrier.domain.selection import Selection
-from retrier.domain.steering import Cancel
-from retrier.events.preparation import BatchStaged
-from retrier.events.stopping import (
+from retrier.events.processor import (
     BatchReleased,
+    BatchStaged,
     CanaryFailed,
     CanaryPassed,
     CanarySent,

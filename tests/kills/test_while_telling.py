@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
+from retrier.domain.copies import DeadMessage
 from retrier.domain.headers import NOTICE_ID
-from retrier.domain.notices import DeadMessage
-from retrier.events.outgoing import OutgoingPublished
+from retrier.events.processor import OutgoingPublished
 from retrier.store.verbs.outgoing import add_notices
 from retrier.store.verbs.recording import record_received
 from tests.kills.conftest import Tally

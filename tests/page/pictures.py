@@ -14,11 +14,9 @@ from typing import Any
 
 import httpx
 
-from retrier.demo.client import find_url, is_ready
 from retrier.demo.demo import working
 from retrier.demo.orders import Cause, make_orders
-from retrier.demo.shop import ERRORS, Shop
-from retrier.demo.shop_log import ShopLog
+from retrier.demo.shop import ERRORS, Shop, ShopLog, find_url, is_ready
 from retrier.demo.workspace import Workspace, temporary_workspace
 from retrier.domain.wire import Outgoing
 from retrier.transport.embedded import EmbeddedTransport

@@ -9,8 +9,8 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Response
 
-from retrier.web.navigation import NAVIGATION
-from retrier.web.routes import WORKING
+from retrier.web.application import WORKING
+from retrier.web.parts import NAVIGATION
 from tests.page.browser import Screen
 from tests.page.conftest import OpenScreen, Running, opening
 from tests.page.pages import PAGES

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrier.domain.dialects import DIALECTS
+from retrier.domain.failed_imports import UNFORESEEN
 from retrier.domain.failed_message import FailedImport, Failure
 from retrier.domain.headers import RETRY_SUCCESSFUL, STAGING_ID, UNIQUE_MESSAGE_ID
-from retrier.domain.import_reasons import UNFORESEEN
 from retrier.domain.shown import Shown, derive
 from retrier.domain.wire import Delivery, Edit, Properties
 from retrier.ingestion.arrival import QueueMapping

@@ -7,13 +7,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from retrier.domain.decision import Dead, Manual, RetryAt
-from retrier.policy.backoff import LONGEST, Exponential, Fixed, Linear, Listed, delay_after
+from retrier.policy.delays import (
+    LONGEST,
+    Additive,
+    Exponential,
+    Fixed,
+    Linear,
+    Listed,
+    Spread,
+    delay_after,
+    range_of,
+    spread,
+)
 from retrier.policy.facts import Facts
 from retrier.policy.globs import covers, matches
-from retrier.policy.jitter import Additive, Spread, range_of, spread
 from retrier.policy.pattern_time import LOOKED_AT, longest_search
-from retrier.policy.policy_set import Definition, PolicySet
-from retrier.policy.rules import GivingUp, Match, Rule, Unmatched
+from retrier.policy.policy_set import Definition, GivingUp, Match, PolicySet, Rule, Unmatched
 from tests.support.processor_time import can_take
 
 durations = st.timedeltas(min_value=timedelta(milliseconds=1), max_value=LONGEST)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import CheckConstraint, Row, Table, text
 
+from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import FailedImport, OwnCopy
-from retrier.domain.message_actions import Act
 from retrier.ingestion.arrival import QueueMapping
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction

@@ -6,8 +6,7 @@ from enum import StrEnum
 import pytest
 from sqlalchemy import text
 
-from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.moves import MOVES
+from retrier.domain.failed_message import MOVES, FailedMessageStatus
 from retrier.domain.retry_batch import NEXT, RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperationState
 from retrier.store.engine.database import Database

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from retrier.policy.classification import DEATHS, EXCEPTIONS
-from retrier.policy.gateway_codes import make_gateway_rules
-from retrier.policy.presets import PRESETS
+from retrier.policy.classification import DEATHS, EXCEPTIONS, make_gateway_rules
+from retrier.policy.delays import PRESETS
 from retrier.policy.reasons import BUILT_IN, GATEWAY_CODES, NUMBERS
 from retrier.settings import find_policy_warnings, load_settings, make_definition
 from retrier.settings.policies import ReasonSection, RuleSection

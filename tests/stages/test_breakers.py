@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from retrier.domain.breaker import BreakerRules, BreakerState, BreakerTerms, Per
+from retrier.domain.breakers import BreakerRules, BreakerState, BreakerTerms, Per
 from retrier.domain.retry_operation import RetryTerms
 from retrier.store.engine.database import Database
 from retrier.store.queries.operations import find_operation

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import true
 
-from retrier.domain.breaker import BreakerState
+from retrier.domain.breakers import BreakerState
 from retrier.domain.streams import Stream
 from retrier.store.engine.database import Database
 from retrier.store.queries.left_out import LeftOut, join_left_out

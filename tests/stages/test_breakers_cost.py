@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from retrier.domain.breaker import BreakerRules, BreakerState
+from retrier.domain.breakers import BreakerRules, BreakerState
 from retrier.store.engine.database import Database
 from retrier.store.queries.breakers import look_at_breakers
 from tests.support.bench import QUEUE

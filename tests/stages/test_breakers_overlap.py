@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
-from retrier.domain.breaker import DEFAULT_RULE, BreakerState
+from retrier.domain.breakers import DEFAULT_RULE, BreakerState
 from retrier.store.engine.database import Database
 from retrier.store.schema import breakers
 from tests.support.bench import QUEUE

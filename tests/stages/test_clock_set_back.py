@@ -6,9 +6,8 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import Table, and_, select, update
 
-from retrier.domain.breaker import BreakerState, parse_key
-from retrier.domain.retry_operation import RetryTerms
-from retrier.domain.steering import SetRate, Steered
+from retrier.domain.breakers import BreakerState, parse_key
+from retrier.domain.retry_operation import RetryTerms, SetRate, Steered
 from retrier.processor.lease import Lease
 from retrier.store.engine.database import Database
 from retrier.store.queries.next_work import is_work_due, time_until_due

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from retrier.app.metrics.counters import RetryCounters
 from retrier.domain.wire import Refused, Returned, Unknown
 from retrier.events.event import Event, Harmless
-from retrier.events.forwarding import WindowRecorded, WindowSent
+from retrier.events.processor import WindowRecorded, WindowSent
 from retrier.store.engine.database import Database
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
 from tests.support.flaky_database import FlakyDatabase

@@ -11,24 +11,22 @@ from itertools import product
 import pytest
 
 from retrier.domain.wire import ChannelClosed, Refused, Unknown
-from retrier.events.forwarding import (
-    CopiesAcked,
-    EndMarkerSent,
-    RestBackedOff,
-    RestMoved,
-    RetrySentAlone,
-    StagingQueueDeleted,
-    WindowSent,
-    WindowStamped,
-)
-from retrier.events.preparation import (
+from retrier.events.processor import (
     BatchAdopted,
     BatchOpened,
     BatchStaged,
+    CopiesAcked,
     CopySentAlone,
+    EndMarkerSent,
     MessagesClaimed,
+    RestBackedOff,
+    RestMoved,
+    RetrySentAlone,
     StagingBackedOff,
+    StagingQueueDeleted,
     StagingQueuePurged,
+    WindowSent,
+    WindowStamped,
 )
 from retrier.store.engine.database import Database
 from retrier.store.verbs.operations import CreatedOperation

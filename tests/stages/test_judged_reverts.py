@@ -8,12 +8,9 @@ from sqlalchemy import select, update
 
 from retrier.domain.wire import Refused
 from retrier.events.event import Event
-from retrier.events.forwarding import WindowRecorded
-from retrier.events.preparation import BatchStaged
-from retrier.policy.backoff import Fixed
-from retrier.policy.judging import Judge
-from retrier.policy.policy_set import Definition, PolicySet
-from retrier.policy.rules import Match, Rule
+from retrier.events.processor import BatchStaged, WindowRecorded
+from retrier.policy.delays import Fixed
+from retrier.policy.policy_set import Definition, Judge, Match, PolicySet, Rule
 from retrier.store.engine.database import Database
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import causes, ended_retries, event_log

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, select, update
 
-from retrier.domain.message_actions import Act
+from retrier.domain.archive_operation import Act
 from retrier.domain.retry_batch import BATCH_BYTES
 from retrier.domain.wire import Refused
 from retrier.store.engine.database import Database

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from retrier.domain.message_actions import Act
-from retrier.domain.plan import read_plan
+from retrier.domain.archive_operation import Act
+from retrier.domain.retry_operation import Cancel, read_plan
 from retrier.domain.selection import Selection
-from retrier.domain.steering import Cancel
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import (

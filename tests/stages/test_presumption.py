@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from retrier.app.presumption import Presumption, seconds_between_looks
-from retrier.domain.second_look import SecondLook
+from retrier.domain.retention import SecondLook
 from retrier.errors import DatabaseUnavailable
 from retrier.events.service import ChunkPresumed
 from retrier.processor.lease import Lease

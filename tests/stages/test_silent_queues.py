@@ -6,7 +6,7 @@ import pytest
 
 from retrier.domain.wire import Unknown
 from retrier.errors import BrokerUnavailable, QueueSilent
-from retrier.events.forwarding import StagingQueueDeleted
+from retrier.events.processor import StagingQueueDeleted
 from retrier.processor.staging_queue import Renewals
 from retrier.store.engine.database import Database
 from tests.support.bench import QUEUE, STAGING, Bench, Killed

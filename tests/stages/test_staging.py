@@ -9,7 +9,7 @@ from retrier.domain import headers
 from retrier.domain.copies import PROBE_BODY
 from retrier.domain.wire import ChannelClosed, Delivery, Edit, Properties, Refused, Unknown
 from retrier.errors import BrokerUnavailable
-from retrier.events.preparation import StagingIdsRecorded
+from retrier.events.processor import StagingIdsRecorded
 from retrier.store.engine.database import Database
 from retrier.store.schema import message_redirects, staging_ids
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from retrier.domain.message_actions import Act
+from retrier.domain.archive_operation import Act
 from retrier.store.engine.database import Database
 from retrier.store.verbs.message_actions import Action
 from retrier.store.verbs.operations import CreatedOperation

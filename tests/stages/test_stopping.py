@@ -5,8 +5,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from retrier.domain.retry_operation import RetryTerms
-from retrier.domain.steering import Cancel, Pause, Resume, SteeringRefusal
+from retrier.domain.retry_operation import Cancel, Pause, Resume, RetryTerms, SteeringRefusal
 from retrier.store.engine.database import Database
 from retrier.store.queries.next_work import is_work_due
 from retrier.store.schema import retry_operation_messages

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import select
 
+from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import Disposition
-from retrier.domain.message_actions import Act
 from retrier.store.engine.database import Database
 from retrier.store.queries.stream_order import IS_HELD
 from retrier.store.schema import failed_messages

@@ -4,7 +4,7 @@ import pytest
 
 from retrier.domain import headers
 from retrier.domain.redirects import redirect_id
-from retrier.domain.stream_position import read_position
+from retrier.domain.streams import read_position
 from retrier.store.engine.database import Database
 from retrier.store.queries.operations import find_operation
 from retrier.store.queries.ordering import PageRequest

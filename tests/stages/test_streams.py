@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
+from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import Disposition, FailedMessageStatus, Failure
-from retrier.domain.message_actions import Act
 from retrier.domain.streams import StreamRule
 from retrier.store.engine.database import Database
 from retrier.store.queries.operations import find_operation

@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, select, update
 
+from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import Disposition
-from retrier.domain.message_actions import Act
-from retrier.domain.retry_operation import Canary, RetryTerms
+from retrier.domain.retry_operation import Canary, Cancel, Pause, Resume, RetryTerms, SetRate
 from retrier.domain.selection import WantedDisposition
-from retrier.domain.steering import Cancel, Pause, Resume, SetRate
 from retrier.store.engine.database import Database
 from retrier.store.queries.operations import find_operation
 from retrier.store.schema import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from retrier.domain.breaker import BreakerRules, BreakerTerms
+from retrier.domain.breakers import BreakerRules, BreakerTerms
 from retrier.store.engine.database import Database
 from tests.support.breaking import Breakdown
 from tests.support.scheduling import LATER, LONG_AGO, schedule

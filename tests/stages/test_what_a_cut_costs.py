@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import insert
 
-from retrier.domain.breaker import BreakerRules, BreakerState, BreakerTerms
+from retrier.domain.breakers import BreakerRules, BreakerState, BreakerTerms
 from retrier.domain.retry_operation import RetryTerms
 from retrier.domain.streams import LOOK_AT_ALL
 from retrier.events.event import Event

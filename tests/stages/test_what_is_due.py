@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from retrier.domain.message_actions import Act
+from retrier.domain.archive_operation import Act
 from retrier.domain.retry_batch import BATCH_BYTES
-from retrier.domain.steering import Cancel, Pause, Resume, SetRate, SteeringRefusal
+from retrier.domain.retry_operation import Cancel, Pause, Resume, SetRate, SteeringRefusal
 from retrier.domain.wire import Returned
 from retrier.store.engine.database import Database
 from retrier.store.queries.next_work import is_work_due, time_until_due

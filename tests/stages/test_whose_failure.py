@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 
 from retrier.domain import headers
+from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import Confirmation, Failure
-from retrier.domain.message_actions import Act
 from retrier.domain.retry_operation import RetryTerms
 from retrier.domain.wire import Delivery
 from retrier.ingestion.arrival import QueueMapping

@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute
 
 from retrier.api.answers import AnswerCache
 from retrier.api.application import ApiParts, create_api
-from retrier.api.live_feed import LiveFeed
+from retrier.api.live import LiveFeed
 from retrier.api.parts import Sight, see_nothing
 from retrier.app.policies import read_policies
 from retrier.domain.failed_message import FailedMessageStatus, Failure, Received, Resolution

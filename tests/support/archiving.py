@@ -1,8 +1,7 @@
 """Acts on many messages as people ask for them, and the thread that works them off."""
 
 from retrier.archives import Archives
-from retrier.domain.archive_operation import ArchiveOperation, ArchiveRequest
-from retrier.domain.message_actions import Act
+from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveRequest
 from retrier.domain.selection import Selection
 from retrier.events.event import Emit, ignore
 from retrier.processor.archiving import Archiving, ArchivingContext

@@ -18,20 +18,21 @@ from uuid import uuid4
 from sqlalchemy import delete, select, update
 
 from retrier.domain import headers
-from retrier.domain.breaker import BreakerRules
+from retrier.domain.breakers import BreakerRules
 from retrier.domain.retry_operation import (
     OPEN_STATES,
     CanaryState,
+    Order,
     RetryRequest,
     RetryTerms,
     RetryType,
+    Steered,
+    SteeringRefusal,
 )
 from retrier.domain.selection import Selection
-from retrier.domain.steering import Order, Steered, SteeringRefusal
 from retrier.errors import RetrierError
 from retrier.events.event import Emit, Event, ignore
-from retrier.policy.judging import Judge
-from retrier.policy.waiting import WAITING
+from retrier.policy.policy_set import WAITING, Judge
 from retrier.processor.broker import Broker
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor

@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy import func, select, update
 
-from retrier.domain.breaker import BreakerRules, BreakerState, BreakerTerms, parse_key
-from retrier.domain.message_actions import Act
+from retrier.domain.archive_operation import Act
+from retrier.domain.breakers import BreakerRules, BreakerState, BreakerTerms, parse_key
 from retrier.store.engine.database import Database
 from retrier.store.schema import breaker_counts, breakers, failed_message_retries
 from retrier.store.verbs.breakers import HandedBreaker, set_breaker

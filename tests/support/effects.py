@@ -2,16 +2,18 @@
 
 from typing import get_args
 
-from retrier.events.archiving import ArchiveEffect
-from retrier.events.breakers import BreakerEffect
-from retrier.events.forwarding import ForwardingEffect
 from retrier.events.ingestion import IngestionEffect
-from retrier.events.outgoing import OutgoingPublished
-from retrier.events.preparation import PreparationEffect
-from retrier.events.processor import LeaseEffect
-from retrier.events.retention import RetentionEffect
+from retrier.events.processor import (
+    ArchiveEffect,
+    BreakerEffect,
+    ForwardingEffect,
+    LeaseEffect,
+    OutgoingPublished,
+    PreparationEffect,
+    RetentionEffect,
+    StoppingEffect,
+)
 from retrier.events.service import ChunkPresumed, ImportEffect, RequestEffect
-from retrier.events.stopping import StoppingEffect
 
 REQUEST_POINTS: list[str] = [event.name for event in get_args(RequestEffect)]
 INGESTION_POINTS: list[str] = [event.name for event in get_args(IngestionEffect)]

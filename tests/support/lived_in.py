@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import insert, null
 
+from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import FailedImport, OwnCopy
-from retrier.domain.message_actions import Act
 from retrier.store.engine.database import Database
 from retrier.store.schema import (
     breaker_counts,

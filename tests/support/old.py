@@ -8,9 +8,8 @@ from typing import Any
 from sqlalchemy import Table, update
 
 from retrier.clock import SystemClock
-from retrier.domain.message_actions import Act
-from retrier.domain.retention import RetentionTimes, find_ages
-from retrier.domain.second_look import SecondLook
+from retrier.domain.archive_operation import Act
+from retrier.domain.retention import RetentionTimes, SecondLook, find_ages
 from retrier.processor.retention import Retention
 from retrier.store.engine.database import Database
 from retrier.store.schema import failed_messages

@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 
 from retrier.domain import headers
 from retrier.events.event import Event
-from retrier.events.outgoing import OutgoingPublished
+from retrier.events.processor import OutgoingPublished
 from retrier.processor.lease import Lease
 from retrier.processor.outgoing import LOOK, OutgoingContext, OutgoingSender
 from retrier.store.engine.database import Database

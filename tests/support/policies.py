@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from retrier.domain.decision import Dead, Decision, Judgement, Manual, RetryAt
 from retrier.domain.streams import StreamRule
 from retrier.policy.facts import Facts
-from retrier.policy.judging import Dice, Judge
+from retrier.policy.policy_set import Dice, Judge
 from tests.support.bench import Bench
 from tests.support.scheduling import LONG_AGO, step_clock
 

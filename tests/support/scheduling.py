@@ -6,8 +6,7 @@ from datetime import timedelta
 from sqlalchemy import exists, select, update
 
 from retrier.domain.decision import RetryAt
-from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.moves import Move
+from retrier.domain.failed_message import FailedMessageStatus, Move
 from retrier.domain.retry_operation import STANDING_OPERATION
 from retrier.store.engine.database import Database, writing
 from retrier.store.engine.transaction import Transaction

@@ -1,7 +1,7 @@
 """What a delivery turns out to be, as the kind a test expects."""
 
+from retrier.domain.failed_imports import UNFORESEEN
 from retrier.domain.failed_message import FailedImport, Failure, Received
-from retrier.domain.import_reasons import UNFORESEEN
 from retrier.domain.wire import Delivery
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.parsing import parse

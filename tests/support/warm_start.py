@@ -7,7 +7,7 @@ that: two thirds of the time that a forked service works until it is ready.
 import gc
 from importlib import import_module
 
-from retrier.web.templating import environment
+from retrier.web.page import environment
 
 LOADED_LATE = (
     "alembic.command",

@@ -5,11 +5,18 @@ from itertools import product
 
 import pytest
 
-from retrier.domain.agreement import Likeness, RetryNamed, Said, Whose, belongs, compare, whose
 from retrier.domain.failed_message import FailedMessageStatus, Failure
-from retrier.domain.folding import as_stored
-from retrier.domain.new_failure import Known
-from retrier.domain.receipt import StoredMessage
+from retrier.domain.folding import (
+    Likeness,
+    RetryNamed,
+    Said,
+    Whose,
+    as_stored,
+    belongs,
+    compare,
+    whose,
+)
+from retrier.domain.receipt import Known, StoredMessage
 from tests.support.factories import failure, unique_id
 from tests.support.raw_messages import raw_properties
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from retrier.domain.asked_times import (
+from retrier.domain.times import (
     NoTime,
     TimeOutOfBounds,
     as_sentence,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrier.domain.breaker_counts import CAME_BACK, CONFIRMED, SENT, Counted, add_up, begin_of
+from retrier.domain.breakers import CAME_BACK, CONFIRMED, SENT, Counted, add_up, begin_of
 
 CHANGED = datetime(2026, 7, 1, 12, 0, 0, 500, tzinfo=UTC)
 GRAIN = timedelta(seconds=6)

@@ -7,34 +7,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrier.domain.breaker import (
+from retrier.domain.breakers import (
     DEFAULT_RULE,
     Breaker,
     BreakerKey,
     BreakerRules,
     BreakerState,
     BreakerTerms,
+    Close,
+    EndHand,
     Evidence,
     Hand,
+    LookAt,
+    NoteConfirms,
+    Open,
     Per,
     Trial,
     TrialEnd,
     TrialSeen,
-    parse_key,
-)
-from retrier.domain.breaker_verdicts import (
-    Close,
-    EndHand,
-    LookAt,
-    NoteConfirms,
-    Open,
     TryOne,
     Verdict,
     comes_back,
     follow,
     judge,
+    parse_key,
+    why_waiting,
 )
-from retrier.domain.breaker_words import why_waiting
 
 NOW = datetime(2026, 7, 1, 12, 4, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

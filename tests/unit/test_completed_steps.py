@@ -2,7 +2,7 @@
 
 import pytest
 
-from retrier.domain.completed_steps import (
+from retrier.domain.streams import (
     LOOKED_AT,
     MOST_BYTES,
     find_said,

@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 
 from retrier.errors import ConfigurationError
-from retrier.policy.backoff import Exponential
-from retrier.policy.jitter import Additive, Spread
-from retrier.policy.rules import Rule
+from retrier.policy.delays import Additive, Exponential, Spread
+from retrier.policy.policy_set import Rule
 from retrier.settings import Settings, find_remarks, load_settings
-from retrier.settings.policy_definition import make_definition
-from retrier.settings.policy_file import load_policies
+from retrier.settings.loading import load_policies
+from retrier.settings.policies import make_definition
 
 THEIRS = {
     "DATABASE_URL": "postgresql://shop@db/shop",

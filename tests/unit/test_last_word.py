@@ -7,8 +7,7 @@ import pytest
 
 from retrier.domain.decision import Dead, Decision, Manual, RetryAt
 from retrier.domain.failed_message import FailedMessageStatus, LastWord, Resolution
-from retrier.domain.last_word import Standing, Stands, last_word, what_stands
-from retrier.domain.new_failure import Known
+from retrier.domain.receipt import Known, Standing, Stands, last_word, what_stands
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 WORDS = (None, *LastWord)

@@ -7,7 +7,7 @@ from retrier.app.log.lines import Line
 from retrier.domain.decision import Decided
 from retrier.domain.failed_message import Disposition
 from retrier.domain.retry_batch import WindowResult
-from retrier.events.forwarding import WindowRecorded
+from retrier.events.processor import WindowRecorded
 from tests.support.frozen_clock import FrozenClock
 
 

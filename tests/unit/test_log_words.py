@@ -2,7 +2,7 @@
 
 from retrier.app.log.words import describe
 from retrier.events.event import Event
-from retrier.events.forwarding import RestBackedOff, RestMoved
+from retrier.events.processor import RestBackedOff, RestMoved
 
 
 def names_of(event: Event) -> list[str]:

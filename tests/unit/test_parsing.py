@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from retrier.domain.failed_imports import UNFORESEEN
 from retrier.domain.failed_message import FailedImport
 from retrier.domain.headers import UNIQUE_MESSAGE_ID
-from retrier.domain.import_reasons import UNFORESEEN
 from retrier.domain.wire import Delivery, Edit, Properties
 from retrier.ingestion.parsing import parse, refused_import
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec

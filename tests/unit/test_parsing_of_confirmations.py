@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from retrier.domain.failed_imports import IDLE, UNKNOWN_MESSAGE
 from retrier.domain.failed_message import Confirmation, FailedImport, Failure
 from retrier.domain.headers import RETRY_SUCCESSFUL, UNIQUE_MESSAGE_ID
-from retrier.domain.import_reasons import IDLE, UNKNOWN_MESSAGE
 from retrier.domain.wire import Delivery
 from tests.support.raw_messages import (
     RECEIVED_AT,

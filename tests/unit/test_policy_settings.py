@@ -7,12 +7,9 @@ import pytest
 import yaml
 
 from retrier.errors import ConfigurationError
-from retrier.policy.backoff import Exponential, Fixed, Linear, Listed
-from retrier.policy.gateway_codes import make_gateway_rules
-from retrier.policy.jitter import Additive, Spread
-from retrier.policy.policy_set import Definition, hash_definition
-from retrier.policy.presets import PRESETS
-from retrier.policy.rules import GivingUp, Match, Rule, Unmatched
+from retrier.policy.classification import make_gateway_rules
+from retrier.policy.delays import PRESETS, Additive, Exponential, Fixed, Linear, Listed, Spread
+from retrier.policy.policy_set import Definition, GivingUp, Match, Rule, Unmatched, hash_definition
 from retrier.settings import (
     PoliciesSection,
     Settings,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from retrier.demo.shop_counts import ShopCounts, write_counts
+from retrier.demo.shop import ShopCounts, write_counts
 from retrier.demo.workspace import Workspace
 from retrier.private_files import find_open_to_others, make_private_file, make_private_folder
 from retrier.store.verbs.upgrade import upgrade_schema

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from retrier.domain.second_look import SecondLook
+from retrier.domain.retention import SecondLook
 
 HOUR = timedelta(hours=1)
 BEGIN = datetime(2026, 5, 4, 13, 0, tzinfo=UTC)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from retrier.domain.breaker import BreakerRules, BreakerTerms, Per
+from retrier.domain.breakers import BreakerRules, BreakerTerms, Per
 from retrier.errors import ConfigurationError
 from retrier.policy.policy_set import PolicySet
 from retrier.settings import ErrorQueue, Settings, load_settings, redact
-from retrier.settings.policy_definition import make_definition
+from retrier.settings.policies import make_definition
 from tests.support.setting_keys import SETTING_KEYS, variable_of
 from tests.support.wrong_settings import WRONG_FILES
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from retrier.domain.standstill import (
+from retrier.domain.processor_work import (
     STANDSTILL_AFTER,
     Cause,
     ForAlarm,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrier.domain.stream_position import NO_POSITION, read_position, show_position
+from retrier.domain.streams import NO_POSITION, read_position, show_position
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 LARGEST = 10**20 - 1

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
-from retrier.domain.turns import DueMessage, take_turns
+from retrier.domain.schedule import DueMessage, take_turns
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from retrier.domain.retry_operation import Canary, RetryTerms
-from retrier.domain.steering import Cancel, Pause, SetRate
+from retrier.domain.retry_operation import Canary, Cancel, Pause, RetryTerms, SetRate
 from retrier.store.schema import failed_messages, processor_lease, retry_batches, retry_operations
 from tests.conftest import opened_empty
 from tests.support.bench import Bench, Killed

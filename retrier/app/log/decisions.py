@@ -9,9 +9,8 @@ from retrier.domain.decision import Decided
 from retrier.domain.failed_message import Disposition
 from retrier.domain.receipt import Recorded
 from retrier.events.event import Event
-from retrier.events.forwarding import WindowRecorded
 from retrier.events.ingestion import BatchStored, StoredAlone
-from retrier.events.preparation import BatchStaged
+from retrier.events.processor import BatchStaged, WindowRecorded
 
 _TOLD = frozenset({Disposition.SCHEDULED, Disposition.DEAD})
 

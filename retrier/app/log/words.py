@@ -15,10 +15,16 @@ from retrier.errors import (
     StagingQueueUnusable,
 )
 from retrier.events.event import Event
-from retrier.events.forwarding import RestBackedOff, RestMoved
 from retrier.events.ingestion import BatchStored
-from retrier.events.preparation import BatchAdopted, BatchMarked, BatchStaged
-from retrier.events.processor import LeaseAcquired, TurnFailed
+from retrier.events.processor import (
+    BatchAdopted,
+    BatchMarked,
+    BatchStaged,
+    LeaseAcquired,
+    RestBackedOff,
+    RestMoved,
+    TurnFailed,
+)
 
 _PLAIN = (str, int, float, bool, type(None))
 """Types of values that a line shows; an event may have others, for other subscribers."""

@@ -17,8 +17,7 @@ from retrier.app.log.words import describe
 from retrier.clock import Clock
 from retrier.domain.retry_batch import Ejected
 from retrier.events.event import Event
-from retrier.events.forwarding import WindowRecorded
-from retrier.events.processor import LeaseReleased
+from retrier.events.processor import LeaseReleased, WindowRecorded
 from retrier.events.service import ServiceStopped
 
 

@@ -2,8 +2,8 @@
 
 from prometheus_client import CollectorRegistry, Counter
 
-from retrier.events.archiving import ArchiveAsked, ArchiveChunkDone, ArchiveCompleted, DoneAtOnce
 from retrier.events.event import Event
+from retrier.events.processor import ArchiveAsked, ArchiveChunkDone, ArchiveCompleted, DoneAtOnce
 
 ACTS = ("archive", "unarchive", "resolve")
 

@@ -9,11 +9,15 @@ from retrier.domain.receipt import Recorded
 from retrier.domain.retention import Old
 from retrier.domain.retry_batch import Ejected, RetryBatchStatus, RevertCause
 from retrier.events.event import Event
-from retrier.events.forwarding import BatchForwarded, WindowRecorded
 from retrier.events.ingestion import BatchStored, StoredAlone
-from retrier.events.preparation import BatchMarked, BatchStaged
-from retrier.events.processor import LeaseHeld
-from retrier.events.retention import ChunkDeleted
+from retrier.events.processor import (
+    BatchForwarded,
+    BatchMarked,
+    BatchStaged,
+    ChunkDeleted,
+    LeaseHeld,
+    WindowRecorded,
+)
 from retrier.events.service import ChunkPresumed, RetryAsked
 from retrier.store.queries.monitoring import KINDS_OF_DELIVERY
 

@@ -8,9 +8,8 @@ from retrier.domain.decision import Decided
 from retrier.domain.failed_message import Disposition
 from retrier.domain.receipt import Recorded
 from retrier.events.event import Event
-from retrier.events.forwarding import WindowRecorded
 from retrier.events.ingestion import BatchStored, StoredAlone
-from retrier.events.preparation import BatchStaged
+from retrier.events.processor import BatchStaged, WindowRecorded
 from retrier.policy.reasons import BUILT_IN
 
 MOST_OF_OTHERS = 50

@@ -1,20 +1,21 @@
-"""The messages that are published for a task of Dramatiq: its failure, and its confirmation."""
+"""What came with a task of Dramatiq, and what is published for it: failure and confirmation."""
 
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import dramatiq
 import pika
-from dramatiq import DecodeError, MessageProxy
-from dramatiq.common import q_name
+from dramatiq import Consumer, DecodeError, Message, MessageProxy, get_encoder
+from dramatiq.common import current_millis, q_name
 from dramatiq.middleware import TimeLimitExceeded
 
 from retrier.clock import Clock
-from retrier.integrations.dramatiq.arrivals import Arrival
-from retrier.integrations.dramatiq.bodies import count_runs, find_carried, restore
+from retrier.domain import headers
 from retrier.integrations.failures import (
     FailedTask,
     add_steps,
@@ -22,8 +23,151 @@ from retrier.integrations.failures import (
     keep_headers,
     make_confirmation,
 )
+from retrier.integrations.handover import Hold, settle
 from retrier.worker.handlers import make_problem
 from retrier.worker.outcomes import Problem, Reason
+
+OPTION = "retrier"
+"""The option of a message that carries the headers of a retry, and when it was sent first.
+
+Dramatiq's own retries publish a new message without any AMQP header, but with all options.
+"""
+
+_OF_RETRIES = frozenset({"retries", "traceback", "requeue_timestamp"})
+_KEPT = ("Retrier.", "ServiceControl.Retry.")
+
+
+def begin_anew(message: Message[Any], found: Mapping[str, Any]) -> Message[Any]:
+    """Return a message as it is to be handled; one that Retrier sends back begins anew.
+
+    Its own retries count from 0, and `max_age` from now: else it would be skipped when it comes. The
+    headers are there only when it comes, so its options carry them from now on.
+    """
+    if headers.RETRY_ID not in found and headers.UNIQUE_MESSAGE_ID not in found:
+        return message
+    for name in _OF_RETRIES:
+        message.options.pop(name, None)
+    kept = {name: str(value) for name, value in found.items() if name.startswith(_KEPT)}
+    message.options[OPTION] = {"headers": kept, "sent": message.message_timestamp}
+    return message.copy(message_timestamp=current_millis())
+
+
+def find_carried(options: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the headers of the retry that a message is; none if it is no retry."""
+    carried = options.get(OPTION)
+    found = carried.get("headers") if isinstance(carried, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def restore(body: bytes) -> bytes:
+    """Return the body as it was before Dramatiq tried the message again and again.
+
+    The encoder is the one that made it, so what comes out is what was first sent, byte for byte.
+    """
+    fields = get_encoder().decode(body)
+    options = fields["options"]
+    if not options.keys() & {*_OF_RETRIES, OPTION}:
+        return body
+    carried = options.get(OPTION)
+    if isinstance(carried, dict) and "sent" in carried:
+        fields["message_timestamp"] = carried["sent"]
+    fields["options"] = {
+        name: value for name, value in options.items() if name not in {*_OF_RETRIES, OPTION}
+    }
+    return get_encoder().encode(fields)
+
+
+def count_runs(body: bytes) -> int:
+    """Return how often the task was started, this time included."""
+    retries = get_encoder().decode(body)["options"].get("retries", 0)
+    return retries + 1 if isinstance(retries, int) else 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """A message as it came. `properties` are pika's."""
+
+    queue: str
+    properties: Any
+    body: bytes
+
+    @property
+    def headers(self) -> Mapping[str, Any]:
+        """The headers; none if there are none."""
+        return self.properties.headers or {}
+
+
+LOG = logging.getLogger("retrier.integrations")
+
+
+class Arrivals(Consumer):
+    """A consumer of Dramatiq's RabbitMQ broker that keeps what each message came with."""
+
+    def __init__(self, inner: Any, queue: str, undecodable: Callable[[Arrival], None]) -> None:
+        """Look at each message before `inner` does.
+
+        `undecodable` is called with what Dramatiq cannot read: it rejects that, and tells nobody.
+        """
+        inner.iterator = self._watch(inner.iterator)
+        self._inner = inner
+        self._queue = queue
+        self._undecodable = undecodable
+        self._came: list[Arrival] = []
+
+    def __next__(self) -> Any:
+        """Return the next message, with `arrival`: how it came; None if there is none yet.
+
+        `retrier_gone` says whether it will come again, for its connection has ended.
+        """
+        self._came.clear()
+        message = next(self._inner)
+        if message is not None:
+            message.arrival = self._came[0]
+            message.retrier_gone = self.is_gone
+            self._begin_anew(message, self._came[0].headers)
+        elif self._came:
+            self._undecodable(self._came[0])
+        return message
+
+    def ack(self, message: MessageProxy) -> None:
+        """Acknowledge a message, unless it is held back."""
+        settle(_find_hold(message), partial(self._inner.ack, message))
+
+    def nack(self, message: MessageProxy) -> None:
+        """Move a message to Dramatiq's dead-letter queue, unless it is held back."""
+        settle(_find_hold(message), partial(self._inner.nack, message))
+
+    def requeue(self, messages: Any) -> None:
+        """Hand messages back."""
+        self._inner.requeue(messages)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._inner.close()
+
+    def is_gone(self) -> bool:
+        """Say whether the connection has ended: the broker hands out again what is in hand."""
+        return not self._inner.connection.is_open
+
+    def _begin_anew(self, message: Any, headers: Mapping[str, Any]) -> None:
+        """Never raises: the broker would deliver the message again, for ever."""
+        try:
+            message._message = begin_anew(message._message, headers)  # noqa: SLF001 - there is no other way in
+        except Exception:
+            LOG.exception("a retry is handled as if it were none")
+
+    def _watch(self, deliveries: Iterator[Any]) -> Iterator[Any]:
+        for method, properties, body in deliveries:
+            if method is not None:
+                self._came.append(Arrival(queue=self._queue, properties=properties, body=body))
+            yield method, properties, body
+
+
+def _find_hold(message: Any) -> Hold | None:
+    """Return what keeps the message from being settled; None if its failure is not owed."""
+    hold: Hold | None = vars(message).get("retrier_hold")
+    return hold if hold is not None and hold.is_owed else None
+
 
 UNREADABLE = "(unreadable)"
 """What stands for the actor of a message that Dramatiq cannot read."""

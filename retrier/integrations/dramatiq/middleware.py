@@ -11,12 +11,18 @@ from dramatiq.brokers.rabbitmq import RabbitmqBroker
 
 from retrier.clock import Clock, SystemClock
 from retrier.errors import ConfigurationError
-from retrier.integrations.account import Account, Deed, Metrics
-from retrier.integrations.dramatiq.arrivals import Arrival, Arrivals
-from retrier.integrations.dramatiq.letters import UNREADABLE, Letter, Letters
+from retrier.integrations.dramatiq.letters import UNREADABLE, Arrival, Arrivals, Letter, Letters
 from retrier.integrations.dramatiq.publisher import Publisher, describe
-from retrier.integrations.handover import Handover, Handovers, describe_task
-from retrier.integrations.owed import Hold, never
+from retrier.integrations.handover import (
+    Account,
+    Deed,
+    Handover,
+    Handovers,
+    Hold,
+    Metrics,
+    describe_task,
+    never,
+)
 
 LOG = logging.getLogger("retrier.integrations")
 

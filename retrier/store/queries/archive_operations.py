@@ -8,12 +8,12 @@ from typing import Any
 from sqlalchemy import func, select
 
 from retrier.domain.archive_operation import (
+    Act,
     ArchiveOperation,
     ArchiveOperationState,
     select_for,
 )
 from retrier.domain.identity import canonical, is_guid
-from retrier.domain.message_actions import Act
 from retrier.domain.selection import Selection
 from retrier.domain.text import IdRange
 from retrier.store.engine.database import reading

@@ -7,11 +7,10 @@ from datetime import datetime
 
 from sqlalchemy import case, func, select
 
-from retrier.domain.archive_operation import distinct, select_for
+from retrier.domain.archive_operation import Act, ClaimStage, Refusal, distinct, select_for, why_not
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.identity import canonical, is_guid
-from retrier.domain.message_actions import Act, ClaimStage, Refusal, why_not
-from retrier.domain.plan import Plan, hash_subject
+from retrier.domain.retry_operation import Plan, hash_subject
 from retrier.domain.selection import Selection
 from retrier.store.engine.database import Database, reading
 from retrier.store.engine.transaction import Transaction

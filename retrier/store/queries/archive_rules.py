@@ -6,9 +6,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, exists, func, or_, select
 
-from retrier.domain.archive_operation import ArchiveOperationState
+from retrier.domain.archive_operation import Act, ArchiveOperationState
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.message_actions import Act
 from retrier.store.schema import archive_operations, failed_messages
 
 messages = failed_messages.c

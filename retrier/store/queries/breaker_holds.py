@@ -10,8 +10,7 @@ from functools import partial
 
 from sqlalchemy import ColumnElement, and_, exists, false, func, literal, not_, or_, select
 
-from retrier.domain.breaker import Breaker, BreakerState, Per
-from retrier.domain.breaker_words import why_all_wait
+from retrier.domain.breakers import Breaker, BreakerState, Per, why_all_wait
 from retrier.domain.retry_operation import RetryOperation
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.queries.breakers import NOT_CLOSED, breaker_from_row

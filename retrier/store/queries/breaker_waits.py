@@ -7,8 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, exists, func, or_, select
 
-from retrier.domain.breaker import Breaker, BreakerKey, BreakerState, Per
-from retrier.domain.breaker_words import why_waiting
+from retrier.domain.breakers import Breaker, BreakerKey, BreakerState, Per, why_waiting
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, exists, false, func, not_, or_, select
 
-from retrier.domain.breaker import (
+from retrier.domain.breakers import (
     Breaker,
     BreakerKey,
     BreakerRules,
@@ -19,8 +19,8 @@ from retrier.domain.breaker import (
     Trial,
     TrialEnd,
     TrialSeen,
+    comes_back,
 )
-from retrier.domain.breaker_verdicts import comes_back
 from retrier.domain.failed_message import RetryEnd
 from retrier.store.engine.code_points import by_code_point
 from retrier.store.engine.database import reading

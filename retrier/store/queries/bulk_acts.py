@@ -5,8 +5,8 @@ from types import MappingProxyType
 
 from sqlalchemy import select
 
-from retrier.domain.message_actions import Act
-from retrier.domain.number_ranges import is_within
+from retrier.domain.archive_operation import Act
+from retrier.domain.identity import is_within
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.event_log import LoggedEvent
 from retrier.store.schema import archive_operations, event_log

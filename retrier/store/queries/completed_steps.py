@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Select, func, select
 
-from retrier.domain.completed_steps import LOOKED_AT, unite
+from retrier.domain.streams import LOOKED_AT, unite
 from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import processing_attempts

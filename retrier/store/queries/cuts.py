@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, bindparam, exists, func, literal_column, select
 
-from retrier.domain.breaker import BreakerKey
+from retrier.domain.breakers import BreakerKey
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import BATCH_BYTES, BATCH_SIZE, room_for
 from retrier.domain.retry_operation import RetryOperation, RetryType

@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import Select, select
 
+from retrier.domain.copies import NOTICE_ID
 from retrier.domain.failed_message import Disposition
-from retrier.domain.notices import NOTICE_ID
 from retrier.domain.retry_operation import RetryType
 from retrier.store.schema import failed_messages, outgoing, retry_operations
 

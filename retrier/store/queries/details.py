@@ -10,7 +10,7 @@ from sqlalchemy import LargeBinary, Select, func, select
 from retrier.domain.failed_message import FailureGroup
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.shown import derive
-from retrier.domain.stream_position import show_position
+from retrier.domain.streams import show_position
 from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import IN_BINARY

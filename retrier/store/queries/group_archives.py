@@ -7,11 +7,11 @@ from datetime import timedelta
 from sqlalchemy import or_, select
 
 from retrier.domain.archive_operation import (
+    Act,
     ArchiveOperation,
     parts_to_store,
 )
 from retrier.domain.identity import canonical, is_guid
-from retrier.domain.message_actions import Act
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.archive_operations import OPEN, archive_from_row

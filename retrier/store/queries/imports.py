@@ -7,10 +7,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, func, or_, select
 
-from retrier.domain.failed_imports import ImportState, Send
+from retrier.domain.failed_imports import NO_CONTENT, ImportState, Kind, Send, kind_of
 from retrier.domain.identity import canonical, is_guid
-from retrier.domain.import_reasons import NO_CONTENT, Kind, kind_of
-from retrier.domain.plan import Plan, hash_words
+from retrier.domain.retry_operation import Plan, hash_words
 from retrier.domain.text import IdRange
 from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.database import Database, reading

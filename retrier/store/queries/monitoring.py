@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Select, exists, func, select
 
-from retrier.domain.breaker import BreakerState
+from retrier.domain.breakers import BreakerState
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperationState

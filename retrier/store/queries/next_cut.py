@@ -10,7 +10,7 @@ from operator import attrgetter
 
 from sqlalchemy import false
 
-from retrier.domain.breaker import Breaker, BreakerRules
+from retrier.domain.breakers import Breaker, BreakerRules
 from retrier.domain.retry_operation import CanaryState, RetryOperation, RetryType
 from retrier.domain.streams import HeldLooks
 from retrier.store.engine.database import reading

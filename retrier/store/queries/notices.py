@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from retrier.domain import headers
 from retrier.domain.classifiers import CLASSIFIERS
-from retrier.domain.notices import DeadMessage
+from retrier.domain.copies import DeadMessage
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.schema import (
     cause_groups,

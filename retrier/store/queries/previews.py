@@ -9,8 +9,14 @@ from typing import Any
 from sqlalchemy import Select, and_, case, exists, func, select
 
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.plan import MOST_NUMBERS, RETRY, Plan, hash_subject, hold_numbers
-from retrier.domain.retry_operation import RetryRequest
+from retrier.domain.retry_operation import (
+    MOST_NUMBERS,
+    RETRY,
+    Plan,
+    RetryRequest,
+    hash_subject,
+    hold_numbers,
+)
 from retrier.domain.selection import Selection
 from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.database import reading

@@ -9,9 +9,8 @@ from sqlalchemy import Select, case, exists, func, select, tuple_
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.identity import canonical, is_guid
-from retrier.domain.plan import RELEASE, Plan, hash_words, hold_numbers
-from retrier.domain.stream_position import show_position
-from retrier.domain.streams import Head, Stream, tell_held
+from retrier.domain.retry_operation import RELEASE, Plan, hash_words, hold_numbers
+from retrier.domain.streams import Head, Stream, show_position, tell_held
 from retrier.store.engine.code_points import by_code_point
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction

@@ -3,7 +3,7 @@
 from sqlalchemy import ColumnElement, Select, or_, select
 
 from retrier.domain.identity import canonical, is_guid
-from retrier.domain.searched_text import fold
+from retrier.domain.shown import fold
 from retrier.store.engine.code_points import contains
 from retrier.store.schema import failed_messages, message_texts
 

@@ -23,8 +23,8 @@ from sqlalchemy import (
     true,
 )
 
-from retrier.domain.breaker import BreakerKey, Per
-from retrier.domain.turns import DueMessage, take_turns
+from retrier.domain.breakers import BreakerKey, Per
+from retrier.domain.schedule import DueMessage, take_turns
 from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.queries.due import NEXT_DUE, free_of_others

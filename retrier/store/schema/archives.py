@@ -2,8 +2,7 @@
 
 from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Integer, String, Table, Text
 
-from retrier.domain.archive_operation import ArchiveOperationState
-from retrier.domain.message_actions import Act
+from retrier.domain.archive_operation import Act, ArchiveOperationState
 from retrier.store.schema.types import Digest, Id, Json, Number, UtcTime, metadata, one_of
 
 ACTS = (Act.ARCHIVE, Act.UNARCHIVE, Act.RESOLVE)

@@ -12,7 +12,7 @@ from sqlalchemy import (
     text,
 )
 
-from retrier.domain.breaker import BreakerState, Per
+from retrier.domain.breakers import BreakerState, Per
 from retrier.store.schema.types import Id, Number, UtcTime, metadata, one_of
 
 HANDS = (BreakerState.OPEN, BreakerState.CLOSED)

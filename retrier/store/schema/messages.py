@@ -18,8 +18,7 @@ from sqlalchemy import (
 )
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
-from retrier.domain.stream_position import NO_POSITION
-from retrier.domain.streams import StreamRule
+from retrier.domain.streams import NO_POSITION, StreamRule
 from retrier.store.schema.types import ByCodePoint, Digest, Id, Number, UtcTime, metadata, one_of
 
 RESOLUTIONS = ("confirmed", "presumed", "by_hand", "edited")

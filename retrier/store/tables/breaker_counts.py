@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import delete
 
-from retrier.domain.breaker_counts import Counted, Moment
+from retrier.domain.breakers import Counted, Moment
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import breaker_counts
 

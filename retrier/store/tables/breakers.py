@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import bindparam, or_, select, update
 
-from retrier.domain.breaker import Breaker, BreakerKey, BreakerState, BreakerTerms
+from retrier.domain.breakers import Breaker, BreakerKey, BreakerState, BreakerTerms
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.schema import breakers, failed_message_retries
 from retrier.store.tables.event_log import short

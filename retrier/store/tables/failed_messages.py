@@ -11,12 +11,13 @@ from sqlalchemy.sql.dml import ReturningUpdate
 
 from retrier.domain.decision import Decision
 from retrier.domain.failed_message import (
+    MOVES,
     Disposition,
     FailedMessageStatus,
     LastWord,
+    Move,
     Resolution,
 )
-from retrier.domain.moves import MOVES, Move
 from retrier.domain.receipt import MessageChange
 from retrier.domain.retry_operation import STANDING_OPERATION
 from retrier.store.engine.new_rows import add_new

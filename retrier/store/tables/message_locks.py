@@ -7,8 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, case, false, or_, select, true
 
-from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.moves import MOVES, Move
+from retrier.domain.failed_message import MOVES, FailedMessageStatus, Move
 from retrier.store.engine.sql_dialect import SqlDialect
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.schema import failed_message_retries, failed_messages

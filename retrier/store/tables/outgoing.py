@@ -5,7 +5,7 @@ from datetime import datetime
 
 from sqlalchemy import bindparam, select
 
-from retrier.domain.notices import DeadMessage
+from retrier.domain.copies import DeadMessage
 from retrier.domain.receipt import Attempt
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import outgoing

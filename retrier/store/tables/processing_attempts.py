@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, assert_never
 
 from sqlalchemy import Select, and_, delete, func, select
 
-from retrier.domain.agreement import message_id_of
 from retrier.domain.decision import (
     Dead,
     Decision,
@@ -18,8 +17,9 @@ from retrier.domain.decision import (
     disposition_of,
 )
 from retrier.domain.failed_message import Disposition, FailedMessageStatus, Failure
+from retrier.domain.folding import message_id_of
 from retrier.domain.receipt import Attempt, MessageChange, StoredAttempt
-from retrier.domain.stream_position import NO_POSITION
+from retrier.domain.streams import NO_POSITION
 from retrier.store.engine.sql_dialect import Counter
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.schema import causes, failed_messages, processing_attempts

@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from retrier.domain.archive_operation import ArchiveOperation, count_left
-from retrier.domain.message_actions import Refusal
+from retrier.domain.archive_operation import ArchiveOperation, Refusal, count_left
 from retrier.store.engine.database import writing
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.queries.archive_chunks import ArchiveChunk

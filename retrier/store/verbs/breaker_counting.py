@@ -11,12 +11,12 @@ from operator import itemgetter
 
 from sqlalchemy import select
 
-from retrier.domain.breaker import BreakerState
-from retrier.domain.breaker_counts import (
+from retrier.domain.breakers import (
     CAME_BACK,
     CONFIRMED,
     RETURNED,
     SENT,
+    BreakerState,
     Counted,
     Moment,
     add_up,

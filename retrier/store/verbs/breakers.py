@@ -6,26 +6,25 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import exists, select
 
-from retrier.domain.breaker import (
+from retrier.domain.breakers import (
     Breaker,
     BreakerKey,
     BreakerRules,
     BreakerState,
-    Hand,
-    Per,
-)
-from retrier.domain.breaker_verdicts import (
     Close,
     EndHand,
+    Hand,
     LookAt,
     NoteConfirms,
     Open,
+    Per,
     TryOne,
     Verdict,
     closed,
     follow,
+    why_closed,
+    why_waiting,
 )
-from retrier.domain.breaker_words import why_closed, why_waiting
 from retrier.store.engine.database import writing
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.breakers import breaker_from_row

@@ -7,9 +7,8 @@ message is found by its number: `store/queries/bulk_acts.py`.
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from retrier.domain.archive_operation import ArchiveOperation, ArchiveRequest
-from retrier.domain.message_actions import Act
-from retrier.domain.number_ranges import to_ranges
+from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveRequest
+from retrier.domain.identity import to_ranges
 from retrier.store.queries.bulk_acts import KINDS
 from retrier.store.tables.event_log import Entry
 

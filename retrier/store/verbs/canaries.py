@@ -2,19 +2,17 @@
 
 from dataclasses import dataclass
 
-from retrier.domain.pacing import (
+from retrier.domain.retry_operation import (
     BEFORE_THE_VERDICT,
     LOOK_AGAIN,
-    describe_canary,
-    may_go_on,
-    verdict_timeout,
-)
-from retrier.domain.retry_operation import (
     OPEN_STATES,
     CanaryState,
     RetryOperation,
     RetryOperationState,
     RunningCanary,
+    describe_canary,
+    may_go_on,
+    verdict_timeout,
 )
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.canaries import find_evidence

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from sqlalchemy import bindparam, select
 
 from retrier.domain.decision import Manual
-from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.moves import Move
+from retrier.domain.failed_message import FailedMessageStatus, Move
 from retrier.domain.retry_batch import RetryBatch
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.schema import failed_message_retries, failed_messages, retry_operations

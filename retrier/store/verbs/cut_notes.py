@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from retrier.domain.pacing import next_cut
-from retrier.domain.retry_operation import RetryOperation, RetryType
+from retrier.domain.retry_operation import RetryOperation, RetryType, next_cut
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.cuts import Cut
 from retrier.store.queries.left_out import LeftOut

@@ -1,16 +1,15 @@
 """Dead messages: a person revives one, or declares one dead."""
 
-from retrier.domain.decision import Dead
-from retrier.domain.failed_message import Disposition, FailedMessageStatus, RetryEnd
-from retrier.domain.identity import canonical, is_guid
-from retrier.domain.message_actions import (
+from retrier.domain.archive_operation import (
     ClaimStage,
     Refusal,
     why_not_declare_dead,
     why_not_revive,
 )
-from retrier.domain.moves import Move
-from retrier.domain.notices import DeadMessage
+from retrier.domain.copies import DeadMessage
+from retrier.domain.decision import Dead
+from retrier.domain.failed_message import Disposition, FailedMessageStatus, Move, RetryEnd
+from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryRequest
 from retrier.store.engine.database import writing
 from retrier.store.engine.sql_dialect import Counter

@@ -9,8 +9,7 @@ from sqlalchemy import bindparam, func, select
 
 from retrier.domain.decision import Decided
 from retrier.domain.retry_batch import ClaimedMessage, RetryBatch, RetryBatchStatus, StagedCopies
-from retrier.policy.judging import Judge
-from retrier.policy.waiting import WAITING
+from retrier.policy.policy_set import WAITING, Judge
 from retrier.store import schema
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy import select
 
-from retrier.domain.breaker import Breaker, BreakerState
-from retrier.domain.breaker_words import why_waiting
+from retrier.domain.breakers import Breaker, BreakerState, why_waiting
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import RetryBatch
 from retrier.store.engine.transaction import Transaction

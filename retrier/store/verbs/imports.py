@@ -5,10 +5,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from uuid import uuid4
 
-from retrier.domain.failed_imports import ImportRefusal, why_not_delete, why_not_read_again
+from retrier.domain.failed_imports import (
+    Became,
+    ImportRefusal,
+    ReadAgain,
+    Reimport,
+    find_twins,
+    why_not_delete,
+    why_not_read_again,
+)
 from retrier.domain.failed_message import Confirmation, FailedImport, Failure, OwnCopy, Received
 from retrier.domain.folding import candidate_ids, fold
-from retrier.domain.reimport import Became, ReadAgain, Reimport, find_twins
 from retrier.store.engine.database import writing
 from retrier.store.engine.transaction import Transaction
 from retrier.store.tables import (

@@ -7,16 +7,14 @@ from typing import NamedTuple, assert_never
 
 from sqlalchemy import select
 
+from retrier.domain.copies import DeadMessage
 from retrier.domain.decision import Dead, Decided, Judgement, RetryAt, disposition_of
-from retrier.domain.failed_message import Disposition, LastWord
-from retrier.domain.moves import Move
-from retrier.domain.notices import DeadMessage
+from retrier.domain.failed_message import Disposition, LastWord, Move
 from retrier.domain.receipt import Attempt, Before, MessageChange
 from retrier.domain.retry_batch import Ejected, RetryBatch, RevertCause
 from retrier.domain.retry_operation import STANDING_OPERATION
 from retrier.policy.facts import Facts, facts_of
-from retrier.policy.judging import Dice, Policies
-from retrier.policy.overruling import judge_revert, unless_copy, unless_stands
+from retrier.policy.policy_set import Dice, Policies, judge_revert, unless_copy, unless_stands
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import causes, failed_messages
 from retrier.store.tables import event_log

@@ -4,11 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from retrier.domain.archive_operation import Act, ClaimStage, Refusal, why_not
 from retrier.domain.decision import Manual
-from retrier.domain.failed_message import FailedMessageStatus, RetryEnd
+from retrier.domain.failed_message import FailedMessageStatus, Move, RetryEnd
 from retrier.domain.identity import canonical, is_guid
-from retrier.domain.message_actions import Act, ClaimStage, Refusal, why_not
-from retrier.domain.moves import Move
 from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.selection import Selection
 from retrier.store.engine.database import writing

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import select
 
 from retrier.domain.failed_message import FailureDetails
-from retrier.domain.searched_text import searched_text
+from retrier.domain.shown import searched_text
 from retrier.domain.wire import PropertyCodec
 from retrier.store.engine.database import Database, bind
 from retrier.store.engine.transaction import Transaction

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from uuid import uuid4
 
-from retrier.domain.notices import NOTICE_ID, DeadMessage
+from retrier.domain.copies import NOTICE_ID, DeadMessage
 from retrier.store.engine.database import writing
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.notices import describe_dead

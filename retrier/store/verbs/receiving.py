@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from retrier.domain.decision import Decided
 from retrier.domain.failed_message import RetryEnd
 from retrier.domain.receipt import Before, MessageChange, Receipt
-from retrier.domain.searched_text import searched_text
-from retrier.policy.judging import Judge, Policies
-from retrier.policy.waiting import WAITING
+from retrier.domain.shown import searched_text
+from retrier.policy.policy_set import WAITING, Judge, Policies
 from retrier.store.engine import sql_dialect
 from retrier.store.engine.transaction import Transaction
 from retrier.store.tables import (

@@ -16,8 +16,7 @@ from retrier.domain.folding import fold
 from retrier.domain.identity import is_guid
 from retrier.domain.receipt import Receipt, Recorded
 from retrier.overlap import WhileInFlight, is_sure, nothing_else
-from retrier.policy.judging import Judge
-from retrier.policy.waiting import WAITING
+from retrier.policy.policy_set import WAITING, Judge
 from retrier.store.engine.database import writing
 from retrier.store.engine.transaction import Transaction
 from retrier.store.tables import event_log, failed_imports, installation, ledger, staging_ids

@@ -11,7 +11,7 @@ from retrier.domain.decision import Decided
 from retrier.domain.failed_message import RetryEnd
 from retrier.domain.retry_batch import Ejected, RetryBatch, room_for
 from retrier.domain.retry_operation import CanaryState, RetryOperation, RetryType
-from retrier.policy.judging import Judge
+from retrier.policy.policy_set import Judge
 from retrier.store.engine.database import writing
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.queries.cuts import Cut

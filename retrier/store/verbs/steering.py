@@ -8,12 +8,14 @@ from sqlalchemy import ColumnElement, case, exists, or_, select
 
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_batch import RetryBatchStatus
-from retrier.domain.retry_operation import CanaryState, RetryOperation, RetryOperationState
-from retrier.domain.steering import (
+from retrier.domain.retry_operation import (
+    CanaryState,
     Cancel,
     Order,
     Pause,
     Resume,
+    RetryOperation,
+    RetryOperationState,
     SetRate,
     Steered,
     SteeringRefusal,

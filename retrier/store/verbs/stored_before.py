@@ -13,8 +13,7 @@ from retrier.domain.failed_message import (
     Resolution,
 )
 from retrier.domain.folding import candidate_ids, ids_apart, named_ids
-from retrier.domain.new_failure import Known
-from retrier.domain.receipt import Before, StoredAttempt, StoredMessage
+from retrier.domain.receipt import Before, Known, StoredAttempt, StoredMessage
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.tables import (
     claims,

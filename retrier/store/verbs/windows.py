@@ -14,8 +14,7 @@ from retrier.domain.retry_batch import (
     StoredOriginal,
     WindowResult,
 )
-from retrier.policy.judging import Judge
-from retrier.policy.waiting import WAITING
+from retrier.policy.policy_set import WAITING, Judge
 from retrier.store.engine.database import reading
 from retrier.store.engine.sql_dialect import IN_BINARY, SqlDialect
 from retrier.store.engine.transaction import Transaction

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from time import perf_counter
 
-from retrier.events.forwarding import WindowSent
+from retrier.events.processor import WindowSent
 from tests.benchmarks.figures.marking import BODY, SHORT_TRACE
 from tests.benchmarks.filling import Filling, fill
 from tests.benchmarks.options import Options

@@ -3,8 +3,8 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from retrier.domain.message_actions import Act
-from retrier.domain.steering import Order
+from retrier.domain.archive_operation import Act
+from retrier.domain.retry_operation import Order
 from tests.properties.model.drawn import acts, orders, queues, several, which
 from tests.properties.model.example import Example
 from tests.properties.model.tally import counted

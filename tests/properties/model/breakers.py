@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import select
 
-from retrier.domain.breaker import BreakerState
+from retrier.domain.breakers import BreakerState
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import breakers, failed_messages, message_redirects

@@ -3,8 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from retrier.domain.retry_operation import STANDING_OPERATION
-from retrier.domain.steering import Cancel, Order, Pause, Resume
+from retrier.domain.retry_operation import STANDING_OPERATION, Cancel, Order, Pause, Resume
 from tests.properties.model.account import DUE, LATER
 from tests.properties.model.drawn import MOMENTS, several, which
 from tests.properties.model.example import Example

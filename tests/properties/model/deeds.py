@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 
 from retrier.domain import headers
-from retrier.domain.breaker import BreakerState
-from retrier.domain.message_actions import Act
-from retrier.domain.steering import Cancel, Pause, Resume
+from retrier.domain.archive_operation import Act
+from retrier.domain.breakers import BreakerState
+from retrier.domain.retry_operation import Cancel, Pause, Resume
 from retrier.domain.wire import Delivery, Edit
 from tests.properties.model.far_side import FarSide
 from tests.properties.model.people import People

@@ -2,18 +2,20 @@
 
 from hypothesis import strategies as st
 
-from retrier.domain.message_actions import Act
-from retrier.domain.steering import Cancel, Order, Pause, Resume
+from retrier.domain.archive_operation import Act
+from retrier.domain.retry_operation import Cancel, Order, Pause, Resume
 from retrier.domain.wire import ChannelClosed, Outcome, Refused, Returned, Unknown
-from retrier.events.forwarding import (
+from retrier.events.processor import (
+    BatchReleased,
+    BatchStaged,
     CopiesAcked,
+    CopiesPublished,
+    OperationCancelled,
     RetrySentAlone,
     WindowRecorded,
     WindowSent,
     WindowStamped,
 )
-from retrier.events.preparation import BatchStaged, CopiesPublished
-from retrier.events.stopping import BatchReleased, OperationCancelled
 from tests.support.effects import BATCH_POINTS
 from tests.support.factories import ERROR_QUEUE
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from sqlalchemy import select
 
-from retrier.domain.breaker import BreakerRules, BreakerState
+from retrier.domain.breakers import BreakerRules, BreakerState
 from retrier.domain.retry_operation import STANDING_OPERATION
 from retrier.store.queries.monitoring import read_ledger
 from retrier.store.schema import retry_operations

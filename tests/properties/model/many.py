@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from sqlalchemy import select
 
 from retrier.archives import Archives, UndoRefusal
-from retrier.domain.archive_operation import ArchiveOperation, ArchiveOperationState
-from retrier.domain.message_actions import Act
+from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveOperationState
 from retrier.domain.selection import Selection
 from retrier.errors import DatabaseUnavailable, LeaseLost
 from retrier.events.event import ignore

@@ -6,19 +6,22 @@ from datetime import timedelta
 from typing import TypeVar
 from uuid import uuid4
 
-from retrier.domain.breaker import BreakerKey, BreakerState, Per
+from retrier.domain.archive_operation import Act, Refusal
+from retrier.domain.breakers import BreakerKey, BreakerState, Per
 from retrier.domain.failed_message import FailedMessageStatus, Resolution
-from retrier.domain.message_actions import Act, Refusal
 from retrier.domain.redirects import redirect_id
 from retrier.domain.retention import OldMessages
 from retrier.domain.retry_operation import (
     STANDING_OPERATION,
+    Cancel,
+    Order,
+    Resume,
     RetryRequest,
     RetryTerms,
     RetryType,
+    Steered,
 )
 from retrier.domain.selection import Selection, WantedDisposition
-from retrier.domain.steering import Cancel, Order, Resume, Steered
 from retrier.domain.streams import Released, Stream
 from retrier.errors import DatabaseUnavailable, LeaseLost
 from retrier.store.verbs.retention import delete_chunk

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from retrier.domain.breaker import BreakerRules, BreakerTerms
+from retrier.domain.breakers import BreakerRules, BreakerTerms
 from retrier.domain.failed_message import Received
 from retrier.domain.receipt import Recorded
 from retrier.gateway import Gateway

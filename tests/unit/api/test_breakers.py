@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from retrier.domain.breaker import BreakerRules
+from retrier.domain.breakers import BreakerRules
 from retrier.store.engine.database import Database
 from tests.support.api import Api
 from tests.support.breaking import Breakdown

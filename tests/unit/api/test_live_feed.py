@@ -9,8 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from retrier.api.live_feed import LiveFeed
-from retrier.api.relay import Relay
+from retrier.api.live import LiveFeed, Relay
 from retrier.store.queries.event_log import list_events_after
 from retrier.store.tables.event_log import Entry, append
 from tests.support.api import Api

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from retrier.domain.failed_message import Failure
-from retrier.domain.stream_position import read_position
+from retrier.domain.streams import read_position
 from tests.support.api import Api
 from tests.support.factories import FAILED_AT, confirmation, failure
 

@@ -4,10 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from retrier.api.durations import show_duration
-from retrier.api.views.policies import policies
-from retrier.policy.in_force import InForce
-from retrier.policy.policy_set import PolicySet
+from retrier.api.policies import shown_policies
+from retrier.api.requests import show_duration
+from retrier.policy.policy_set import InForce, PolicySet
 from retrier.settings import check_policies, make_definition
 from retrier.store.verbs.policy_sets import ToldSet, tell_set
 from retrier.store.verbs.processes import note_process
@@ -47,7 +46,9 @@ SET = PolicySet(make_definition(check_policies(CONTENT, frozenset())))
 
 
 def shown(problems: tuple[str, ...] = ()) -> dict[str, object]:
-    return policies(InForce(policies=SET, is_configured=True, loaded_at=NOW, problems=problems), ())
+    return shown_policies(
+        InForce(policies=SET, is_configured=True, loaded_at=NOW, problems=problems), ()
+    )
 
 
 def test_without_policies_it_says_so(api: Api) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import func, select, update
 
 from retrier.api.parts import Sight
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
-from retrier.domain.plan import RETRY, Plan, hash_subject
+from retrier.domain.retry_operation import RETRY, Plan, hash_subject
 from retrier.domain.selection import Selection
 from retrier.store.engine.database import Database
 from retrier.store.queries.cuts import ISSUED

@@ -5,7 +5,7 @@ import json
 import pytest
 from fastapi.routing import APIRoute
 
-from retrier.api.routes import FOLLOWING, WORKING
+from retrier.api.application import FOLLOWING, WORKING
 from retrier.domain.parameters import names_read_by
 from tests.support.api import Api
 

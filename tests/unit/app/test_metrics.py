@@ -5,8 +5,7 @@ import pytest
 from retrier.app.metrics.instruments import Metrics
 from retrier.domain.retry_batch import Ejected, RevertCause, WindowResult
 from retrier.errors import DatabaseUnavailable
-from retrier.events.forwarding import WindowRecorded
-from retrier.events.preparation import BatchStaged
+from retrier.events.processor import BatchStaged, WindowRecorded
 from retrier.events.service import RetryAsked
 from tests.support.bench import STAGING
 from tests.support.factories import ERROR_QUEUE

@@ -8,8 +8,8 @@ from retrier.domain.decision import Decided
 from retrier.domain.failed_message import Disposition
 from retrier.domain.receipt import Receipt, Recorded
 from retrier.domain.retry_batch import WindowResult
-from retrier.events.forwarding import WindowRecorded
 from retrier.events.ingestion import BatchStored, StoredAlone
+from retrier.events.processor import WindowRecorded
 from tests.support.metrics import Scrape, idle_metrics
 
 NOTHING = Receipt(

@@ -20,7 +20,7 @@ from retrier.app.process import (
     make_crash_switch,
 )
 from retrier.clock import SystemClock
-from retrier.events.forwarding import CompletionTried
+from retrier.events.processor import CompletionTried
 from tests.support.waiting import wait_until
 
 ME = describe_holder("a session")

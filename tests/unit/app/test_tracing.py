@@ -17,7 +17,7 @@ from retrier.app.tracing import Tracing
 from retrier.domain import headers
 from retrier.domain.wire import Confirmed, Edit, Outgoing, Refused, Returned
 from retrier.events.event import ignore
-from retrier.events.forwarding import WindowSent
+from retrier.events.processor import WindowSent
 from retrier.events.service import ServiceStopped
 from retrier.store.engine.database import Database
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec

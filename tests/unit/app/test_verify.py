@@ -9,7 +9,7 @@ import pytest
 from retrier.app.process import describe_holder
 from retrier.app.verify import STAGING_RULE, verify
 from retrier.domain.wire import Outgoing
-from retrier.events.preparation import BatchStaged
+from retrier.events.processor import BatchStaged
 from retrier.settings import Settings
 from retrier.store.engine.database import Database
 from retrier.store.verbs.leases import acquire_lease, release_lease

@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from retrier.domain.archive_operation import AT_ONCE
-from retrier.domain.message_actions import Act
+from retrier.domain.archive_operation import AT_ONCE, Act
 from tests.support.archiving import ask, work_off_all
 from tests.support.bench import QUEUE
 from tests.support.command_line import CommandLine

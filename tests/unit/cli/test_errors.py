@@ -7,10 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from retrier.cli.commands.errors import Sort, Status
+from retrier.cli.errors import Sort, Status
 from retrier.clock import SystemClock
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.stream_position import read_position
+from retrier.domain.streams import read_position
 from retrier.store.queries.ordering import Sort as ApiSort
 from retrier.store.verbs.recording import record_received
 from tests.support.command_line import CommandLine

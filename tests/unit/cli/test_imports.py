@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
+from retrier.domain.failed_imports import UNKNOWN_MESSAGE, UNREADABLE
 from retrier.domain.failed_message import FailedImport
-from retrier.domain.import_reasons import UNKNOWN_MESSAGE, UNREADABLE
 from retrier.domain.wire import Refused, Unknown
 from retrier.ingestion.arrival import QueueMapping
 from tests.support.amqp_bytes import header, properties, string

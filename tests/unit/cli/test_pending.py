@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
-from retrier.cli.commands.pending import TWICE
+from retrier.cli.pending import TWICE
 from retrier.cli.printer import counted, duration
 from retrier.store.queries.presumption import find_presumable
 from retrier.store.schema import failed_message_retries

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from retrier.demo.hints import find_command
+from retrier.demo.demo import find_command
 
 
 def test_a_command_that_no_shell_finds_is_named_by_its_path(tmp_path: Path) -> None:

@@ -2,9 +2,8 @@
 
 import pytest
 
-from retrier.demo.client import Listed
 from retrier.demo.orders import BadOrder, Cause, Order, handle, make_orders
-from retrier.demo.shop_log import Book, ShopLog, compare
+from retrier.demo.shop import Book, Listed, ShopLog, compare
 from retrier.worker.handlers import make_parser
 
 

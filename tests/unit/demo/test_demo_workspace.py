@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from retrier.demo.client import find_url
+from retrier.demo.shop import find_url
 from retrier.demo.workspace import Workspace
 from tests.support.waiting import wait_until
 

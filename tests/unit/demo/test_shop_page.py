@@ -6,13 +6,11 @@ from pathlib import Path
 import pytest
 
 from retrier.demo.orders import Cause
-from retrier.demo.shop_counts import ShopCounts, count, counting, read_counts, write_counts
-from retrier.demo.shop_log import ShopLog
-from retrier.demo.shop_page import shop_page
-from retrier.demo.shop_view import shop_view
+from retrier.demo.shop import ShopCounts, ShopLog, count, counting, read_counts, write_counts
+from retrier.demo.shop_page import shop_page, shop_view
 from retrier.demo.workspace import Workspace
 from retrier.store.engine.database import Database
-from retrier.web.views.groups import GroupRow
+from retrier.web.groups import GroupRow
 from tests.support.api import Api
 from tests.support.factories import failure
 from tests.support.waiting import wait_until

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from retrier.integrations.account import Account, Deed
+from retrier.integrations.handover import Account, Deed
 
 Caught = pytest.LogCaptureFixture
 
@@ -56,7 +56,7 @@ def test_what_was_published_late_is_said_and_counted(caplog: Caught) -> None:
 
 FORK = """
 import os, threading
-from retrier.integrations.account import Account, Deed
+from retrier.integrations.handover import Account, Deed
 account = Account()
 with account._lock:
     child = os.fork()

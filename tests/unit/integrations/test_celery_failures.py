@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from celery.exceptions import Reject, SoftTimeLimitExceeded, TimeLimitExceeded
 
-from retrier.integrations.celery_failures import (
+from retrier.integrations.celery import (
+    Publication,
     count_runs,
     find_queue,
     make_failed,
@@ -15,7 +16,6 @@ from retrier.integrations.celery_failures import (
     name_node,
     unwrap,
 )
-from retrier.integrations.celery_publisher import Publication
 from retrier.integrations.failures import FailedTask
 from retrier.worker.outcomes import Problem, Reason
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from retrier.integrations.celery_publisher import (
+from retrier.integrations.celery import (
     TRUSTED,
     NotTaken,
     Publication,

@@ -10,8 +10,7 @@ from celery import Celery
 from celery.exceptions import Ignore, Reject, Retry
 
 from retrier.errors import ConfigurationError
-from retrier.integrations.celery import install, is_gone
-from retrier.integrations.celery_requests import find_ending, make_step
+from retrier.integrations.celery import find_ending, install, is_gone, make_step
 
 CONSUMER: Any = SimpleNamespace(hostname="celery@box")
 

@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 
-from retrier.integrations.account import Account, Deed
 from retrier.integrations.handover import (
     BEHIND_OTHERS,
     LONGEST_SAID,
+    Account,
+    Deed,
     Handover,
     Handovers,
+    Hold,
+    Owed,
     describe_task,
 )
-from retrier.integrations.owed import Hold, Owed
 from tests.support.waiting import wait_until
 
 Caught = pytest.LogCaptureFixture

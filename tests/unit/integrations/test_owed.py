@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from retrier.integrations import owed as module
-from retrier.integrations.owed import Debt, Hold, Owed
+from retrier.integrations import handover as module
+from retrier.integrations.handover import Debt, Hold, Owed
 from tests.support.waiting import wait_until
 
 SOON = 0.01

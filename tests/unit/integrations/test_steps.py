@@ -2,7 +2,7 @@
 
 import pytest
 
-from retrier.domain.completed_steps import find_said
+from retrier.domain.streams import find_said
 from retrier.integrations.steps import noting_steps
 
 

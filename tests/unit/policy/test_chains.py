@@ -5,9 +5,8 @@ from time import process_time
 import pytest
 
 from retrier.domain.failed_message import FailureDetails
-from retrier.policy.chains import WRAPPERS, find_inner
 from retrier.policy.classification import find_candidates
-from retrier.policy.facts import facts_of
+from retrier.policy.facts import WRAPPERS, facts_of, find_inner
 
 JAVA = """java.util.concurrent.ExecutionException: java.lang.RuntimeException: cannot pay
 \tat java.base/java.util.concurrent.FutureTask.report(FutureTask.java:122)

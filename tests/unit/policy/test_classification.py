@@ -5,9 +5,8 @@ from time import process_time
 
 import pytest
 
-from retrier.policy.classification import ReasonRule, find_candidates
+from retrier.policy.classification import ReasonRule, find_candidates, make_gateway_rules
 from retrier.policy.facts import Facts
-from retrier.policy.gateway_codes import make_gateway_rules
 from retrier.policy.reasons import BUILT_IN, GATEWAY_CODES, NUMBERS, why_not_a_reason
 from tests.unit.policy import gateway_texts
 from tests.unit.policy.exception_types import TYPES

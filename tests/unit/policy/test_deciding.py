@@ -9,16 +9,20 @@ import pytest
 
 from retrier.domain.decision import Dead, Decision, Judgement, Manual, RetryAt
 from retrier.domain.failed_message import FailureDetails
-from retrier.policy.backoff import Exponential, Fixed
-from retrier.policy.classification import ReasonRule
+from retrier.policy.classification import ReasonRule, make_gateway_rules
+from retrier.policy.delays import PRESETS, Exponential, Fixed, Spread
 from retrier.policy.facts import Facts, facts_of
-from retrier.policy.gateway_codes import make_gateway_rules
-from retrier.policy.in_force import InForce
-from retrier.policy.jitter import Spread
-from retrier.policy.policy_set import Definition, PolicySet, hash_definition
-from retrier.policy.presets import PRESETS
-from retrier.policy.rules import GivingUp, Match, Rule, Unmatched
-from retrier.policy.waiting import WAITING
+from retrier.policy.policy_set import (
+    WAITING,
+    Definition,
+    GivingUp,
+    InForce,
+    Match,
+    PolicySet,
+    Rule,
+    Unmatched,
+    hash_definition,
+)
 from tests.support.project import ROOT
 
 NOW = datetime(2026, 11, 23, 6, 45, 41, tzinfo=UTC)

@@ -4,10 +4,23 @@ from datetime import timedelta
 
 import pytest
 
-from retrier.policy.backoff import LONGEST, Backoff, Exponential, Fixed, Linear, Listed, delay_after
-from retrier.policy.jitter import Additive, DelayRange, Jitter, Spread, range_of, spread
-from retrier.policy.presets import PRESETS
-from retrier.policy.rules import Match, Rule
+from retrier.policy.delays import (
+    LONGEST,
+    PRESETS,
+    Additive,
+    Backoff,
+    DelayRange,
+    Exponential,
+    Fixed,
+    Jitter,
+    Linear,
+    Listed,
+    Spread,
+    delay_after,
+    range_of,
+    spread,
+)
+from retrier.policy.policy_set import Match, Rule
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
 

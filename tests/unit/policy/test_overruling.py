@@ -6,10 +6,10 @@ import pytest
 
 from retrier.domain.decision import AGAIN, Dead, Decision, Judgement, Manual, RetryAt
 from retrier.domain.failed_message import FailedMessageStatus, LastWord
-from retrier.domain.last_word import Standing
+from retrier.domain.receipt import Standing
 from retrier.domain.retry_batch import Ejected
 from retrier.domain.text import COLUMN_BYTES
-from retrier.policy.overruling import judge_revert, unless_copy, unless_stands
+from retrier.policy.policy_set import judge_revert, unless_copy, unless_stands
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 RETRY = RetryAt(at=NOON, why="failed once", policy="rest@1")

@@ -3,10 +3,9 @@
 from datetime import UTC, datetime, timedelta
 
 from retrier.domain.failed_message import Disposition
-from retrier.policy.backoff import Fixed
+from retrier.policy.delays import Fixed
 from retrier.policy.facts import Facts
-from retrier.policy.policy_set import Definition, PolicySet
-from retrier.policy.rules import GivingUp, Match, Rule
+from retrier.policy.policy_set import Definition, GivingUp, Match, PolicySet, Rule
 from retrier.policy.simulation import Change, Simulation, StoredFailure, Verdict, rule_of
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)

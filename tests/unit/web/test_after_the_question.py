@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
-from retrier.domain.message_actions import Act
+from retrier.domain.archive_operation import Act
 from retrier.store.schema import failed_message_retries, failed_messages
 from retrier.store.verbs.message_actions import Action
 from tests.support.acting import apply_action

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from retrier.web.views.bodies import SHOWN, SHOWN_AS_BYTES, Kind, ShownBody, show_body
+from retrier.web.bodies import SHOWN, SHOWN_AS_BYTES, Kind, ShownBody, show_body
 from retrier.web.wording import visible
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from retrier.errors import DatabaseUnavailable
 from retrier.store.engine.database import Database, DatabaseOptions
-from retrier.web.counts import Counts, Trouble
-from retrier.web.snapshot import Snapshot
+from retrier.web.counts import Counts, Snapshot, Trouble
 from tests.support.api import Api
 from tests.support.factories import failure
 from tests.support.frozen_clock import FrozenClock

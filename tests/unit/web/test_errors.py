@@ -8,7 +8,7 @@ from fastapi.routing import APIRoute
 
 from retrier.app.page import is_of_api
 from retrier.store.engine.database import Database, DatabaseOptions
-from retrier.web.routes import WORKING
+from retrier.web.application import WORKING
 from tests.support.api import Api
 from tests.support.factories import failure
 from tests.support.web import Web

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from retrier.store.queries.event_log import find_newest_event
-from retrier.web.views.event_log import KINDS
+from retrier.web.events import KINDS
 from tests.support.bench import Bench
 from tests.support.project import ROOT
 from tests.support.web import Web

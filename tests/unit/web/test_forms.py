@@ -12,8 +12,8 @@ import pytest
 from fastapi.routing import APIRoute
 
 from retrier.api.parts import AT_WORK
+from retrier.web.application import WORKING
 from retrier.web.forms import LARGEST_FORM, SentForm, local
-from retrier.web.routes import WORKING
 from tests.support.factories import failure
 from tests.support.web import Web
 

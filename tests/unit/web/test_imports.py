@@ -11,7 +11,7 @@ from retrier.domain.failed_imports import ON_ITS_WAY
 from retrier.ingestion.arrival import QueueMapping
 from retrier.store.schema import failed_import_sends
 from retrier.store.verbs.import_sends import stamp_import
-from retrier.web.import_choice import MOST_AT_ONCE
+from retrier.web.imports import MOST_AT_ONCE
 from tests.support.amqp_bytes import header, properties, string
 from tests.support.bench import STAGING
 from tests.support.factories import ERROR_QUEUE, FAILED_AT, failed_import, failure

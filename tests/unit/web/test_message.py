@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.domain.stream_position import read_position
+from retrier.domain.streams import read_position
 from tests.contract.store_rows import again
 from tests.support.bench import QUEUE, Bench
 from tests.support.disposing import DUE, make_dead, schedule

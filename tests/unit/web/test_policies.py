@@ -6,11 +6,10 @@ import httpx
 import pytest
 
 from retrier.clock import SystemClock
-from retrier.policy.in_force import InForce
-from retrier.policy.policy_set import PolicySet
+from retrier.policy.policy_set import InForce, PolicySet
 from retrier.settings import check_policies, make_definition
 from retrier.store.verbs.policy_sets import ToldSet, tell_set
-from retrier.web.routes.policies import EXAMPLE
+from retrier.web.policies import EXAMPLE
 from tests.support.factories import failure
 from tests.support.web import Web
 

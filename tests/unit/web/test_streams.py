@@ -7,9 +7,9 @@ import httpx
 import pytest
 
 from retrier.domain.streams import Stream
+from retrier.web.counts import MOST_STREAMS
 from retrier.web.live_values import live_values
-from retrier.web.views.streams import row_key
-from retrier.web.watches import MOST_STREAMS
+from retrier.web.streams import row_key
 from tests.support.bench import QUEUE, Bench
 from tests.support.disposing import make_dead
 from tests.support.streams import ORDER, STREAM, fail_in_stream, make_strict

@@ -1,6 +1,6 @@
 """What the first page after a start needs is there before somebody asks for it."""
 
-from retrier.web.warming import warm_up
+from retrier.web.application import warm_up
 from tests.support.factories import failure
 from tests.support.web import Web
 

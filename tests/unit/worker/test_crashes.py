@@ -2,17 +2,17 @@
 
 import pytest
 
-from retrier.worker.arrivals import (
+from retrier.worker.starts import (
     FORGIVEN,
     MOST_UNSTARTED,
     Counts,
     Poison,
     Site,
     Startable,
+    Trace,
     Uncounted,
     judge_delivery,
 )
-from retrier.worker.starts import Trace
 
 UNKNOWN, IN_HAND, STARTED = Trace
 COUNTING = Site(alone=True, counted=True, limit=10)

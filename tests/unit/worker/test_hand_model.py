@@ -13,15 +13,6 @@ from random import Random
 import pytest
 
 from retrier.domain.wire import Delivery, Properties
-from retrier.worker.arrivals import (
-    FORGIVEN,
-    Counts,
-    Poison,
-    Site,
-    Startable,
-    Uncounted,
-    judge_delivery,
-)
 from retrier.worker.hand import (
     Await,
     CalmDown,
@@ -38,7 +29,16 @@ from retrier.worker.hand import (
     Take,
 )
 from retrier.worker.handlers import make_handler
-from retrier.worker.starts import Trace
+from retrier.worker.starts import (
+    FORGIVEN,
+    Counts,
+    Poison,
+    Site,
+    Startable,
+    Trace,
+    Uncounted,
+    judge_delivery,
+)
 
 HANDLER = make_handler("orders", lambda _: None, None)
 STEPS = 60_000

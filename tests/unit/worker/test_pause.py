@@ -4,7 +4,7 @@ from threading import Event
 
 import pytest
 
-from retrier.worker.pause import Pause
+from retrier.worker.line import Pause
 from tests.support.frozen_clock import FrozenClock
 from tests.support.waiting import wait_until
 

@@ -11,8 +11,7 @@ from retrier.worker.hand import Held
 from retrier.worker.handlers import make_handler
 from retrier.worker.log import Condition
 from retrier.worker.outcomes import Done
-from retrier.worker.running import Inline
-from retrier.worker.stopping import Exits, Relief
+from retrier.worker.running import Exits, Inline, Relief
 from tests.support.frozen_clock import FrozenClock
 
 

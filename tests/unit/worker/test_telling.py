@@ -11,7 +11,7 @@ import pytest
 
 from retrier.errors import ConfigurationError
 from retrier.worker import JsonLines, Worker
-from retrier.worker.pages import Measures
+from retrier.worker.worker import Measures
 
 
 def line(*, failed: bool = False, **fields: object) -> dict[str, object]:

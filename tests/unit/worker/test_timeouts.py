@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from retrier.worker.arrivals import Late, find_pause, read_late, stamp
+from retrier.worker.starts import Late, find_pause, read_late, stamp
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -13,7 +13,7 @@ from retrier.transport.other_brokers import KombuTransport
 from retrier.worker import Worker
 from retrier.worker.line import find_transport
 from retrier.worker.log import Condition
-from retrier.worker.pages import HealthServer
+from retrier.worker.worker import HealthServer
 
 LOADED = """
 import sys

@@ -1,0 +1,228 @@
+"""The event log: listed, and followed in an answer that does not end."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
+
+from anyio import CancelScope, create_task_group, to_thread
+from fastapi import APIRouter, Depends, Header, HTTPException, Query, Request, Response
+from starlette.types import Message, Receive, Scope, Send
+
+from retrier.api.answers import HEADERS, Json, WrongField, answer, encode, present, time
+from retrier.api.live import Relay
+from retrier.api.parts import ApiParts, Parts
+from retrier.api.requests import PageQuery, page_headers
+from retrier.domain.identity import canonical, is_guid
+from retrier.errors import RetrierError
+from retrier.store.queries.event_log import EventFilter, LoggedEvent, list_events, list_events_after
+
+COMMENT_EVERY = 15.0
+"""Seconds after which a comment says that the connection lives, though nothing happens."""
+
+_AT_ONCE = 500
+"""Events that are read at once for a reader that lags behind."""
+_WRITTEN_AT_ONCE = 50
+"""Events that are written at once; their texts may be long, and the reader slow."""
+_BEGINNING = "retry: 2000\nid: {place}\n\n"
+"""Milliseconds after which a client connects again, and where it goes on then."""
+_COMMENT = ": nothing new\nid: {place}\n\n"
+_HEADERS = {**HEADERS, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Following:
+    """What a reader asks for: wanted events with ids after this one; None: from now on."""
+
+    after: int | None
+    wanted: EventFilter
+
+
+class EventStreamAnswer(Response):
+    """Answers with events until the client leaves, the service stops or the database is lost."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, parts: ApiParts, asked: Following) -> None:
+        # Not that of the base class: it would say how long the answer is.
+        self.status_code = 200
+        self.background = None
+        self.init_headers(_HEADERS)
+        self._parts = parts
+        self._asked = asked
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the form of ASGI
+        """Answer. Raises HTTPException if there is no place left, and DatabaseUnavailable."""
+        async with self._parts.feed.joined() as relay:
+            start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+            await send(start)
+            async with create_task_group() as group:
+                group.start_soon(_end_when_gone, receive, group.cancel_scope)
+                await self._write(relay, send)
+                group.cancel_scope.cancel()
+
+    async def _write(self, relay: Relay, send: Send) -> None:
+        after = self._asked.after
+        place = relay.position if after is None else min(after, relay.position)
+        await send(_part(_BEGINNING.format(place=place)))
+        while not relay.over.is_set():
+            changed = relay.changed
+            if place < relay.position:
+                try:
+                    events, place = await self._find(relay, place)
+                except (HTTPException, RetrierError):
+                    break  # too late for another status: the client comes again and is told then
+                for begin in range(0, len(events), _WRITTEN_AT_ONCE):
+                    await send(_part(_lines(events[begin : begin + _WRITTEN_AT_ONCE])))
+            elif not await _happens(changed):
+                await send(_part(_COMMENT.format(place=place)))
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _find(self, relay: Relay, after: int) -> tuple[Sequence[LoggedEvent], int]:
+        """Return wanted events, and up to which id these are all."""
+        wanted, until = self._asked.wanted, relay.position
+        kept = relay.find_after(after)
+        if kept is not None:
+            return [each for each in kept if wanted.accepts(each)], until
+        look = partial(list_events_after, until=until, wanted=wanted)
+        async with self._parts.reads.taken():
+            found = await to_thread.run_sync(look, self._parts.db, after, _AT_ONCE)
+        return found, found[-1].event_id if len(found) == _AT_ONCE else until
+
+
+async def _end_when_gone(receive: Receive, scope: CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
+
+
+async def _happens(changed: asyncio.Event) -> bool:
+    """Wait for it as long as a connection may be silent; say whether it has happened."""
+    try:
+        async with asyncio.timeout(COMMENT_EVERY):
+            await changed.wait()
+    except TimeoutError:
+        return False
+    return True
+
+
+def _lines(events: Sequence[LoggedEvent]) -> str:
+    return "".join(
+        f"id: {each.event_id}\ndata: {encode(event(each)).decode()}\n\n" for each in events
+    )
+
+
+def _part(text: str) -> Message:
+    return {"type": "http.response.body", "body": text.encode(), "more_body": True}
+
+
+_SEVERITIES = {
+    "retry_returned": "error",
+    "failed_import": "error",
+    "retry_skipped": "warning",
+    "breaker_opened": "warning",
+    "batch_held_back": "warning",
+    "own_copy_came_back": "warning",
+    "copy_of_another_came": "warning",
+    "import_kept": "warning",
+    "import_not_sent": "warning",
+    "import_in_doubt": "error",
+    "batch_adopted": "warning",
+    "batch_moved": "warning",
+    "sent_again": "warning",
+    "archive_refused": "warning",
+    "unarchive_refused": "warning",
+    "resolve_refused": "warning",
+}
+
+
+def event(logged: LoggedEvent) -> Json:
+    """Show one event; if it is about a message, that is the first of `related_to`."""
+    of_message = logged.unique_message_id is not None
+    related = {
+        "message": logged.unique_message_id,
+        "operation": logged.operation_id,
+        "batch": logged.batch_id,
+    }
+    return present(
+        {
+            "id": str(logged.event_id),
+            "kind": logged.kind,
+            "description": logged.text,
+            "severity": _SEVERITIES.get(logged.kind, "info"),
+            "raised_at": time(logged.at),
+            "related_to": [f"/{kind}/{key}" for kind, key in related.items() if key],
+            "category": "MessageFailures" if of_message else "Recoverability",
+            "event_type": "".join(word.capitalize() for word in logged.kind.split("_")),
+            "who": logged.who,
+            "details": logged.details,
+        }
+    )
+
+
+router = APIRouter(prefix="/api", tags=["service"])
+
+following = APIRouter(prefix="/api", tags=["service"])
+"""The route that does not end; it needs no place among those that read."""
+
+_MOST_DIGITS = 18
+_NO_NUMBER = "An event is named by its number: digits, 18 at most."
+
+
+def _filter(
+    kind: Annotated[str, Query(description="a list of kinds, such as retry_asked")] = "",
+    operation: Annotated[str, Query(description="the id of an operation")] = "",
+    message: Annotated[str, Query(description="the unique id of a failed message")] = "",
+) -> EventFilter:
+    kinds = frozenset(each for each in kind.replace(" ", "").split(",") if each)
+    return EventFilter(
+        kinds=kinds or None,
+        operation_id=_identified(operation, "query.operation"),
+        unique_message_id=_identified(message, "query.message"),
+    )
+
+
+WantedEvents = Annotated[EventFilter, Depends(_filter)]
+
+
+def _identified(text: str, field: str) -> str | None:
+    if text and not is_guid(text):
+        raise WrongField(field, "A whole id is wanted here: 36 characters.")
+    return canonical(text) if text else None
+
+
+def _after(
+    last_event_id: Annotated[
+        str, Header(description="go on after this event; sent by clients that connect again")
+    ] = "",
+    after: Annotated[
+        str, Query(alias="last_event_id", description="the same, for who cannot set headers")
+    ] = "",
+) -> int | None:
+    text, field = (
+        (last_event_id, "header.Last-Event-ID") if last_event_id else (after, "query.last_event_id")
+    )
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
+        raise WrongField(field, _NO_NUMBER)
+    return int(text)
+
+
+@router.get("/eventlogitems")
+def get_event_log(
+    request: Request, parts: Parts, page: PageQuery, wanted: WantedEvents
+) -> Response:
+    """List what happened, newest first."""
+    found = list_events(parts.db, page, wanted)
+    items = [event(each) for each in found.items]
+    return answer(request, items, page_headers(request, page, found.total))
+
+
+@following.get("/events", response_class=Response)
+async def follow_events(
+    parts: Parts, wanted: WantedEvents, after: Annotated[int | None, Depends(_after)]
+) -> Response:
+    """Tell what happens as it happens, as server-sent events; the answer does not end."""
+    return EventStreamAnswer(parts, Following(after=after, wanted=wanted))

@@ -1,0 +1,304 @@
+"""Groups of failed messages, their comments, and the history of their retries."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Annotated
+from urllib.parse import unquote_plus
+
+from fastapi import APIRouter, Query, Request, Response
+
+from retrier.api.answers import HEADERS, TOTAL_COUNT, Json, answer, camel, present, problem, time
+from retrier.api.archive import archive_of_group
+from retrier.api.messages import listed
+from retrier.api.parts import ApiParts, Parts
+from retrier.api.requests import IdsQuery, InContext, MessagesPage, OrderQuery, Wanted, list_headers
+from retrier.domain.classifiers import CLASSIFIERS
+from retrier.domain.comments import LONGEST, Comment, CommentRefusal
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.retry_operation import RetryOperation, RetryOperationState, RetryType
+from retrier.domain.text import IdRange
+from retrier.store.engine.database import Database
+from retrier.store.queries.comments import find_comments
+from retrier.store.queries.group_archives import add_archives
+from retrier.store.queries.groups import (
+    GroupCount,
+    add_retries,
+    count_groups,
+    find_group,
+    find_groups,
+)
+from retrier.store.queries.history import History, read_history
+from retrier.store.queries.message_waits import why_groups_wait
+from retrier.store.queries.messages import list_messages
+
+
+def comments_of(db: Database, groups: Sequence[GroupCount]) -> Mapping[str, Json]:
+    """Return what is added to those groups that have a comment. Raises DatabaseUnavailable."""
+    found = find_comments(db, [each.group.group_id for each in groups])
+    return {group_id: comment(each) for group_id, each in found.items()}
+
+
+def comment(shown: Comment) -> Json:
+    """Show a comment as a part of its group."""
+    return {
+        "comment": shown.text,
+        "commented_by": shown.who,
+        "commented_at": time(shown.written_at),
+    }
+
+
+_ALL = "All"
+
+
+def history(found: History) -> Json:
+    """Show the last operations, and those that a person has to acknowledge."""
+    return {
+        "historic_operations": [_finished(each) for each in found.historic],
+        "unacknowledged_operations": [_finished(each) for each in found.unacknowledged],
+    }
+
+
+def is_failed(operation: RetryOperation) -> bool:
+    """Say whether a finished operation needs a look: not all of it was sent."""
+    return operation.failed > 0 or operation.state is RetryOperationState.CANCELLED
+
+
+def _finished(finished: RetryOperation) -> Json:
+    return present(
+        {
+            "operation_id": finished.operation_id,
+            "request_id": _request_id(finished),
+            "retry_type": camel(finished.retry_type),
+            "originator": finished.originator,
+            "why": finished.why,
+            "start_time": time(finished.started_at or finished.created_at),
+            "completion_time": time(finished.completed_at),
+            "failed": is_failed(finished),
+            "number_of_messages_processed": finished.forwarded,
+        }
+    )
+
+
+def _request_id(finished: RetryOperation) -> str:
+    """Return what was retried; for ids that of the operation, since there may be many."""
+    selection = finished.selection
+    named = {
+        RetryType.FAILURE_GROUP: selection.group,
+        RetryType.ALL_FOR_ENDPOINT: selection.endpoint,
+        RetryType.BY_QUEUE_ADDRESS: selection.queue,
+        RetryType.ALL: _ALL,
+    }
+    return named.get(finished.retry_type) or finished.operation_id
+
+
+router = APIRouter(prefix="/api/recoverability", tags=["groups"])
+
+_UNRESOLVED = frozenset({FailedMessageStatus.UNRESOLVED})
+_NO_FILTER = ("", "undefined")
+"""What clients send if they want no filter."""
+
+
+@router.get("/classifiers")
+def get_classifiers(request: Request) -> Response:
+    """List the classifiers, the default one first."""
+    return answer(request, CLASSIFIERS, {TOTAL_COUNT: str(len(CLASSIFIERS))})
+
+
+@router.get("/groups")
+@router.get("/groups/{classifier}")
+def get_groups(
+    request: Request,
+    parts: Parts,
+    ids: IdsQuery,
+    classifier: str = CLASSIFIERS[0],
+    classifierfilter: Annotated[str, Query(description="the exact title")] = "",
+) -> Response:
+    """List the groups with unresolved messages, a retry alive, or an archive alive or just done.
+
+    With `id_prefix`: all groups whose id begins so, with or without messages and retries.
+    """
+    if ids is not None:
+        found = _find(parts, classifier, ids)
+        return answer(request, _show(parts, found))
+    title = None if classifierfilter in _NO_FILTER else classifierfilter
+    counted = _count(parts, classifier, title)
+    retried = add_retries(parts.db, counted, classifier, title)
+    groups = add_archives(parts.db, retried, classifier, title)
+    return answer(request, _show(parts, groups))
+
+
+@router.get("/groups/id/{group_id}")
+def get_group(request: Request, group_id: str, parts: Parts, wanted: Wanted) -> Response:
+    """Return one group with its unresolved messages counted, or those that the filter names."""
+    counted = replace(wanted, statuses=wanted.statuses or _UNRESOLVED)
+    found = find_group(parts.db, group_id, replace(counted, group=group_id))
+    if found is None:
+        return problem(404, f"No group has the id {group_id[:100]}.")
+    comment = comments_of(parts.db, [found]).get(found.group.group_id, {})
+    return answer(request, group(found) | comment)
+
+
+@router.head("/groups/{group_id}/errors")
+@router.get("/groups/{group_id}/errors")
+def get_errors_of_group(
+    request: Request,
+    group_id: str,
+    parts: Parts,
+    wanted: Wanted,
+    order: OrderQuery,
+    page: MessagesPage,
+) -> Response:
+    """List the failed messages of one group."""
+    of_group = replace(wanted, group=group_id)
+    found = list_messages(parts.db, of_group, order, page, parts.codec)
+    items = listed(parts.db, found.items)
+    return answer(request, items, list_headers(request, page, order, found))
+
+
+def _show(parts: ApiParts, found: Sequence[GroupCount]) -> list[Json]:
+    waits = why_groups_wait(parts.db, [each.group.group_id for each in found])
+    # Never cached with the counts: what a person writes shows at once.
+    comments = comments_of(parts.db, found)
+    return [
+        group_operation(each)
+        | present({"waits_because": waits.get(each.group.group_id)})
+        | comments.get(each.group.group_id, {})
+        for each in found
+    ]
+
+
+def _find(parts: ApiParts, classifier: str, ids: IdRange) -> Sequence[GroupCount]:
+    found = find_groups(parts.db, classifier, ids)
+    # add_retries appends other groups with a retry alive: they were not asked for.
+    return add_retries(parts.db, found, classifier)[: len(found)]
+
+
+def _count(parts: ApiParts, classifier: str, title: str | None) -> Sequence[GroupCount]:
+    """Return counts, perhaps cached. Retries alive are never cached: a click must show at once."""
+    count = partial(count_groups, parts.db, classifier, title)
+    if title is not None or classifier not in CLASSIFIERS:
+        return count()
+    return parts.cache.get(("groups", classifier), count)
+
+
+_IDLE: Json = {
+    "operation_status": "None",
+    "operation_progress": 0.0,
+    "need_user_acknowledgement": False,
+}
+
+_STATUSES = {
+    RetryOperationState.PREPARING: "Preparing",
+    RetryOperationState.FORWARDING: "Forwarding",
+    RetryOperationState.COMPLETED: "Completed",
+    RetryOperationState.CANCELLED: "Completed",
+}
+
+
+def group(counted: GroupCount) -> Json:
+    """Show a group and its count."""
+    return present(
+        {
+            "id": counted.group.group_id,
+            "title": counted.group.title,
+            "type": counted.group.classifier,
+            "count": counted.count,
+            "manual": counted.count - counted.scheduled - counted.dead,
+            "scheduled": counted.scheduled,
+            "dead": counted.dead,
+            "first": time(counted.first),
+            "last": time(counted.last),
+        }
+    )
+
+
+def group_operation(counted: GroupCount) -> Json:
+    """Show a group and its retry or archive; `operation_status` is always there.
+
+    One that is over is shown as such until a person acknowledges it; then only when it ended.
+    """
+    if counted.archive is not None:
+        return group(counted) | _IDLE | archive_of_group(counted.archive)
+    retry = counted.operation
+    if retry is None:
+        return group(counted) | _IDLE
+    if retry.completed_at is None:
+        return group(counted) | _IDLE | _running(retry)
+    ended = {"operation_completion_time": time(retry.completed_at)}
+    if retry.acknowledged_at is not None:
+        return group(counted) | _IDLE | ended
+    to_see = {"operation_failed": is_failed(retry), "need_user_acknowledgement": True}
+    return group(counted) | _running(retry) | ended | to_see
+
+
+def _running(shown: RetryOperation) -> Json:
+    done = shown.total - shown.remaining
+    return present(
+        {
+            "operation_id": shown.operation_id,
+            "operation_status": _STATUSES.get(shown.state, "Waiting"),
+            "operation_progress": round(done / shown.total, 2) if shown.total else 0.0,
+            "operation_remaining_count": shown.remaining,
+            "operation_messages_completed_count": done,
+            "operation_start_time": time(shown.started_at),
+        }
+    )
+
+
+comments_router = APIRouter(prefix="/api/recoverability/groups", tags=["groups"])
+
+_NAME = b"comment="
+
+CommentText = Annotated[str, Query(description=f"the text, at most {LONGEST:,} characters")]
+
+
+@comments_router.post("/{group_id}/comment", status_code=202, response_class=Response)
+def write_comment(
+    request: Request, group_id: str, context: InContext, comment: CommentText
+) -> Response:
+    """Comment on a group, in place of an earlier comment."""
+    text = _whole(request) or comment
+    return _answer(context.gateway.comments.write(group_id, text, context.requested_by), group_id)
+
+
+@comments_router.delete("/{group_id}/comment", status_code=202, response_class=Response)
+def delete_comment(group_id: str, context: InContext) -> Response:
+    """Delete the comment of a group; without a comment nothing is done."""
+    return _answer(context.gateway.comments.delete(group_id, context.requested_by), group_id)
+
+
+def _whole(request: Request) -> str:
+    """Return all that follows `comment=`: ServicePulse does not encode `&` and `%`."""
+    query: bytes = request.scope["query_string"]
+    return (
+        unquote_plus(query.removeprefix(_NAME).decode("latin-1")) if query.startswith(_NAME) else ""
+    )
+
+
+def _answer(refusal: CommentRefusal | None, group_id: str) -> Response:
+    match refusal:
+        case None:
+            return Response(status_code=202, headers=HEADERS)
+        case CommentRefusal.UNKNOWN:
+            return problem(404, f"No group has the id {group_id[:100]}.")
+        case CommentRefusal.EMPTY | CommentRefusal.TOO_LONG:
+            errors = [{"field": "query.comment", "reason": str(refusal)}]
+            return problem(422, str(refusal), errors=errors)
+
+
+history_router = APIRouter(prefix="/api/recoverability", tags=["history"])
+
+
+@history_router.get("/history")
+def get_history(request: Request, parts: Parts) -> Response:
+    """List the last 10 finished retries, and those that nobody has acknowledged."""
+    return answer(request, history(read_history(parts.db)))
+
+
+@history_router.delete("/unacknowledgedgroups/{group_id}", status_code=200, response_class=Response)
+def acknowledge_group(group_id: str, context: InContext) -> Response:
+    """Acknowledge that the retry or archive of a group is over: the group shows it no longer."""
+    if not context.gateway.acknowledge_group(group_id, context.requested_by):
+        return problem(404, f"Nothing of the group {group_id[:100]} is to be acknowledged.")
+    return Response(status_code=200, headers=HEADERS)

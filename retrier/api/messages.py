@@ -1,0 +1,389 @@
+"""Failed messages: listed, shown as JSON, and the history of one."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from retrier.api.answers import HEADERS, Json, answer, camel, present, problem, revalidated, time
+from retrier.api.parts import ApiParts, Parts
+from retrier.api.requests import (
+    MessagesPage,
+    NamedIds,
+    OrderQuery,
+    PageQuery,
+    Wanted,
+    list_headers,
+    page_headers,
+)
+from retrier.domain.failed_message import FailureGroup
+from retrier.domain.waiting import tell_reasons
+from retrier.store.engine.database import Database
+from retrier.store.queries.attempts import ShownAttempt, list_attempts
+from retrier.store.queries.details import (
+    MessageBody,
+    MessageDetails,
+    find_body,
+    find_listed,
+    find_message,
+)
+from retrier.store.queries.history_words import put_into_words
+from retrier.store.queries.imports import find_send
+from retrier.store.queries.message_history import HistoryLine, find_history
+from retrier.store.queries.message_ids import find_ids
+from retrier.store.queries.message_waits import find_waits, why_listed_wait
+from retrier.store.queries.messages import ListedMessage, ShownClaim, list_messages
+from retrier.store.queries.pending import PendingRetry
+from retrier.store.queries.queues import list_queues, summarise
+
+_NO_HOST = "00000000-0000-0000-0000-000000000000"
+
+
+def item(message: ListedMessage) -> Json:
+    """Show a message as lists do.
+
+    `exception` and `receiving_endpoint` are always there: without them ServicePulse shows no list.
+    """
+    return present(
+        {
+            "id": message.unique_message_id,
+            "message_type": message.message_type,
+            "time_sent": time(message.time_sent),
+            "is_system_message": False,
+            "exception": _exception(message),
+            "message_id": message.message_id,
+            "number_of_processing_attempts": message.attempts,
+            "status": camel(message.status),
+            "resolution": camel(message.resolution) if message.resolution else None,
+            "receiving_endpoint": _endpoint(message),
+            "process": message.process,
+            "node": message.node,
+            "queue_address": message.queue,
+            "destination": message.destination,
+            "time_of_failure": time(message.last_failure),
+            "first_failure": time(message.first_failure),
+            "last_modified": time(message.last_modified),
+            "edited": False,
+            "failure_reason": message.failure_reason,
+            "disposition": camel(message.disposition),
+            "disposition_reason": message.disposition_reason,
+            "retry_at": time(message.retry_at),
+            "reason": message.reason,
+            "policy": message.policy,
+            "failure_count": message.failure_count,
+        }
+    )
+
+
+def listed(db: Database, shown: Sequence[ListedMessage]) -> list[Json]:
+    """Show messages as a list does, with why those wait that are scheduled."""
+    waits = why_listed_wait(db, shown)
+    return [
+        item(each) | present({"waits_because": waits.get(each.unique_message_id)}) for each in shown
+    ]
+
+
+def details(found: MessageDetails) -> Json:
+    """Show a message with its attempts, groups and claim."""
+    unique_id = found.message.unique_message_id
+    more = {
+        "unique_message_id": unique_id,
+        "processing_attempts": [_attempt(each, found) for each in found.attempts],
+        "failure_groups": [_group(group) for group in found.groups],
+        "error_queue": found.error_queue,
+        "dialect": found.dialect,
+        "content_type": found.content_type,
+        "body_size": found.body_size,
+        "body_url": f"/messages/{unique_id}/body",
+        "completed_steps": found.completed_steps,
+        "stream": found.stream_id,
+        "stream_position": found.stream_position,
+        "stream_position_unread": found.stream_position_unread,
+        "resolved_at": time(found.resolved_at),
+        "last_retry_id": found.last_retry_id,
+        "maybe_copy_of": found.maybe_copy_of,
+        "derived_from": found.derived_from,
+        "derived": list(found.derived) or None,
+        "claim": claim(found.claim) if found.claim else None,
+        "sent_to": found.sent_to,
+    }
+    return item(found.message) | present(more)
+
+
+def pending(found: PendingRetry) -> Json:
+    """Show a pending retry: its message, its claim, where it was sent, and how long it waits."""
+    more = {
+        "sent_to": found.sent_to,
+        "waiting_seconds": int(found.waits.total_seconds()),
+        "claim": claim(found.claim),
+    }
+    return item(found.message) | more
+
+
+def claim(shown: ShownClaim) -> Json:
+    """Show a claim; it is in doubt while it is stamped, but not recorded as forwarded."""
+    times = {
+        "sending_since": time(shown.sending_since),
+        "forwarded_at": time(shown.forwarded_at),
+        "in_doubt": shown.sending_since is not None and shown.forwarded_at is None,
+    }
+    return present(asdict(shown) | times)
+
+
+def attempt(shown: ShownAttempt) -> Json:
+    """Show one failure, without headers."""
+    failure_details = {
+        "address_of_failing_endpoint": shown.queue,
+        "time_of_failure": time(shown.time_of_failure),
+        "exception": _exception(shown),
+    }
+    return present(
+        {
+            "attempted_at": time(shown.time_of_failure or shown.received_at),
+            "received_at": time(shown.received_at),
+            "failure_details": present(failure_details),
+            "retry_id": shown.retry_id,
+            "host": shown.host,
+            "process": shown.process,
+            "node": shown.node,
+        }
+    )
+
+
+def _attempt(shown: ShownAttempt, found: MessageDetails) -> Json:
+    """Show one failure; of the one whose details the message shows also the headers."""
+    headers = _headers(found.headers) if shown.is_current else None
+    own = {"message_id": found.message.message_id, "headers": headers}
+    return attempt(shown) | present(own)
+
+
+def _headers(headers: Mapping[str, object]) -> dict[str, str]:
+    """Show every value as text: in ServiceControl all header values are text."""
+    return {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in headers.items()
+    }
+
+
+def _exception(failed: ListedMessage | ShownAttempt) -> Json:
+    always = {
+        "message": failed.exception_message or failed.failure_reason or "",
+        "stack_trace": failed.stack_trace or "",
+    }
+    return present({"exception_type": failed.exception_type}) | always
+
+
+def _endpoint(message: ListedMessage) -> Json:
+    return {
+        "name": message.endpoint or message.queue,
+        "host_id": message.host_id or _NO_HOST,
+        "host": message.host or "",
+    }
+
+
+def _group(group: FailureGroup) -> Json:
+    return {"id": group.group_id, "title": group.title, "type": group.classifier}
+
+
+def full_attempt(shown: ShownAttempt) -> Json:
+    """Show one failure as the page of its message does, and all else that is known of it."""
+    more = {
+        "attempt_id": shown.attempt_id,
+        "error_queue": shown.error_queue,
+        "dialect": shown.dialect,
+        "endpoint": shown.endpoint,
+        "message_type": shown.message_type,
+        "failure_reason": shown.failure_reason,
+        "redelivered": shown.redelivered,
+        "disposition": camel(shown.disposition) if shown.disposition else None,
+        "disposition_reason": shown.disposition_reason,
+        "policy": shown.policy,
+        "reason": shown.reason,
+        "failure_count": shown.failure_count,
+        "retry_at": time(shown.retry_at),
+        "is_current": shown.is_current,
+    }
+    return attempt(shown) | present(more)
+
+
+def line(told: HistoryLine) -> Json:
+    """Show one thing that happened: `kind` for programs, `text` for people."""
+    kind, text = put_into_words(told)
+    logged = told.event
+    return present(
+        {
+            "at": time(told.at),
+            "kind": kind,
+            "text": text,
+            "who": logged.who if logged else told.request and told.request.requested_by,
+            "why": told.request and told.request.why,
+            "operation_id": told.operation_id,
+            "retry_id": told.retry_id,
+            "batch_id": logged and logged.batch_id,
+            "event_id": logged and str(logged.event_id),
+            "attempt_id": told.attempt and told.attempt.attempt_id,
+            "time_of_failure": told.attempt and time(told.attempt.time_of_failure),
+            "disposition": told.attempt and told.attempt.disposition,
+            "details": logged and logged.details,
+        }
+    )
+
+
+router = APIRouter(prefix="/api", tags=["failed messages"])
+
+_IMPORT = "It is that of a failed import: see `retrier imports show ID`, or GET /api/imports/{id}."
+
+
+@router.head("/errors")
+@router.get("/errors")
+def get_errors(
+    request: Request, parts: Parts, wanted: Wanted, order: OrderQuery, page: MessagesPage
+) -> Response:
+    """List failed messages."""
+    found = list_messages(parts.db, wanted, order, page, parts.codec)
+    items = listed(parts.db, found.items)
+    return answer(request, items, list_headers(request, page, order, found))
+
+
+@router.get("/endpoints/{name:path}/errors")
+def get_errors_of_endpoint(
+    request: Request, name: str, parts: Parts, wanted: Wanted, order: OrderQuery, page: MessagesPage
+) -> Response:
+    """List the failed messages of one endpoint."""
+    of_endpoint = replace(wanted, endpoint=name)
+    found = list_messages(parts.db, of_endpoint, order, page, parts.codec)
+    items = listed(parts.db, found.items)
+    return answer(request, items, list_headers(request, page, order, found))
+
+
+@router.get("/errors/summary")
+def get_summary(request: Request, parts: Parts) -> Response:
+    """Count unresolved messages by endpoint, host, type and disposition."""
+    summary = parts.cache.get("summary", partial(summarise, parts.db))
+    counts = {
+        "Endpoints": summary.endpoints,
+        "Hosts": summary.hosts,
+        "Message types": summary.message_types,
+        "Dispositions": summary.dispositions,
+    }
+    return answer(request, counts)
+
+
+@router.get("/errors/queues/addresses")
+def get_queue_addresses(request: Request, parts: Parts, page: PageQuery) -> Response:
+    """List the queues on which messages failed, with the number of messages in any status."""
+    found = list_queues(parts.db, page)
+    items = [
+        {"physical_address": each.queue, "failed_message_count": each.count} for each in found.items
+    ]
+    return answer(request, items, page_headers(request, page, found.total))
+
+
+@router.post("/errors/ids")
+def find_message_ids(request: Request, ids: NamedIds, parts: Parts) -> Response:
+    """Return for each text the ids of the messages that have it as their id or message id."""
+    return answer(request, find_ids(parts.db, ids))
+
+
+@router.get("/errors/last/{failed_message_id}")
+def get_last_attempt(request: Request, failed_message_id: str, parts: Parts) -> Response:
+    """Return one message as lists show it, with its last failure."""
+    found = find_listed(parts.db, failed_message_id, parts.codec)
+    if found is None:
+        return _unknown(parts, failed_message_id)
+    return answer(request, listed(parts.db, [found])[0])
+
+
+@router.get("/errors/{failed_message_id}")
+def get_error(request: Request, failed_message_id: str, parts: Parts) -> Response:
+    """Return one message with headers, attempts, groups and claim."""
+    found = find_message(parts.db, failed_message_id, parts.codec)
+    if found is None:
+        return _unknown(parts, failed_message_id)
+    reasons = find_waits(parts.db, failed_message_id)
+    waits = present({"waits_because": tell_reasons(reasons)})
+    return answer(request, details(found) | waits)
+
+
+def _unknown(parts: ApiParts, failed_message_id: str) -> Response:
+    detail = f"No failed message has the id {failed_message_id[:100]}."
+    if find_send(parts.db, failed_message_id) is None:
+        return problem(404, detail)
+    return problem(404, f"{detail} {_IMPORT}")
+
+
+_MEDIA_TYPE = re.compile(r"[\w.+*-]+/[\w.+*-]+(\s*;[\x20-\x7e]*)?", re.ASCII)
+
+
+@router.get("/messages/{message_id:path}/body")
+def get_body(request: Request, message_id: str, parts: Parts) -> Response:
+    """Return a body as it came, by unique message id or message id; 204 if it is empty."""
+    found = find_body(parts.db, message_id, parts.codec)
+    if found is None:
+        return problem(404, f"No failed message has the id {message_id[:100]}.")
+    if not found.body:
+        return Response(status_code=204, headers=HEADERS)
+    return revalidated(request, found.body, found.body_hash, _body_headers(found))
+
+
+def _body_headers(found: MessageBody) -> dict[str, str]:
+    return {
+        "Content-Type": _content_type(found),
+        "Content-Disposition": "attachment",
+        "Content-Security-Policy": "sandbox; default-src 'none'",
+    }
+
+
+def _content_type(found: MessageBody) -> str:
+    """Return the sender's content type if it is valid, else a guess from the bytes."""
+    if found.content_type and _MEDIA_TYPE.fullmatch(found.content_type):
+        return found.content_type
+    try:
+        found.body.decode()
+    except UnicodeDecodeError:
+        return "application/octet-stream"
+    return "text/plain; charset=utf-8"
+
+
+history_router = APIRouter(prefix="/api", tags=["failed messages"])
+
+
+def _direction(
+    direction: Annotated[str, Query(description="asc (oldest first) or desc")] = "",
+) -> bool:
+    return direction == "desc"
+
+
+Descending = Annotated[bool, Depends(_direction)]
+
+
+@history_router.get("/errors/{failed_message_id}/attempts")
+def get_attempts(
+    request: Request, failed_message_id: str, parts: Parts, page: PageQuery, newest: Descending
+) -> Response:
+    """List every failure of a message, the oldest first."""
+    found = list_attempts(parts.db, failed_message_id, page, parts.codec, descending=newest)
+    if found is None:
+        return _no_message(failed_message_id)
+    items = [full_attempt(each) for each in found.items]
+    return answer(request, items, page_headers(request, page, found.total))
+
+
+@history_router.get("/errors/{failed_message_id}/events")
+def get_history(
+    request: Request, failed_message_id: str, parts: Parts, page: PageQuery, newest: Descending
+) -> Response:
+    """List everything that happened to a message, the oldest first."""
+    found = find_history(parts.db, failed_message_id, page, parts.codec, descending=newest)
+    if found is None:
+        return _no_message(failed_message_id)
+    items = [line(each) for each in found.items]
+    return answer(request, items, page_headers(request, page, found.total))
+
+
+def _no_message(failed_message_id: str) -> Response:
+    return problem(404, f"No failed message has the id {failed_message_id[:100]}.")

@@ -1,0 +1,473 @@
+"""Operations and batches: asked for, previewed, shown, paused, resumed, cancelled, rated."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import datetime
+from itertools import islice
+from typing import Annotated
+
+from fastapi import APIRouter, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, model_validator
+
+from retrier.api.answers import (
+    TOTAL_COUNT,
+    Json,
+    WrongField,
+    accepted,
+    answer,
+    camel,
+    present,
+    problem,
+    time,
+    told,
+)
+from retrier.api.messages import claim, item
+from retrier.api.parts import ApiParts, Parts, Sight
+from retrier.api.requests import IdsQuery, InContext, PageQuery, RequestContext, page_headers
+from retrier.api.selections import YEAR, AskedBody, named_plan, refuse_plan
+from retrier.domain.headers import why_not_dropped
+from retrier.domain.processor_work import Work, find_work, wait_until
+from retrier.domain.retry_operation import (
+    HIGHEST_RATE,
+    INEXACT,
+    OF_ANOTHER,
+    RETRY,
+    Cancel,
+    Order,
+    Pause,
+    Resume,
+    RetryOperation,
+    RetryRequest,
+    SetRate,
+    SteeringRefusal,
+    hash_subject,
+    type_of,
+    within,
+)
+from retrier.domain.schedule import Schedule
+from retrier.domain.selection import Selection, chosen_parts, describe
+from retrier.domain.waiting import estimate_end, why_it_waits
+from retrier.store.queries.batches import BatchCount, BatchDetails, find_batch, list_batches
+from retrier.store.queries.groups import find_title
+from retrier.store.queries.operations import (
+    ListedOperations,
+    OperationDetails,
+    find_operation,
+    list_operations,
+)
+from retrier.store.queries.pending import time_before
+from retrier.store.queries.preview_counts import AGES, OLDEST, By, Line
+from retrier.store.queries.previews import DEAD, Preview, plan_of, preview
+from retrier.store.queries.processor_work import Processor, ProcessorState, find_processor
+from retrier.store.queries.selections import take_cut_off
+
+
+def processor(found: ProcessorState, here: tuple[bool, str] | None) -> Json:
+    """Show the processor; `here` is what this process says of itself if it is the processor."""
+    held = found.processor is not None and found.processor.is_held
+    queue = found.queue
+    shown = {} if here is None else {"here": {"ok": here[0], "reason": here[1]}}
+    trouble = None if here is None or here[0] else here[1]
+    waiting = [_waiting(each, found, trouble) for each in queue.operations]
+    work = _work(find_work(queue, is_held=held, trouble=trouble))
+    return _holder(found.processor) | work | shown | {"operations": waiting}
+
+
+def _holder(found: Processor | None) -> Json:
+    if found is None:
+        return {"is_held": False}
+    times = {n: time(getattr(found, n)) for n in ("acquired_at", "renewed_at", "expires_at")}
+    return present(asdict(found) | times)
+
+
+def _work(work: Work) -> Json:
+    return present(asdict(work) | {"until": time(work.until)})
+
+
+def _waiting(operation: RetryOperation, found: ProcessorState, trouble: str | None) -> Json:
+    """Show an operation that is not over, with why it is not cut, or what keeps the processor."""
+    at, key = found.queue.at, operation.operation_id
+    batch = next((each for each in found.queue.batches if each.operation_id == key), None)
+    schedule = found.queue.schedule
+    why = why_it_waits(operation, at, schedule, found.queue.obstacles)
+    until = wait_until(operation, at, schedule)
+    if batch is not None:
+        why, until = why or batch.reason, until or batch.not_before
+    return present(
+        {
+            "id": key,
+            "originator": operation.originator,
+            "state": camel(operation.state),
+            "remaining": operation.remaining,
+            "batch_id": None if batch is None else batch.batch_id,
+            "waits_because": why or trouble,
+            "until": time(until),
+        }
+    )
+
+
+def operation(shown: RetryOperation, schedule: Schedule | None = None) -> Json:
+    """Show an operation: what was asked for, by whom, and how far it is.
+
+    Of the standing one also how much is scheduled, and when the next is due.
+    """
+    planned = schedule if shown.is_standing else None
+    return present(
+        {
+            "id": shown.operation_id,
+            "retry_type": camel(shown.retry_type),
+            "originator": shown.originator,
+            "requested_by": shown.requested_by,
+            "why": shown.why,
+            "selection": _selection(shown),
+            "state": camel(shown.state),
+            "cancel_asked": shown.cancel_asked,
+            "reason": shown.reason,
+            "limit": shown.limit,
+            "destination": shown.destination,
+            "rate": shown.rate,
+            "drop_headers": list(shown.drop_headers) or None,
+            "total": shown.total,
+            "forwarded": shown.forwarded,
+            "skipped": shown.skipped,
+            "failed": shown.failed,
+            "left_out": shown.left_out,
+            "dead_left_out": shown.dead_left_out,
+            "remaining": shown.remaining,
+            "scheduled": None if planned is None else planned.scheduled,
+            "next_due": None if planned is None else time(planned.next_at),
+            "batches": shown.batches,
+            "not_before": time(shown.not_before),
+            "created_at": time(shown.created_at),
+            "started_at": time(shown.started_at),
+            "completed_at": time(shown.completed_at),
+            "modified_at": time(shown.modified_at),
+        }
+    )
+
+
+def listed(shown: RetryOperation, found: ListedOperations) -> Json:
+    """Show an operation of a list, with why it waits."""
+    why = why_it_waits(shown, found.at, found.schedule, found.obstacles)
+    return operation(shown, found.schedule) | present({"waits_because": why})
+
+
+def details(found: OperationDetails) -> Json:
+    """Show an operation with its batch and its canary, why it waits, an estimate of its end ...
+
+    ... and why ids were skipped.
+    """
+    shown = found.operation
+    more = {
+        "batch_id": found.batch_id,
+        "waits_because": why_it_waits(shown, found.at, found.schedule, found.obstacles)
+        or found.batch_reason,
+        "canary": _canary(shown, found.came_back),
+        "estimated_end": time(estimate_end(shown, found.at)),
+        "skipped_messages": [{"id": key, "reason": why} for key, why in found.skipped.items()],
+    }
+    return operation(shown, found.schedule) | present(more)
+
+
+def _canary(shown: RetryOperation, came_back: int | None) -> Json | None:
+    """Show the messages that are sent first; `sent` are at most `size` of them."""
+    canary = shown.canary
+    if canary is None:
+        return None
+    return {
+        "size": canary.size,
+        "wait": canary.wait.total_seconds(),
+        "limit": canary.most_back,
+        "state": camel(canary.state),
+        "sent": min(canary.size, shown.sent),
+        "came_back": came_back,
+    }
+
+
+def _selection(shown: RetryOperation) -> Json:
+    """Show a selection. Of ids only the number is shown: a list can have 100,000."""
+    named = {} if shown.selection.ids is None else {"ids": shown.total}
+    return {**named, **chosen_parts(shown.selection)}
+
+
+def batch(counted: BatchCount) -> Json:
+    """Show a batch and its claims counted."""
+    shown = counted.batch
+    times = {
+        name: time(getattr(shown, name)) for name in ("not_before", "created_at", "modified_at")
+    }
+    counts = {
+        "claims": counted.claims,
+        "forwarded": counted.forwarded,
+        "in_doubt": counted.in_doubt,
+        "is_now_forwarding": counted.is_now_forwarding,
+    }
+    own = {**asdict(shown), **times, **counts, "id": shown.batch_id, "status": camel(shown.status)}
+    return present({name: value for name, value in own.items() if name != "batch_id"})
+
+
+def batch_details(found: BatchDetails) -> Json:
+    """Show a batch, and those of its claims that are in doubt."""
+    return batch(found.counted) | {"claims_in_doubt": [claim(each) for each in found.in_doubt]}
+
+
+SHOWN_SKIPPED = 1000
+"""So many skipped ids at most are shown; `skipped` counts them all."""
+
+_AGES = [*(name for name, _ in AGES), OLDEST]
+
+
+def shown_preview(found: Preview, plan: str, destination: str | None, seen: Sight) -> Json:
+    """Show what an operation would do: counts, samples, warnings, and the plan to name."""
+    to = _asked(destination, found) if destination else found.lines(By.DESTINATION)
+    reasons = islice(found.reasons.items(), SHOWN_SKIPPED)
+    return present(
+        {
+            "total": found.total,
+            "would_retry": found.left,
+            "skipped": [{"reason": why, "count": n} for why, n in found.skipped.items()],
+            "dead_left_out": found.skipped.get(DEAD),
+            "skipped_messages": [{"id": key, "reason": why} for key, why in reasons] or None,
+            "groups": _lines(found.lines(By.GROUP), found.left),
+            "queues": _lines(found.lines(By.QUEUE), found.left),
+            "destinations": _lines(to, found.left),
+            "ages": _lines(sorted(found.lines(By.AGE), key=_by_age), found.left),
+            "attempts": _lines(sorted(found.lines(By.ATTEMPTS), key=_by_number), found.left),
+            "samples": [item(each) for each in found.samples],
+            "warnings": list(_warnings(found, destination, seen)),
+            "plan": plan,
+        }
+    )
+
+
+def destinations(found: Preview, destination: str | None) -> Sequence[str]:
+    """Return the queues to which most of the messages would go."""
+    return [destination] if destination else [each.key for each in found.lines(By.DESTINATION)]
+
+
+def _asked(destination: str, found: Preview) -> Sequence[Line]:
+    line = Line(key=destination, name=destination, count=found.left)
+    return [line] if found.left else []
+
+
+def _lines(lines: Sequence[Line], total: int) -> Json:
+    shown = [
+        present(
+            {
+                "id": None if each.key == each.name else each.key,
+                "name": each.name,
+                "count": each.count,
+            }
+        )
+        for each in lines
+    ]
+    return {"lines": shown, "others": total - sum(each.count for each in lines)}
+
+
+def _by_age(line: Line) -> int:
+    return _AGES.index(line.key)
+
+
+def _by_number(line: Line) -> int:
+    return int(line.key)
+
+
+def _warnings(found: Preview, destination: str | None, seen: Sight) -> Iterator[Json]:
+    for queue in sorted(seen.missing):
+        yield _warning("queue_missing", f"The queue {queue} does not exist: retries to it fail.")
+    for queue, why_not in sorted(seen.unsure.items()):
+        yield _warning("not_looked_at", f"Not known whether the queue {queue} exists: {why_not}.")
+    if seen.why_not is not None:
+        yield _warning("not_looked_at", f"Not looked whether the queues exist: {seen.why_not}.")
+    for line in found.lines(By.REDIRECTS) if destination is None else ():
+        text = f"A redirect applies: {line.count} messages for {line.key} go to {line.name}."
+        yield _warning("redirect", text)
+    copies = sum(line.count for line in found.lines(By.COPIES))
+    if copies:
+        yield _warning("maybe_copies", f"{copies} of them may be copies of other failed messages.")
+
+
+def _warning(kind: str, text: str) -> Json:
+    return {"kind": kind, "text": text}
+
+
+router = APIRouter(prefix="/api", tags=["operations"])
+
+
+@router.get("/operations")
+def get_operations(request: Request, parts: Parts, page: PageQuery, ids: IdsQuery) -> Response:
+    """List all operations, newest first; the one that sends what is due by policy stands before."""
+    found = list_operations(parts.db, page, ids)
+    items = [listed(each, found) for each in found.page.items]
+    return answer(request, items, page_headers(request, page, found.page.total))
+
+
+@router.get("/operations/{operation_id}")
+def get_operation(request: Request, operation_id: str, parts: Parts) -> Response:
+    """Return one operation, with the reason for each named id that was skipped."""
+    found = find_operation(parts.db, operation_id)
+    if found is None:
+        return problem(404, f"No operation has the id {operation_id[:100]}.")
+    return answer(request, details(found))
+
+
+@router.get("/batches")
+def get_batches(request: Request, parts: Parts) -> Response:
+    """List every batch now alive, oldest first."""
+    found = list_batches(parts.db)
+    return answer(request, [batch(each) for each in found], {TOTAL_COUNT: str(len(found))})
+
+
+@router.get("/batches/{batch_id}")
+def get_batch(request: Request, batch_id: str, parts: Parts) -> Response:
+    """Return one batch, with the claims in doubt: perhaps sent, but not recorded as sent."""
+    found = find_batch(parts.db, batch_id)
+    if found is None:
+        return problem(404, f"No batch alive has the id {batch_id[:100]}; a batch done is gone.")
+    return answer(request, batch_details(found))
+
+
+@router.get("/processor")
+def get_processor(request: Request, parts: Parts) -> Response:
+    """Return which process is the processor, what it does, and what it waits for and why."""
+    found = find_processor(parts.db)
+    holder = found.processor
+    is_here = holder is not None and holder.is_held and holder.session_id == parts.session_id
+    return answer(request, processor(found, parts.health().get("processor") if is_here else None))
+
+
+requests_router = APIRouter(prefix="/api/operations", tags=["operations"])
+
+_LATE: Mapping[str, object] = {
+    "type": "too_late",
+    "loc": ("body", "not_before"),
+    "msg": "An operation begins within a year.",
+}
+
+
+@requests_router.post("", status_code=202)
+def ask(body: AskedBody, parts: Parts, context: InContext) -> Response:
+    """Ask for a retry of what a selection matches, on these terms."""
+    request = _read(body, parts, context)
+    plan = named_plan(body.plan)
+    if plan is None:
+        return context.ask(request)
+    if plan.subject != hash_subject(RETRY, request.selection):
+        return refuse_plan(OF_ANOTHER, _look(request, parts))
+    if plan.numbers is None:
+        return refuse_plan(INEXACT, _look(request, parts))
+    return context.ask(within(request, plan))
+
+
+@requests_router.post("/preview", status_code=200)
+def look_ahead(body: AskedBody, parts: Parts, context: InContext) -> Response:
+    """Count what a retry would take and what it would leave out, and where it would go."""
+    return told(_look(_read(body, parts, context), parts))
+
+
+def _read(body: AskedBody, parts: ApiParts, context: RequestContext) -> RetryRequest:
+    """Return what is asked for. Raises WrongField, RequestValidationError."""
+    selection = body.selection.to_selection()
+    _check_destination(context, body.destination)
+    _check_dropped(body.drop_headers or ())
+    _check_time(parts, body.not_before)
+    words = f"retry of {_name(parts, selection)}"
+    request = context.request(type_of(selection), selection, words)
+    return replace(request, why=body.why or None, terms=body.terms)
+
+
+def _check_destination(context: RequestContext, destination: str | None) -> None:
+    why_not = None if destination is None else context.gateway.why_not_send_to(destination)
+    if why_not is not None:
+        raise WrongField("body.destination", f"Retries cannot be sent there: {why_not}.")
+
+
+def _check_dropped(patterns: Sequence[str]) -> None:
+    for index, pattern in enumerate(patterns):
+        why_not = why_not_dropped(pattern)
+        if why_not is not None:
+            raise WrongField(f"body.drop_headers.{index}", f"{pattern!r} {why_not}.")
+
+
+def _check_time(parts: ApiParts, not_before: datetime | None) -> None:
+    if not_before is not None and not_before > time_before(parts.db, -YEAR):
+        raise RequestValidationError([_LATE])
+
+
+def _name(parts: ApiParts, selection: Selection) -> str:
+    """Return what is retried in words; a group alone by its title."""
+    if selection != Selection(group=selection.group) or selection.group is None:
+        return describe(selection)
+    return f"group {find_title(parts.db, selection.group) or selection.group}"
+
+
+def _look(request: RetryRequest, parts: ApiParts) -> Json:
+    cut_off = take_cut_off(parts.db)
+    found = preview(parts.db, request, cut_off, parts.codec)
+    destination = request.terms.destination
+    seen = parts.look_at(destinations(found, destination))
+    return shown_preview(found, plan_of(request, found).token, destination, seen)
+
+
+steering_router = APIRouter(prefix="/api/operations", tags=["operations"])
+
+_OVER = "Look at it with GET: what was sent is counted there. To retry the rest, ask for a new one."
+_PAUSE = 'To stop automatic retries, pause it: PATCH {"paused": true}. It stays paused.'
+
+
+class Change(BaseModel):
+    """What PATCH takes: `paused`, `rate` (messages a second; null lifts it), or both."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    paused: StrictBool | None = None
+    rate: Annotated[StrictInt | None, Field(ge=1, le=HIGHEST_RATE)] = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "Change":
+        if self.paused is None and "rate" not in self.model_fields_set:
+            raise ValueError("Name `paused` (true or false), `rate` (a number or null), or both.")
+        return self
+
+    @property
+    def orders(self) -> Iterator[Order]:
+        """Yield what has to be done."""
+        if self.paused is not None:
+            yield Pause() if self.paused else Resume()
+        if "rate" in self.model_fields_set:
+            yield SetRate(self.rate)
+
+
+@steering_router.patch("/{operation_id}")
+def change_operation(
+    request: Request, operation_id: str, body: Change, parts: Parts, context: InContext
+) -> Response:
+    """Pause an operation, let it go on, or change its rate."""
+    came_to = context.gateway.steer(operation_id, tuple(body.orders), context.requested_by)
+    if isinstance(came_to, SteeringRefusal):
+        return _refused(came_to, operation_id)
+    return answer(request, _shown(parts, came_to.operation_id))
+
+
+@steering_router.delete("/{operation_id}", status_code=202)
+def cancel_operation(operation_id: str, parts: Parts, context: InContext) -> Response:
+    """Cancel an operation: nothing of it is sent that is not being sent already."""
+    came_to = context.gateway.steer(operation_id, (Cancel(),), context.requested_by)
+    if isinstance(came_to, SteeringRefusal):
+        return _refused(came_to, operation_id)
+    shown = _shown(parts, came_to.operation_id)
+    return accepted(shown, f"/api/operations/{came_to.operation_id}")
+
+
+def _shown(parts: ApiParts, operation_id: str) -> Json:
+    found = find_operation(parts.db, operation_id)
+    # Retention may delete one that is over at any moment.
+    return {"id": operation_id} if found is None else details(found)
+
+
+def _refused(refusal: SteeringRefusal, operation_id: str) -> Response:
+    if refusal is SteeringRefusal.UNKNOWN:
+        return problem(404, f"No operation has the id {operation_id[:100]}.")
+    advice = _PAUSE if refusal is SteeringRefusal.STANDING else _OVER
+    return problem(409, f"The operation is left as it is: {refusal}.", advice=advice)

@@ -1,0 +1,599 @@
+"""What a request says: its page, order and filter, times and durations, ids, and who asks."""
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import islice
+from typing import Annotated, Any, TypedDict
+from urllib.parse import parse_qsl, quote, urlencode
+
+from fastapi import Body, Depends, Header, HTTPException, Query, Request, Response
+from pydantic import BeforeValidator, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from retrier.api.answers import OUT_OF_BOUNDS, TOTAL_COUNT, Json, WrongField, accepted
+from retrier.api.parts import Parts
+from retrier.clock import SystemClock
+from retrier.domain.archive_operation import Act, ArchiveRequest
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.identity import is_guid
+from retrier.domain.recovery import Recovery
+from retrier.domain.retry_operation import RetryRequest, RetryType
+from retrier.domain.selection import (
+    NO_DEAD,
+    Selection,
+    WantedDisposition,
+    asks_for_dead,
+    find_unknown_status,
+    read_statuses,
+)
+from retrier.domain.text import SHORTEST, IdRange, clean, ids_beginning
+from retrier.domain.times import (
+    DURATION_PATTERN,
+    UNITS,
+    NoTime,
+    TimeOutOfBounds,
+    as_sentence,
+    last_moment_of,
+    read_duration,
+    read_moment,
+)
+from retrier.gateway import AskedAgain, Gateway
+from retrier.store.queries.ordering import Key, Order, Page, PageRequest, Place, Sort
+from retrier.store.verbs.operations import CreatedOperation
+
+
+def _read_duration(value: object) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    try:
+        return read_duration(value if isinstance(value, str) else "")
+    except NoTime as error:
+        raise PydanticCustomError(
+            "duration_shape", "{words}", {"words": as_sentence(error)}
+        ) from None
+
+
+def read_age(value: object) -> object:
+    """Read a duration into seconds; what may be a number of seconds is left as it is."""
+    is_duration = isinstance(value, str) and not _is_number(value)
+    return _read_duration(value).total_seconds() if is_duration else value
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def show_duration(duration: timedelta) -> str:
+    """Show it in its largest unit that needs no fraction; shorter than that, in milliseconds."""
+    whole = round(duration / timedelta(milliseconds=1))
+    for unit in ("d", "h", "m", "s"):
+        number, rest = divmod(whole, round(UNITS[unit] * 1000))
+        if number and not rest:
+            return f"{number}{unit}"
+    return f"{whole}ms"
+
+
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(_read_duration),
+    WithJsonSchema({"type": "string", "pattern": f"^{DURATION_PATTERN}$"}),
+]
+
+
+BEGINNING = "*"
+"""Asks for the first page of a list that is followed by places."""
+
+_WRONG = (
+    "It is no place in a list that is sorted like this one: it is `*`, or what Next-After of the "
+    "answer before said, with the same sort and direction."
+)
+
+
+def write_place(place: Place, order: Order) -> str:
+    """Return a place in a list of this order as a text."""
+    keys = [each.isoformat() if isinstance(each, datetime) else each for each in place.keys]
+    said = json.dumps([order.sort, order.descending, keys, place.number], separators=(",", ":"))
+    return urlsafe_b64encode(said.encode()).decode()
+
+
+def read_place(text: str, order: Order) -> Place:
+    """Read it again. Raises WrongField if it is none, or one of a list in another order."""
+    try:
+        sort, descending, keys, number = json.loads(urlsafe_b64decode(text.encode()))
+        place = Place(keys=tuple(_keys(order.sort, keys)), number=_number(number))
+    # A client may send anything: what cannot be taken apart, is of other types, or overflows.
+    except (ValueError, TypeError, ArithmeticError, RecursionError):
+        raise WrongField("query.after", _WRONG) from None
+    if (sort, descending) != (order.sort, order.descending):
+        raise WrongField("query.after", _WRONG)
+    return place
+
+
+def _keys(sort: Sort, said: Sequence[object]) -> Iterator[Key]:
+    for read, key in zip(_READERS[sort], said, strict=True):
+        yield None if key is None else read(key)
+
+
+def _text(said: object) -> str:
+    if not isinstance(said, str) or clean(said) != said:
+        raise TypeError(said)
+    return said
+
+
+def _id(said: object) -> str:
+    if not is_guid(_text(said)):
+        raise TypeError(said)
+    return _text(said)
+
+
+def _time(said: object) -> datetime:
+    return datetime.fromisoformat(_text(said)).astimezone(UTC)
+
+
+def _number(said: object) -> int:
+    if not isinstance(said, int) or not 0 <= said < _LARGEST:
+        raise TypeError(said)
+    return said
+
+
+_LARGEST = 2**63
+_READERS: Mapping[Sort, Sequence[Callable[[object], Key]]] = {
+    Sort.ID: (_id,),
+    Sort.MESSAGE_ID: (_text,),
+    Sort.MESSAGE_TYPE: (_text,),
+    Sort.STATUS: (_text, _time),
+    Sort.TIME_SENT: (_time,),
+    Sort.MODIFIED: (_time,),
+    Sort.TIME_OF_FAILURE: (_time,),
+}
+
+
+_RANGE = "A range is two times in ISO 8601: 2026-05-04T00:00:00Z...2026-05-05T00:00:00Z, or 7d...2h"
+
+_TURNED = "It lies before `failed_from`, so that nothing would match."
+_NO_COUNT = "It is a whole number."
+_NO_DISPOSITION = f"It is one of: {', '.join(WantedDisposition)}."
+
+LARGEST_INTEGER = 2**31 - 1
+"""What fits the integers of both databases."""
+
+Range = tuple[datetime, datetime]
+
+
+def read_range(first: str, last: str, fields: tuple[str, str]) -> Range:
+    """Read a range of two times; `fields` name where they came from. Raises WrongField."""
+    return _read_end(first, fields[0]), _read_end(last, fields[1], _read_last)
+
+
+def _read_end(text: str, field: str, read: Callable[[object], datetime] | None = None) -> datetime:
+    try:
+        return (read or _read_moment)(text)
+    except PydanticCustomError as error:
+        raise WrongField(field, f"{error.message()} {_RANGE}") from None
+
+
+def _read_moment(value: object, *, coming: bool = False) -> datetime:
+    """Read a time into UTC, by the clock of this machine if it says how long ago.
+
+    The years 1 to 9999 are accepted, as both databases do: .NET clients write year 1 for "since
+    ever". A time that leaves this range once it is in UTC is refused. Raises PydanticCustomError.
+    """
+    text = value if isinstance(value, str) else ""
+    try:
+        return read_moment(text, SystemClock().now(), coming=coming)
+    except NoTime as error:
+        kind = OUT_OF_BOUNDS if isinstance(error, TimeOutOfBounds) else "time_shape"
+        raise PydanticCustomError(kind, "{words}", {"words": as_sentence(error)}) from None
+
+
+def _read_last(value: object) -> datetime:
+    """Read the end of a range, which is included as far as it is written: its second, or minute."""
+    return last_moment_of(_read_moment(value), str(value))
+
+
+_TIME_SCHEMA = WithJsonSchema(
+    {
+        "anyOf": [
+            {"type": "string", "format": "date-time"},
+            {"type": "string", "format": "date"},
+            {"type": "string", "pattern": f"^{DURATION_PATTERN}$"},
+        ]
+    }
+)
+
+Moment = Annotated[datetime, BeforeValidator(_read_moment), _TIME_SCHEMA]
+"""A time in a body. A text that is no time is answered 422, a time out of bounds 400."""
+
+ComingMoment = Annotated[
+    datetime, BeforeValidator(partial(_read_moment, coming=True)), _TIME_SCHEMA
+]
+"""The same, of something that is to happen: a duration counts forward."""
+
+LastMoment = Annotated[datetime, BeforeValidator(_read_last), _TIME_SCHEMA]
+"""The same as the end of a range: with its whole second, minute or day."""
+
+
+_BEGINNING = f"id_prefix is the beginning of an id: {SHORTEST} to 36 hexadecimal digits and dashes."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterQuery:
+    """The filter in the query of a request; an empty part is no condition."""
+
+    status: Annotated[
+        str, Query(description="e.g. unresolved,retryIssued or -archived; or dead")
+    ] = ""
+    modified: Annotated[str, Query(description="from...to, in ISO 8601, or 7d...2h")] = ""
+    queueaddress: Annotated[str, Query(description="the same as queue")] = ""
+    queue: str = ""
+    endpoint: str = ""
+    group: str = ""
+    exception_type: str = ""
+    message_type: str = ""
+    reason: str = ""
+    stream: Annotated[str, Query(description="the id of a stream, of whichever queue")] = ""
+    host: Annotated[str, Query(description="the machine on which it failed last")] = ""
+    process: Annotated[str, Query(description="the process there, as its number")] = ""
+    node: Annotated[str, Query(description="the worker's name among those of its application")] = ""
+    failed_from: Annotated[str, Query(description="last failed then or later: ISO 8601, or 2h")] = (
+        ""
+    )
+    failed_to: Annotated[str, Query(description="last failed then or before: ISO 8601, or 2h")] = ""
+    attempts_at_least: Annotated[str, Query(description="failed so often or more")] = ""
+    disposition: Annotated[str, Query(description=f"one of: {', '.join(WantedDisposition)}")] = ""
+    text: Annotated[
+        str, Query(description="in what each shows: queue, endpoint, types, exception, reason")
+    ] = ""
+    archived_by: Annotated[str, Query(description="the id of an archive operation")] = ""
+    message_id: Annotated[str, Query(description="the id that its sender gave it")] = ""
+
+
+def _ids(
+    id_prefix: Annotated[
+        str, Query(description=f"the beginning of the id, {SHORTEST} characters or more")
+    ] = "",
+) -> IdRange | None:
+    if not id_prefix:
+        return None
+    found = ids_beginning(id_prefix)
+    if found is None:
+        raise HTTPException(400, _BEGINNING)
+    return found
+
+
+IdsQuery = Annotated[IdRange | None, Depends(_ids)]
+
+
+def _filter(query: Annotated[FilterQuery, Depends()], ids: IdsQuery) -> Selection:
+    if query.queueaddress and query.queue and query.queueaddress != query.queue:
+        raise HTTPException(400, "queue and queueaddress are the same, and name two queues here.")
+    return Selection(
+        group=query.group or None,
+        queue=query.queueaddress or query.queue or None,
+        endpoint=query.endpoint or None,
+        exception_type=query.exception_type or None,
+        message_type=query.message_type or None,
+        statuses=read_statuses(query.status),
+        modified=_range(query.modified),
+        id_range=ids,
+        reason=query.reason or None,
+        stream=query.stream or None,
+        host=query.host or None,
+        process=query.process or None,
+        node=query.node or None,
+        **_of_failure(query),
+        text=query.text or None,
+        archived_by=query.archived_by or None,
+        message_id=query.message_id or None,
+    )
+
+
+class _OfFailure(TypedDict):
+    failed_from: datetime | None
+    failed_to: datetime | None
+    attempts_at_least: int | None
+    disposition: WantedDisposition | None
+
+
+def _of_failure(query: FilterQuery) -> _OfFailure:
+    first, last = query.failed_from, query.failed_to
+    found = _OfFailure(
+        failed_from=_read_end(first, "query.failed_from") if first else None,
+        failed_to=_read_end(last, "query.failed_to", _read_last) if last else None,
+        attempts_at_least=_attempts(query.attempts_at_least),
+        disposition=_disposition(query),
+    )
+    if first and last and _read_last(last) < _read_moment(first):
+        raise WrongField("query.failed_to", _TURNED)
+    return found
+
+
+def _attempts(text: str) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal()):
+        raise WrongField("query.attempts_at_least", _NO_COUNT)
+    # A larger number would not fit the integers of databases; no message failed so often.
+    return min(int(text[:_DIGITS]), LARGEST_INTEGER)
+
+
+def _disposition(query: FilterQuery) -> WantedDisposition | None:
+    text = query.disposition
+    if text and text not in list(WantedDisposition):
+        raise WrongField("query.disposition", _NO_DISPOSITION)
+    dead = asks_for_dead(query.status, text)
+    if dead is None:
+        raise WrongField("query.status", NO_DEAD)
+    if dead:
+        return WantedDisposition.DEAD
+    why_not = find_unknown_status(query.status)
+    if why_not is not None:
+        raise WrongField("query.status", why_not)
+    return WantedDisposition(text) if text else None
+
+
+def _order(
+    sort: Annotated[str, Query(description=f"one of: {', '.join(Sort)}")] = "",
+    direction: Annotated[str, Query(description="asc or desc")] = "",
+) -> Order:
+    known = Sort(sort) if sort in list(Sort) else Sort.TIME_SENT
+    return Order(sort=known, descending=direction != "asc")
+
+
+Wanted = Annotated[Selection, Depends(_filter)]
+OrderQuery = Annotated[Order, Depends(_order)]
+
+
+def _range(text: str) -> Range | None:
+    if not text:
+        return None
+    first, _, last = text.partition("...")
+    return read_range(first, last, ("query.modified", "query.modified"))
+
+
+LARGEST_PAGE = 500
+LAST_PAGE = 10_000_000
+"""With a larger number the offset of a page would not fit the integers of databases."""
+
+_DIGITS = 18
+
+
+def _page(
+    page: Annotated[str, Query(description="from 1 on")] = "",
+    per_page: Annotated[str, Query(description=f"50 by default, {LARGEST_PAGE} at most")] = "",
+) -> PageRequest:
+    return PageRequest(
+        number=min(_positive(page, 1), LAST_PAGE), size=min(_positive(per_page, 50), LARGEST_PAGE)
+    )
+
+
+PageQuery = Annotated[PageRequest, Depends(_page)]
+
+
+def _page_of_messages(
+    order: OrderQuery,
+    page: PageQuery,
+    after: Annotated[
+        str, Query(description=f"{BEGINNING}, or Next-After of the answer before")
+    ] = "",
+) -> PageRequest:
+    if not after:
+        return page
+    if page.number > 1:
+        raise WrongField("query.page", "A page is named by its number or by `after`, not by both.")
+    place = None if after == BEGINNING else read_place(after, order)
+    return replace(page, by_place=True, after=place)
+
+
+MessagesPage = Annotated[PageRequest, Depends(_page_of_messages)]
+NEXT_AFTER = "Next-After"
+
+
+def list_headers(
+    request: Request, page: PageRequest, order: Order, found: Page[Any]
+) -> dict[str, str]:
+    """Return the headers of a list of messages: of one by place, where the next page begins."""
+    if not page.by_place:
+        return page_headers(request, page, found.total)
+    following = {} if found.next is None else {NEXT_AFTER: write_place(found.next, order)}
+    return {TOTAL_COUNT: str(found.total), **following}
+
+
+def page_headers(request: Request, page: PageRequest, total: int) -> dict[str, str]:
+    """Return Total-Count, and Link unless one page holds everything.
+
+    Links are relative to the address of the API, as ServiceControl's are.
+    """
+    last = -(-total // page.size)
+    headers = {TOTAL_COUNT: str(total)}
+    if last > 1 and page.number <= last:
+        links = _links(page.number, last)
+        headers["Link"] = ", ".join(_link(request, links[rel], rel) for rel in links)
+    return headers
+
+
+def _links(number: int, last: int) -> Mapping[str, int]:
+    before = {"first": 1, "prev": number - 1} if number > 1 else {}
+    after = {"last": last, "next": number + 1} if number < last else {}
+    return before | after
+
+
+def _link(request: Request, number: int, rel: str) -> str:
+    path = quote(str(request.scope["path"]).removeprefix("/api/"))
+    query = [pair for pair in parse_qsl(request.url.query) if pair[0] != "page"]
+    return f'<{path}?{urlencode([*query, ("page", number)])}>; rel="{rel}"'
+
+
+def _positive(text: str, default: int) -> int:
+    """Read a number as ServiceControl does: 0, or a text that is no number, is the default."""
+    number = int(text[:_DIGITS]) if text.isdecimal() else 0
+    return number or default
+
+
+LONGEST_NAME = 200
+LONGEST_KEY = 255
+NOBODY = "anonymous"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestContext:
+    """Who asks, under which idempotency key, and through which gateway."""
+
+    gateway: Gateway
+    requested_by: str
+    idempotency_key: str | None
+
+    def retry(self, retry_type: RetryType, selection: Selection, originator: str) -> Response:
+        """Ask the gateway; answer 202 with the operation. Raises KeyReused, DatabaseUnavailable."""
+        return self.ask(self.request(retry_type, selection, originator))
+
+    def ask(self, request: RetryRequest) -> Response:
+        """Ask the gateway; answer 202 with the operation. Raises KeyReused, DatabaseUnavailable."""
+        return self.accepted(self.gateway.retry(request))
+
+    def accepted(self, created: CreatedOperation) -> Response:
+        """Answer 202 with an operation that was asked for."""
+        return accepted(_asked(created), f"/api/operations/{created.operation_id}")
+
+    def retry_again(
+        self, originator: str, unique_ids: tuple[str, ...], selection: Selection | None = None
+    ) -> Response:
+        """Ask the gateway; answer 202 with operations. Raises KeyReused, DatabaseUnavailable."""
+        named = Selection(ids=unique_ids)
+        request = self.request(RetryType.MULTIPLE_MESSAGES, named, originator)
+        again = self.gateway.retry_again(request, selection)
+        first = again.operation_ids[:1]
+        return accepted(asked_again(again), f"/api/operations/{first[0]}" if first else None)
+
+    def archive_request(
+        self, act: Act, selection: Selection, originator: str, why: str | None = None
+    ) -> ArchiveRequest:
+        """Return a request to archive, unarchive or resolve."""
+        return ArchiveRequest(
+            act=act,
+            selection=selection,
+            originator=originator,
+            requested_by=self.requested_by,
+            why=why,
+            idempotency_key=self.idempotency_key,
+        )
+
+    def request(self, retry_type: RetryType, selection: Selection, originator: str) -> RetryRequest:
+        """Return a request of who asks, under the idempotency key."""
+        return RetryRequest(
+            retry_type=retry_type,
+            selection=selection,
+            originator=originator,
+            requested_by=self.requested_by,
+            idempotency_key=self.idempotency_key,
+        )
+
+
+SHOWN_SKIPPED = 1000
+"""So many skipped ids at most are shown in an answer; `skipped` counts them all."""
+
+
+def _asked(created: CreatedOperation) -> Json:
+    """Show an operation that was asked for, and which named messages it would skip as they are.
+
+    `dead_left_out` counts the dead messages that it leaves out.
+    """
+    shown = islice(created.skipped.items(), SHOWN_SKIPPED)
+    skipped = {
+        "skipped": len(created.skipped),
+        "skipped_messages": [{"id": key, "reason": why} for key, why in shown],
+    }
+    made = {"operation_id": created.operation_id, "total": created.total}
+    dead = {"dead_left_out": created.dead_left_out}
+    return made | (skipped if created.skipped else {}) | (dead if created.dead_left_out else {})
+
+
+def pending_retries(
+    queue: str | None = None,
+    modified: tuple[datetime, datetime] | None = None,
+    sent_before: datetime | None = None,
+) -> Selection:
+    """Return the messages of a queue and time whose retry was sent and has no outcome yet."""
+    return Selection(
+        queue=queue,
+        statuses=frozenset({FailedMessageStatus.RETRY_ISSUED}),
+        modified=modified,
+        pending=True,
+        sent_before=sent_before,
+    )
+
+
+def recovered_retries(recovery: Recovery, queue: str | None = None) -> Selection:
+    """Return what was sent around the backup and has no outcome; nothing that was sent since."""
+    pending = pending_retries(queue, sent_before=recovery.begun_at)
+    return replace(pending, sent_since=recovery.sent_from)
+
+
+def _context(
+    request: Request,
+    parts: Parts,
+    x_retrier_user: Annotated[str, Header(description="the name to log")] = "",
+    idempotency_key: Annotated[
+        str, Header(description="makes repeating safe: the same key, the same operation")
+    ] = "",
+) -> RequestContext:
+    if len(request.headers.getlist("Idempotency-Key")) > 1:
+        # One of them would be dropped, and the request be done again under it.
+        raise HTTPException(400, "Idempotency-Key stands twice in the request.")
+    if len(idempotency_key) > LONGEST_KEY:
+        raise HTTPException(400, f"Idempotency-Key has at most {LONGEST_KEY} characters.")
+    address = request.client.host if request.client else "unknown address"
+    return RequestContext(
+        gateway=parts.gateway,
+        requested_by=f"{_name(x_retrier_user)} ({address})",
+        idempotency_key=idempotency_key or None,
+    )
+
+
+InContext = Annotated[RequestContext, Depends(_context)]
+
+
+def _name(header: str) -> str:
+    """Return who asks, in one printable line. Header bytes come as Latin-1, but most are UTF-8."""
+    text = header.encode("latin-1", "replace").decode("utf-8", "replace")
+    line = "".join(character if character.isprintable() else " " for character in text)
+    return line.strip()[:LONGEST_NAME].strip() or NOBODY
+
+
+MOST_IDS = 100_000
+"""Ids that one request may name; for more, use a bulk route or several requests."""
+
+_LONGEST_ID = 1000
+
+
+def checked(ids: list[Any]) -> tuple[str, ...]:
+    """Return the ids. Raises HTTPException if one is no text, empty, too long or not clean."""
+    if not all(is_id(each) for each in ids):
+        raise HTTPException(400, "Every id is a text that is not empty.")
+    return tuple(ids)
+
+
+def _named(ids: Annotated[list[Any], Body(max_length=MOST_IDS)]) -> tuple[str, ...]:
+    return checked(ids)
+
+
+NamedIds = Annotated[tuple[str, ...], Depends(_named)]
+
+
+def is_id(each: object) -> bool:
+    """Say whether it is a text that may be asked for as an id; no message need have it."""
+    return isinstance(each, str) and each != "" and clean(each, _LONGEST_ID) == each
+
+
+def asked_again(again: AskedAgain) -> Json:
+    """Show the operations; `operation_id` is the first one, as in the answer to any retry."""
+    first = {"operation_id": again.operation_ids[0]} if again.operation_ids else {}
+    return {**first, "total": again.total, "operations": list(again.operation_ids)}

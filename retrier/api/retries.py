@@ -1,0 +1,273 @@
+"""Requests for retries: of messages by id, of groups and queues, and of pending retries."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from retrier.api.answers import Json, answer, told
+from retrier.api.archive import act_on, act_on_ids, archive_preview
+from retrier.api.messages import pending as shown_pending
+from retrier.api.parts import ApiParts, Parts
+from retrier.api.requests import (
+    MOST_IDS,
+    InContext,
+    LastMoment,
+    Moment,
+    NamedIds,
+    PageQuery,
+    checked,
+    page_headers,
+    pending_retries,
+    read_age,
+)
+from retrier.api.selections import PlanText, named_plan, refuse_plan
+from retrier.domain.archive_operation import Act
+from retrier.domain.retry_operation import OF_ANOTHER, RetryType, as_counted, hash_subject
+from retrier.domain.selection import Selection
+from retrier.store.queries.archive_previews import plan_act
+from retrier.store.queries.groups import find_title
+from retrier.store.queries.pending import Waiting, list_pending, time_before
+
+router = APIRouter(prefix="/api", tags=["retries"])
+
+
+@router.post("/errors/retry/all", status_code=202)
+def retry_all(context: InContext) -> Response:
+    """Retry every unresolved message."""
+    return context.retry(RetryType.ALL, Selection(), "retry of all messages")
+
+
+@router.post("/errors/retry", status_code=202)
+def retry_messages(ids: NamedIds, context: InContext) -> Response:
+    """Retry the messages with these ids."""
+    selection = Selection(ids=ids)
+    return context.retry(RetryType.MULTIPLE_MESSAGES, selection, f"retry of {len(ids)} messages")
+
+
+@router.post("/errors/queues/{queue:path}/retry", status_code=202)
+def retry_queue(queue: str, context: InContext) -> Response:
+    """Retry the unresolved messages that failed on this queue."""
+    return context.retry(
+        RetryType.BY_QUEUE_ADDRESS, Selection(queue=queue), f"retry of queue {queue}"
+    )
+
+
+@router.post("/errors/{endpoint:path}/retry/all", status_code=202)
+def retry_endpoint(endpoint: str, context: InContext) -> Response:
+    """Retry the unresolved messages of this endpoint."""
+    return context.retry(
+        RetryType.ALL_FOR_ENDPOINT, Selection(endpoint=endpoint), f"retry of endpoint {endpoint}"
+    )
+
+
+@router.post("/errors/{failed_message_id}/retry", status_code=202)
+def retry_message(failed_message_id: str, context: InContext) -> Response:
+    """Retry one message."""
+    selection = Selection(ids=(failed_message_id,))
+    return context.retry(
+        RetryType.SINGLE_MESSAGE, selection, f"retry of message {failed_message_id}"
+    )
+
+
+@router.post("/recoverability/groups/{group_id}/errors/retry", status_code=202)
+def retry_group(group_id: str, parts: Parts, context: InContext) -> Response:
+    """Retry the unresolved messages of this group."""
+    title = find_title(parts.db, group_id) or group_id
+    return context.retry(
+        RetryType.FAILURE_GROUP, Selection(group=group_id), f"retry of group {title}"
+    )
+
+
+pending = APIRouter(prefix="/api/pendingretries", tags=["pending retries"])
+
+
+Age = Annotated[
+    float, BeforeValidator(read_age), Field(gt=0, le=36_500 * 86_400, allow_inf_nan=False)
+]
+"""How long ago: a number of seconds, or `2d`; at most what a setting may say."""
+
+
+@pending.get("", name="list_pending")
+def get_pending(
+    request: Request,
+    parts: Parts,
+    page: PageQuery,
+    queue: str = "",
+    operation: str = "",
+    older_than: Annotated[Age | None, Query(description="sent so long ago: 2d, or seconds")] = None,
+) -> Response:
+    """List the pending retries, the longest wait first."""
+    wanted = Waiting(
+        queue=queue or None,
+        operation_id=operation or None,
+        for_longer_than=None if older_than is None else timedelta(seconds=older_than),
+    )
+    found = list_pending(parts.db, wanted, page, parts.codec)
+    items = [shown_pending(each) for each in found.items]
+    return answer(request, items, page_headers(request, page, found.total))
+
+
+class Those(BaseModel):
+    """Pending retries of a queue and of an age; an empty object means all of them.
+
+    Other members are refused: a misspelled one would mean everything.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    queue: Annotated[str | None, Field(min_length=1)] = None
+    older_than: Age | None = None
+
+    def select(self, at: datetime) -> Selection:
+        """Return them; the age counts from a time."""
+        older = self.older_than
+        before = None if older is None else at - timedelta(seconds=older)
+        return pending_retries(self.queue, sent_before=before)
+
+    @property
+    def age(self) -> str:
+        """The age in words, for the hash of a plan: the time that it means is another each moment."""
+        return "" if self.older_than is None else f"{self.older_than:g}"
+
+    @property
+    def words(self) -> str:
+        """What they are, the same for the same request: an idempotency key is bound to it."""
+        of_queue = "" if self.queue is None else f" of queue {self.queue}"
+        age = "" if self.older_than is None else f" that were sent {self.older_than:g} s ago"
+        return f"pending retries{of_queue}{age}"
+
+
+class PlannedThose(Those):
+    """The same, or only what the preview counted of them."""
+
+    plan: PlanText | None = None
+
+    def planned(self, parts: ApiParts, act: Act) -> Selection | Response:
+        """Return them as of now, or what the plan holds of them; 409 if it is of something else."""
+        plan = named_plan(self.plan)
+        if plan is None:
+            return self.select(time_before(parts.db, _NOW))
+        selection = self.select(plan.at)
+        if plan.subject != hash_subject(act, selection, self.age):
+            return refuse_plan(OF_ANOTHER, _look_at_pending(self, parts, act))
+        return as_counted(selection, plan)
+
+
+_NOW = timedelta(0)
+
+
+@pending.post("/retry/all/preview", status_code=200, name="preview_retry_all_pending")
+def preview_retry_all_pending(body: Those, parts: Parts) -> Response:
+    """Count which pending retries the same request would retry again."""
+    return told(_look_at_pending(body, parts, Act.RELEASE))
+
+
+@pending.post("/resolve/all/preview", status_code=200, name="preview_resolve_all_pending")
+def preview_resolve_all_pending(body: Those, parts: Parts) -> Response:
+    """Count which pending retries the same request would resolve."""
+    return told(_look_at_pending(body, parts, Act.RESOLVE))
+
+
+def _look_at_pending(body: Those, parts: ApiParts, act: Act) -> Json:
+    at = time_before(parts.db, _NOW)
+    return archive_preview(plan_act(parts.db, act, body.select(at), at, body.age))
+
+
+@pending.post("/retry/all", status_code=202, name="retry_all_pending")
+def retry_all_pending(body: PlannedThose, parts: Parts, context: InContext) -> Response:
+    """Retry all pending retries again, or those of a queue or an age."""
+    chosen = body.planned(parts, Act.RELEASE)
+    if isinstance(chosen, Response):
+        return chosen
+    return context.retry_again(f"retry of the {body.words}", (), chosen)
+
+
+@pending.patch("/resolve/all", status_code=202, name="resolve_all_pending")
+def resolve_all_pending(body: PlannedThose, parts: Parts, context: InContext) -> Response:
+    """Resolve all pending retries by hand, or those of a queue or an age."""
+    chosen = body.planned(parts, Act.RESOLVE)
+    if isinstance(chosen, Response):
+        return chosen
+    return act_on(context, Act.RESOLVE, chosen, f"the {body.words}")
+
+
+class Between(BaseModel):
+    """The time of the messages' last change: two ISO 8601 times, both included.
+
+    Other members are refused: a condition that nobody reads would mean the messages of all queues.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    first: Annotated[Moment | None, Field(alias="from")] = None
+    last: Annotated[LastMoment | None, Field(alias="to")] = None
+
+    def of_time(self, queue: str | None = None) -> Selection:
+        """Return the pending retries of this time. Raises HTTPException without both times."""
+        if self.first is None or self.last is None:
+            raise HTTPException(400, "The body must contain `from` and `to` (ISO 8601).")
+        return pending_retries(queue, modified=(self.first, self.last))
+
+
+class OfQueue(Between):
+    """The same, for one queue."""
+
+    queueaddress: str = ""
+
+    def of_queue(self) -> Selection:
+        """Return the pending retries of queue and time. Raises HTTPException if one is missing."""
+        if not self.queueaddress.strip():
+            raise HTTPException(400, "The body must contain `queueaddress`, the name of a queue.")
+        return self.of_time(self.queueaddress)
+
+
+class Named(Between):
+    """Ids; or a range of times if there are no ids."""
+
+    uniquemessageids: Annotated[list[Any] | None, Field(max_length=MOST_IDS)] = None
+
+
+def _count(ids: Sequence[object]) -> str:
+    return "1 pending retry" if len(ids) == 1 else f"{len(ids)} pending retries"
+
+
+@pending.post("/retry", status_code=202, name="retry_messages")
+def retry_pending_messages(ids: NamedIds, context: InContext) -> Response:
+    """Stop waiting for the outcome of these messages' retries, and retry them again."""
+    return context.retry_again(f"retry of {_count(ids)}", ids)
+
+
+@pending.post("/queues/retry", status_code=202, name="retry_queue")
+def retry_pending_of_queue(body: OfQueue, context: InContext) -> Response:
+    """Retry the pending retries of a queue again."""
+    selection = body.of_queue()
+    words = f"retry of the pending retries of queue {body.queueaddress}"
+    return context.retry_again(words, (), selection)
+
+
+@pending.patch("/resolve", status_code=202)
+def resolve_messages(body: Named, context: InContext) -> Response:
+    """Resolve the messages with these ids, or the pending retries of this time."""
+    if body.uniquemessageids is not None:
+        return act_on_ids(context, Act.RESOLVE, checked(body.uniquemessageids))
+    if body.first is None or body.last is None:
+        raise RequestValidationError([_NEITHER])
+    return act_on(context, Act.RESOLVE, body.of_time(), "the pending retries of a time")
+
+
+@pending.patch("/queues/resolve", status_code=202)
+def resolve_queue(body: OfQueue, context: InContext) -> Response:
+    """Resolve the pending retries of a queue."""
+    words = f"the pending retries of queue {body.queueaddress}"
+    return act_on(context, Act.RESOLVE, body.of_queue(), words)
+
+
+_NEITHER = {
+    "type": "missing",
+    "loc": ("body", "uniquemessageids"),
+    "msg": "Name ids in uniquemessageids, or a range of times in from and to.",
+}

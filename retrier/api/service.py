@@ -1,0 +1,111 @@
+"""The service itself: health, metrics, ledger, and what the API is."""
+
+from functools import partial
+
+from fastapi import APIRouter, Request, Response
+
+from retrier.api.answers import HEADERS, Json, answer, encode
+from retrier.api.parts import Parts
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.store.queries.monitoring import KINDS_OF_DELIVERY, Ledger, read_ledger
+
+
+def ledger(read: Ledger) -> Json:
+    """Show both sums, term by term, and the differences: 0 when everything adds up."""
+    kinds = {kind: read.entry(kind) for kind in KINDS_OF_DELIVERY}
+    stored = {status.value: read.stored.get(status, 0) for status in FailedMessageStatus}
+    return {
+        "deliveries": {
+            "taken_off": read.entry("taken_off"),
+            "reimported": read.entry("reimported"),
+            **kinds,
+            "difference": read.uncounted_deliveries,
+        },
+        "messages": {
+            "new": read.entry("new"),
+            **stored,
+            "deleted": read.entry("deleted"),
+            "difference": read.missing_messages,
+        },
+    }
+
+
+watching = APIRouter(tags=["service"])
+"""Routes of every process, whatever its roles."""
+
+
+@watching.get("/health")
+async def get_health() -> Response:
+    """Answer 200 as long as the process answers.
+
+    It is `async`, so it needs no thread of the pool: requests that hang on a frozen database may
+    hold all threads, and that is no reason to restart the process.
+    """
+    return _report({"status": "healthy"}, 200)
+
+
+@watching.get("/health/ready")
+async def get_readiness(parts: Parts) -> Response:
+    """Answer 200 if every part works, else 503, with the reason of each part."""
+    health = await parts.watch(parts.health)
+    ready = all(ok for ok, _ in health.values())
+    parts_shown = {name: {"ok": ok, "reason": reason} for name, (ok, reason) in health.items()}
+    report = {"status": "ready" if ready else "not ready", "parts": parts_shown}
+    return _report(report, 200 if ready else 503)
+
+
+def _report(content: object, status: int) -> Response:
+    headers = {**HEADERS, "Content-Type": "application/json", "Cache-Control": "no-store"}
+    return Response(encode(content), status_code=status, headers=headers)
+
+
+@watching.get("/metrics", response_class=Response)
+async def get_metrics(request: Request, parts: Parts) -> Response:
+    """Return all metrics of this process, in Prometheus' text format or as OpenMetrics."""
+    accept = request.headers.get("accept", "")
+    content_type, text = await parts.watch(partial(parts.metrics, accept))
+    headers = {"Content-Type": content_type, "Cache-Control": "no-store"}
+    return Response(text, headers=headers)
+
+
+router = APIRouter(prefix="/api", tags=["service"])
+
+
+@router.get("/ledger")
+def get_ledger(request: Request, parts: Parts) -> Response:
+    """Return how many messages were taken off the error queues and what became of them."""
+    return answer(request, ledger(read_ledger(parts.db)))
+
+
+_LIST = "{?page,per_page,direction,sort}"
+_URLS = {
+    "errors_url": f"errors/{_LIST}",
+    "endpoints_error_url": f"endpoints/{{name}}/errors/{_LIST}",
+    "event_log_items": "eventlogitems",
+    "events_url": "events",
+    "classifiers_url": "recoverability/classifiers",
+    "groups_url": "recoverability/groups/{classifier?}",
+    "message_body_url": "messages/{id}/body",
+    "operations_url": "operations",
+    "batches_url": "batches",
+    "processor_url": "processor",
+    "imports_url": "imports",
+    "redirects_url": "redirects",
+    "recovery_url": "recovery",
+    "policies_url": "policies",
+    "ledger_url": "ledger",
+}
+
+
+@router.get("")
+def get_root(request: Request, parts: Parts) -> Response:
+    """Return name, version and the URLs of the API."""
+    base = f"{request.base_url}api/"
+    urls = {name: base + path for name, path in _URLS.items()}
+    about = {
+        "name": "Retrier",
+        "description": "Keeps failed messages and sends them back in crash-safe batches",
+        "version": parts.version,
+        "license_status": "valid",
+    }
+    return answer(request, about | urls)

@@ -1,0 +1,294 @@
+"""`retrier archive`, `unarchive`, `resolve`, and the operations that these become."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from retrier.cli.api_client import ApiClient, Json
+from retrier.cli.command import (
+    ExitCode,
+    Pages,
+    Service,
+    Tools,
+    command,
+    find_archive_id,
+    make_app,
+    tools_of,
+)
+from retrier.cli.operations import show_refused, show_skipped
+from retrier.cli.printer import Column, Printer, counted, minute, moment, short_id
+from retrier.cli.progress import ARCHIVES, watch_operation
+from retrier.cli.retry import Asking
+from retrier.cli.selection import PlanOption, SelectionOptions, describe, note_plan, planned
+
+_OPERATIONS = (
+    Column(title="id"),
+    Column(title="act"),
+    Column(title="state"),
+    Column(title="asked (UTC)", extra=True),
+    Column(title="total", number=True),
+    Column(title="done", number=True),
+    Column(title="skipped", number=True),
+    Column(title="by", flexible=True, extra=True),
+    Column(title="what", flexible=True),
+)
+WORDS = {
+    "archive": "archived",
+    "unarchive": "unarchived",
+    "resolve": "resolved",
+}
+
+
+def show_archive_operations(printer: Printer, items: Iterable[Json]) -> None:
+    """Print one line per operation."""
+    printer.table(_OPERATIONS, [_line(item) for item in items])
+
+
+def show_archive_operation(printer: Printer, found: Json) -> None:
+    """Print everything about one operation."""
+    names = ("act", "state", "why", "reason", "total", "done", "skipped", "remaining", "undo_of")
+    printer.sheet(
+        {"id": found["id"], "what": found["originator"], "asked by": found["requested_by"]}
+        | {name.replace("_", " "): found.get(name) for name in names}
+        | _times(found)
+    )
+    show_refused(printer, {"skipped": found["skipped_because"]})
+    show_skipped(printer, found)
+
+
+def show_act(printer: Printer, act: str, done: Json) -> None:
+    """Print what came of a request, or how to follow it."""
+    operation = short_id(done["operation_id"])
+    if done["state"] == "completed":
+        printer.line(f"{WORDS[act]}: {counted(done[WORDS[act]], 'message')}, operation {operation}")
+        show_refused(printer, done)
+        return
+    total = counted(done["total"], "message")
+    printer.line(f"asked to {act} {total}: operation {operation}")
+    printer.note(f"Follow it with: retrier archive-operations show {operation} --watch")
+
+
+def changed_none(done: Json) -> bool:
+    """Say whether a request is over and has changed none of its messages."""
+    skipped = sum(int(each["count"]) for each in done["skipped"])
+    return bool(done["state"] == "completed" and done["total"] and skipped == done["total"])
+
+
+def show_archive_preview(printer: Printer, act: str, what: str, found: Json) -> None:
+    """Print what an act would change and what it would leave as it is."""
+    printer.line(f"would {act} {counted(found['total'], 'message')}: {what}")
+    show_refused(printer, found)
+    note_plan(printer, found)
+
+
+def _line(item: Json) -> tuple[object, ...]:
+    counts = (f"{item[name]:,}" for name in ("total", "done", "skipped"))
+    asked = (item["requested_by"], item["originator"])
+    state = (item["act"], item["state"], minute(item["created_at"]))
+    return (short_id(item["id"]), *state, *counts, *asked)
+
+
+def _times(found: Json) -> dict[str, str]:
+    names = {"asked": "created_at", "started": "started_at", "completed": "completed_at"}
+    return {shown: moment(found[name]) for shown, name in names.items() if name in found}
+
+
+PATH = ("archive_operations",)
+
+acts = make_app("Deal with failed messages without a retry.")
+app = make_app("Look at archive operations: one for each request to archive, unarchive, resolve.")
+
+Why = Annotated[
+    str | None, typer.Option("--why", metavar="TEXT", help="Why; shown with the operation.")
+]
+Watch = Annotated[bool, typer.Option("--watch", help="Follow it until it is over.")]
+OperationId = Annotated[
+    str, typer.Argument(metavar="ID", help="The id, or its first 8 characters or more.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActOptions(Asking):
+    """Why it is done, and what is printed."""
+
+    why: Why = None
+    watch: Watch = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be changed; change nothing.")
+    ] = False
+    plan: PlanOption = None
+
+
+@acts.command(
+    epilog="""
+    \b
+    Examples:
+      retrier archive 3f2b91c0
+      retrier archive --group 5a1d0b7e --why "the shop is closed" --watch
+      retrier archive --queue orders --failed-to 2026-05-04T00:00:00Z --dry-run
+    """
+)
+@command
+def archive(
+    ctx: typer.Context, chosen: SelectionOptions, options: ActOptions, service: Service
+) -> None:
+    """Put failed messages aside.
+
+    Conditions and --all mean unresolved messages. A message that is being sent is skipped. More
+    than 1000 are archived chunk by chunk: the service goes on with it, and it can be undone.
+    Archived messages are deleted after a time: 10 days, if retention.archived says nothing else.
+    """
+    _act(ctx, "archive", chosen, options, service)
+
+
+@acts.command(
+    epilog="""
+    \b
+    Examples:
+      retrier unarchive 3f2b91c0
+      retrier unarchive --group 5a1d0b7e
+    """
+)
+@command
+def unarchive(
+    ctx: typer.Context, chosen: SelectionOptions, options: ActOptions, service: Service
+) -> None:
+    """Take archived messages back: they are unresolved again.
+
+    To take back what one operation archived: retrier archive-operations undo.
+    """
+    _act(ctx, "unarchive", chosen, options, service)
+
+
+@acts.command(
+    epilog="""
+    \b
+    Examples:
+      retrier resolve 3f2b91c0
+      retrier resolve --message-type Shop.PlaceOrder --why "done by hand" --watch
+    """
+)
+@command
+def resolve(
+    ctx: typer.Context, chosen: SelectionOptions, options: ActOptions, service: Service
+) -> None:
+    """Say that failed messages are dealt with.
+
+    Conditions and --all mean unresolved messages; for those that wait for the outcome of a retry:
+    retrier pending resolve.
+    """
+    _act(ctx, "resolve", chosen, options, service)
+
+
+def _act(
+    ctx: typer.Context, act: str, chosen: SelectionOptions, options: ActOptions, service: Service
+) -> None:
+    chosen.check()
+    headers, tools = options.headers(), tools_of(ctx)
+    with service.open(ctx) as api:
+        body = {"act": act, "selection": chosen.selection(api)} | _reason(options.why)
+        if options.dry_run:
+            _preview(tools, api, body, as_json=service.as_json)
+            return
+        done = api.ask(PATH, body | planned(options.plan), headers)
+        _print_done(tools, api, act, done, watch=options.watch, as_json=service.as_json)
+    raise typer.Exit(ExitCode.REFUSED if changed_none(done) else ExitCode.DONE)
+
+
+def _reason(why: str | None) -> Json:
+    return {} if why is None else {"why": why}
+
+
+def _preview(tools: Tools, api: ApiClient, body: Json, *, as_json: bool) -> None:
+    found = api.look((*PATH, "preview"), body)
+    what = describe(body["selection"])
+    if as_json:
+        tools.printer.document({"dry_run": True, "what": what, **found})
+    else:
+        show_archive_preview(tools.printer, body["act"], what, found)
+
+
+def _print_done(
+    tools: Tools, api: ApiClient, act: str, done: Json, *, watch: bool, as_json: bool
+) -> None:
+    if watch and done["state"] != "completed":
+        found = watch_operation(tools, api, done["operation_id"], ARCHIVES)
+        _print_operation(tools, found, as_json=as_json)
+    elif as_json:
+        tools.printer.document(done)
+    else:
+        show_act(tools.printer, act, done)
+
+
+def _print_operation(tools: Tools, found: Json, *, as_json: bool) -> None:
+    if as_json:
+        tools.printer.document(found)
+    else:
+        show_archive_operation(tools.printer, found)
+
+
+@app.command("list", epilog="Example: retrier archive-operations list --limit 10")
+@command
+def list_archive_operations(ctx: typer.Context, pages: Pages, service: Service) -> None:
+    """List archive operations, the newest first."""
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        found = pages.fetch(api, *PATH)
+    if service.as_json:
+        printer.document({"total": found.total, "items": found.items})
+    elif found.items:
+        show_archive_operations(printer, found.items)
+        printer.note(f"{len(found.items):,} of {counted(found.total, 'operation')}")
+    else:
+        printer.note("nothing was archived, unarchived or resolved yet")
+
+
+@app.command(epilog="Example: retrier archive-operations show 8d07c3aa --watch")
+@command
+def show(
+    ctx: typer.Context, operation_id: OperationId, service: Service, *, watch: Watch = False
+) -> None:
+    """Show one operation.
+
+    Its progress, and why messages were left as they were.
+    """
+    tools = tools_of(ctx)
+    with service.open(ctx) as api:
+        whole = find_archive_id(api, operation_id)
+        found = watch_operation(tools, api, whole, ARCHIVES) if watch else api.find(*PATH, whole)
+    _print_operation(tools, found, as_json=service.as_json)
+
+
+@app.command(epilog="Example: retrier archive-operations undo 8d07c3aa --watch")
+@command
+def undo(
+    ctx: typer.Context,
+    operation_id: OperationId,
+    asking: Asking,
+    service: Service,
+    *,
+    why: Why = None,
+    watch: Watch = False,
+) -> None:
+    """Take back what is still archived by an operation.
+
+    This is an operation itself. What was taken back before, or failed again, stays as it is. What
+    retention has deleted since (retention.archived) is gone. Ends with 1 if nothing is left.
+    """
+    tools, headers = tools_of(ctx), asking.headers()
+    with service.open(ctx) as api:
+        whole = find_archive_id(api, operation_id)
+        archived = api.find(*PATH, whole)["done"]
+        done = api.ask((*PATH, whole, "undo"), _reason(why), headers)
+        _print_done(tools, api, "unarchive", done, watch=watch, as_json=service.as_json)
+    if done["total"] < archived:
+        tools.printer.note(_GONE.format(gone=archived - done["total"], archived=archived))
+    raise typer.Exit(ExitCode.DONE if done["total"] else ExitCode.REFUSED)
+
+
+_GONE = (
+    "{gone:,} of the {archived:,} that it archived are archived no longer: they were taken back "
+    "before, failed again, or were deleted (retention.archived)"
+)

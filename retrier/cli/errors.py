@@ -1,0 +1,530 @@
+"""`retrier errors`: lists failed messages, and shows one of them or its body; and groups."""
+
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from retrier.cli.advice import advise_on_missing_queue, note_settled
+from retrier.cli.api_client import ApiClient, Json, Listing
+from retrier.cli.command import (
+    Output,
+    Pages,
+    Service,
+    command,
+    find_message_id,
+    find_one_message,
+    is_short,
+    make_app,
+    note_imports,
+    one_of,
+    tools_of,
+    write_bytes,
+)
+from retrier.cli.printer import Column, Printer, counted, minute, moment, one_line, short_id
+from retrier.cli.selection import Parts
+from retrier.domain.classifiers import NO_REASON
+from retrier.domain.decision import AGAIN
+from retrier.domain.headers import UNIQUE_MESSAGE_ID
+from retrier.errors import RequestRefused
+
+_LONGEST_HEADER = 300
+"""Characters of a header's value that are shown; --json shows the whole value."""
+
+_COLUMNS = (
+    Column(title="id"),
+    Column(title="status"),
+    Column(title="failed (UTC)"),
+    Column(title="attempts", number=True),
+    Column(title="queue", flexible=True),
+)
+_DESTINATION = Column(title="destination", flexible=True)
+"""Behind the queue, and only where a retry of what is listed goes elsewhere."""
+_ERROR = Column(title="error", flexible=True)
+_ATTEMPTS = (
+    Column(title="failed (UTC)"),
+    Column(title="queue", flexible=True),
+    Column(title="error", flexible=True),
+)
+_GROUPS = (
+    Column(title="id"),
+    Column(title="classifier"),
+    Column(title="title", flexible=True),
+)
+
+
+_NAMELESS = (
+    "none; that it fails again is recognised only if its consumer keeps the header "
+    f"{UNIQUE_MESSAGE_ID} of the retry"
+)
+
+
+def show_messages(printer: Printer, items: Sequence[Json]) -> None:
+    """Print one line per message."""
+    named = Column(title=title_of_names(items), flexible=True, extra=True)
+    columns: Sequence[Column] = (*_COLUMNS, named, _ERROR)
+    rows = [_row(item) for item in items]
+    elsewhere = [_destination(item) for item in items]
+    if any(elsewhere):
+        place = len(_COLUMNS)
+        columns = (*columns[:place], _DESTINATION, *columns[place:])
+        rows = [
+            (*row[:place], queue, *row[place:]) for row, queue in zip(rows, elsewhere, strict=True)
+        ]
+    printer.table(columns, rows)
+
+
+def title_of_names(items: Iterable[Json]) -> str:
+    """Return the title of the column of `name_of`."""
+    match {bool(item.get("message_type")) for item in items}:
+        case kinds if kinds == {True, False}:
+            return "message type or id"
+        case kinds if kinds == {False}:
+            return "message id"
+        case _:
+            return "message type"
+
+
+def name_of(item: Json) -> object:
+    """Return its type, or else the sender's id: without a type all lines would look alike."""
+    return item.get("message_type") or item.get("message_id")
+
+
+def show_message(printer: Printer, found: Json) -> None:
+    """Print everything about one message, except its body."""
+    printer.sheet(_facts(found))
+    exception = found["exception"]
+    printer.block("exception message", exception["message"])
+    printer.block("stack trace", exception["stack_trace"])
+    attempts = found["processing_attempts"]
+    headers: Json = next((each["headers"] for each in attempts if "headers" in each), {})
+    if headers:
+        printer.heading("headers")
+        printer.sheet({name: _cut(value) for name, value in headers.items()})
+    printer.heading("attempts")
+    _show_attempts(printer, attempts)
+    printer.heading("groups")
+    printer.table(
+        _GROUPS, [(short_id(g["id"]), g["type"], g["title"]) for g in found["failure_groups"]]
+    )
+
+
+def _show_attempts(printer: Printer, attempts: Sequence[Json]) -> None:
+    """Print the failures, with their hosts if any of them tells one."""
+    columns: Sequence[Column] = _ATTEMPTS
+    lines = [_attempt(each) for each in attempts]
+    if any("host" in each for each in attempts):
+        columns = (*columns[:-1], Column(title="host", flexible=True), columns[-1])
+        hosts = [each.get("host", "") for each in attempts]
+        lines = [(*line[:-1], host, line[-1]) for line, host in zip(lines, hosts, strict=True)]
+    printer.table(columns, lines)
+
+
+def _row(item: Json) -> tuple[object, ...]:
+    return (
+        short_id(item["id"]),
+        _status(item),
+        minute(item["time_of_failure"]),
+        item["number_of_processing_attempts"],
+        item["queue_address"],
+        name_of(item),
+        _error(item["exception"]),
+    )
+
+
+def _destination(item: Json) -> str | None:
+    """Return where its retry goes, if it is not the queue where it failed."""
+    destination = item["destination"]
+    return None if destination == item["queue_address"] else destination
+
+
+def _status(item: Json) -> str:
+    """Return the status; a resolved message also says on what evidence, and a dead one that it is."""
+    disposition = item["disposition"]
+    more = item.get("resolution") or (disposition if disposition != _MANUAL else None)
+    return f"{item['status']} ({more})" if more else str(item["status"])
+
+
+_MANUAL = "manual"
+
+
+def _error(exception: Json) -> str:
+    """Return type and message; without any of them what the title of its group says."""
+    parts = (exception.get("exception_type"), exception["message"])
+    return ": ".join(part for part in parts if part) or NO_REASON
+
+
+def _attempt(attempt: Json) -> tuple[object, ...]:
+    details = attempt["failure_details"]
+    queue = details["address_of_failing_endpoint"]
+    return minute(attempt["attempted_at"]), queue, _error(details["exception"])
+
+
+def _facts(found: Json) -> dict[str, object]:
+    return {
+        "id": found["id"],
+        "status": found["status"],
+        **_decision(found),
+        "waits because": found.get("waits_because"),
+        "resolution": found.get("resolution"),
+        "queue": found["queue_address"],
+        "destination": _destination(found),
+        "endpoint": found["receiving_endpoint"]["name"],
+        "host": found["receiving_endpoint"]["host"] or None,
+        "process": found.get("process"),
+        "node": found.get("node"),
+        "message type": found.get("message_type"),
+        "message id": found.get("message_id") or _NAMELESS,
+        "exception type": found["exception"].get("exception_type"),
+        "error": None if any(found["exception"].values()) else NO_REASON,
+        "first failure": moment(found["first_failure"]),
+        "last failure": _last_failure(found),
+        "attempts": found["number_of_processing_attempts"],
+        "failure count": found["failure_count"],
+        "error queue": found["error_queue"],
+        "dialect": found["dialect"],
+        "body": f"{found['body_size']:,} bytes {found.get('content_type') or ''}".strip(),
+        "maybe copy of": found.get("maybe_copy_of"),
+        "carries the stamps of": found.get("derived_from"),
+        "stream": found.get("stream"),
+        "place in its stream": _place(found),
+        "its stamps are on": ", ".join(found.get("derived", ())) or None,
+        "retry": _claim(found["claim"]) if "claim" in found else None,
+        "sent to": found.get("sent_to"),
+    }
+
+
+def _place(found: Json) -> str | None:
+    """Say what the sender states of its place in the stream; None if it states nothing."""
+    unread = found.get("stream_position_unread")
+    if unread is not None:
+        return f"{unread!r} is neither a number nor a time: it goes by the order of first failures"
+    stated: str | None = found.get("stream_position")
+    return stated
+
+
+def _decision(found: Json) -> dict[str, object]:
+    """Say what was decided about it, by which rule, and what its failure is classified under."""
+    why = found.get("disposition_reason")
+    words = f": {why}" if why else ""
+    decided: dict[str, object] = {"why": why}
+    if found["disposition"] == "scheduled":
+        at = moment(found["retry_at"])
+        # Whatever holds it is told beside: the time says when it may go, and may have passed.
+        when = "due to be tried again at" if "waits_because" in found else "will be tried again at"
+        decided = {"decision": f"{when} {at}{words}"}
+    elif found["disposition"] == "dead":
+        # Only a further failure has changed it since, and then its words say so.
+        fresh = why is None or not why.endswith(AGAIN)
+        since = f" since {moment(found['last_modified'])}" if fresh else ""
+        decided = {"decision": f"dead{since}{words}"}
+    return {**decided, "policy": found.get("policy"), "reason": found.get("reason")}
+
+
+def _last_failure(found: Json) -> str:
+    shown = moment(found["time_of_failure"])
+    newest = [each for each in found["processing_attempts"] if "headers" in each]
+    known = all("time_of_failure" in each["failure_details"] for each in newest)
+    return shown if known else f"{shown} (when it was received: the failure gives no time)"
+
+
+def _claim(claim: Json) -> str:
+    """Describe the progress of the retry that has claimed the message."""
+    if "forwarded_at" in claim:
+        state = f"forwarded at {moment(claim['forwarded_at'])}, no outcome yet"
+    elif claim["in_doubt"]:
+        state = f"in doubt: sent perhaps, since {moment(claim['sending_since'])}"
+    else:
+        state = "claimed, not sent yet"
+    return f"{state}; operation {claim['operation_id']}"
+
+
+def _cut(value: object) -> str:
+    text = one_line(value)
+    return text if len(text) <= _LONGEST_HEADER else text[:_LONGEST_HEADER] + "..."
+
+
+_GROUP_COLUMNS = (
+    Column(title="id"),
+    Column(title="unresolved", number=True),
+    Column(title="last failure (UTC)"),
+    Column(title="retry"),
+    Column(title="title", flexible=True),
+)
+
+_COMMENT_COLUMNS = (
+    Column(title="id"),
+    Column(title="written (UTC)"),
+    Column(title="by"),
+    Column(title="comment", flexible=True),
+)
+
+
+_WAITS = Column(title="waits because", flexible=True)
+
+
+def show_groups(printer: Printer, items: Sequence[Json]) -> None:
+    """Print one line per group; what is scheduled or dead, or waits, only where a group has any."""
+    apart = [name for name in ("scheduled", "dead") if any(item[name] for item in items)]
+    more = [Column(title=name, number=True) for name in apart]
+    columns = [*_GROUP_COLUMNS[:2], *more, *_GROUP_COLUMNS[2:]]
+    rows = [_group_row(item, apart) for item in items]
+    waits = [item.get("waits_because") for item in items]
+    if any(waits):
+        columns = [*columns, _WAITS]
+        rows = [(*row, why) for row, why in zip(rows, waits, strict=True)]
+    printer.table(columns, rows)
+    if commented := [item for item in items if "comment" in item]:
+        printer.heading("comments")
+        printer.table(_COMMENT_COLUMNS, [_comment_row(item) for item in commented])
+
+
+def _comment_row(item: Json) -> tuple[object, ...]:
+    return short_id(item["id"]), minute(item["commented_at"]), item["commented_by"], item["comment"]
+
+
+def _group_row(item: Json, apart: Iterable[str]) -> tuple[object, ...]:
+    last = minute(item["last"]) if "last" in item else ""
+    counts = (f"{item[name]:,}" for name in ("count", *apart))
+    return short_id(item["id"]), *counts, last, _retry(item), item["title"]
+
+
+def _retry(item: Json) -> str:
+    status = item["operation_status"]
+    if status == "None":
+        return ""
+    return f"{status.lower()} {item['operation_progress']:.0%}"
+
+
+app = make_app("Look at failed messages.")
+
+
+class Status(StrEnum):
+    """The statuses of a failed message, as the API calls them; dead ones are unresolved."""
+
+    UNRESOLVED = "unresolved"
+    RETRY_ISSUED = "retryIssued"
+    RESOLVED = "resolved"
+    ARCHIVED = "archived"
+    DEAD = "dead"
+
+
+class Sort(StrEnum):
+    """The keys by which a list can be sorted."""
+
+    ID = "id"
+    MESSAGE_ID = "message_id"
+    MESSAGE_TYPE = "message_type"
+    STATUS = "status"
+    TIME_SENT = "time_sent"
+    MODIFIED = "modified"
+    TIME_OF_FAILURE = "time_of_failure"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters(Parts):
+    """Which messages are listed: those that match all options given."""
+
+    status: Annotated[
+        list[Status] | None,
+        typer.Option(
+            "--status",
+            parser=one_of(Status),
+            metavar="STATUS",
+            help=f"In this status: {', '.join(Status)}; may be given again, dead aside.",
+        ),
+    ] = None
+    archived_by: Annotated[
+        str | None,
+        typer.Option("--archived-by", metavar="ID", help="Archived by this archive operation."),
+    ] = None
+    message_id: Annotated[
+        str | None,
+        typer.Option("--message-id", metavar="ID", help="With exactly this id of its sender."),
+    ] = None
+
+    def params(self, api: ApiClient) -> dict[str, str]:
+        """Return the query parameters of the API. Raises BadParameter, RequestRefused."""
+        more = {
+            "status": ",".join(self.status or ()),
+            "archived_by": self.archived_by,
+            "message_id": self.message_id,
+        }
+        parts = {name: str(value) for name, value in self.resolved(api).items()}
+        return parts | {name: value for name, value in more.items() if value}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """How the list is sorted, and whether only ids are printed."""
+
+    sort: Annotated[
+        Sort,
+        typer.Option(
+            "--sort",
+            parser=one_of(Sort),
+            metavar="KEY",
+            help=f"What it is sorted by: {', '.join(Sort)}.",
+        ),
+    ] = Sort.TIME_OF_FAILURE
+    ascending: Annotated[
+        bool, typer.Option("--ascending", help="The smallest or oldest first.")
+    ] = False
+    ids: Annotated[
+        bool, typer.Option("--ids", help="Print whole ids only, one per line, for a pipe.")
+    ] = False
+
+    def params(self) -> dict[str, str]:
+        """Return the query parameters of the API."""
+        return {"sort": self.sort, "direction": "asc" if self.ascending else "desc"}
+
+
+MessageId = Annotated[
+    str,
+    typer.Argument(metavar="ID", help="The id, its first 8 characters or more, or the message id."),
+]
+
+
+@app.command(
+    "list",
+    epilog="""
+    \b
+    Examples:
+      retrier errors list --status unresolved --queue orders
+      retrier errors list --group 5a1d0b7e --limit 1000
+      retrier errors list --exception-type Shop.OutOfStock --ids | retrier retry -
+    """,
+)
+@command
+def list_errors(
+    ctx: typer.Context, wanted: Filters, order: Order, pages: Pages, service: Service
+) -> None:
+    """List failed messages, the newest failure first."""
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        conditions = wanted.params(api)
+        found = pages.fetch_messages(api, "errors", **conditions, **order.params())
+        if service.as_json:
+            printer.document({"total": found.total, "items": found.items})
+        elif order.ids:
+            printer.lines(item["id"] for item in found.items)
+        else:
+            _show_list(printer, found, conditions)
+            note_imports(printer, api)
+
+
+def _show_list(printer: Printer, found: Listing, conditions: Mapping[str, str]) -> None:
+    if found.items:
+        show_messages(printer, found.items)
+        printer.note(f"{len(found.items):,} of {counted(found.total, 'message')}")
+        if "status" not in conditions:
+            note_settled(printer, found.items)
+    else:
+        printer.note("no failed message matches" if conditions else "there is no failed message")
+
+
+@app.command(
+    epilog="""
+    \b
+    Examples:
+      retrier errors show 3f2b91c0
+      retrier errors show 3f2b91c0 --json | jq .processing_attempts
+    """
+)
+@command
+def show(ctx: typer.Context, message_id: MessageId, service: Service) -> None:
+    """Show one failed message.
+
+    Where, when and why it failed, its headers, attempts and groups, and the retry under way.
+    """
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        found = api.find("errors", find_one_message(api, message_id))
+    if service.as_json:
+        printer.document(found)
+    else:
+        show_message(printer, found)
+        advise_on_missing_queue(printer, found.get("disposition_reason"), found["id"])
+
+
+@app.command(
+    epilog="""
+    \b
+    Examples:
+      retrier errors body 3f2b91c0
+      retrier errors body 3f2b91c0 --output order.json
+    """
+)
+@command
+def body(
+    ctx: typer.Context, message_id: MessageId, service: Service, output: Output = None
+) -> None:
+    """Print the body of a failed message, byte for byte.
+
+    On a terminal its control characters are written out, and a body that is no text is refused.
+    """
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        # Not every text is a unique id: bodies are also found by message id, which can be any text.
+        whole = find_message_id(api, message_id) if is_short(message_id) else message_id
+        data, content_type = api.body("messages", whole, "body")
+    if output is not None:
+        write_bytes(output, data)
+        printer.note(f"{counted(len(data), 'byte')} written to {output}")
+    if service.as_json:
+        printer.document({"id": whole, "content_type": content_type, **_in_json(data, output)})
+    elif output is None:
+        _print(printer, data)
+
+
+@app.command(
+    epilog="""
+    \b
+    Examples:
+      retrier errors hosts
+      retrier errors list --host box-7
+    """
+)
+@command
+def hosts(ctx: typer.Context, service: Service) -> None:
+    """Count unresolved messages by their host."""
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        counts = api.find("errors", "summary")["Hosts"]
+    found = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    if service.as_json:
+        printer.document([{"host": host, "count": count} for host, count in found])
+    elif found:
+        printer.table(_HOSTS, [(f"{count:,}", host) for host, count in found])
+    else:
+        printer.note("no unresolved message tells on which host it failed")
+
+
+_HOSTS = (Column(title="messages", number=True), Column(title="host", flexible=True))
+
+
+def _in_json(data: bytes, output: Path | None) -> dict[str, object]:
+    if output is not None:
+        return {"size": len(data), "output": str(output)}
+    try:
+        return {"size": len(data), "encoding": "utf-8", "body": data.decode()}
+    except UnicodeDecodeError:
+        return {"size": len(data), "encoding": "base64", "body": b64encode(data).decode()}
+
+
+def _print(printer: Printer, data: bytes) -> None:
+    if not printer.out.is_terminal:
+        printer.raw(data)
+        return
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise RequestRefused(
+            f"The body is no text ({counted(len(data), 'byte')}): write it to a file with "
+            "--output, or into a pipe."
+        ) from None
+    printer.text(text)

@@ -1,0 +1,256 @@
+"""`retrier events` and `retrier errors history`: what happened, and what happens now."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from retrier.cli.api_client import ApiClient, Json
+from retrier.cli.command import (
+    ExitCode,
+    Pages,
+    Service,
+    Tools,
+    command,
+    find_message_id,
+    find_operation_id,
+    make_app,
+    tools_of,
+)
+from retrier.cli.errors import MessageId
+from retrier.cli.errors import app as errors_app
+from retrier.cli.printer import Column, Printer, counted, moment, one_line
+from retrier.errors import ServiceUnavailable
+
+_PAUSE = 2.0
+"""Seconds before the service is asked again."""
+
+
+class EventFollower:
+    """Yields each event once, from the beginning of the first connection on.
+
+    The first connection has to succeed: it raises ServiceUnavailable. Later the service may be
+    away for any time; it is told where to go on, so that nothing is left out.
+    """
+
+    def __init__(self, tools: Tools, api: ApiClient, params: Mapping[str, str]) -> None:
+        self._tools = tools
+        self._api = api
+        self._params = params
+        self._place = ""
+
+    def follow(self) -> Iterator[Json]:
+        """Yield events as they come, for ever. Raises ServiceUnavailable, RequestRefused."""
+        while True:
+            try:
+                yield from self._read()
+                reason = "The service has ended the connection."
+            except ServiceUnavailable as error:
+                if not self._place:
+                    raise
+                reason = str(error)
+            self._tools.printer.note(f"{reason}\nConnecting again ...")
+            self._tools.pause(_PAUSE)
+
+    def _read(self) -> Iterator[Json]:
+        headers = {"Last-Event-ID": self._place} if self._place else {}
+        with self._api.lines(("events",), self._params, headers) as lines:
+            for fields in _blocks(lines):
+                # Before it is yielded: whoever gets it has it, whatever becomes of the connection.
+                self._place = fields.get("id", self._place)
+                if "data" in fields:
+                    event: Json = json.loads(fields["data"])
+                    yield event
+
+
+def _blocks(lines: Iterable[str]) -> Iterator[Mapping[str, str]]:
+    """Yield the fields of each whole block: lines up to an empty one. Comments have no name."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        if not line:
+            yield fields
+            fields = {}
+        name, _, value = line.partition(": ")
+        fields[name] = value
+
+
+_EVENTS = (
+    Column(title="at (UTC)"),
+    Column(title="kind"),
+    Column(title="by", flexible=True, extra=True),
+    Column(title="what", flexible=True),
+)
+_ATTEMPTS = (
+    Column(title="failed (UTC)"),
+    Column(title="queue", flexible=True),
+    Column(title="retry id", extra=True),
+    Column(title="redelivered", extra=True),
+    Column(title="error", flexible=True),
+)
+
+
+def show_events(printer: Printer, items: Iterable[Json]) -> None:
+    """Print one line per event."""
+    printer.table(_EVENTS, [_event(item) for item in items])
+
+
+def show_event(printer: Printer, item: Json) -> None:
+    """Print one event as it comes: nobody knows how wide the columns will have to be."""
+    at, kind, who, text = _event(item)
+    printer.line(f"{at}  {kind}: {text} ({who})")
+
+
+def show_history(printer: Printer, items: Iterable[Json]) -> None:
+    """Print one line per thing that happened."""
+    rows = [(moment(each["at"]), each["kind"], each.get("who"), each["text"]) for each in items]
+    printer.table(_EVENTS, rows)
+
+
+def show_attempts(printer: Printer, items: Iterable[Json]) -> None:
+    """Print one line per failure."""
+    printer.table(_ATTEMPTS, [_attempt(item) for item in items])
+
+
+def _event(item: Json) -> tuple[str, str, str, str]:
+    return (
+        moment(item["raised_at"]),
+        one_line(item["kind"]),
+        one_line(item["who"]),
+        one_line(item["description"]),
+    )
+
+
+def _attempt(item: Json) -> tuple[object, ...]:
+    details = item["failure_details"]
+    exception = details["exception"]
+    parts = (exception.get("exception_type"), exception["message"] or item.get("failure_reason"))
+    return (
+        moment(item["attempted_at"]),
+        details["address_of_failing_endpoint"],
+        item.get("retry_id"),
+        "yes" if item["redelivered"] else "",
+        ": ".join(part for part in parts if part),
+    )
+
+
+app = make_app("Look at what happened.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedEvents:
+    """Which events are shown: those that match all options given."""
+
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--kind", metavar="KIND", help="Of this kind; may be given again."),
+    ] = None
+    operation: Annotated[
+        str | None, typer.Option("--operation", metavar="ID", help="About this operation.")
+    ] = None
+    message: Annotated[
+        str | None, typer.Option("--message", metavar="ID", help="About this failed message.")
+    ] = None
+
+    def params(self, api: ApiClient) -> dict[str, str]:
+        """Return the query parameters of the API."""
+        parts = {
+            "kind": ",".join(self.kind or ()),
+            "operation": find_operation_id(api, self.operation) if self.operation else "",
+            "message": find_message_id(api, self.message) if self.message else "",
+        }
+        return {name: value for name, value in parts.items() if value}
+
+
+Follow = Annotated[
+    bool, typer.Option("--follow", "-f", help="Show what happens from now on, as it happens.")
+]
+
+
+@app.command(
+    epilog="""
+    \b
+    Examples:
+      retrier events --limit 20
+      retrier events --follow
+      retrier events --follow --kind operation_completed --limit 1 --json
+    """
+)
+@command
+def events(
+    ctx: typer.Context,
+    wanted: WantedEvents,
+    pages: Pages,
+    service: Service,
+    *,
+    follow: Follow = False,
+) -> None:
+    """Show who did what to what, the newest first.
+
+    With --follow: what happens from now on, until Ctrl-C or until --limit events have come. With
+    --json each of them is one line.
+    """
+    tools = tools_of(ctx)
+    if follow and (pages.page or pages.per_page):
+        raise typer.BadParameter("--follow goes with neither --page nor --per-page.")
+    with service.open(ctx) as api:
+        params = wanted.params(api)
+        if follow:
+            came = islice(EventFollower(tools, api, params).follow(), pages.limit)
+            _show_as_they_come(tools, came, as_json=service.as_json)
+            return
+        found = pages.fetch(api, "eventlogitems", **params)
+    if service.as_json:
+        tools.printer.document({"total": found.total, "items": found.items})
+    elif found.items:
+        show_events(tools.printer, found.items)
+        tools.printer.note(f"{len(found.items):,} of {counted(found.total, 'event')}")
+    else:
+        tools.printer.note("no event matches")
+
+
+def _show_as_they_come(tools: Tools, came: Iterable[Json], *, as_json: bool) -> None:
+    try:
+        for event in came:
+            if as_json:
+                tools.printer.record(event)
+            else:
+                show_event(tools.printer, event)
+    except KeyboardInterrupt:
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
+@errors_app.command(
+    epilog="""
+    \b
+    Examples:
+      retrier errors history 3f2b91c0
+      retrier errors history 3f2b91c0 --attempts --limit 500
+    """
+)
+@command
+def history(
+    ctx: typer.Context,
+    message_id: MessageId,
+    pages: Pages,
+    service: Service,
+    *,
+    attempts: Annotated[bool, typer.Option("--attempts", help="Its failures only.")] = False,
+) -> None:
+    """Show all that happened to one failed message.
+
+    The oldest first: its failures, who asked for which retry, when it was sent, and what became of
+    it.
+    """
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        whole = find_message_id(api, message_id)
+        found = pages.fetch(api, "errors", whole, "attempts" if attempts else "events")
+    if service.as_json:
+        printer.document({"total": found.total, "items": found.items})
+        return
+    show = show_attempts if attempts else show_history
+    show(printer, found.items)
+    printer.note(f"{len(found.items):,} of {found.total:,}")

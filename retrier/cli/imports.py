@@ -1,0 +1,502 @@
+"""`retrier imports`: messages that could not be read, and what can be done with them."""
+
+from base64 import b64decode
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated
+
+import typer
+
+from retrier.cli.advice import advise_on_imports, advise_on_kept
+from retrier.cli.api_client import ApiClient, Json
+from retrier.cli.command import (
+    NOBODY_ANSWERS,
+    ExitCode,
+    Headers,
+    Output,
+    Pages,
+    Service,
+    User,
+    command,
+    find_import_id,
+    make_app,
+    name_user,
+    tools_of,
+    with_standard_input,
+    write_bytes,
+)
+from retrier.cli.printer import Column, Printer, counted, minute, moment, one_line, short_id
+from retrier.cli.selection import PlanOption, note_plan, planned
+from retrier.errors import RequestRefused
+
+_SHOWN_TEXT = 2_000
+"""Characters of a body that are shown; --output writes all of it."""
+_SHOWN_BYTES = 256
+_IN_A_LINE = 16
+_LETTERS = range(0x20, 0x7F)
+
+
+def show_text(printer: Printer, text: str, size: int) -> None:
+    """Print the beginning of a text of so many bytes."""
+    shown = text[:_SHOWN_TEXT]
+    if len(shown.encode()) < size:
+        printer.block(f"body, the beginning of {counted(size, 'byte')}", shown)
+    else:
+        printer.block("body", shown)
+
+
+def show_bytes(printer: Printer, title: str, data: bytes, size: int) -> None:
+    """Print the beginning of bytes, of which there are so many, as a dump."""
+    shown = data[:_SHOWN_BYTES]
+    part = f", the first {len(shown):,} of {counted(size, 'byte')}" if len(shown) < size else ""
+    printer.block(f"{title}{part}", "\n".join(_dump(shown)))
+
+
+def _dump(data: bytes) -> Iterator[str]:
+    """Walk the lines of a dump: place, bytes, and the letters among them."""
+    for start in range(0, len(data), _IN_A_LINE):
+        line = data[start : start + _IN_A_LINE]
+        letters = "".join(chr(each) if each in _LETTERS else "." for each in line)
+        yield f"{start:04x}  {line.hex(' '):<{_IN_A_LINE * 3 - 1}}  {letters}"
+
+
+_COUNTS = ("reimported", "failed_message", "stored_before", "confirmation", "own_copy")
+
+
+def find_import_ids(api: ApiClient, given: Sequence[str]) -> tuple[str, ...]:
+    """Return whole ids, each once. Raises RequestRefused."""
+    texts = list(dict.fromkeys(with_standard_input(given)))
+    if not texts:
+        raise RequestRefused("Standard input named no failed import: there is nothing to do.")
+    return tuple(dict.fromkeys(find_import_id(api, text) for text in texts))
+
+
+def act_on_each(
+    api: ApiClient,
+    how: tuple[str, ...],
+    import_ids: Sequence[str],
+    headers: Mapping[bytes, bytes],
+    content: object = None,
+    params: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[dict[str, Json], list[Json]]:
+    """Do something with each: `how` is a method, and what comes behind the id in the path.
+
+    Returns the answers by id, and why the service said no to others. Raises ServiceUnavailable,
+    and leaves the rest as it is.
+    """
+    method, *path = how
+    done: dict[str, Json] = {}
+    refused: list[Json] = []
+    for each in import_ids:
+        try:
+            done[each] = api.act(method, ("imports", each, *path), content, headers, params)
+        except RequestRefused as refusal:
+            refused.append({"id": each, "reason": str(refusal)})
+    return done, refused
+
+
+def add_up(done: Mapping[str, Json], refused: Iterable[Json]) -> Json:
+    """Return what imports that were read one by one came to, as the service says it of all."""
+    answers = done.values()
+    kept: Counter[str] = Counter()
+    for each in (kept_one for answer in answers for kept_one in answer["kept"]):
+        kept[each["reason"]] += each["count"]
+    return {
+        **{name: sum(answer[name] for answer in answers) for name in _COUNTS},
+        "kept": _list_reasons(kept),
+        "skipped": _list_reasons(Counter(each["reason"] for each in refused)),
+    }
+
+
+def make_sure(confirm: Callable[[str], bool | None], number: int, *, yes: bool) -> None:
+    """Ask before so many are deleted, unless the answer is given. Raises RequestRefused."""
+    agreed = yes or confirm(f"Delete {counted(number, 'failed import')} for good?")
+    if agreed is None:
+        raise RequestRefused(f"Nothing was deleted. {NOBODY_ANSWERS}")
+    if not agreed:
+        raise RequestRefused("Nothing was deleted.")
+
+
+def _list_reasons(reasons: Counter[str]) -> list[Json]:
+    return [{"reason": reason, "count": number} for reason, number in reasons.items()]
+
+
+Queue = Annotated[
+    str | None, typer.Option("--queue", metavar="NAME", help="Those from this error queue.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Which:
+    """Which imports are read again, and where their retries go."""
+
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="ID",
+            help="Ids, or their first 8 characters or more; - reads them from standard input.",
+        ),
+    ] = None
+    queue: Queue = None
+    everything: Annotated[bool, typer.Option("--all", help="Every failed import.")] = False
+    destination: Annotated[
+        str | None,
+        typer.Option(
+            "--destination",
+            metavar="QUEUE",
+            help="Read them as if their error queue had this destination: retries go there.",
+        ),
+    ] = None
+
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count what would be read again; change nothing.")
+    ] = False
+    plan: PlanOption = None
+
+    def check(self) -> None:
+        """Raise BadParameter unless it is one kind of target."""
+        if self.ids and (self.dry_run or self.plan is not None):
+            raise typer.BadParameter("--dry-run and --plan go with no ids.")
+        kinds = (bool(self.ids), self.queue is not None, self.everything)
+        if sum(kinds) != 1 or self.queue == "":
+            raise typer.BadParameter("give ids, or one of --queue and --all.")
+        if self.destination is not None and not self.destination.strip():
+            # A script that found no name must not have them read as if it had given none.
+            raise typer.BadParameter("--destination: give the name of a queue.")
+
+    def ask(self, api: ApiClient, headers: Headers) -> Json:
+        """Have them read again; return what they came to."""
+        going_to = {"destination": self.destination} if self.destination else {}
+        if not self.ids:
+            params = self._params() | going_to | planned(self.plan)
+            return api.act("POST", ("imports", "retry"), None, headers, params)
+        named = find_import_ids(api, self.ids)
+        return add_up(*act_on_each(api, ("POST", "retry"), named, headers, params=going_to))
+
+    def look(self, api: ApiClient) -> Json:
+        """Return how many would be read again, and the plan of it."""
+        return api.act("POST", ("imports", "retry", "preview"), None, {}, self._params())
+
+    def _params(self) -> dict[str, str]:
+        return {"error_queue": self.queue} if self.queue else {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sending:
+    """Where imports are sent, and which of them only because a person insists."""
+
+    to: Annotated[str, typer.Option("--to", metavar="QUEUE", help="The queue to send them to.")]
+    again: Annotated[
+        bool, typer.Option("--again", help="Also those in doubt: they may arrive twice.")
+    ] = False
+    confirmation: Annotated[
+        bool,
+        typer.Option("--confirmation", help="Also those without a body that only confirm a retry."),
+    ] = False
+
+    def content(self) -> Json:
+        """Return the body of the request."""
+        return {"to": self.to, "again": self.again, "confirmation": self.confirmation}
+
+
+_COLUMNS = (
+    Column(title="id"),
+    Column(title="state"),
+    Column(title="received (UTC)"),
+    Column(title="total bytes", number=True),
+    Column(title="error queue", flexible=True),
+    Column(title="reason", flexible=True),
+)
+_REASONS = (Column(title="count", number=True), Column(title="reason", flexible=True))
+_REFUSED = (Column(title="id"), Column(title="reason", flexible=True))
+_STATES = {"kept": "kept", "inDoubt": "in doubt"}
+_LONGEST = 300
+"""Characters of a header that are shown; --json has all of them."""
+
+
+def show_imports(printer: Printer, items: Iterable[Json]) -> None:
+    """Print one line per import."""
+    printer.table(_COLUMNS, [_row(item) for item in items])
+
+
+def show_import(printer: Printer, found: Json) -> None:
+    """Print everything about one import, and the beginnings of its bytes."""
+    printer.sheet(_facts(found))
+    for title in ("properties", "headers"):
+        if found[title]:
+            printer.heading(title)
+            printer.sheet({name: _cut(value) for name, value in found[title].items()})
+    if "unreadable" in found:
+        raw = b64decode(found["raw_properties"]["content"])
+        show_bytes(printer, "properties as they came", raw, found["properties_size"])
+    body = found["body"]
+    if body["encoding"] == "utf-8":
+        show_text(printer, body["content"], found["body_size"])
+    else:
+        show_bytes(printer, "body", b64decode(body["content"]), found["body_size"])
+
+
+def show_read_again(printer: Printer, came_to: Json) -> None:
+    """Print what imports became, and why others are imports still."""
+    kept = [*came_to["kept"], *came_to["skipped"]]
+    total = came_to["reimported"] + sum(each["count"] for each in kept)
+    became = ", ".join(
+        counted(came_to[name], noun)
+        for name, noun in (
+            ("failed_message", "failed message"),
+            ("confirmation", "confirmation"),
+            ("stored_before", "message stored already"),
+            ("own_copy", "copy of the staging queue"),
+        )
+        if came_to[name]
+    )
+    printer.line(
+        f"{came_to['reimported']:,} of {counted(total, 'failed import')} understood"
+        f"{f': {became}' if became else ''}"
+    )
+    if kept:
+        printer.heading("still failed imports")
+        printer.table(_REASONS, [(f"{each['count']:,}", each["reason"]) for each in kept])
+
+
+def show_refused(printer: Printer, refused: Sequence[Json]) -> None:
+    """Print what was not done, and why."""
+    if refused:
+        printer.heading("left as they are")
+        printer.table(_REFUSED, [(short_id(each["id"]), each["reason"]) for each in refused])
+
+
+def _row(item: Json) -> tuple[object, ...]:
+    return (
+        short_id(item["id"]),
+        _STATES.get(item["state"], item["state"]),
+        minute(item["received_at"]),
+        f"{item['properties_size'] + item['body_size']:,}",
+        item["error_queue"],
+        item["reason"],
+    )
+
+
+def _facts(found: Json) -> dict[str, object]:
+    return {
+        "id": found["id"],
+        "state": _state(found),
+        "error queue": found["error_queue"],
+        "received": moment(found["received_at"]),
+        "reason": found["reason"],
+        "properties": _size(found["properties_size"], found.get("unreadable")),
+        "body": counted(found["body_size"], "byte"),
+    }
+
+
+def _state(found: Json) -> str:
+    if "send" not in found:
+        return "kept"
+    send = found["send"]
+    since = moment(send["since"])
+    return f"in doubt: perhaps sent to {send['to']}, since {since}, by {send['requested_by']}"
+
+
+def _size(size: int, unreadable: str | None) -> str:
+    return counted(size, "byte") + (f", not readable: {unreadable}" if unreadable else "")
+
+
+def _cut(value: object) -> str:
+    text = one_line(value)
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
+
+
+app = make_app("Look at messages that could not be read, and find a way out for them.")
+
+ImportId = Annotated[
+    str, typer.Argument(metavar="ID", help="The id, or its first 8 characters or more.")
+]
+ImportIds = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="ID",
+        help="Ids, or their first 8 characters or more; - reads them from standard input.",
+    ),
+]
+
+
+@app.command(
+    "list",
+    epilog="""
+    \b
+    Examples:
+      retrier imports list
+      retrier imports list --queue error --limit 500
+      retrier imports list --queue orders --ascending --ids | retrier imports send --to orders -
+    """,
+)
+@command
+def list_imports(
+    ctx: typer.Context,
+    pages: Pages,
+    service: Service,
+    queue: Queue = None,
+    *,
+    ascending: Annotated[bool, typer.Option("--ascending", help="The oldest first.")] = False,
+    ids: Annotated[
+        bool, typer.Option("--ids", help="Print whole ids only, one per line, for a pipe.")
+    ] = False,
+) -> None:
+    """List failed imports, the newest first."""
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        direction = "asc" if ascending else "desc"
+        found = pages.fetch(api, "imports", error_queue=queue or "", direction=direction)
+    if service.as_json:
+        printer.document({"total": found.total, "items": found.items})
+    elif ids:
+        printer.lines(item["id"] for item in found.items)
+    elif found.items:
+        show_imports(printer, found.items)
+        printer.note(f"{len(found.items):,} of {counted(found.total, 'failed import')}")
+        advise_on_imports(printer, found.items)
+    else:
+        printer.note("no failed import: everything could be read")
+
+
+@app.command(
+    epilog="""
+    \b
+    Examples:
+      retrier imports show 3f2b91c0
+      retrier imports show 3f2b91c0 --output body.bin
+    """
+)
+@command
+def show(ctx: typer.Context, import_id: ImportId, service: Service, output: Output = None) -> None:
+    """Show one failed import.
+
+    Why it could not be read, its headers as far as they can be, and its bytes. With --output its body is written to a file, byte for byte.
+    """
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        whole = find_import_id(api, import_id)
+        found = api.find("imports", whole)
+        if output is not None:
+            data, _ = api.body("imports", whole, "body")
+            write_bytes(output, data)
+            printer.note(f"{counted(len(data), 'byte')} written to {output}")
+    if service.as_json:
+        printer.document(found)
+    else:
+        show_import(printer, found)
+        advise_on_imports(printer, [found])
+
+
+@app.command(
+    epilog="""
+    \b
+    Examples:
+      retrier imports retry 3f2b91c0
+      retrier imports retry --queue error
+      retrier imports retry 3f2b91c0 --destination orders
+      retrier imports retry --all
+    """
+)
+@command
+def retry(ctx: typer.Context, which: Which, service: Service, user: User = "") -> None:
+    """Read failed imports again.
+
+    With the settings of today. What can be read is a failed message or a confirmation then.
+    """
+    which.check()
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        if which.dry_run:
+            _show_preview(printer, which.look(api), as_json=service.as_json)
+            return
+        came_to = which.ask(api, name_user(user))
+    if service.as_json:
+        printer.document(came_to)
+    else:
+        show_read_again(printer, came_to)
+        advise_on_kept(printer, came_to)
+    if came_to["kept"] or came_to["skipped"]:
+        raise typer.Exit(ExitCode.REFUSED)
+
+
+def _show_preview(printer: Printer, found: Json, *, as_json: bool) -> None:
+    if as_json:
+        printer.document({"dry_run": True, **found})
+        return
+    printer.line(f"would read again {counted(found['total'], 'failed import')}")
+    note_plan(printer, found)
+
+
+@app.command(
+    epilog="""
+    \b
+    Examples:
+      retrier imports send 3f2b91c0 --to orders
+      retrier imports send 3f2b91c0 --to orders --again
+    """
+)
+@command
+def send(
+    ctx: typer.Context,
+    ids: ImportIds,
+    sending: Sending,
+    service: Service,
+    user: User = "",
+) -> None:
+    """Send failed imports to a queue as they came.
+
+    Byte for byte. What the broker has taken is no failed import any more; what it did not take stays.
+    """
+    printer, headers = tools_of(ctx).printer, name_user(user)
+    to = sending.to
+    with service.open(ctx) as api:
+        done, refused = act_on_each(
+            api, ("POST", "send"), find_import_ids(api, ids), headers, sending.content()
+        )
+    if service.as_json:
+        printer.document({"sent_to": to, "sent": list(done), "refused": refused})
+    else:
+        total = counted(len(done) + len(refused), "failed import")
+        printer.line(f"{len(done):,} of {total} sent to {to}")
+        show_refused(printer, refused)
+    if refused:
+        raise typer.Exit(ExitCode.REFUSED)
+
+
+@app.command(
+    epilog="""
+    \b
+    Examples:
+      retrier imports delete 3f2b91c0
+      retrier imports list --queue test --ids | retrier imports delete --yes -
+    """
+)
+@command
+def delete(
+    ctx: typer.Context,
+    ids: ImportIds,
+    service: Service,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
+    user: User = "",
+) -> None:
+    """Delete failed imports for good.
+
+    Their bytes are nowhere else: nothing brings them back.
+    """
+    tools, headers = tools_of(ctx), name_user(user)
+    with service.open(ctx) as api:
+        whole = find_import_ids(api, ids)
+        make_sure(tools.confirm, len(whole), yes=yes)
+        done, refused = act_on_each(api, ("DELETE",), whole, headers)
+    if service.as_json:
+        tools.printer.document({"deleted": list(done), "refused": refused})
+    else:
+        total = counted(len(done) + len(refused), "failed import")
+        tools.printer.line(f"{len(done):,} of {total} deleted")
+        show_refused(tools.printer, refused)
+    if refused:
+        raise typer.Exit(ExitCode.REFUSED)

@@ -1,0 +1,537 @@
+"""Groups, operations and batches: listed, watched, steered, and acknowledged when they are over."""
+
+from collections.abc import Iterable
+from shlex import quote
+from typing import Annotated
+
+import typer
+
+from retrier.cli.advice import advise_on_missing_queue
+from retrier.cli.api_client import Json
+from retrier.cli.command import (
+    Pages,
+    Service,
+    User,
+    command,
+    find_batch_id,
+    find_group_id,
+    find_operation_id,
+    make_app,
+    name_user,
+    note_imports,
+    tools_of,
+)
+from retrier.cli.errors import show_groups
+from retrier.cli.printer import Column, Printer, counted, minute, moment, short_id
+from retrier.cli.progress import exit_code_of, watch_operation, with_pending
+from retrier.domain.retry_operation import HIGHEST_RATE
+
+_OPERATIONS = (
+    Column(title="id"),
+    Column(title="state"),
+    Column(title="asked (UTC)", extra=True),
+    Column(title="total", number=True),
+    Column(title="forwarded", number=True),
+    Column(title="skipped", number=True),
+    Column(title="failed", number=True),
+    Column(title="by", flexible=True, extra=True),
+    Column(title="what", flexible=True),
+)
+_WAITS = Column(title="waits because", flexible=True)
+_BATCHES = (
+    Column(title="id"),
+    Column(title="status"),
+    Column(title="operation"),
+    Column(title="size", number=True),
+    Column(title="claims", number=True),
+    Column(title="forwarded", number=True),
+    Column(title="in doubt", number=True),
+    Column(title="since (UTC)", extra=True),
+    Column(title="reason", flexible=True),
+)
+_SKIPPED = (Column(title="id"), Column(title="reason", flexible=True))
+_REFUSED = (Column(title="messages", number=True), Column(title="reason", flexible=True))
+_CLAIMS = (Column(title="message"), Column(title="retry id"), Column(title="sending since"))
+
+
+def show_operations(printer: Printer, items: Iterable[Json]) -> None:
+    """Print one line per operation; why one waits, only where any does."""
+    listed = list(items)
+    columns, rows = [*_OPERATIONS], [_operation(item) for item in listed]
+    waits = [item.get("waits_because") for item in listed]
+    if any(waits):
+        columns.append(_WAITS)
+        rows = [(*row, why) for row, why in zip(rows, waits, strict=True)]
+    printer.table(columns, rows)
+
+
+def show_operation(printer: Printer, found: Json) -> None:
+    """Print everything about one operation."""
+    printer.sheet(
+        {
+            "id": found["id"],
+            "what": found["originator"],
+            "asked by": found["requested_by"],
+            "state": found["state"],
+            "why": found.get("reason"),
+            "waits because": found.get("waits_because"),
+            **_terms(found),
+            "total": found["total"],
+            "forwarded": found["forwarded"],
+            "skipped": found["skipped"],
+            "failed": found["failed"],
+            "dead, left out": found.get("dead_left_out") or None,
+            "remaining": found["remaining"],
+            **_schedule(found),
+            "pending": found["pending"],
+            "batches": found["batches"],
+            "batch": found.get("batch_id"),
+            **_times(found),
+        }
+    )
+    show_skipped(printer, found)
+
+
+def show_outcome(printer: Printer, found: Json) -> None:
+    """Print the result of an operation in one sentence, and why messages were skipped."""
+    words = [f"{found['forwarded']:,} of {counted(found['total'], 'message')} sent back"]
+    words += [f"{found[name]:,} {name}" for name in ("skipped", "failed") if found[name]]
+    reason = f": {found['reason']}" if found.get("reason") else ""
+    state = "" if found["state"] == "completed" else f"{found['state']}: "
+    printer.line(f"{state}{', '.join(words)}{reason}{_describe_pending(found)}")
+    if found["state"] == "paused":
+        short = short_id(found["id"])
+        printer.note(
+            f"`retrier operations resume {short}` lets it go on, `cancel {short}` ends it."
+        )
+    show_skipped(printer, found)
+    note_dead(printer, found, found["selection"])
+    if found["failed"]:
+        printer.note("What failed is unresolved again; `retrier errors show ID` says why.")
+        advise_on_missing_queue(printer, found.get("reason"))
+    if found["pending"]:
+        printer.note(
+            "Consumers that send no confirmation leave their messages in `retrier pending list`."
+        )
+
+
+def _describe_pending(found: Json) -> str:
+    """Say how many wait: a message that is sent back is not handled yet, and may fail again."""
+    if not found["forwarded"]:
+        return ""
+    waiting = int(found["pending"])
+    if waiting:
+        verb, whose = ("waits", "its") if waiting == 1 else ("wait", "their")
+        return f"; {waiting:,} {verb} for {whose} outcome"
+    return "; none waits for its outcome"
+
+
+def show_batches(printer: Printer, items: Iterable[Json]) -> None:
+    """Print one line per batch alive."""
+    printer.table(_BATCHES, [_batch(item) for item in items])
+
+
+def show_batch(printer: Printer, found: Json) -> None:
+    """Print everything about one batch, with the claims that are in doubt."""
+    names = ("id", "status", "operation_id", "session_id", "staging_id", "initial_size")
+    counts = ("message_count", "claims", "forwarded", "in_doubt", "stage_attempts", "reason")
+    times = ("created_at", "modified_at", "not_before")
+    printer.sheet(
+        {name.replace("_", " "): found.get(name) for name in (*names, *counts)}
+        | {name.replace("_", " "): moment(found[name]) for name in times if name in found}
+    )
+    claims = found["claims_in_doubt"]
+    if claims:
+        printer.heading("claims in doubt")
+        printer.table(_CLAIMS, [_claim(each) for each in claims])
+
+
+def show_skipped(printer: Printer, found: Json) -> None:
+    """Print which named messages were skipped, or would be, and why."""
+    skipped = found.get("skipped_messages")
+    if skipped:
+        printer.heading("skipped")
+        # Not shortened: a person may have named something that is no id at all.
+        printer.table(_SKIPPED, [(each["id"], each["reason"]) for each in skipped])
+
+
+def note_dead(printer: Printer, answer: Json, selection: Json) -> None:
+    """Remark how many dead messages a retry leaves out, and how to send them, too."""
+    count = int(answer.get("dead_left_out", 0))
+    if count:
+        them = f"{counted(count, 'message')} {'is' if count == 1 else 'are'} dead and left out"
+        printer.note(f"{them}; all of them: `{_retry_with_dead(selection)}`")
+
+
+def _retry_with_dead(selection: Json) -> str:
+    parts = {name: value for name, value in selection.items() if name not in ("all", "ids")}
+    options = (f"--{name.replace('_', '-')} {quote(str(each))}" for name, each in parts.items())
+    return " ".join(["retrier retry", *options, "--disposition any"])
+
+
+def show_refused(printer: Printer, done: Json) -> None:
+    """Print how many messages an act left as they were, and why."""
+    skipped = done["skipped"]
+    if skipped:
+        printer.heading("skipped")
+        printer.table(_REFUSED, [(each["count"], each["reason"]) for each in skipped])
+
+
+def _operation(item: Json) -> tuple[object, ...]:
+    counts = (f"{item[name]:,}" for name in ("total", "forwarded", "skipped", "failed"))
+    planned = f": {item['scheduled']:,} scheduled" if "scheduled" in item else ""
+    asked = (item["requested_by"], f"{item['originator']}{planned}")
+    return (short_id(item["id"]), item["state"], minute(item["created_at"]), *counts, *asked)
+
+
+def _times(found: Json) -> dict[str, str]:
+    names = {
+        "asked": "created_at",
+        "started": "started_at",
+        "estimated end": "estimated_end",
+        "completed": "completed_at",
+    }
+    return {shown: moment(found[name]) for shown, name in names.items() if name in found}
+
+
+def _schedule(found: Json) -> dict[str, object]:
+    """Return what the operation is to send that sends what is due by policy."""
+    if "scheduled" not in found:
+        return {}
+    due = moment(found["next_due"]) if "next_due" in found else "nothing"
+    return {"scheduled": f"{found['scheduled']:,}", "next due": due}
+
+
+def _terms(found: Json) -> dict[str, object]:
+    """Return how its messages are sent, as far as somebody asked for it."""
+    rate, canary = found.get("rate"), found.get("canary")
+    return {
+        "asked because": found.get("why"),
+        "limit": found.get("limit"),
+        "destination": found.get("destination"),
+        "without headers": ", ".join(found.get("drop_headers", ())) or None,
+        "rate": None if rate is None else f"{rate:,} messages a second",
+        "not before": moment(found["not_before"]) if "not_before" in found else None,
+        "canary": None if canary is None else describe_canary(canary),
+    }
+
+
+def describe_canary(canary: Json) -> str:
+    """Say how far the first messages of an operation are."""
+    sent = f"{canary['sent']:,} of {counted(canary['size'], 'message')} sent"
+    return f"{canary['state']}: {sent}, {canary['came_back']:,} came back, {canary['limit']:,} may"
+
+
+def describe_standing(found: Json) -> str:
+    """Say in one sentence how far an operation is, and why it waits."""
+    state = "being cancelled" if _is_ending(found) else found["state"]
+    words = [f"{found['forwarded']:,} of {counted(found['total'], 'message')} sent back"]
+    names = ("skipped", "failed", "scheduled")
+    words += [f"{found[name]:,} {name}" for name in names if found.get(name)]
+    if found.get("rate") is not None:
+        words.append(f"{found['rate']:,} a second at most")
+    return f"{state}; {', '.join(words)}"
+
+
+def _is_ending(found: Json) -> bool:
+    return bool(found["cancel_asked"]) and found["state"] not in ("completed", "cancelled")
+
+
+def _batch(item: Json) -> tuple[object, ...]:
+    return (
+        short_id(item["id"]),
+        item["status"],
+        short_id(item["operation_id"]),
+        item["initial_size"],
+        item["claims"],
+        item["forwarded"],
+        item["in_doubt"],
+        minute(item["created_at"]),
+        item.get("reason"),
+    )
+
+
+def _claim(claim: Json) -> tuple[object, ...]:
+    ids = (short_id(claim["unique_message_id"]), claim["retry_id"])
+    return (*ids, moment(claim["sending_since"]))
+
+
+operations_app = make_app("Look at retry operations: one for each request for retries.")
+
+OperationId = Annotated[
+    str, typer.Argument(metavar="ID", help="The id, or its first 8 characters or more.")
+]
+Watch = Annotated[bool, typer.Option("--watch", help="Follow it until it is over.")]
+
+
+@operations_app.command("list", epilog="Example: retrier operations list --limit 10")
+@command
+def list_operations(ctx: typer.Context, pages: Pages, service: Service) -> None:
+    """List retry operations, the newest first."""
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        found = pages.fetch(api, "operations")
+    if service.as_json:
+        printer.document({"total": found.total, "items": found.items})
+    elif found.items:
+        show_operations(printer, found.items)
+        printer.note(f"{len(found.items):,} of {counted(found.total, 'operation')}")
+    else:
+        printer.note("no retry was asked for yet")
+
+
+@operations_app.command(
+    epilog="""
+    \b
+    Examples:
+      retrier operations show 8d07c3aa
+      retrier operations show 8d07c3aa --watch
+    """
+)
+@command
+def show(
+    ctx: typer.Context, operation_id: OperationId, service: Service, *, watch: Watch = False
+) -> None:
+    """Show one operation.
+
+    Its progress, and why messages named by id were skipped. With --watch the exit code is 1 if any
+    message failed or was skipped, as with `retrier retry --watch`.
+    """
+    tools = tools_of(ctx)
+    with service.open(ctx) as api:
+        whole = find_operation_id(api, operation_id)
+        found = watch_operation(tools, api, whole) if watch else api.find("operations", whole)
+        if service.as_json:
+            tools.printer.document(found)
+        else:
+            show_operation(tools.printer, with_pending(api, found))
+    if watch:
+        raise typer.Exit(exit_code_of(found))
+
+
+batches_app = make_app("Look at the retry batches now alive; a batch that is done is deleted.")
+
+BatchId = Annotated[
+    str, typer.Argument(metavar="ID", help="The id, or its first 8 characters or more.")
+]
+
+
+@batches_app.command("list", epilog="Example: retrier batches list --json")
+@command
+def list_batches(ctx: typer.Context, service: Service) -> None:
+    """List every batch now alive, the oldest first."""
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        found = api.page("batches")
+    if service.as_json:
+        printer.document({"total": found.total, "items": found.items})
+    elif found.items:
+        show_batches(printer, found.items)
+    else:
+        printer.note("no batch is alive")
+
+
+@batches_app.command("show", epilog="Example: retrier batches show 0c9e4f21")
+@command
+def show_batch_alive(ctx: typer.Context, batch_id: BatchId, service: Service) -> None:
+    """Show one batch.
+
+    With the claims that are in doubt: perhaps sent, but not recorded as sent.
+    """
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        found = api.find("batches", find_batch_id(api, batch_id))
+    if service.as_json:
+        printer.document(found)
+    else:
+        show_batch(printer, found)
+
+
+groups_app = make_app("Look at failure groups.")
+
+Classifier = Annotated[
+    str | None,
+    typer.Option(
+        "--classifier", metavar="NAME", help="How to group; the service's first one by default."
+    ),
+]
+
+
+@groups_app.command(
+    epilog="""
+    \b
+    Examples:
+      retrier groups
+      retrier groups --classifier 'Message Type'
+      retrier retry --group 5a1d0b7e --watch
+    """
+)
+@command
+def groups(ctx: typer.Context, service: Service, classifier: Classifier = None) -> None:
+    """List failure groups.
+
+    Groups with unresolved messages or with a retry in progress, the newest failure first.
+    """
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        names = api.texts("recoverability", "classifiers")
+        if classifier is not None and classifier not in names:
+            raise typer.BadParameter(f"{classifier!r} is none of: {', '.join(names)}")
+        found = api.page("recoverability", "groups", classifier or names[0])
+        if service.as_json:
+            printer.document({"total": found.total, "items": found.items})
+            return
+        shown = [each for each in found.items if each["count"] or _is_under_way(each)]
+        if shown:
+            show_groups(printer, shown)
+        else:
+            printer.note("no group has an unresolved message")
+        note_imports(printer, api)
+
+
+def _is_under_way(group: Json) -> bool:
+    """Say whether something of a group is not over; what is over stays in the service's list."""
+    return group["operation_status"] not in ("None", "Completed", "ArchiveCompleted")
+
+
+steering_app = operations_app
+"""That of `retrier operations`, with these commands added."""
+
+OFF = "off"
+
+Rate = Annotated[
+    str,
+    typer.Argument(metavar="RATE", help=f"Messages a second at most, or {OFF} for no limit."),
+]
+
+
+@operations_app.command(epilog="Example: retrier operations pause 8d07c3aa")
+@command
+def pause(ctx: typer.Context, operation_id: OperationId, service: Service, user: User = "") -> None:
+    """Pause an operation.
+
+    The batch that is on its way is finished, and nothing more is sent, also after a restart.
+    """
+    _steer(ctx, operation_id, service, user, "PATCH", {"paused": True})
+
+
+@operations_app.command(epilog="Example: retrier operations resume 8d07c3aa")
+@command
+def resume(
+    ctx: typer.Context, operation_id: OperationId, service: Service, user: User = ""
+) -> None:
+    """Let a paused operation go on where it stood.
+
+    Also one that paused itself, because too many of its first messages came back.
+    """
+    _steer(ctx, operation_id, service, user, "PATCH", {"paused": False})
+
+
+@operations_app.command(epilog="Example: retrier operations cancel 8d07c3aa")
+@command
+def cancel(
+    ctx: typer.Context, operation_id: OperationId, service: Service, user: User = ""
+) -> None:
+    """Cancel an operation.
+
+    What is being sent is finished. All that is not sent is unresolved as before, and skipped.
+    """
+    _steer(ctx, operation_id, service, user, "DELETE", None)
+
+
+@operations_app.command(
+    epilog="""
+    \b
+    Examples:
+      retrier operations rate 8d07c3aa 50
+      retrier operations rate 8d07c3aa off
+    """
+)
+@command
+def rate(
+    ctx: typer.Context,
+    operation_id: OperationId,
+    rate_: Rate,
+    service: Service,
+    user: User = "",
+) -> None:
+    """Change how fast an operation sends, while it runs."""
+    _steer(ctx, operation_id, service, user, "PATCH", {"rate": _read_rate(rate_)})
+
+
+def _read_rate(text: str) -> int | None:
+    if text == OFF:
+        return None
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= HIGHEST_RATE:
+        raise typer.BadParameter(f"RATE is a number from 1 to {HIGHEST_RATE}, or {OFF}.")
+    return int(text)
+
+
+def _steer(
+    ctx: typer.Context, operation_id: str, service: Service, user: str, method: str, content: object
+) -> None:
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        whole = find_operation_id(api, operation_id)
+        found = api.act(method, ("operations", whole), content, name_user(user))
+    if service.as_json:
+        printer.document(found)
+    else:
+        printer.line(f"{short_id(whole)}: {describe_standing(found)}")
+
+
+history_app = make_app("Look at retries that are over.")
+
+_COLUMNS = (
+    Column(title="operation"),
+    Column(title="over (UTC)"),
+    Column(title="sent back", number=True),
+    Column(title="all well"),
+    Column(title="what", flexible=True),
+)
+
+
+@history_app.command(epilog="Example: retrier history")
+@command
+def history(ctx: typer.Context, service: Service) -> None:
+    """List the retries that were over last."""
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        found = api.find("recoverability", "history")
+    if service.as_json:
+        printer.document(found)
+        return
+    if found["historic_operations"]:
+        printer.table(_COLUMNS, [_row(each) for each in found["historic_operations"]])
+    else:
+        printer.note("no retry is over yet")
+    if waiting := found["unacknowledged_operations"]:
+        printer.heading("not acknowledged")
+        printer.table(_COLUMNS, [_row(each) for each in waiting])
+
+
+Group = Annotated[
+    str, typer.Argument(metavar="GROUP", help="The id of a group, or its first 8 characters.")
+]
+
+
+@history_app.command(epilog="Example: retrier acknowledge 5a1d0b7e")
+@command
+def acknowledge(ctx: typer.Context, group: Group, service: Service, user: User = "") -> None:
+    """Take note of the end of a retry or archive of a group."""
+    with service.open(ctx) as api:
+        whole = find_group_id(api, group)
+        path = ("recoverability", "unacknowledgedgroups", whole)
+        api.act("DELETE", path, None, name_user(user))
+    printer = tools_of(ctx).printer
+    if service.as_json:
+        printer.document({"acknowledged": whole})
+    else:
+        printer.line(f"acknowledged: group {short_id(whole)}")
+
+
+def _row(item: Json) -> tuple[object, ...]:
+    well = "no" if item["failed"] else "yes"
+    sent = f"{item['number_of_messages_processed']:,}"
+    over = minute(item["completion_time"])
+    return short_id(item["operation_id"]), over, sent, well, item["originator"]

@@ -1,0 +1,89 @@
+"""`retrier processor` and `retrier ledger`: what the service does, and whether all adds up."""
+
+import typer
+
+from retrier.cli.api_client import Json
+from retrier.cli.command import ExitCode, Service, command, make_app, tools_of
+from retrier.cli.printer import Column, Printer, moment, short_id
+
+_OPERATIONS = (
+    Column(title="id"),
+    Column(title="state"),
+    Column(title="remaining", number=True),
+    Column(title="what", flexible=True),
+    Column(title="waits because", flexible=True),
+)
+
+
+def show_processor(printer: Printer, found: Json) -> None:
+    """Print who is the processor, what it does, and the operations that are not over."""
+    held = found["is_held"]
+    here = found.get("here", {})
+    printer.sheet(
+        {
+            "processor": f"{found['host']}, process {found['pid']}" if held else "no process",
+            "since": moment(found["acquired_at"]) if held else None,
+            "stage": found.get("stage"),
+            "batch": found.get("batch_id"),
+            "operation": found.get("operation_id"),
+            "waits for": found.get("waits_for"),
+            "why": found.get("why"),
+            "until": moment(found["until"]) if "until" in found else None,
+            "it says": here.get("reason"),
+        }
+    )
+    if found["operations"]:
+        printer.heading("operations")
+        printer.table(_OPERATIONS, [_operation(each) for each in found["operations"]])
+
+
+def _operation(item: Json) -> tuple[object, ...]:
+    return (
+        short_id(item["id"]),
+        item["state"],
+        f"{item['remaining']:,}",
+        item["originator"],
+        item.get("waits_because"),
+    )
+
+
+def show_ledger(printer: Printer, found: Json) -> None:
+    """Print both sums, term by term."""
+    for part, title in (("deliveries", "deliveries"), ("messages", "failed messages")):
+        printer.heading(title)
+        counts = found[part].items()
+        printer.sheet({name.replace("_", " "): f"{count:,}" for name, count in counts})
+
+
+app = make_app("Look at the service.")
+
+
+@app.command(epilog="Example: retrier processor --json | jq .waits_for")
+@command
+def processor(ctx: typer.Context, service: Service) -> None:
+    """Show what the processor does, and what it waits for."""
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        found = api.find("processor")
+    if service.as_json:
+        printer.document(found)
+    else:
+        show_processor(printer, found)
+
+
+@app.command(epilog="Example: retrier ledger")
+@command
+def ledger(ctx: typer.Context, service: Service) -> None:
+    """Show how many messages came, and what became of them.
+
+    Ends with 1 if the counts do not add up.
+    """
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        found = api.find("ledger")
+    if service.as_json:
+        printer.document(found)
+    else:
+        show_ledger(printer, found)
+    if any(found[part]["difference"] for part in ("deliveries", "messages")):
+        raise typer.Exit(ExitCode.REFUSED)

@@ -1,0 +1,187 @@
+"""`retrier streams`: messages whose order matters: listed, shown, released."""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import typer
+
+from retrier.cli.api_client import Json
+from retrier.cli.command import (
+    Pages,
+    Service,
+    User,
+    command,
+    find_message_id,
+    make_app,
+    name_user,
+    tools_of,
+)
+from retrier.cli.printer import Column, Printer, counted, minute, short_id
+from retrier.cli.selection import PlanOption, note_plan, planned
+
+_STREAMS = (
+    Column(title="stream", flexible=True),
+    Column(title="queue", flexible=True),
+    Column(title="open"),
+    Column(title="held"),
+    Column(title="head"),
+    Column(title="its state"),
+)
+_MESSAGES = (
+    Column(title="id"),
+    Column(title="status"),
+    Column(title="rule"),
+    Column(title="failed (UTC)"),
+    Column(title="held", flexible=True),
+)
+
+
+def show_streams(printer: Printer, items: Iterable[Json]) -> None:
+    """Print one line per stream."""
+    printer.table(_STREAMS, [_stream(item) for item in items])
+
+
+def show_stream(printer: Printer, found: Json) -> None:
+    """Print a stream and its open messages in their order."""
+    printer.sheet(
+        {
+            "stream": found["id"],
+            "queue": found["queue"],
+            "open": found["open"],
+            "held": found["held"],
+            "head": f"{short_id(found['head']['id'])}: {found['head']['state']}",
+        }
+    )
+    printer.table(_MESSAGES, [_message(item) for item in found["messages"]])
+
+
+def _stream(item: Json) -> tuple[object, ...]:
+    head = item["head"]
+    state = head["disposition"] if head["status"] == "unresolved" else "retry issued"
+    return (
+        item["id"],
+        item["queue"],
+        f"{item['open']:,}",
+        f"{item['held']:,}",
+        short_id(head["id"]),
+        state,
+    )
+
+
+def _message(item: Json) -> tuple[object, ...]:
+    held = item.get("held_because") or ("released" if item["released"] else "no")
+    status = "retry issued" if item["status"] == "retryIssued" else item["disposition"]
+    return (
+        short_id(item["id"]),
+        status,
+        item.get("rule", "none"),
+        minute(item["last_failure"]),
+        held,
+    )
+
+
+app = make_app("Streams: messages whose order matters.")
+
+StreamId = Annotated[str, typer.Argument(metavar="STREAM", help="The id of the stream.")]
+Queue = Annotated[
+    str, typer.Option("--queue", metavar="QUEUE", help="The queue where its messages failed.")
+]
+InQueue = Annotated[
+    str, typer.Option("--queue", metavar="QUEUE", help="Only the streams of this queue.")
+]
+OnlyHeld = Annotated[bool, typer.Option("--held", help="Only streams with held messages.")]
+Ids = Annotated[
+    list[str] | None,
+    typer.Option("--id", metavar="ID", help="Only this message; may be given several times."),
+]
+
+
+@app.command("list", epilog="Example: retrier streams list --held")
+@command
+def list_streams(
+    ctx: typer.Context,
+    pages: Pages,
+    service: Service,
+    queue: InQueue = "",
+    *,
+    held: OnlyHeld = False,
+) -> None:
+    """List the streams with open messages, most held first."""
+    printer = tools_of(ctx).printer
+    filters = {"held": "true"} if held else {}
+    with service.open(ctx) as api:
+        found = pages.fetch(api, "streams", queue=queue, **filters)
+    if service.as_json:
+        printer.document({"total": found.total, "items": found.items})
+    elif found.items:
+        show_streams(printer, found.items)
+        printer.note(f"{len(found.items):,} of {counted(found.total, 'stream')}")
+    else:
+        printer.note("no stream has open messages")
+
+
+@app.command(epilog='Example: retrier streams show "order 42" --queue orders')
+@command
+def show(ctx: typer.Context, stream: StreamId, service: Service, queue: Queue) -> None:
+    """Show a stream: its open messages, and what holds them."""
+    printer = tools_of(ctx).printer
+    with service.open(ctx) as api:
+        found = api.find("streams", stream, queue=queue)
+    if service.as_json:
+        printer.document(found)
+    else:
+        show_stream(printer, found)
+
+
+@app.command(
+    epilog="""
+    \b
+    Examples:
+      retrier streams release "order 42" --queue orders
+      retrier streams release "order 42" --queue orders --id 5e0c7a41
+    """
+)
+@command
+def release(
+    ctx: typer.Context,
+    stream: StreamId,
+    service: Service,
+    queue: Queue,
+    ids: Ids = None,
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count what would be released; change nothing.")
+    ] = False,
+    plan: PlanOption = None,
+    user: User = "",
+) -> None:
+    """Let messages be retried before earlier ones of their stream.
+
+    All that is held now, or those that are named. What fails again is held again.
+    """
+    printer = tools_of(ctx).printer
+    if ids and (dry_run or plan is not None):
+        raise typer.BadParameter("--dry-run and --plan go with no ids.")
+    with service.open(ctx) as api:
+        path = ("streams", stream, "release")
+        if dry_run:
+            found = api.act("POST", (*path, "preview"), None, {}, {"queue": queue})
+            _show_preview(printer, found, as_json=service.as_json)
+            return
+        named = {"ids": [find_message_id(api, each) for each in ids]} if ids else planned(plan)
+        body = named or None
+        done = api.act("POST", path, body, name_user(user), {"queue": queue})
+    if service.as_json:
+        printer.document(done)
+        return
+    printer.line(f"released: {counted(done['released'], 'message')} of stream {stream}")
+    for each in done["not_held"]:
+        printer.note(f"{each}: nothing held it")
+
+
+def _show_preview(printer: Printer, found: Json, *, as_json: bool) -> None:
+    if as_json:
+        printer.document({"dry_run": True, **found})
+        return
+    printer.line(f"would release {counted(found['total'], 'message')}")
+    note_plan(printer, found)

@@ -1,1 +1,0 @@
-"""Views: answers of the service as tables and sheets for people."""

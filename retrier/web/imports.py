@@ -1,0 +1,492 @@
+"""Failed imports: listed, shown, read again, sent to a queue as they came, deleted."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, assert_never
+
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
+
+from retrier.domain.failed_imports import Doubtful, ImportRefusal, NotTaken, NotTried, Sent
+from retrier.domain.retry_operation import Plan, hash_words
+from retrier.domain.text import jsonable
+from retrier.errors import BrokerUnavailable
+from retrier.imports import FailedImports, SendAnswer, WrongQueue
+from retrier.store.engine.database import Database
+from retrier.store.queries.former_imports import find_former_import
+from retrier.store.queries.imports import (
+    ImportDetails,
+    ImportSelection,
+    ListedImport,
+    count_imports,
+    find_import,
+    find_import_body,
+    find_send,
+    list_imports,
+    plan_imports,
+)
+from retrier.store.queries.ordering import PageRequest
+from retrier.web.bodies import ShownBody, show_body
+from retrier.web.forms import Form, SentForm, local
+from retrier.web.page import HEADERS, IN_FULL, see_other, show
+from retrier.web.pages import PAGE, Listing, page_number
+from retrier.web.parts import PageParts, Parts
+from retrier.web.wording import noun, number, plural
+
+MOST_SHOWN = 20
+"""Messages that are named of those that imports became."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Came:
+    """What came of it: how many were done, what they are now, and why others were left."""
+
+    title: str
+    done: int
+    became: Sequence[str] = ()
+    left: Counter[str] = field(default_factory=Counter)
+    message_ids: Sequence[str] = ()
+
+
+def read_again(
+    imports: FailedImports,
+    ids: Sequence[str],
+    who: str,
+    *,
+    error_queue: str | None,
+    all_up_to: int | None,
+) -> Came:
+    """Read them again, or all of an error queue that were counted up to a number.
+
+    Raises DatabaseUnavailable.
+    """
+    if all_up_to is not None:
+        came = imports.read_all_again(error_queue, who, all_up_to)
+    else:
+        # Begun with the first one: an empty sum has no type of its own.
+        first, *others = ids
+        came = imports.read_again(first, who)
+        for each in others:
+            came = came.add(imports.read_again(each, who))
+    done, left = came.became.total(), came.kept + Counter(map_words(came.refused))
+    total = done + left.total()
+    return Came(
+        title=f"{number(done)} of {plural(total, 'failed import')} could be read",
+        done=done,
+        became=[
+            f"{number(count)} {_BECAME[kind.value]}{'' if count == 1 else 's'}"
+            for kind, count in came.became.items()
+        ],
+        left=left,
+        message_ids=came.message_ids[:MOST_SHOWN],
+    )
+
+
+def map_words(refused: Counter[ImportRefusal]) -> dict[str, int]:
+    """Return refusals as texts."""
+    return {refusal.value: count for refusal, count in refused.items()}
+
+
+_BECAME = {
+    "failed_message": "failed message",
+    "stored_before": "message that was stored already",
+    "confirmation": "confirmation of a retry",
+    "own_copy": "copy of the staging queue",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendTerms:
+    """Where to, and whether those are sent that may have been sent, or only confirm a retry."""
+
+    to: str
+    again: bool = False
+    confirmation: bool = False
+
+
+def send(imports: FailedImports, ids: Sequence[str], terms: SendTerms, who: str) -> Came:
+    """Send them to a queue as they came, in this order. Raises DatabaseUnavailable.
+
+    Each is stamped before it is sent. A broker that is away ends it: the rest is left as it is.
+    """
+    done, left = 0, Counter[str]()
+    for place, each in enumerate(ids):
+        try:
+            sent = imports.send(
+                each, terms.to, who, again=terms.again, confirmation=terms.confirmation
+            )
+        except BrokerUnavailable as error:
+            left[f"the broker is away: {error}"] += len(ids) - place
+            break
+        why = _why_not(sent, terms.to)
+        done += why is None
+        left.update([] if why is None else [why])
+    title = f"{number(done)} of {plural(len(ids), 'failed import')} {noun(done, 'is', 'are')} sent"
+    return Came(title=f"{title} to {terms.to}", done=done, left=left)
+
+
+def delete(imports: FailedImports, ids: Sequence[str], who: str) -> Came:
+    """Delete them for good. Raises DatabaseUnavailable."""
+    refused = [imports.delete(each, who) for each in ids]
+    left = Counter(each.value for each in refused if each is not None)
+    done = len(ids) - left.total()
+    title = f"{number(done)} of {plural(len(ids), 'failed import')} deleted"
+    return Came(title=title, done=done, left=left)
+
+
+def _why_not(sent: SendAnswer, to: str) -> str | None:
+    match sent:
+        case Sent():
+            return None
+        case WrongQueue(reason):
+            return f"nothing can be sent there: {reason}"
+        case ImportRefusal():
+            return sent.value
+        case NotTaken(reason) | NotTried(reason):
+            return f"it was not sent: {reason}"
+        case Doubtful(reason):
+            return (
+                f"nobody knows whether {to} has it: {reason}. Look there: if it arrived, delete the "
+                "import, and if it did not, send it once more"
+            )
+        case _ as never:
+            assert_never(never)
+
+
+MOST_AT_ONCE = 200
+"""Sent or deleted by one request, which a person waits for: each is a transaction of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceQuery:
+    """The same as it stands in an address, or in the hidden fields of a form."""
+
+    error_queue: str = ""
+    everything: Annotated[str, Query(alias="all")] = ""
+    ids: Annotated[Sequence[str], Query(alias="id")] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The imports. `ids` are those that one request acts on, of `total`; the oldest come first.
+
+    `everything` says that all of an error queue are meant, or all there are; `plan` holds an act
+    to what was counted of them, up to `counted_to`.
+    """
+
+    ids: tuple[str, ...]
+    total: int
+    error_queue: str | None
+    everything: bool
+    counted_to: int | None = None
+    plan: str = ""
+
+    @property
+    def fields(self) -> Mapping[str, Sequence[str]]:
+        """The hidden fields that say it again."""
+        if self.everything:
+            return {"all": ["1"], "error_queue": [self.error_queue or ""], "plan": [self.plan]}
+        return {"id": self.ids}
+
+
+def choose(db: Database, act: str, query: ChoiceQuery, plan: Plan | None = None) -> Choice:
+    """Return what is meant, as things are now, or what a plan holds. Raises DatabaseUnavailable."""
+    queue = query.error_queue or None
+    if not query.everything:
+        ids = tuple(dict.fromkeys(query.ids))[:MOST_AT_ONCE]
+        return Choice(ids=ids, total=len(ids), error_queue=None, everything=False)
+    counted = plan or plan_imports(db, act, queue)
+    wanted = ImportSelection(error_queue=queue, ascending=True, counted_to=counted.counted_to)
+    found = list_imports(db, wanted, PageRequest(size=MOST_AT_ONCE))
+    ids = tuple(each.import_id for each in found.items)
+    return Choice(
+        ids=ids,
+        total=found.total,
+        error_queue=queue,
+        everything=True,
+        counted_to=counted.counted_to,
+        plan=counted.token,
+    )
+
+
+def read_choice(form: Form) -> ChoiceQuery:
+    """Return what a form names."""
+    return ChoiceQuery(
+        error_queue=next(iter(form.values("error_queue")), ""),
+        everything=form.text("all"),
+        ids=[each[:100] for each in form.values("id")],
+    )
+
+
+_LONGEST_VALUE = 2_000
+MOST_HEADERS = 200
+
+
+class ImportAct(StrEnum):
+    """What can be done with failed imports."""
+
+    AGAIN = "again"
+    SEND = "send"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportList:
+    """All that the list shows; `queues` are the error queues that it can be narrowed to."""
+
+    listing: Listing[ListedImport]
+    queues: Sequence[str]
+    error_queue: str
+    in_all: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportView:
+    """One failed import; `raw` are its properties as they came, if they cannot be read."""
+
+    found: ImportDetails
+    headers: Sequence[tuple[str, str]]
+    properties: Sequence[tuple[str, str]]
+    left_out: int
+    body: ShownBody
+    raw: ShownBody | None
+    only_confirms: bool
+
+    @property
+    def listed(self) -> ListedImport:
+        """What lists show of it."""
+        return self.found.listed
+
+
+def import_view(found: ImportDetails, *, only_confirms: bool) -> ImportView:
+    """Return an import as people see it."""
+    listed = found.listed
+    headers = _pairs(found.headers)
+    return ImportView(
+        found=found,
+        headers=headers[:MOST_HEADERS],
+        properties=_pairs(found.fields),
+        left_out=max(0, len(headers) - MOST_HEADERS),
+        body=show_body(found.body, listed.body_size),
+        raw=show_body(found.raw, listed.properties_size, "hex") if found.unreadable else None,
+        only_confirms=only_confirms,
+    )
+
+
+def _pairs(values: Mapping[str, object]) -> list[tuple[str, str]]:
+    return [(name, _cut(_text(value))) for name, value in jsonable(values).items()]
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _cut(text: str) -> str:
+    more = len(text) - _LONGEST_VALUE
+    return text if more <= 0 else f"{text[:_LONGEST_VALUE]} … and {more:,} characters more"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportQuestion:
+    """The form before an act: how many at once, and how many of them need a word of their own.
+
+    `is_unknown`: they are too many to look whether one is in doubt, or only confirms a retry.
+    """
+
+    act: ImportAct
+    button: str
+    note: str
+    error_queue: str | None
+    at_once: int
+    total: int
+    fields: Mapping[str, Sequence[str]]
+    back: str
+    is_unknown: bool
+    in_doubt: int
+    only_confirm: int
+
+    @property
+    def title(self) -> str:
+        """The question."""
+        return f"{self.button}?"
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether more match than one request takes."""
+        return self.at_once < self.total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportResult:
+    """What came of an act, and how many more match."""
+
+    came: Came
+    more: int
+    back: str
+
+
+router = APIRouter(prefix="/imports")
+
+Chosen = Annotated[ChoiceQuery, Depends()]
+_HERE = "/imports"
+_NO_QUEUE = "Name the queue to which they are to be sent."
+
+_QUESTIONS = {
+    ImportAct.AGAIN: (
+        "Read {} again",
+        "Read with the settings of today: what can be read becomes a failed message.",
+    ),
+    ImportAct.SEND: (
+        "Send {} to a queue",
+        "As they came, the oldest first. What the broker has taken is gone here.",
+    ),
+    ImportAct.DELETE: (
+        "Delete {} for good",
+        "There is no other copy, and this cannot be undone.",
+    ),
+}
+
+
+@router.get("")
+def get_imports(request: Request, parts: Parts, error_queue: str = "", page: str = "") -> Response:
+    """List failed imports, the newest first."""
+    wanted = PageRequest(number=page_number(page), size=PAGE)
+    found = list_imports(parts.db, ImportSelection(error_queue=error_queue or None), wanted)
+    listing = Listing(
+        rows=found.items,
+        total=found.total,
+        number=wanted.number,
+        path=_HERE,
+        values={"error_queue": error_queue},
+    )
+    queues = {*parts.error_queues, *(each.error_queue for each in found.items)}
+    view = ImportList(
+        listing=listing,
+        queues=sorted(queues),
+        error_queue=error_queue,
+        in_all=count_imports(parts.db),
+    )
+    return show(request, "imports.html", view, current=_HERE)
+
+
+@router.get("/selected", dependencies=[IN_FULL])
+def ask(
+    request: Request, parts: Parts, query: Chosen, act: str = "", back: str = _HERE
+) -> Response:
+    """Show how many an act is about, and the form that does it."""
+    if act not in list(ImportAct):
+        raise HTTPException(400, f"Nothing is called {act[:100]} here.")
+    chosen, back = choose(parts.db, act, query), local(back, _HERE)
+    if not chosen.ids:
+        return see_other(f"{_HERE}?done=nothing")
+    view = _question(parts, ImportAct(act), chosen, back)
+    return show(request, "import_question.html", view, current=_HERE)
+
+
+@router.post("/selected/{act}")
+def do(request: Request, act: ImportAct, parts: Parts, form: SentForm) -> Response:
+    """Do it, and show what came of it. Done again, it finds them gone."""
+    query = read_choice(form)
+    plan = form.plan(hash_words(act, query.error_queue)) if query.everything else None
+    chosen = choose(parts.db, act, query, plan)
+    if not chosen.ids:
+        return see_other(f"{_HERE}?done=nothing")
+    came = _do(parts, act, chosen, form)
+    is_bounded = chosen.everything and act is not ImportAct.AGAIN
+    back = form.back(_HERE)
+    result = ImportResult(
+        came=came,
+        more=chosen.total - len(chosen.ids) if is_bounded else 0,
+        # One that is gone has no page any more.
+        back=_HERE if came.done and not chosen.everything and len(chosen.ids) == 1 else back,
+    )
+    return show(request, "import_result.html", result, current=_HERE)
+
+
+@router.get("/{import_id}")
+def get_import(request: Request, import_id: str, parts: Parts) -> Response:
+    """Show one failed import: why it is one, what can be read of it, and its bytes."""
+    found = find_import(parts.db, import_id, parts.codec)
+    if found is None:
+        raise _unknown(parts, import_id)
+    send_of = find_send(parts.db, import_id)
+    view = import_view(found, only_confirms=send_of is not None and send_of.only_confirms)
+    return show(request, "import.html", view, current=_HERE)
+
+
+@router.get("/{import_id}/body")
+def get_import_body(import_id: str, parts: Parts) -> Response:
+    """Return its body as it came, as a file."""
+    body = find_import_body(parts.db, import_id)
+    if body is None:
+        raise _unknown(parts, import_id)
+    headers = {
+        **HEADERS,
+        "Content-Disposition": f'attachment; filename="import-{import_id[:8]}.bin"',
+        "Content-Security-Policy": "sandbox; default-src 'none'",
+    }
+    return Response(body, headers=headers, media_type="application/octet-stream")
+
+
+def _do(parts: PageParts, act: ImportAct, chosen: Choice, form: Form) -> Came:
+    imports, who = parts.gateway.imports, form.requested_by
+    match act:
+        case ImportAct.AGAIN:
+            return read_again(
+                _going_to(imports, form.text("destination")),
+                chosen.ids,
+                who,
+                error_queue=chosen.error_queue,
+                all_up_to=chosen.counted_to,
+            )
+        case ImportAct.SEND:
+            to = form.text("to")
+            if not to:
+                raise HTTPException(400, _NO_QUEUE)
+            terms = SendTerms(
+                to=to,
+                again=bool(form.text("in_doubt")),
+                confirmation=bool(form.text("confirmation")),
+            )
+            return send(imports, chosen.ids, terms, who)
+        case ImportAct.DELETE:
+            return delete(imports, chosen.ids, who)
+
+
+def _going_to(imports: FailedImports, destination: str) -> FailedImports:
+    going = imports.going_to(destination or None)
+    if isinstance(going, WrongQueue):
+        raise HTTPException(400, f"Nothing can be sent there: {going.reason}.")
+    return going
+
+
+def _question(parts: PageParts, act: ImportAct, chosen: Choice, back: str) -> ImportQuestion:
+    button, note = _QUESTIONS[act]
+    at_once = chosen.total if act is ImportAct.AGAIN else len(chosen.ids)
+    # So many at once are looked at one by one; of more, both is asked without a look.
+    is_known = len(chosen.ids) <= PAGE
+    looked = [find_send(parts.db, each) for each in chosen.ids] if is_known else []
+    sends = [each for each in looked if each is not None]
+    return ImportQuestion(
+        act=act,
+        button=button.format(plural(at_once, "failed import")),
+        note=note,
+        error_queue=chosen.error_queue,
+        at_once=at_once,
+        total=chosen.total,
+        fields=chosen.fields,
+        back=back,
+        is_unknown=not is_known,
+        in_doubt=sum(each.send is not None for each in sends),
+        only_confirm=sum(each.only_confirms for each in sends),
+    )
+
+
+def _unknown(parts: PageParts, import_id: str) -> HTTPException:
+    """Return 404, with what became of it if that is known."""
+    former = find_former_import(parts.db, import_id)
+    if former is None:
+        return HTTPException(404, f"No failed import has the id {import_id[:100]}.")
+    return HTTPException(404, f"{former.text} By {former.who}.")

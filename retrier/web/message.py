@@ -1,0 +1,677 @@
+"""One message: why it is in its state, what failed, what changed, and what can be done with it."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from difflib import unified_diff
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, HTTPException, Request, Response
+
+from retrier.domain.archive_operation import (
+    Act,
+    ClaimStage,
+    Refusal,
+    why_not,
+    why_not_declare_dead,
+    why_not_revive,
+)
+from retrier.domain.classifiers import CLASSIFIERS
+from retrier.domain.decision import AGAIN
+from retrier.domain.failed_message import Disposition, FailedMessageStatus, FailureGroup, Resolution
+from retrier.domain.identity import canonical
+from retrier.domain.retry_operation import RetryRequest, RetryTerms, RetryType
+from retrier.domain.selection import Selection
+from retrier.policy.reasons import BUILT_IN, find_named, why_not_a_reason
+from retrier.store.queries.attempts import ShownAttempt
+from retrier.store.queries.details import (
+    MessageDetails,
+    find_beginning,
+    find_body,
+    find_listed,
+    find_message,
+)
+from retrier.store.queries.imports import find_send
+from retrier.store.queries.message_history import HistoryLine, find_history
+from retrier.store.queries.message_marks import MessageMark, find_marks
+from retrier.store.queries.message_waits import find_waits
+from retrier.store.queries.messages import ListedMessage, ShownClaim
+from retrier.store.queries.ordering import Page, PageRequest
+from retrier.store.queries.streams import find_place
+from retrier.web.bodies import (
+    EXTENSIONS,
+    SHOWN,
+    Kind,
+    MoreBytes,
+    ShownBody,
+    bytes_shown,
+    show_body,
+    show_more,
+)
+from retrier.web.event_lines import LONGEST_VALUE, LineShown, tell_line
+from retrier.web.forms import Form, Question, SentForm, local
+from retrier.web.messages import WITHOUT_OUTCOME
+from retrier.web.page import HEADERS, see_other, show
+from retrier.web.pages import Listing, page_number
+from retrier.web.parts import PageParts, Parts
+from retrier.web.previews import Asked, look_ahead
+from retrier.web.streams import Waits
+from retrier.web.wording import number, sentence
+
+Sentence = Sequence[str | datetime]
+
+
+def tell_state(found: MessageDetails, *, waits: bool) -> Sentence:
+    """Return why the message is as it is, and what happens next.
+
+    Of one that `waits`, for a breaker, in its stream or else, that is told beside.
+    """
+    message, claim = found.message, found.claim
+    match message.status:
+        case FailedMessageStatus.RETRY_ISSUED:
+            return _of_retry(claim, found.sent_to)
+        case FailedMessageStatus.RESOLVED:
+            return _of_resolved(message.resolution, found.resolved_at or message.last_modified)
+        case FailedMessageStatus.ARCHIVED:
+            return ("It was archived at ", message.last_modified, ": no retry takes it.")
+        case _ if claim is not None:
+            return (f"{_failed(message)}; a retry has claimed it, and is about to be sent.",)
+        case _:
+            return _of_unresolved(message, waits=waits)
+
+
+def tell_badge(message: ListedMessage) -> tuple[str, str]:
+    """Return the state in one word, and its tone."""
+    if message.status is not FailedMessageStatus.UNRESOLVED:
+        return _BADGES[message.status]
+    return _BADGES_OF_UNRESOLVED.get(message.disposition, ("unresolved", "bad"))
+
+
+_BADGES = {
+    FailedMessageStatus.RETRY_ISSUED: ("being retried", "wait"),
+    FailedMessageStatus.RESOLVED: ("resolved", "good"),
+    FailedMessageStatus.ARCHIVED: ("archived", ""),
+}
+_BADGES_OF_UNRESOLVED = {
+    Disposition.DEAD: ("dead", "bad"),
+    Disposition.SCHEDULED: ("scheduled", "wait"),
+}
+
+
+def _of_unresolved(message: ListedMessage, *, waits: bool) -> Sentence:
+    why = message.disposition_reason
+    told = sentence(why) if why else ""
+    match message.disposition:
+        case Disposition.SCHEDULED if message.retry_at is not None:
+            # The time may have passed of one that waits.
+            when = "It is due to be tried again at " if waits else "It will be tried again at "
+            return (when, message.retry_at, f": {told}" if told else ".")
+        case Disposition.DEAD:
+            since = f": {told}" if told else "."
+            if why is not None and why.endswith(AGAIN):
+                # It was changed by its newest failure, and nobody knows any more when it died.
+                return (f"Dead{since}", _ONLY_A_PERSON)
+            return ("Dead since ", message.last_modified, since, _ONLY_A_PERSON)
+        case _:
+            ended = f": {told} " if told else ". "
+            rest = ended.rstrip() if waits else f"{ended}It waits for a person."
+            return (f"{_failed(message)}, last at ", message.last_failure, rest)
+
+
+_ONLY_A_PERSON = " Only a person's retry takes it."
+
+
+def _failed(message: ListedMessage) -> str:
+    times = "once" if message.attempts == 1 else f"{number(message.attempts)} times"
+    return f"It failed {times}"
+
+
+def _of_retry(claim: ShownClaim | None, sent_to: str | None) -> Sentence:
+    if claim is None or claim.sending_since is None:
+        return ("Its retry was issued, and is about to be sent.",)
+    to = f" to {sent_to}" if sent_to else ""
+    if claim.forwarded_at is None:
+        return (
+            f"Its retry is being sent{to} since ",
+            claim.sending_since,
+            ", and nobody knows yet whether the broker has it.",
+        )
+    return (
+        f"Its retry was sent{to} at ",
+        claim.forwarded_at,
+        " and neither succeeded nor failed yet.",
+    )
+
+
+def _of_resolved(resolution: Resolution | None, at: datetime) -> Sentence:
+    match resolution:
+        case Resolution.CONFIRMED:
+            return ("It is resolved: a consumer confirmed at ", at, " that it was handled.")
+        case Resolution.PRESUMED:
+            return ("It is resolved since ", at, ": its retry was sent long ago, and is not back.")
+        case _:
+            return ("A person resolved it at ", at, ".")
+
+
+_MOST_LINES = 400
+"""Lines of a stack trace that are compared: the rest would take long."""
+_MOST_SHOWN = 2000
+"""Characters of a text that are shown beside another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """One thing that is known of two failures."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether it is not the same."""
+        return self.before != self.after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceLine:
+    """A line of a stack trace: `ins`, `del`, or the same in both."""
+
+    mark: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """Two failures of a message, by their numbers, and what they have in common and what not."""
+
+    before: int
+    after: int
+    times: tuple[datetime, datetime]
+    pairs: Sequence[Pair]
+    trace: Sequence[TraceLine]
+    has_trace: bool
+
+
+def compare(before: ShownAttempt, after: ShownAttempt, number: int) -> Difference:
+    """Return what changed; `number` is that of the later failure."""
+    return Difference(
+        before=number - 1,
+        after=number,
+        times=(time_of(before), time_of(after)),
+        pairs=list(_pairs(before, after)),
+        trace=list(_trace(before.stack_trace or "", after.stack_trace or "")),
+        has_trace=bool(before.stack_trace or after.stack_trace),
+    )
+
+
+def time_of(failed: ShownAttempt) -> datetime:
+    """Return when it failed, or at least when that was seen."""
+    return failed.time_of_failure or failed.received_at
+
+
+def _pairs(before: ShownAttempt, after: ShownAttempt) -> Iterator[Pair]:
+    for name, words in _FIELDS.items():
+        one, other = _text(getattr(before, name)), _text(getattr(after, name))
+        if one is not None or other is not None:
+            yield Pair(name=words, before=one, after=other)
+
+
+_FIELDS = {
+    "exception_type": "Exception",
+    "exception_message": "Says",
+    "failure_reason": "Reason given",
+    "reason": "Classified as",
+    "queue": "Queue",
+    "endpoint": "Endpoint",
+    "host": "Host",
+    "process": "Process",
+    "node": "Node",
+    "message_type": "Message type",
+    "disposition": "Decided",
+    "disposition_reason": "Because",
+    "policy": "Policy",
+    "error_queue": "Error queue",
+}
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)[:_MOST_SHOWN]
+
+
+def _trace(before: str, after: str) -> Iterator[TraceLine]:
+    one, other = (text.splitlines()[:_MOST_LINES] for text in (before, after))
+    lines = unified_diff(one, other, n=1, lineterm="")
+    for line in list(lines)[2:]:
+        mark = {"+": "ins", "-": "del"}.get(line[:1], "")
+        yield TraceLine(mark=mark, text="…" if line.startswith("@@") else line[1:])
+
+
+MOST_HEADERS = 200
+LINES = 30
+"""Lines of the history on one page."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRow:
+    """One failure in the list of all, with its number."""
+
+    number: int
+    at: datetime
+    title: str
+    decided: str | None
+    host: str | None
+    is_compared: bool
+    compare: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """One header; `more` is how many characters of it are not shown."""
+
+    name: str
+    value: str
+    more: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageQuery:
+    """What an address says of the page of a message."""
+
+    body: str = ""
+    compare: str = ""
+    history: str = ""
+
+    @property
+    def number(self) -> int:
+        """The page of the history."""
+        return page_number(self.history)
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The same by name."""
+        return {"body": self.body, "compare": self.compare, "history": self.history}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagePage:
+    """All that the page of a message shows. `may` has the acts that its state allows.
+
+    `seen` is its mark as it was before the page was made: if another one is told, it changed.
+    """
+
+    found: MessageDetails
+    waits: Waits
+    state: Sentence
+    badge: tuple[str, str]
+    may: frozenset[str]
+    attempts: Sequence[AttemptRow]
+    difference: Difference | None
+    headers: Sequence[Header]
+    headers_left_out: int
+    body: ShownBody
+    history: Listing[LineShown]
+    seen: MessageMark | None
+
+    @property
+    def message(self) -> ListedMessage:
+        """The message as lists show it."""
+        return self.found.message
+
+    @property
+    def title(self) -> str:
+        """What failed, in one line."""
+        message = self.message
+        parts = (message.exception_type, message.exception_message or message.failure_reason)
+        said = ": ".join(part for part in parts if part) or "It failed without a reason"
+        return said.strip().split("\n", 1)[0][:200]
+
+    @property
+    def group(self) -> FailureGroup | None:
+        """The group of what failed alike."""
+        of_exception = (each for each in self.found.groups if each.classifier == CLASSIFIERS[0])
+        return next(of_exception, None)
+
+    @property
+    def more_bytes(self) -> MoreBytes | None:
+        """What is shown when more of a body is asked for that is shown as bytes."""
+        path, body = f"/messages/{self.message.unique_message_id}", self.body
+        return bytes_shown(body, path) if body.kind is Kind.BYTES and body.is_cut else None
+
+    def to(self, **values: str) -> str:
+        """Return the address of this message, shown in another way."""
+        return self.history.to(**values)
+
+
+def message_page(
+    found: MessageDetails,
+    body: ShownBody,
+    history: Page[HistoryLine],
+    query: MessageQuery,
+    waits: Waits,
+    seen: MessageMark | None,
+) -> MessagePage:
+    """Return a message as it is shown."""
+    unique_id = found.message.unique_message_id
+    listing = Listing(
+        rows=[tell_line(each) for each in history.items],
+        total=history.total,
+        number=query.number,
+        path=f"/messages/{unique_id}",
+        values=query.values,
+        size=LINES,
+        page="history",
+    )
+    compared = _compared(found, query.compare)
+    return MessagePage(
+        found=found,
+        waits=waits,
+        state=tell_state(found, waits=waits.any),
+        badge=tell_badge(found.message),
+        may=frozenset(_allowed(found)),
+        attempts=list(_attempts(found, listing, compared)),
+        difference=_difference(found, compared),
+        headers=[_header(name, found.headers[name]) for name in _names(found.headers)],
+        headers_left_out=max(0, len(found.headers) - MOST_HEADERS),
+        body=body,
+        history=listing,
+        seen=seen,
+    )
+
+
+def stage_of(claim: ShownClaim | None) -> ClaimStage:
+    """Return how far the retry of a message is."""
+    if claim is None:
+        return ClaimStage.NONE
+    if claim.forwarded_at is not None:
+        return ClaimStage.SENT
+    return ClaimStage.CLAIMED if claim.sending_since is None else ClaimStage.BEING_SENT
+
+
+def _allowed(found: MessageDetails) -> Iterator[str]:
+    """Yield what may be done; the gateway judges again when it is asked for."""
+    message, stage = found.message, stage_of(found.claim)
+    status, disposition = message.status, message.disposition
+    is_dead = why_not_revive(status, disposition, stage) is None
+    if is_dead:
+        yield "revive"
+    elif status is FailedMessageStatus.UNRESOLVED and stage is ClaimStage.NONE:
+        yield "retry"
+    if why_not(Act.RELEASE, status, stage) is None:
+        yield "again"
+    yield from (act for act in _PLAIN if why_not(act, status, stage) is None)
+    if why_not_declare_dead(status, disposition, stage) is None:
+        yield "dead"
+
+
+_PLAIN = (Act.ARCHIVE, Act.UNARCHIVE, Act.RESOLVE)
+
+
+def _first_number(found: MessageDetails) -> int:
+    """Return the number of the oldest failure that is shown."""
+    return max(1, found.message.attempts - len(found.attempts) + 1)
+
+
+def _compared(found: MessageDetails, wanted: str) -> int:
+    """Return the place of the failure that is compared with the one before it."""
+    last = len(found.attempts) - 1
+    place = int(wanted[:9]) - _first_number(found) if wanted.isascii() and wanted.isdecimal() else 0
+    return place if 1 <= place <= last else last
+
+
+def _difference(found: MessageDetails, place: int) -> Difference | None:
+    if place < 1:
+        return None
+    attempts = found.attempts
+    return compare(attempts[place - 1], attempts[place], _first_number(found) + place)
+
+
+def _attempts(
+    found: MessageDetails, history: Listing[LineShown], compared: int
+) -> Iterator[AttemptRow]:
+    first = _first_number(found)
+    for place, each in reversed(list(enumerate(found.attempts))):
+        yield AttemptRow(
+            number=first + place,
+            at=time_of(each),
+            title=_title(each),
+            decided=_decided(each),
+            host=each.host,
+            is_compared=place == compared and place > 0,
+            compare=history.to(compare=str(first + place)) if place else "",
+        )
+
+
+def _title(each: ShownAttempt) -> str:
+    parts = (each.exception_type, each.exception_message or each.failure_reason)
+    said = ": ".join(part for part in parts if part) or "no reason given"
+    return said.strip().split("\n", 1)[0][:300]
+
+
+def _decided(each: ShownAttempt) -> str | None:
+    if each.disposition in (None, Disposition.MANUAL) and not each.disposition_reason:
+        return None
+    parts = (each.disposition, each.disposition_reason)
+    return ": ".join(str(part) for part in parts if part)
+
+
+def _names(headers: Mapping[str, object]) -> Sequence[str]:
+    return sorted(headers, key=str.lower)[:MOST_HEADERS]
+
+
+def _header(name: str, value: object) -> Header:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return Header(
+        name=name[:LONGEST_VALUE],
+        value=text[:LONGEST_VALUE],
+        more=max(0, len(text) - LONGEST_VALUE),
+    )
+
+
+router = APIRouter(prefix="/messages/{unique_id}")
+
+Wanted = Annotated[MessageQuery, Depends()]
+LONGEST_WHY = 500
+
+
+@router.get("")
+def get_message(request: Request, unique_id: str, parts: Parts, query: Wanted) -> Response:
+    """Show one message."""
+    # Before the message is read: a page whose mark is too old is renewed once more than it must be,
+    # one whose mark is too new would stay as it is.
+    seen = find_marks(parts.db, [unique_id]).get(canonical(unique_id))
+    found = find_message(parts.db, unique_id, parts.codec)
+    if found is None:
+        raise _unknown(parts, unique_id)
+    page = PageRequest(number=query.number, size=LINES)
+    history = find_history(parts.db, unique_id, page, parts.codec, descending=True)
+    # Retention may delete it between two looks; then its history is empty.
+    told = history or Page(items=(), total=0)
+    body = show_body(find_beginning(parts.db, unique_id, SHOWN), found.body_size, query.body)
+    waits = Waits(reasons=find_waits(parts.db, unique_id), place=find_place(parts.db, unique_id))
+    view = message_page(found, body, told, query, waits, seen)
+    return show(request, "message.html", view, current="/messages")
+
+
+@router.get("/bytes")
+def get_more_bytes(request: Request, unique_id: str, parts: Parts, first: str = "") -> Response:
+    """Show a further part of the body in hexadecimal digits."""
+    found = find_message(parts.db, unique_id, parts.codec)
+    if found is None:
+        raise _unknown(parts, unique_id)
+    beginning = find_beginning(parts.db, unique_id, SHOWN)
+    path = f"/messages/{found.message.unique_message_id}"
+    view = show_more(beginning, found.body_size, path, first)
+    return show(request, "bytes.html", view, current="/messages")
+
+
+@router.get("/body")
+def download_body(unique_id: str, parts: Parts) -> Response:
+    """Return the whole body as it came, as a file: no browser shows or runs it."""
+    found = find_body(parts.db, _known(parts, unique_id), parts.codec)
+    if found is None:
+        raise _unknown(parts, unique_id)
+    # A name of our own: the id is a GUID, and nothing that a sender wrote is in the header.
+    ends = EXTENSIONS[show_body(found.body[:SHOWN], len(found.body)).kind]
+    headers = {
+        **HEADERS,
+        "Content-Disposition": f'attachment; filename="{unique_id}.{ends}"',
+        "Content-Security-Policy": "sandbox; default-src 'none'",
+    }
+    return Response(found.body, headers=headers, media_type="application/octet-stream")
+
+
+@router.get("/retry")
+def preview_retry(request: Request, unique_id: str, parts: Parts, back: str = "") -> Response:
+    """Show where a retry would go, and the form that asks for it."""
+    selection = Selection(ids=(_known(parts, unique_id),))
+    previewed = RetryRequest(
+        retry_type=RetryType.SINGLE_MESSAGE,
+        selection=selection,
+        originator="",
+        requested_by="",
+    )
+    to_ask = Asked(
+        request=previewed,
+        what=f"Message {unique_id}",
+        post_to=f"/messages/{unique_id}/retry",
+        back=local(back, f"/messages/{unique_id}"),
+        asks_where=True,
+    )
+    return show(request, "retry.html", look_ahead(parts, to_ask), current="/messages")
+
+
+@router.post("/retry")
+def retry(unique_id: str, parts: Parts, form: SentForm) -> Response:
+    """Ask for a retry of the message."""
+    request = _to_retry(parts, unique_id, form, "retry")
+    made = parts.gateway.retry(request)
+    return see_other(form.next(f"retry:{made.operation_id}", f"/messages/{unique_id}"))
+
+
+@router.post("/revive")
+def revive(unique_id: str, parts: Parts, form: SentForm) -> Response:
+    """Retry a dead message; its failures are counted anew."""
+    request = _to_retry(parts, unique_id, form, "revive")
+    made = parts.gateway.revive(request, unique_id)
+    if isinstance(made, Refusal):
+        raise _refused(parts, unique_id, made)
+    return see_other(form.next(f"retry:{made.operation_id}", f"/messages/{unique_id}"))
+
+
+@router.get("/again")
+def ask_again(request: Request, unique_id: str, parts: Parts) -> Response:
+    """Ask before a message is retried whose retry has no outcome yet."""
+    question = _question(parts, unique_id, "again", "Retry it again", WITHOUT_OUTCOME)
+    return show(request, "question.html", question, current="/messages")
+
+
+@router.post("/again")
+def retry_again(unique_id: str, parts: Parts, form: SentForm) -> Response:
+    """Stop waiting for the outcome of its retry, and send it back once more."""
+    made = parts.gateway.retry_again(_to_retry(parts, unique_id, form, "retry again"))
+    done = f"retry:{made.operation_ids[0]}" if made.operation_ids else "unchanged"
+    return see_other(form.next(done, f"/messages/{unique_id}"))
+
+
+@router.get("/resolve")
+def ask_resolve(request: Request, unique_id: str, parts: Parts) -> Response:
+    """Ask before a message is resolved by hand."""
+    text = "It counts as dealt with, and is never retried. It cannot be undone."
+    question = _question(parts, unique_id, "resolve", "Resolve it", text)
+    return show(request, "question.html", question, current="/messages")
+
+
+@router.get("/dead")
+def ask_dead(request: Request, unique_id: str, parts: Parts) -> Response:
+    """Ask why a message is to be declared dead."""
+    text = "It is given up: neither automatic nor bulk retries take it. A person can revive it."
+    question = _question(parts, unique_id, "dead", "Declare it dead", text, why="needed")
+    question = replace(question, reasons=sorted(BUILT_IN))
+    return show(request, "question.html", question, current="/messages")
+
+
+@router.post("/dead")
+def declare_dead(unique_id: str, parts: Parts, form: SentForm) -> Response:
+    """Declare the message dead."""
+    why = form.text("why", LONGEST_WHY)
+    if not why:
+        raise HTTPException(400, "Say why it is declared dead: the reason is shown with it.")
+    word = form.text("reason") or None
+    why_not = None if word is None else why_not_a_reason(word)
+    if why_not is not None:
+        raise HTTPException(400, f"The reason {word} cannot be given. {why_not}")
+    reason = find_named(word)
+    refusal = parts.gateway.archives.declare_dead(unique_id, why, form.requested_by, reason)
+    # That it is dead already is what a form that was sent twice finds.
+    if refusal not in (None, Refusal.DEAD):
+        raise _refused(parts, unique_id, refusal)
+    return see_other(form.next("dead", f"/messages/{unique_id}"))
+
+
+def _act(act: Act) -> Callable[[str, Parts, SentForm], Response]:
+    def answer(unique_id: str, parts: Parts, form: SentForm) -> Response:
+        selection = Selection(ids=(_known(parts, unique_id),))
+        request = form.archive(act, selection, f"{act} of message {unique_id}")
+        done = parts.gateway.archives.ask(request).operation
+        return see_other(form.next(f"archive:{done.operation_id}", f"/messages/{unique_id}"))
+
+    return answer
+
+
+for _each in (Act.ARCHIVE, Act.UNARCHIVE, Act.RESOLVE):
+    router.post(f"/{_each}", name=_each)(_act(_each))
+
+
+def _to_retry(parts: PageParts, unique_id: str, form: Form, name: str) -> RetryRequest:
+    selection = Selection(ids=(_known(parts, unique_id),))
+    destination = form.text("destination") or None
+    if destination is not None:
+        _check_destination(parts, destination)
+    terms = RetryTerms(rate=form.rate, destination=destination, drop_headers=form.drop_headers)
+    return form.retry(selection, f"{name} of message {unique_id}", terms)
+
+
+def _check_destination(parts: PageParts, destination: str) -> None:
+    why_not = parts.gateway.why_not_send_to(destination)
+    if why_not is not None:
+        raise HTTPException(400, f"Retries cannot be sent there: {why_not}.")
+    if destination in parts.look_at([destination]).missing:
+        raise HTTPException(409, f"The queue {destination} does not exist: the retry would fail.")
+
+
+def _question(
+    parts: PageParts, unique_id: str, act: str, name: str, text: str, why: str = "asked"
+) -> Question:
+    _known(parts, unique_id)
+    return Question(
+        title=f"{name}?",
+        what=f"Message {unique_id}",
+        post_to=f"/messages/{unique_id}/{act}",
+        back=f"/messages/{unique_id}",
+        button=name,
+        text=text,
+        why=why,
+    )
+
+
+def _known(parts: PageParts, unique_id: str) -> str:
+    """Return the id of a message that there is. Raises HTTPException."""
+    found = find_listed(parts.db, unique_id, parts.codec)
+    if found is None:
+        raise _unknown(parts, unique_id)
+    return found.unique_message_id
+
+
+def _unknown(parts: PageParts, unique_id: str) -> HTTPException:
+    text = f"No failed message has the id {unique_id[:100]}."
+    if find_send(parts.db, unique_id) is None:
+        return HTTPException(404, text)
+    return HTTPException(404, f"{text} It is that of a failed import: see the page of imports.")
+
+
+def _refused(parts: PageParts, unique_id: str, refusal: Refusal | None) -> HTTPException:
+    if refusal is Refusal.UNKNOWN:
+        return _unknown(parts, unique_id)
+    return HTTPException(409, f"Nothing was done: {refusal}.")

@@ -1,0 +1,455 @@
+"""Failed messages: the list, and what can be done with those selected, or with all that match."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
+
+from retrier.domain.archive_operation import Act
+from retrier.domain.comments import Comment
+from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
+from retrier.domain.identity import canonical
+from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
+from retrier.domain.selection import Selection
+from retrier.store.queries.archive_previews import plan_act
+from retrier.store.queries.comments import find_comments
+from retrier.store.queries.message_waits import why_listed_wait
+from retrier.store.queries.messages import ListedMessage, list_messages
+from retrier.store.queries.ordering import Order, PageRequest, Sort
+from retrier.store.queries.pending import time_before
+from retrier.store.queries.selections import last_number
+from retrier.web.filters import (
+    ANY_STATUS,
+    FilterQuery,
+    Selected,
+    only_status,
+    read_address,
+    select,
+    select_all,
+    sent,
+    title_of,
+    understand,
+)
+from retrier.web.forms import LATER, Question, SentForm, ask_about, local
+from retrier.web.page import IN_FULL, see_other, show
+from retrier.web.pages import PAGE, Listing, page_number
+from retrier.web.parts import PageParts, Parts
+from retrier.web.previews import Asked, look_ahead
+
+DEFAULT_SORT = Sort.TIME_OF_FAILURE
+
+STATUS_NAMES: Mapping[str, str] = {
+    FailedMessageStatus.UNRESOLVED: "unresolved",
+    FailedMessageStatus.RETRY_ISSUED: "being retried",
+    FailedMessageStatus.RESOLVED: "resolved",
+    FailedMessageStatus.ARCHIVED: "archived",
+    ANY_STATUS: "all",
+}
+DISPOSITION_NAMES: Mapping[str, str] = {
+    "manual": "waits for a person",
+    "scheduled": "is retried by itself",
+    "dead": "is dead",
+    "any": "dead or not",
+}
+SORT_NAMES: Mapping[str, str] = {
+    Sort.TIME_OF_FAILURE: "last failure",
+    Sort.TIME_SENT: "time sent",
+    Sort.MODIFIED: "last change",
+    Sort.MESSAGE_TYPE: "message type",
+    Sort.MESSAGE_ID: "message id",
+    Sort.STATUS: "status",
+}
+RESOLUTION_NAMES: Mapping[Resolution, str] = {
+    Resolution.CONFIRMED: "resolved: its retry was confirmed",
+    Resolution.PRESUMED: "resolved: its retry did not come back",
+    Resolution.BY_HAND: "resolved by hand",
+}
+_TOKENS: Mapping[str, str] = {
+    "text": "text",
+    "group": "group",
+    "queue": "queue",
+    "endpoint": "endpoint",
+    "message_type": "type",
+    "exception_type": "exception",
+    "reason": "reason",
+    "stream": "stream",
+    "host": "host",
+    "process": "process",
+    "node": "node",
+    "message_id": "message id",
+    "failed_from": "failed from",
+    "failed_to": "failed until",
+    "attempts_at_least": "failed at least",
+    "disposition": "next",
+    "archived_by": "archived by operation",
+}
+_ACTS: Mapping[FailedMessageStatus | None, tuple[str, ...]] = {
+    FailedMessageStatus.UNRESOLVED: ("retry", "archive", "resolve"),
+    FailedMessageStatus.RETRY_ISSUED: ("again", "resolve"),
+    FailedMessageStatus.ARCHIVED: ("unarchive",),
+    FailedMessageStatus.RESOLVED: (),
+    None: ("retry", "archive", "resolve"),
+}
+ACT_NAMES = {
+    "retry": "Retry",
+    "again": "Retry again",
+    "archive": "Archive",
+    "unarchive": "Unarchive",
+    "resolve": "Resolve",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """One condition, readable; `moment` is its value if that is a time."""
+
+    name: str
+    value: str
+    without: str
+    moment: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageRow:
+    """One message: the cause first, then where, then what happens next."""
+
+    unique_id: str
+    title: str
+    said: str | None
+    message_type: str | None
+    queue: str
+    attempts: int
+    last_failure: datetime
+    next_words: str
+    tone: str
+    next_at: datetime | None
+    why: str | None
+    may_be_retried: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownGroup:
+    """The group whose messages are listed, with what a person wrote about it."""
+
+    group_id: str
+    title: str
+    comment: Comment | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageList:
+    """All that the page of messages shows.
+
+    `since` is the failure number up to which failures can be in it. `everything` says whether all
+    that matches can be selected. `acts` are the names of what can be done, by their words in forms.
+    `group` is there if the list shows one group.
+    """
+
+    listing: Listing[MessageRow]
+    query: FilterQuery
+    order: Order
+    tokens: Sequence[Token]
+    status: str
+    since: int
+    everything: bool
+    acts: Mapping[str, str]
+    group: ShownGroup | None = None
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether a failure that is new need not be in this list."""
+        return bool(self.tokens) or self.status != FailedMessageStatus.UNRESOLVED
+
+    @property
+    def status_names(self) -> Mapping[str, str]:
+        """The statuses to choose from."""
+        return STATUS_NAMES
+
+    @property
+    def disposition_names(self) -> Mapping[str, str]:
+        """What can happen next, to choose from."""
+        return DISPOSITION_NAMES
+
+    @property
+    def sort_names(self) -> Mapping[str, str]:
+        """What the list can be sorted by."""
+        return SORT_NAMES
+
+    def with_status(self, status: str) -> str:
+        """Return the address of the list with another status."""
+        return self.listing.to(status=status)
+
+    def sorted_by(self, sort: str) -> str:
+        """Return the address of the list sorted so; the other way round if it is so already."""
+        turned = sort == self.order.sort and self.order.descending
+        return self.listing.to(sort=sort, direction="asc" if turned else "")
+
+
+def status_of(shown: Selection) -> str:
+    """Return the status that a list shows; empty if it shows some, and not all."""
+    if shown.statuses is None:
+        return ANY_STATUS
+    return only_status(shown) or ""
+
+
+def acts_on(shown: Selection) -> Mapping[str, str]:
+    """Return what can be done with the messages of a list."""
+    return {act: ACT_NAMES[act] for act in _ACTS[only_status(shown)]}
+
+
+def tokens(
+    query: FilterQuery, shown: Selection, listing: Listing[MessageRow], title: str | None
+) -> Iterator[Token]:
+    """Return the conditions without the status; `title` is that of the group."""
+    named = {"group": title or query.group, "disposition": DISPOSITION_NAMES.get(query.disposition)}
+    times = {"failed_from": shown.failed_from, "failed_to": shown.failed_to}
+    for name, words in _TOKENS.items():
+        if name in query.values:
+            value = named.get(name) or query.values[name]
+            yield Token(
+                name=words,
+                value=f"{value} times" if name == "attempts_at_least" else value,
+                without=listing.to(**{name: ""}),
+                moment=times.get(name),
+            )
+
+
+def row(found: ListedMessage, waits: str | None = None) -> MessageRow:
+    """Return a message as a row; `waits` says what holds it, if anything does."""
+    words, tone = describe_next(found)
+    said = found.exception_message or found.failure_reason
+    scheduled = _is(found, Disposition.SCHEDULED)
+    return MessageRow(
+        unique_id=found.unique_message_id,
+        title=found.exception_type or found.failure_reason or "no reason given",
+        said=said.strip().split("\n", 1)[0] if said and found.exception_type else None,
+        message_type=found.message_type,
+        queue=found.queue,
+        attempts=found.attempts,
+        last_failure=found.last_failure,
+        next_words=words,
+        tone=tone,
+        next_at=found.retry_at if scheduled else None,
+        why=(waits or found.disposition_reason)
+        if found.status is FailedMessageStatus.UNRESOLVED
+        else None,
+        may_be_retried=found.status is FailedMessageStatus.UNRESOLVED,
+    )
+
+
+def describe_next(found: ListedMessage) -> tuple[str, str]:
+    """Return in few words what happens next with a message, and the tone of these words."""
+    match found.status:
+        case FailedMessageStatus.RETRY_ISSUED:
+            return "being retried", "wait"
+        case FailedMessageStatus.ARCHIVED:
+            return "archived", ""
+        case FailedMessageStatus.RESOLVED:
+            words = RESOLUTION_NAMES[found.resolution] if found.resolution else "resolved"
+            return words, "good"
+        case _:
+            return _next_of_unresolved(found.disposition)
+
+
+def _next_of_unresolved(disposition: Disposition) -> tuple[str, str]:
+    match disposition:
+        case Disposition.DEAD:
+            return "dead", "bad"
+        case Disposition.SCHEDULED:
+            return "retried", "wait"
+        case _:
+            return "waits for a person", ""
+
+
+def _is(found: ListedMessage, disposition: Disposition) -> bool:
+    unresolved = found.status is FailedMessageStatus.UNRESOLVED
+    return unresolved and found.disposition is disposition
+
+
+router = APIRouter(prefix="/messages")
+
+Filter = Annotated[FilterQuery, Depends(read_address)]
+
+
+@router.get("")
+def get_messages(
+    request: Request,
+    parts: Parts,
+    query: Filter,
+    sort: str = "",
+    direction: str = "",
+    page: str = "",
+) -> Response:
+    """List the messages that match."""
+    shown, order = understand(query), _order(sort, direction)
+    # Before the list is read: a failure that comes meanwhile is told as new, though it may be there.
+    since = last_number(parts.db)
+    wanted = PageRequest(number=page_number(page), size=PAGE)
+    found = list_messages(parts.db, shown, order, wanted, parts.codec)
+    waits = why_listed_wait(parts.db, found.items)
+    listing = Listing(
+        rows=[row(each, waits.get(each.unique_message_id)) for each in found.items],
+        total=found.total,
+        number=wanted.number,
+        path="/messages",
+        values=query.values | _values(order),
+    )
+    group = _group(parts, query.group)
+    view = MessageList(
+        listing=listing,
+        query=query,
+        order=order,
+        tokens=list(tokens(query, shown, listing, group.title if group else None)),
+        status=status_of(shown),
+        since=since,
+        everything=select_all(query) is not None,
+        acts=acts_on(shown),
+        group=group,
+    )
+    return show(request, "messages.html", view, current="/messages")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenQuery:
+    """What was chosen in a list: an act, and all that match or some by their ids."""
+
+    act: str = ""
+    everything: Annotated[str, Query(alias="all")] = ""
+    ids: Annotated[Sequence[str], Query(alias="id")] = ()
+    back: str = "/messages"
+
+
+@router.get("/selected", dependencies=[IN_FULL])
+def ask_about_selected(
+    request: Request, parts: Parts, query: Filter, chosen: Annotated[ChosenQuery, Depends()]
+) -> Response:
+    """Show what an act would do with what is selected, and the form that asks for it."""
+    if not chosen.everything and not chosen.ids:
+        return see_other("/messages?done=nothing")
+    selected = select(parts, query, chosen.ids, everything=bool(chosen.everything))
+    back = local(chosen.back, "/messages")
+    if chosen.everything and chosen.act in ACT_NAMES.keys() - acts_on(understand(query)).keys():
+        raise HTTPException(400, UNFIT.format(ACT_NAMES[chosen.act]))
+    match chosen.act:
+        case "retry":
+            view = look_ahead(parts, _to_retry(selected, back))
+            return show(request, "retry.html", view, current="/messages")
+        case "archive" | "unarchive" | "resolve":
+            question = _question(parts, Act(chosen.act), selected, back)
+        case "again":
+            question = _ask_again(parts, selected, back)
+        case _:
+            raise HTTPException(400, f"Nothing is called {chosen.act[:100]} here.")
+    return show(request, "question.html", question, current="/messages")
+
+
+@router.post("/retry")
+def retry(parts: Parts, form: SentForm) -> Response:
+    """Ask for a retry of what the preview counted."""
+    selected = sent(parts, form)
+    terms = RetryTerms(rate=form.rate, drop_headers=form.drop_headers)
+    request = form.retry(selected.selection, f"retry of {selected.words}", terms)
+    made = parts.gateway.retry(form.planned(request))
+    return see_other(form.next(f"retry:{made.operation_id}", "/messages"))
+
+
+@router.post("/again")
+def retry_again(parts: Parts, form: SentForm) -> Response:
+    """Stop waiting for the outcome of retries, and send the messages back once more."""
+    selected = sent(parts, form)
+    chosen = selected.selection
+    named = chosen if chosen.ids is not None else Selection(ids=())
+    request = form.retry(named, f"retry of {selected.words} again", RetryTerms())
+    bulk = None if chosen.ids is not None else form.counted(Act.RELEASE, chosen)
+    made = parts.gateway.retry_again(request, bulk)
+    done = f"retry:{made.operation_ids[0]}" if made.operation_ids else "unchanged"
+    return see_other(form.next(done, "/messages"))
+
+
+@router.post("/{act}", name="act_on_selected")
+def act_on_selected(act: Act, parts: Parts, form: SentForm) -> Response:
+    """Archive, unarchive or resolve what the preview counted."""
+    if act is Act.RELEASE:
+        raise HTTPException(404, "No page has this address.")
+    selected = sent(parts, form)
+    counted = form.counted(act, selected.selection)
+    request = form.archive(act, counted, f"{act} of {selected.words}")
+    done = parts.gateway.archives.ask(request).operation
+    return see_other(form.next(f"archive:{done.operation_id}", "/messages"))
+
+
+def _to_retry(selected: Selected, back: str) -> Asked:
+    request = RetryRequest(
+        retry_type=type_of(selected.selection),
+        selection=selected.selection,
+        originator=selected.words,
+        requested_by="",
+    )
+    return Asked(
+        request=request,
+        what=selected.words,
+        post_to="/messages/retry",
+        back=back,
+        fields=selected.fields,
+    )
+
+
+def _group(parts: PageParts, group: str) -> ShownGroup | None:
+    title = title_of(parts, group)
+    if title is None:
+        return None
+    key = canonical(group)
+    comment = find_comments(parts.db, [key]).get(key)
+    return ShownGroup(group_id=key, title=title, comment=comment)
+
+
+def _question(parts: PageParts, act: Act, selected: Selected, back: str) -> Question:
+    planned = plan_act(parts.db, act, selected.selection, time_before(parts.db, timedelta(0)))
+    base = Question(
+        title="",
+        what="",
+        post_to=f"/messages/{act}",
+        back=back,
+        button="",
+        notes=() if selected.selection.ids is not None else (LATER,),
+        fields={**selected.fields, "plan": planned.plan.token},
+    )
+    return ask_about(act, selected.words, planned.preview, base)
+
+
+def _ask_again(parts: PageParts, selected: Selected, back: str) -> Question:
+    chosen, at = selected.selection, time_before(parts.db, timedelta(0))
+    planned = plan_act(parts.db, Act.RELEASE, chosen, at)
+    count = len(chosen.ids) if chosen.ids is not None else planned.preview.total
+    words = "1 message" if count == 1 else f"{count:,} messages"
+    return Question(
+        title=f"Retry {words} again?",
+        what=selected.words,
+        post_to="/messages/again",
+        back=back,
+        button=f"Retry {words} again",
+        text=WITHOUT_OUTCOME,
+        fields={**selected.fields, "plan": planned.plan.token},
+    )
+
+
+UNFIT = "{} is no act for the messages that this list shows. Choose another status."
+
+WITHOUT_OUTCOME = (
+    "Their retries were sent, and neither succeeded nor failed yet. If one of them is still being "
+    "handled, its message will be handled twice."
+)
+
+
+def _order(sort: str, direction: str) -> Order:
+    known = Sort(sort) if sort in list(Sort) else DEFAULT_SORT
+    return Order(sort=known, descending=direction != "asc")
+
+
+def _values(order: Order) -> dict[str, str]:
+    return {
+        "sort": "" if order.sort is DEFAULT_SORT else order.sort.value,
+        "direction": "" if order.descending else "asc",
+    }

@@ -1,0 +1,434 @@
+"""Retry operations: all of them, one of them, and what a person may do to it while it runs."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, HTTPException, Query, Request, Response
+
+from retrier.domain.retry_operation import (
+    ALIVE,
+    CanaryState,
+    Cancel,
+    Order,
+    Pause,
+    Resume,
+    RetryOperation,
+    RetryOperationState,
+    RetryType,
+    SetRate,
+    SteeringRefusal,
+    refuse,
+)
+from retrier.domain.selection import chosen_parts
+from retrier.domain.streams import tells_held
+from retrier.domain.waiting import estimate_end
+from retrier.store.queries.archive_operations import find_archive_operation
+from retrier.store.queries.batches import BatchDetails, find_batch
+from retrier.store.queries.event_log import EventFilter, LoggedEvent, list_newest_events
+from retrier.store.queries.operation_outcomes import Outcomes, count_outcomes
+from retrier.store.queries.operations import (
+    ListedOperations,
+    OperationDetails,
+    find_operation,
+    list_operations,
+)
+from retrier.store.queries.ordering import PageRequest
+from retrier.web.counts import Snapshot
+from retrier.web.event_lines import EventLine, event_lines
+from retrier.web.forms import Confirmation, Form, SentForm
+from retrier.web.operation_lines import BatchView, OperationLine, batch_view, operation_line
+from retrier.web.page import see_other, show
+from retrier.web.pages import PAGE, Listing, page_number
+from retrier.web.parts import PageParts, Parts
+from retrier.web.wording import Fact, duration, number, plural, sentence, time_facts
+
+PATH = "/operations"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationList:
+    """All that the list shows. `open_now` are alive, wherever in the list they stand."""
+
+    standing: OperationLine | None
+    open_now: Sequence[OperationLine]
+    listing: Listing[OperationLine]
+
+
+def operation_list(found: Snapshot, listed: ListedOperations, page: PageRequest) -> OperationList:
+    """Return one page of operations; what became of their retries is as it was last counted."""
+    alive = {each.operation_id: each for each in found.work.queue.operations}
+    others = [each for each in listed.page.items if not each.is_standing]
+    standing = [each for each in (*listed.page.items, *alive.values()) if each.is_standing]
+    first = page.number == 1
+    hidden = set(alive) - {each.operation_id for each in others}
+    has_standing = 1 if standing else 0
+
+    def line(each: RetryOperation) -> OperationLine:
+        outcomes = found.outcomes.get(each.operation_id)
+        schedule = listed.schedule or found.work.queue.schedule
+        return operation_line(each, found.at, outcomes, schedule, listed.obstacles)
+
+    return OperationList(
+        standing=line(standing[0]) if standing and first else None,
+        open_now=[line(alive[key]) for key in sorted(hidden) if not alive[key].is_standing]
+        if first
+        else (),
+        listing=Listing(
+            rows=[line(each) for each in others],
+            total=max(0, listed.page.total - has_standing),
+            number=page.number,
+            path=PATH,
+            values={},
+            size=PAGE,
+        ),
+    )
+
+
+SHOWN_SKIPPED = 100
+"""Skipped ids that are shown one by one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationPage:
+    """All that the page of an operation shows. `refused` says why it cannot be cancelled.
+
+    `look_at` has the pages that say more of what it waits for, by name.
+    """
+
+    line: OperationLine
+    asked: Sequence[Fact]
+    progress: Sequence[Fact]
+    rate: int | None
+    may_pause: bool
+    may_resume: bool
+    may_cancel: bool
+    refused: str | None
+    to_acknowledge: bool
+    waits: str | None
+    look_at: Mapping[str, str]
+    canary: str | None
+    canary_tone: str
+    batch: BatchView | None
+    skipped: Sequence[tuple[str, str]]
+    skipped_because: Mapping[str, int]
+    skipped_in_all: int
+    dead: int
+    dead_link: str
+    events: Sequence[EventLine]
+    outcomes: Outcomes | None
+
+    @property
+    def may_steer(self) -> bool:
+        """Whether its rate may be changed."""
+        return self.may_pause or self.may_resume
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundOperation:
+    """What was read of it: itself, its batch alive, and the last lines of the event log about it."""
+
+    details: OperationDetails
+    batch: BatchDetails | None
+    events: Sequence[LoggedEvent]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomesPage:
+    """What became of the retries of an operation."""
+
+    operation: RetryOperation
+    outcomes: Outcomes
+
+
+def operation_page(found: FoundOperation, known: Snapshot) -> OperationPage:
+    """Return the page."""
+    details = found.details
+    shown = details.operation
+    outcomes = known.outcomes.get(shown.operation_id)
+    line = operation_line(shown, details.at, outcomes, details.schedule, details.obstacles)
+    paused = shown.state is RetryOperationState.PAUSED
+    steered = refuse_now(shown, Pause()) is None
+    waits = line.waits or (details.batch_reason and sentence(details.batch_reason))
+    return OperationPage(
+        line=line,
+        asked=list(_asked(shown)),
+        progress=list(_progress(details)),
+        rate=shown.rate,
+        may_pause=steered and not paused,
+        may_resume=steered and paused,
+        may_cancel=shown.state in ALIVE and not shown.cancel_asked and not shown.is_standing,
+        refused=refuse_now(shown, Cancel()) if shown.is_standing else None,
+        to_acknowledge=line.is_over and shown.acknowledged_at is None,
+        waits=waits,
+        look_at=_look_at(waits or "", known),
+        canary=_canary(details),
+        canary_tone=_canary_tone(shown),
+        batch=None if found.batch is None else batch_view(found.batch.counted, found.batch),
+        skipped=list(details.skipped.items())[:SHOWN_SKIPPED],
+        skipped_because=Counter(details.skipped.values()),
+        skipped_in_all=shown.skipped,
+        dead=shown.dead_left_out,
+        dead_link=messages_link(shown, disposition="dead"),
+        events=event_lines(found.events),
+        outcomes=outcomes,
+    )
+
+
+def _look_at(why: str, known: Snapshot) -> Mapping[str, str]:
+    """Return the pages of breakers and streams if the reason is about such a thing."""
+    names = (f"`{each.key.name}`" for each in known.breakers.waiting)
+    found = {"Breakers": "/breakers"} if any(name in why for name in names) else {}
+    return found | ({"Streams": "/streams?held=1"} if tells_held(why) else {})
+
+
+def messages_link(shown: RetryOperation, **more: str) -> str:
+    """Return the address of the messages that match what was asked for, as they are now."""
+    parts = {**chosen_parts(shown.selection), **more}
+    return f"/messages?{urlencode(parts)}" if parts else "/messages"
+
+
+def refuse_now(shown: RetryOperation, order: Pause | Cancel) -> str | None:
+    """Return why an order would be refused as things are."""
+    return refuse(order, shown.state, cancel_asked=shown.cancel_asked, standing=shown.is_standing)
+
+
+def _asked(shown: RetryOperation) -> Iterator[Fact]:
+    yield Fact(name="Asked by", value=shown.requested_by)
+    if shown.why:
+        yield Fact(name="Because", value=shown.why)
+    if shown.selection.ids is not None:
+        yield Fact(name="Of", value=f"{plural(shown.total, 'message')} named by id")
+    elif not shown.is_standing:
+        parts = chosen_parts(shown.selection).items()
+        # The id of a group says nothing: its title is in the heading.
+        words = ", ".join(
+            "messages of this group" if name == "group" else f"{name.replace('_', ' ')} {value}"
+            for name, value in parts
+        )
+        yield Fact(name="Of", value=words or "all messages", link=messages_link(shown))
+    yield from _terms(shown)
+    yield from time_facts(asked=shown.created_at, not_before=shown.not_before)
+
+
+def _terms(shown: RetryOperation) -> Iterator[Fact]:
+    if shown.limit is not None:
+        yield Fact(name="Limit", value=plural(shown.limit, "message"))
+    if shown.destination is not None:
+        yield Fact(name="Sent to", value=shown.destination)
+    if shown.drop_headers:
+        yield Fact(name="Without the headers", value=", ".join(shown.drop_headers))
+    if shown.rate is not None:
+        yield Fact(name="Rate", value=f"{plural(shown.rate, 'message')} a second at most")
+
+
+def _progress(details: OperationDetails) -> Iterator[Fact]:
+    shown, live = details.operation, f"operation/{details.operation.operation_id}"
+    if not shown.is_standing:
+        yield Fact(name="Messages", value=number(shown.total))
+    yield Fact(name="Sent", value=number(shown.forwarded), live=f"{live}/forwarded")
+    yield Fact(name="Skipped", value=number(shown.skipped), live=f"{live}/skipped")
+    yield Fact(name="Could not be sent", value=number(shown.failed), live=f"{live}/failed")
+    yield Fact(name="Remaining", value=number(shown.remaining), live=f"{live}/remaining")
+    yield Fact(name="Batches", value=number(shown.batches))
+    schedule = details.schedule
+    if schedule is not None:
+        yield Fact(name="Scheduled", value=number(schedule.scheduled))
+        yield from time_facts(next_due=schedule.next_at)
+    yield from time_facts(
+        started=shown.started_at,
+        expected_end=estimate_end(shown, details.at),
+        ended=shown.completed_at,
+        acknowledged=shown.acknowledged_at,
+    )
+
+
+_CANARY = {
+    CanaryState.SENDING: "The first messages are being sent alone.",
+    CanaryState.WAITING: "The first messages are sent. It waits to see whether they come back.",
+    CanaryState.PASSED: "Few enough of the first messages came back: the rest goes on.",
+    CanaryState.FAILED: "Too many of the first messages came back: it is paused. "
+    "If you resume it, the rest is sent.",
+}
+
+
+def _canary(details: OperationDetails) -> str | None:
+    """Say how far the first messages are, which are sent alone."""
+    shown = details.operation
+    canary = shown.canary
+    if canary is None:
+        return None
+    back = details.came_back or 0
+    return (
+        f"{_CANARY[canary.state]} {number(min(canary.size, shown.sent))} of "
+        f"{number(canary.size)} sent, {number(back)} came back, {number(canary.most_back)} may "
+        f"within {duration(canary.wait)}."
+    )
+
+
+def _canary_tone(shown: RetryOperation) -> str:
+    failed = shown.canary is not None and shown.canary.state is CanaryState.FAILED
+    return "bad" if failed else "wait"
+
+
+_PAUSE = "Pause it instead: it stays paused until somebody resumes it."
+
+
+def cancelling(found: OperationDetails, batch: BatchDetails | None) -> Confirmation:
+    """Return the question; nothing is asked where a cancel would be refused."""
+    shown = found.operation
+    address = f"/operations/{shown.operation_id}"
+    why_not = "it is cancelled already" if shown.cancel_asked else refuse_now(shown, Cancel())
+    if why_not is not None:
+        return Confirmation(
+            title="It cannot be cancelled",
+            lead=sentence(why_not),
+            act="",
+            post_to=f"{address}/cancel",
+            back=address,
+            notes=[_PAUSE] if shown.is_standing else [],
+            is_empty=True,
+        )
+    return Confirmation(
+        title="Cancel this operation?",
+        lead=shown.originator[:1].upper() + shown.originator[1:],
+        act=f"Cancel it, and leave {plural(shown.remaining, 'message')} unsent",
+        post_to=f"{address}/cancel",
+        back=address,
+        counts=_counts(found, batch),
+        notes=["A cancelled operation does not begin again. A paused one does."],
+        leave="Keep it",
+    )
+
+
+def _counts(found: OperationDetails, batch: BatchDetails | None) -> list[str]:
+    shown = found.operation
+    sent, left = (plural(count, "message") for count in (shown.forwarded, shown.remaining))
+    counts = [
+        f"Sent already, and not to be taken back: {sent}.",
+        f"Not sent yet: {left}. What is not sent stays unresolved, and can be retried later.",
+    ]
+    if batch is not None and batch.counted.in_doubt:
+        count = plural(batch.counted.in_doubt, "message")
+        counts.append(f"In doubt: {count}. These may have been sent already, and are finished.")
+    return counts
+
+
+router = APIRouter(prefix="/operations")
+
+_PLACE = "/operations"
+_EVENTS = 12
+"""Lines of the event log that the page of one operation shows, the newest ones."""
+
+PageText = Annotated[str, Query(alias="page")]
+
+
+@router.get("")
+def get_operations(request: Request, parts: Parts, page: PageText = "") -> Response:
+    """List the operations, newest first; the standing one and those that are open come before."""
+    wanted = PageRequest(number=page_number(page), size=PAGE)
+    view = operation_list(parts.counts.look(), list_operations(parts.db, wanted), wanted)
+    return show(request, "operations.html", view, current=_PLACE)
+
+
+@router.get("/{operation_id}")
+def get_operation(request: Request, operation_id: str, parts: Parts) -> Response:
+    """Show one operation."""
+    found = find_operation(parts.db, operation_id)
+    if found is None:
+        return _find_elsewhere(parts, operation_id)
+    key = found.operation.operation_id
+    events = list_newest_events(parts.db, _EVENTS, EventFilter(operation_id=key))
+    read = FoundOperation(details=found, batch=_batch(parts, found), events=events)
+    view = operation_page(read, parts.counts.look())
+    return show(request, "operation.html", view, current=_PLACE)
+
+
+@router.get("/{operation_id}/outcomes")
+def count_outcomes_of(request: Request, operation_id: str, parts: Parts) -> Response:
+    """Show it with what became of its retries: slow if there are many, so it is asked for apart."""
+    found = _found(parts, operation_id)
+    key = found.operation.operation_id
+    view = OutcomesPage(operation=found.operation, outcomes=count_outcomes(parts.db, [key])[key])
+    return show(request, "outcomes.html", view, current=_PLACE)
+
+
+@router.get("/{operation_id}/cancel")
+def ask_before_cancel(request: Request, operation_id: str, parts: Parts) -> Response:
+    """Say what a cancel would end, and ask for it."""
+    found = _found(parts, operation_id)
+    view = cancelling(found, _batch(parts, found))
+    return show(request, "confirm.html", view, current=_PLACE)
+
+
+@router.post("/{operation_id}/cancel")
+def cancel(operation_id: str, parts: Parts, form: SentForm) -> Response:
+    """Cancel it: nothing of it is sent that is not being sent already."""
+    return _steer(parts, form, operation_id, Cancel(), "cancelled")
+
+
+@router.post("/{operation_id}/pause")
+def pause(operation_id: str, parts: Parts, form: SentForm) -> Response:
+    """Pause it: its batch that is alive is finished, and no other is cut."""
+    return _steer(parts, form, operation_id, Pause(), "paused")
+
+
+@router.post("/{operation_id}/resume")
+def resume(operation_id: str, parts: Parts, form: SentForm) -> Response:
+    """Let it go on."""
+    return _steer(parts, form, operation_id, Resume(), "resumed")
+
+
+@router.post("/{operation_id}/rate")
+def set_rate(operation_id: str, parts: Parts, form: SentForm) -> Response:
+    """Limit how many messages of it are sent a second; an empty field lifts the limit."""
+    rate = form.rate
+    done = "unlimited" if rate is None else "limited"
+    return _steer(parts, form, operation_id, SetRate(rate), done)
+
+
+@router.post("/{operation_id}/acknowledge")
+def acknowledge(operation_id: str, parts: Parts, form: SentForm) -> Response:
+    """Take note that it is over, and with it others that were asked for in the same words."""
+    shown = _found(parts, operation_id).operation
+    _acknowledge(parts, shown, form.requested_by)
+    return see_other(form.next("dismissed", f"{_PLACE}/{shown.operation_id}"))
+
+
+def _acknowledge(parts: PageParts, shown: RetryOperation, who: str) -> None:
+    group = shown.selection.group
+    if shown.retry_type is RetryType.FAILURE_GROUP and group is not None:
+        parts.gateway.acknowledge_group(group, who)
+    else:
+        parts.gateway.acknowledge_operation(shown.operation_id, who)
+
+
+def _steer(parts: PageParts, form: Form, operation_id: str, order: Order, done: str) -> Response:
+    came_to = parts.gateway.steer(operation_id, (order,), form.requested_by)
+    if isinstance(came_to, SteeringRefusal):
+        if came_to is SteeringRefusal.UNKNOWN:
+            raise HTTPException(404, f"No operation has the id {operation_id[:100]}.")
+        raise HTTPException(409, f"The operation is left as it is: {came_to}.")
+    return see_other(form.next(done, f"{_PLACE}/{came_to.operation_id}"))
+
+
+def _found(parts: PageParts, operation_id: str) -> OperationDetails:
+    found = find_operation(parts.db, operation_id)
+    if found is None:
+        raise HTTPException(404, f"No operation has the id {operation_id[:100]}.")
+    return found
+
+
+def _batch(parts: PageParts, found: OperationDetails) -> BatchDetails | None:
+    # The batch may have been done since the operation was read: then there is none any more.
+    return None if found.batch_id is None else find_batch(parts.db, found.batch_id)
+
+
+def _find_elsewhere(parts: PageParts, operation_id: str) -> Response:
+    """Lead to the archive operation of this id: lines of the event log name both alike."""
+    found = find_archive_operation(parts.db, operation_id)
+    if found is None:
+        raise HTTPException(404, f"No operation has the id {operation_id[:100]}.")
+    return see_other(f"/archive_operations/{found.operation_id}")

@@ -1,0 +1,337 @@
+"""The overview: what is the matter, what is being done about it, and what waits."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from fastapi import APIRouter, Request, Response
+
+from retrier.domain.classifiers import CLASSIFIERS
+from retrier.domain.failed_message import FailedMessageStatus, Resolution
+from retrier.domain.processor_work import Awaited, find_work
+from retrier.domain.retry_operation import STANDING_OPERATION
+from retrier.domain.waiting import estimate_end
+from retrier.web.counts import CountLine, Minute, Snapshot, Trouble
+from retrier.web.groups import GroupRow, group_prefix, list_rows
+from retrier.web.operation_lines import OperationLine, operation_line
+from retrier.web.page import show
+from retrier.web.parts import Parts
+from retrier.web.streams import tell_held_in_all
+from retrier.web.wording import ago, duration, in_words, listed, number, plural, sentence, share
+
+_MOST_IN_TITLE = 100
+
+
+def headline(found: Snapshot) -> str:
+    """Return the sentence."""
+    count, groups = found.unresolved, found.groups.get(CLASSIFIERS[0], ())
+    if count == 0:
+        return "Nothing is unresolved"
+    failed = "1 message is unresolved" if count == 1 else f"{number(count)} messages are unresolved"
+    if len(groups) == 1:
+        return f"{failed}: {groups[0].title[:_MOST_IN_TITLE]}"
+    return f"{failed}, in {in_words(len(groups))} groups"
+
+
+def lead(found: Snapshot) -> str:
+    """Return the sentences below it: the newest failure, and what is being retried."""
+    return " ".join(_sentences(found))
+
+
+def _sentences(found: Snapshot) -> Iterator[str]:
+    groups = found.groups.get(CLASSIFIERS[0], ())
+    if groups:
+        newest = max(groups, key=lambda each: each.last)
+        yield f"The newest failed {ago(newest.last, found.at)} on {newest.queues[0]}."
+    elif sum(found.others.statuses.values()) == 0:
+        yield "No message has failed yet: what arrives on an error queue is here within seconds."
+    else:
+        yield "Everything that failed is dealt with, or its retry is on its way."
+    issued = found.others.statuses.get(FailedMessageStatus.RETRY_ISSUED, 0)
+    left = sum(each.remaining for each in found.work.queue.operations)
+    if left:
+        yield f"{number(left)} {'is' if left == 1 else 'are'} being retried."
+    elif issued:
+        yield f"{number(issued)} {'retry has' if issued == 1 else 'retries have'} no outcome yet."
+    yield from _of_what_waits(found)
+
+
+def _of_what_waits(found: Snapshot) -> Iterator[str]:
+    names = [each.key.name[:_MOST_IN_TITLE] for each in found.breakers.waiting]
+    if names:
+        yield f"Breakers hold retries to {listed(names)}."
+    if found.held.messages:
+        yield tell_held_in_all(found.held)
+
+
+LATELY = timedelta(minutes=5)
+"""Failures of this time are told beside those that are unresolved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """One number; `tone` is `bad`, `wait` or nothing, and never says what the text does not."""
+
+    key: str
+    name: str
+    value: str
+    note: str
+    tone: str = ""
+
+
+def tiles(found: Snapshot) -> Sequence[Tile]:
+    """Return the numbers of the overview."""
+    return [_unresolved(found), _retried(found), _pending(found), _resolved(found), _dead(found)]
+
+
+def _unresolved(found: Snapshot) -> Tile:
+    count = found.unresolved
+    recent = sum(each.failed for each in found.minutes if found.at - each.at < LATELY)
+    return Tile(
+        key="unresolved",
+        name="Unresolved",
+        value=number(count),
+        note=f"{plural(recent, 'failure')} in 5 minutes",
+        tone="bad" if count else "",
+    )
+
+
+def _retried(found: Snapshot) -> Tile:
+    alive = found.work.queue.operations
+    left = sum(each.remaining for each in alive)
+    ends = [end for each in alive if (end := estimate_end(each, found.at)) is not None]
+    if ends and left:
+        note = f"about {duration(max(ends) - found.at)} left"
+    else:
+        note = f"{plural(len(alive), 'operation')} open" if alive else "no retry is open"
+    return Tile(key="retried", name="Being retried", value=number(left), note=note)
+
+
+def _pending(found: Snapshot) -> Tile:
+    count, oldest = found.others.pending, found.others.oldest_pending
+    note = "every retry has an outcome" if oldest is None else f"the oldest {ago(oldest, found.at)}"
+    return Tile(key="pending", name="Pending retries", value=number(count), note=note)
+
+
+def _resolved(found: Snapshot) -> Tile:
+    by = found.others.resolved_lately
+    count = sum(by.values())
+    confirmed = by.get(Resolution.CONFIRMED, 0)
+    note = f"{share(confirmed, count)} confirmed" if count else "in the last 24 hours"
+    return Tile(key="resolved", name="Resolved in 24 hours", value=number(count), note=note)
+
+
+def _dead(found: Snapshot) -> Tile:
+    scheduled = found.scheduled
+    if found.dead or scheduled:
+        note = f"{number(scheduled)} scheduled"
+        tone = "bad" if found.dead else ""
+        return Tile(key="dead", name="Dead", value=number(found.dead), note=note, tone=tone)
+    archived = found.others.statuses.get(FailedMessageStatus.ARCHIVED, 0)
+    return Tile(key="archived", name="Archived", value=number(archived), note="set aside")
+
+
+SLOTS = 60
+HEIGHT = 72
+_SLOT = 12
+_BAR = 3
+_LEAST = 2
+
+SPANS: Mapping[str, tuple[str, timedelta]] = {
+    "hour": ("The last hour", timedelta(minutes=1)),
+    "day": ("The last 24 hours", timedelta(minutes=24)),
+}
+"""What can be plotted, and how much time a slot is."""
+
+_KINDS = ("failed", "sent", "confirmed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One bar; `kind` is its class."""
+
+    kind: str
+    x: int
+    y: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """Bars, their scale, and the same in words and numbers for those who do not see them."""
+
+    title: str
+    span: str
+    width: int
+    height: int
+    bars: Sequence[Bar]
+    most: int
+    begins: datetime
+    ends: datetime
+    slot: timedelta
+    words: str
+    slots: Sequence[Minute]
+
+
+def plot(minutes: Sequence[Minute], now: datetime, span: str) -> Plot:
+    """Return the plot of a span that ends now."""
+    title, slot = SPANS[span]
+    begins = now - SLOTS * slot
+    slots = _slots(minutes, begins, slot)
+    most = max((max(each.failed, each.sent, each.confirmed) for each in slots), default=0)
+    return Plot(
+        title=title,
+        span=span,
+        width=SLOTS * _SLOT,
+        height=HEIGHT,
+        bars=list(_bars(slots, begins, slot, most)),
+        most=most,
+        begins=begins,
+        ends=now,
+        slot=slot,
+        words=_words(title, slots),
+        slots=slots,
+    )
+
+
+def _slots(minutes: Sequence[Minute], begins: datetime, slot: timedelta) -> Sequence[Minute]:
+    found: dict[int, Minute] = {}
+    for each in minutes:
+        place = int((each.at - begins) / slot)
+        if each.at >= begins - slot and 0 <= place < SLOTS:
+            before = found.get(place, Minute(at=begins + place * slot))
+            found[place] = Minute(
+                at=before.at,
+                failed=before.failed + each.failed,
+                sent=before.sent + each.sent,
+                confirmed=before.confirmed + each.confirmed,
+            )
+    return [found[place] for place in sorted(found)]
+
+
+def _bars(slots: Sequence[Minute], begins: datetime, slot: timedelta, most: int) -> Iterator[Bar]:
+    for each in slots:
+        left = round((each.at - begins) / slot) * _SLOT
+        for place, kind in enumerate(_KINDS):
+            value = getattr(each, kind)
+            if value:
+                height = max(_LEAST, round(value / most * (HEIGHT - _LEAST)))
+                yield Bar(kind=kind, x=left + 1 + place * _BAR, y=HEIGHT - height, height=height)
+
+
+def _words(title: str, slots: Sequence[Minute]) -> str:
+    failed, sent, confirmed = (sum(getattr(each, kind) for each in slots) for kind in _KINDS)
+    counts = (
+        f"{plural(failed, 'failure')}, {plural(sent, 'retry sent', 'retries sent')}, "
+        f"{plural(confirmed, 'confirmation')}"
+    )
+    return f"{title}: {counts}"
+
+
+MOST_GROUPS = 10
+MOST_QUEUES = 10
+MOST_BREAKERS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Something that a person should know; `tone` is `bad` or `wait`."""
+
+    text: str
+    tone: str = "wait"
+    link: str | None = None
+    link_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """All that the overview shows."""
+
+    headline: str
+    lead: str
+    unresolved: int
+    is_well: bool
+    tiles: Sequence[Tile]
+    notes: Sequence[Note]
+    operations: Sequence[OperationLine]
+    plot: Plot
+    groups: Sequence[GroupRow]
+    groups_in_all: int
+    live_rows: str
+    queues: Sequence[CountLine]
+    queues_in_all: int
+    counted_at: datetime
+
+
+def overview(
+    found: Snapshot, groups: Sequence[GroupRow], trouble: Trouble | None, span: str, live_rows: str
+) -> Overview:
+    """Return the overview of a snapshot, with its groups as rows."""
+    queue = found.work.queue
+    alive = [each for each in queue.operations if each.remaining or _is_asked(each)]
+    return Overview(
+        headline=headline(found),
+        lead=lead(found),
+        unresolved=found.unresolved,
+        is_well=found.unresolved == 0 and trouble is None,
+        tiles=tiles(found),
+        notes=list(_notes(found, trouble)),
+        operations=[
+            operation_line(each, found.at, schedule=queue.schedule, obstacles=queue.obstacles)
+            for each in alive
+        ],
+        plot=plot(found.minutes, found.at, span),
+        groups=groups[:MOST_GROUPS],
+        groups_in_all=len(groups),
+        live_rows=live_rows,
+        queues=sorted(found.queues, key=lambda each: -each.count)[:MOST_QUEUES],
+        queues_in_all=len(found.queues),
+        counted_at=found.at,
+    )
+
+
+def _is_asked(operation: object) -> bool:
+    return getattr(operation, "operation_id", None) != STANDING_OPERATION
+
+
+def _notes(found: Snapshot, trouble: Trouble | None) -> Iterator[Note]:
+    if trouble is not None:
+        yield Note(text=f"The counts are old. {sentence(trouble.reason)}", tone="bad")
+    is_held = found.work.processor is not None and found.work.processor.is_held
+    work = find_work(found.work.queue, is_held=is_held)
+    if work.waits_for in (Awaited.PROCESSOR, Awaited.BROKER) and work.why is not None:
+        yield Note(text=f"Retries wait: {sentence(work.why)}", tone="bad")
+    yield from _what_waits(found)
+    if found.others.imports:
+        count = plural(found.others.imports, "message")
+        yield Note(
+            text=f"{count} could not be read: failed imports wait for a person.",
+            link="/imports",
+            link_name="Failed imports",
+        )
+
+
+def _what_waits(found: Snapshot) -> Iterator[Note]:
+    """Yield why messages wait: a breaker each, and all streams together."""
+    waiting = found.breakers.waiting
+    for why in list(waiting.values())[:MOST_BREAKERS]:
+        yield Note(text=sentence(why), link="/breakers", link_name="Breakers")
+    if len(waiting) > MOST_BREAKERS:
+        more = plural(len(waiting) - MOST_BREAKERS, "more breaker")
+        yield Note(text=f"Messages wait for {more}.", link="/breakers", link_name="Breakers")
+    if found.held.messages:
+        yield Note(text=tell_held_in_all(found.held), link="/streams?held=1", link_name="Streams")
+
+
+router = APIRouter()
+
+
+@router.get("/")
+def get_overview(request: Request, parts: Parts, span: str = "") -> Response:
+    """Show what is the matter."""
+    found = parts.counts.look()
+    default = CLASSIFIERS[0]
+    groups = list_rows(parts.db, found, default)
+    chosen = span if span in SPANS else next(iter(SPANS))
+    view = overview(found, groups, parts.counts.trouble, chosen, group_prefix(default))
+    return show(request, "overview.html", view, current="/")

@@ -1,1 +1,0 @@
-"""What templates show: values made of what the store found."""
