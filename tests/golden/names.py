@@ -17,6 +17,8 @@ _CHANGING = (
     (re.compile(rf'("host": ?"|\bprocess \d+ on |golden@|processor  ){_HOST}\b'), r"\1<host>"),
     (re.compile(r"(connected from )[\da-f.:]+"), r"\1<address>"),
     (re.compile(r'("timestamp": ")[^"]+'), r"\1<time>"),
+    # What is meant by yesterday depends on the day of the machine.
+    (re.compile(r"('yesterday' is no time: .*did you mean )\d{4}-\d\d-\d\d"), r"\1<date>"),
     (re.compile(r'(etag: )"\w+"'), r'\1"<etag>"'),
     (re.compile(r"(?<![\w-])[0-9a-f]{8}(-\d{1,3})(?![\w-])"), r"<live>\1"),
     (re.compile(r'(data-seen=")[0-9a-f]+'), r"\1<hash>"),
