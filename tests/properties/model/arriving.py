@@ -37,6 +37,11 @@ class Arriving(Example):
         arrived = self.world.sends.arrived
         if arrived:
             sent = arrived[-1 - number % len(arrived)]
+            known = self.world.account.messages.get(sent.key)
+            # What names no retry of the message is its failure only where it failed before: what was
+            # redirected and says nothing of its retry is another message, as a follow-up would be.
+            if known is not None and sent.queue not in (known.queue, known.first_queue):
+                retry_id = "this"
             self.far_side.fail_again(sent, when=when, retry_id=retry_id)
         return bool(arrived)
 
