@@ -84,7 +84,7 @@ class Ingestor:
     empty_since: float | None = field(init=False, default=None)
     """When the newest look at the queue began that found nothing or no queue, with nothing in hand."""
     _heard_at: float = field(init=False, default=0.0)
-    """The last sign of life, of the broker or of a commit: since then what is in hand is surely ours."""
+    """Since when what is in hand is surely ours: the last sign of life to the broker, or from it."""
     _consumer: Consumer | None = field(init=False, default=None)
     _ahead: Reading | None = field(init=False, default=None)
     _window: int = field(init=False, default=1)
@@ -220,9 +220,6 @@ class Ingestor:
         self.storing_since = self.clock.monotonic()
         try:
             stored = self._store(reading.deliveries, received)
-            # A commit that took long is no reason to receive all of it again: if the broker has given
-            # us up meanwhile, the acknowledgement meets a closed connection.
-            self._heard_at = self.clock.monotonic()
         finally:
             self.storing_since = None
         self.emit(stored)
