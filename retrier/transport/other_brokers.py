@@ -20,8 +20,8 @@ from kombu.utils.url import maybe_sanitize_url
 from retrier.domain.wire import Confirmed, Delivery, Outcome, Outgoing, PropertyCodec
 from retrier.errors import BrokerUnavailable, ConfigurationError
 from retrier.overlap import WhileInFlight, nothing_else
-from retrier.transport.embedded.consumer import Idling
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
+from retrier.transport.embedded.transport import Idling
 from retrier.transport.seam import Awaited, Capabilities, Queues, Trial
 
 KOMBU_JSON: Any = kombu_json

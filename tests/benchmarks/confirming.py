@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from subprocess import PIPE, Popen
 from time import perf_counter
 
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.benchmarks.raw_line import RawLine
 from tests.support.raw_messages import raw_properties
 

@@ -12,7 +12,7 @@ from retrier.domain.wire import Delivery
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.parsing import parse
 from retrier.store.queries.verification import verify_store
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.confirming import Handled
 from tests.benchmarks.figures.streams import check_order

@@ -13,8 +13,13 @@ import pytest
 from retrier.domain.wire import Confirmed, Outgoing, Refused, Returned, Unknown
 from retrier.errors import BrokerUnavailable, LeaseLost, StagingQueueUnusable
 from retrier.transport.embedded import EmbeddedTransport
-from retrier.transport.embedded.broker_file import BUSY_TIMEOUT, BrokerFile, CommitUnknown
-from retrier.transport.embedded.rows import LARGEST_MESSAGE, SCHEMA
+from retrier.transport.embedded.broker_file import (
+    BUSY_TIMEOUT,
+    LARGEST_MESSAGE,
+    SCHEMA,
+    BrokerFile,
+    CommitUnknown,
+)
 from retrier.transport.seam import Publisher, Queues
 from tests.contract.embedded_fixtures import EmbeddedFixtures, ask_file, take_leases_away
 from tests.contract.transport_fixtures import Consume, nothing

@@ -14,7 +14,7 @@ from kombu.transport.virtual import UndeliverableWarning
 
 from retrier.domain.wire import Outgoing
 from retrier.errors import BrokerUnavailable, ConfigurationError
-from retrier.transport.embedded.rows import LARGEST_MESSAGE
+from retrier.transport.embedded.broker_file import LARGEST_MESSAGE
 from retrier.transport.seam import Publisher, Queues
 from tests.contract.embedded_fixtures import Connect, EmbeddedFixtures, take_leases_away
 from tests.contract.transport_fixtures import Consume, nothing

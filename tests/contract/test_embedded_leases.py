@@ -7,9 +7,16 @@ from pathlib import Path
 import pytest
 
 from retrier.processes import Owner, describe_process
-from retrier.transport.embedded.broker_file import BrokerFile
+from retrier.transport.embedded.broker_file import (
+    SCHEMA,
+    BrokerFile,
+    Held,
+    HoldLost,
+    Parcel,
+    QueueGone,
+    Tag,
+)
 from retrier.transport.embedded.queues_db import QueuesDb
-from retrier.transport.embedded.rows import SCHEMA, Held, HoldLost, Parcel, QueueGone, Tag
 from tests.support.frozen_clock import FrozenClock
 
 LEASE = 30.0

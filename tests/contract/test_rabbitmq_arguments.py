@@ -5,8 +5,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from retrier.transport.rabbitmq import RabbitMQTransport
-from retrier.transport.rabbitmq.arguments import find_delivery_limit, has_dead_letter_exchange
-from retrier.transport.rabbitmq.queues import RabbitMQQueues
+from retrier.transport.rabbitmq.queues import (
+    RabbitMQQueues,
+    find_delivery_limit,
+    has_dead_letter_exchange,
+)
 from tests.support.far_side import FarSide
 
 pytestmark = pytest.mark.rabbitmq

@@ -8,8 +8,7 @@ import pytest
 from retrier.domain.copies import read_staged
 from retrier.domain.wire import Delivery, Edit, Outgoing
 from retrier.transport.rabbitmq import RabbitMQTransport
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
-from retrier.transport.rabbitmq.properties.table import entries
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec, entries
 from tests.contract.rabbitmq_samples import SAMPLES
 from tests.contract.transport_fixtures import nothing
 from tests.support.amqp_bytes import FIELDS, NO_PROPERTIES, array, header, properties, string

@@ -9,7 +9,7 @@ from retrier.domain.wire import ChannelClosed, Confirmed, Outgoing, Refused, Ret
 from retrier.transport.rabbitmq import RabbitMQTransport
 from retrier.transport.rabbitmq.address import parse_address
 from retrier.transport.rabbitmq.connection import BrokerConnection
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from retrier.transport.rabbitmq.publisher import NACK, RabbitMQPublisher
 from tests.contract.transport_fixtures import nothing
 from tests.support.amqp_bytes import NO_PROPERTIES, array, header, properties, string

@@ -9,7 +9,7 @@ from retrier.store.queries.details import find_body
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import failed_messages, processing_attempts
 from retrier.store.verbs.windows import load_originals
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.contract.store_rows import again, message, only_message, record, rows, set_columns
 from tests.support.factories import FAILED_AT, dramatiq_body, failure, unique_id
 

@@ -2,7 +2,7 @@
 
 from retrier.store.engine.database import Database
 from retrier.store.queries.details import find_message
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.support.bench import Bench
 from tests.support.factories import failure, unique_id
 

@@ -8,7 +8,7 @@ from retrier.domain.headers import COMPLETED_STEPS
 from retrier.store.engine.database import Database
 from retrier.store.queries.details import find_message
 from retrier.store.schema import processing_attempts
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.contract.store_rows import again, rows
 from tests.support.bench import QUEUE, Bench, Killed
 from tests.support.factories import FAILED_AT, failure, unique_id

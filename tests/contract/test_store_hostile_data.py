@@ -14,7 +14,7 @@ from retrier.domain.identity import fingerprint
 from retrier.errors import DataRefused
 from retrier.store.queries.details import find_body, find_message
 from retrier.store.schema import failed_imports, failure_groups, processing_attempts
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.contract.store_rows import again, messages, only_message, record, rows, untold
 from tests.support.factories import confirmation, failed_import, failure, unique_id
 from tests.support.raw_messages import raw_properties, retrier_headers

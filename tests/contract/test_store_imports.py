@@ -27,7 +27,7 @@ from retrier.store.verbs import imports as verbs
 from retrier.store.verbs.receiving import Reception
 from retrier.store.verbs.recording import record_received
 from retrier.store.verbs.upkeep import get_installation_id
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.contract.store_retries import SENT, bring_to
 from tests.contract.store_rows import (
     ledger_entries,

@@ -16,7 +16,7 @@ from retrier.store.engine.database import Database
 from retrier.store.queries.policy_simulation import Bounds, SimulatedBefore, simulate_policies
 from retrier.store.schema import failed_messages, processing_attempts
 from retrier.store.verbs.recording import record_received
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.support.factories import failure
 from tests.support.raw_messages import (
     delivery,

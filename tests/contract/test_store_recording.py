@@ -18,7 +18,7 @@ from retrier.store.schema import (
     processing_attempts,
 )
 from retrier.store.verbs.recording import record_received
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.contract.store_rows import (
     INSTANCE,
     again,

@@ -20,7 +20,7 @@ from retrier.store.tables.message_texts import find_unused, identify, remove_unu
 from retrier.store.verbs.dead_messages import declare_dead
 from retrier.store.verbs.message_actions import Action, change
 from retrier.store.verbs.message_texts import complete_texts, sweep_texts
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.contract.store_rows import again, record, rows, set_columns
 from tests.support.databases import empty
 from tests.support.factories import failure, unique_id

@@ -27,7 +27,7 @@ from retrier.store.schema import (
 from retrier.store.verbs.message_texts import complete_texts
 from retrier.store.verbs.redirects import create_redirect
 from retrier.store.verbs.upgrade import upgrade_schema
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.contract.store_retries import BEING_SENT, SENT, bring_to
 from tests.contract.store_rows import record, rows, select_rows
 from tests.contract.store_shape import all_rows, shape_of

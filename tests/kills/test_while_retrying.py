@@ -11,9 +11,9 @@ import pytest
 from retrier.domain import headers
 from retrier.domain.wire import Edit
 from retrier.store.verbs.recording import record_received
+from retrier.transport.embedded.broker_file import LARGEST_MESSAGE
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
-from retrier.transport.embedded.rows import LARGEST_MESSAGE
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.kills.conftest import Tally
 from tests.kills.outage import Outage
 from tests.kills.rotation import everywhere

@@ -9,8 +9,7 @@ from retrier.domain.dialects import strips
 from retrier.domain.retry_batch import ClaimedMessage, StoredOriginal
 from retrier.domain.wire import Edit
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
-from retrier.transport.rabbitmq.properties.table import entries
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec, entries
 from tests.properties.test_amqp_properties import encode, fields, header_lists, shown, values
 from tests.support.amqp_bytes import string, table
 from tests.support.rabbitmq_habits import table_of

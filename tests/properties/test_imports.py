@@ -17,7 +17,7 @@ from retrier.store.engine.database import Database
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import failed_imports, metadata, processing_attempts
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.contract.store_rows import messages, record, rows
 from tests.support.factories import ERROR_QUEUE, FAILED_AT
 from tests.support.imports import make_imports

@@ -18,7 +18,7 @@ from retrier.domain.wire import Delivery, Edit, Properties
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.parsing import parse
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.support.raw_messages import (
     RECEIVED_AT,
     nservicebus_headers,

@@ -15,7 +15,7 @@ from retrier.processor.lease import Lease
 from retrier.store.engine.database import Database
 from retrier.store.schema import processor_lease, retry_operations
 from retrier.store.verbs.leases import Holder
-from retrier.transport.rabbitmq.breaks import Refusal
+from retrier.transport.rabbitmq.connection import Refusal
 from tests.support.bench import Bench
 from tests.support.flaky_database import FlakyDatabase
 from tests.support.waiting import wait_until

@@ -12,7 +12,7 @@ from retrier.errors import BrokerUnavailable
 from retrier.events.processor import StagingIdsRecorded
 from retrier.store.engine.database import Database
 from retrier.store.schema import message_redirects, staging_ids
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
 from tests.support.factories import ERROR_QUEUE, failure, raw_properties
 from tests.support.flaky_database import FlakyDatabase

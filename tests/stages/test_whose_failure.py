@@ -16,7 +16,7 @@ from retrier.domain.wire import Delivery
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.parsing import parse
 from retrier.store.verbs.redirects import create_redirect
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import ERROR_QUEUE, FAILED_AT, confirmation
 from tests.support.old import settle

@@ -23,7 +23,7 @@ from retrier.store.engine.database import Database
 from retrier.store.schema import failed_messages
 from retrier.store.verbs.leases import Fence, Holder, acquire_lease
 from retrier.store.verbs.recording import record_received
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.support.bench import STAGING
 from tests.support.factories import ERROR_QUEUE, unique_id
 from tests.support.frozen_clock import FrozenClock

@@ -13,7 +13,7 @@ from retrier.domain.headers import ENDPOINT, MESSAGE_TYPE
 from retrier.domain.identity import body_hash, fingerprint
 from retrier.domain.sender_facts import FactReader
 from retrier.domain.wire import Edit
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.support import raw_messages
 
 DIALECT = "retrier"

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from retrier.transport.rabbitmq.properties.fields import find_fields
-from retrier.transport.rabbitmq.properties.table import LENGTH, Span, entries
+from retrier.transport.rabbitmq.properties import LENGTH, Span, entries, find_fields
 from tests.support.amqp_bytes import with_length
 
 FOUR = (4, 0)

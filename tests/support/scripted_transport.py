@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from retrier.domain.wire import Outgoing, PropertyCodec
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from retrier.transport.seam import Capabilities, Trial
 from tests.support.script import Breakable, Script
 from tests.support.scripted_connections import (

@@ -5,7 +5,7 @@ from retrier.domain.failed_message import FailedImport, Failure, Received
 from retrier.domain.wire import Delivery
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.parsing import parse
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.support.raw_messages import RECEIVED_AT
 
 CODEC = AmqpPropertyCodec()

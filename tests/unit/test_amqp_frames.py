@@ -6,7 +6,7 @@ import pytest
 from amqp import spec
 from amqp.exceptions import UnexpectedFrame
 
-from retrier.transport.rabbitmq.raw_message import (
+from retrier.transport.rabbitmq.library import (
     BODY,
     HEADER,
     HEARTBEAT,

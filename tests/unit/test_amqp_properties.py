@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from retrier.domain.wire import Edit, PropertyCodec, UnreadableProperties
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.support.amqp_bytes import (
     NO_PROPERTIES,
     array,

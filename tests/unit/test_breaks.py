@@ -3,7 +3,7 @@
 import pytest
 from amqp.exceptions import ConnectionForced, InternalError, NotFound
 
-from retrier.transport.rabbitmq.breaks import Difference, is_silence, read_difference
+from retrier.transport.rabbitmq.connection import Difference, is_silence, read_difference
 from retrier.transport.rabbitmq.library import NoAnswer
 
 

@@ -1,7 +1,7 @@
 """Every delivery of one message has the same canonical properties, whatever the broker adds."""
 
 from retrier.domain.wire import Edit
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 
 codec = AmqpPropertyCodec()
 SENT = codec.edit(codec.empty, Edit(set_headers={"b": "2", "a": "1"}))

@@ -6,7 +6,7 @@ from retrier.domain import headers
 from retrier.domain.copies import StagedCopy, as_it_came, make_end_marker, read_staged
 from retrier.domain.wire import Edit, PropertyCodec
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.support.amqp_bytes import properties
 from tests.support.copies import STAMPS, copy_of, retry_of
 from tests.support.raw_messages import nservicebus_headers, raw_properties

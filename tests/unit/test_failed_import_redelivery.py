@@ -8,7 +8,7 @@ from retrier.domain.failed_message import FailedImport
 from retrier.domain.wire import Delivery
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.parsing import parse
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 
 
 @pytest.mark.parametrize("redelivered", [True, False])

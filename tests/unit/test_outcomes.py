@@ -1,7 +1,7 @@
 """How acknowledgements and returns are attributed to the messages of a window."""
 
 from retrier.domain.wire import ChannelClosed, Confirmed, Outgoing, Refused, Returned, Unknown
-from retrier.transport.rabbitmq.outcomes import Window
+from retrier.transport.rabbitmq.publisher import Window
 
 
 def message(queue: str = "q", raw: bytes = b"\x00\x00", body: bytes = b"") -> Outgoing:

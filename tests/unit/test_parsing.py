@@ -10,7 +10,7 @@ from retrier.domain.failed_message import FailedImport
 from retrier.domain.headers import UNIQUE_MESSAGE_ID
 from retrier.domain.wire import Delivery, Edit, Properties
 from retrier.ingestion.parsing import parse, refused_import
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.support.raw_messages import (
     RECEIVED_AT,
     delivery,

@@ -16,7 +16,7 @@ from retrier.errors import (
 )
 from retrier.store.engine.refusals import Translator
 from retrier.transport.rabbitmq.address import parse_address
-from retrier.transport.rabbitmq.entry import translate_refused_entry
+from retrier.transport.rabbitmq.connection import translate_refused_entry
 
 BROKER = parse_address("amqp://broker.example")
 TRANSLATOR = Translator(place="db.example/shop", answer_limit=timedelta(seconds=5))

@@ -4,7 +4,7 @@ import pytest
 
 from retrier.domain.shown import Shown, derive
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.support.factories import failure, raw_properties
 from tests.support.raw_messages import (
     nservicebus_headers,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from retrier.transport.rabbitmq.silence import Silence
+from retrier.transport.rabbitmq.library import Silence
 from tests.support.frozen_clock import FrozenClock
 
 HEARTBEAT = 5.0

@@ -5,8 +5,7 @@ from typing import Any, cast
 import pytest
 
 from retrier.errors import QueueSilent, StagingQueueUnusable
-from retrier.transport.rabbitmq.breaks import ChannelLost
-from retrier.transport.rabbitmq.connection import BrokerConnection
+from retrier.transport.rabbitmq.connection import BrokerConnection, ChannelLost
 from retrier.transport.rabbitmq.queues import PRECONDITION_FAILED, RabbitMQQueues
 
 QUEUE = "retrier.staging"

@@ -10,6 +10,12 @@ from retrier.processes import Owner
 from retrier.transport.embedded.broker_file import (
     BrokerFile,
     Connection,
+    Held,
+    HoldLost,
+    Parcel,
+    Queue,
+    QueueGone,
+    Tag,
     enter,
     find_gone,
     leave,
@@ -17,7 +23,6 @@ from retrier.transport.embedded.broker_file import (
     reap,
     renew,
 )
-from retrier.transport.embedded.rows import Held, HoldLost, Parcel, Queue, QueueGone, Tag
 
 LOOK = """
 SELECT id, single_active, active,

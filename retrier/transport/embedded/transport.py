@@ -1,20 +1,335 @@
 """The embedded broker as a transport: queues in one file, used by several processes, no server."""
 
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
+from threading import Event, Thread
+from time import monotonic
+from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
-from retrier.domain.wire import Outgoing, PropertyCodec
+from retrier.domain.wire import (
+    Confirmed,
+    Delivery,
+    Outcome,
+    Outgoing,
+    PropertyCodec,
+    Refused,
+    Returned,
+    Unknown,
+    UnreadableProperties,
+)
 from retrier.errors import BrokerUnavailable, ConfigurationError, StagingQueueUnusable
+from retrier.overlap import WhileInFlight, nothing_else
 from retrier.processes import describe_process
-from retrier.transport.embedded.broker_file import BUSY_TIMEOUT, BrokerFile
-from retrier.transport.embedded.consumer import EmbeddedConsumer
-from retrier.transport.embedded.hold import LEASE
+from retrier.transport.embedded.broker_file import (
+    BUSY_TIMEOUT,
+    SCHEMA,
+    BrokerFile,
+    CommitUnknown,
+    Held,
+    HoldLost,
+    Parcel,
+    QueueGone,
+    Tag,
+    why_too_large,
+)
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
-from retrier.transport.embedded.publisher import EmbeddedPublisher
 from retrier.transport.embedded.queues_db import QueuesDb
-from retrier.transport.embedded.rows import SCHEMA
-from retrier.transport.seam import Capabilities, QueueLook, Trial
+from retrier.transport.seam import Awaited, Capabilities, QueueLook, Trial
 from retrier.transport.transports import TransportOptions
+
+LEASE = 30.0
+"""Seconds after which a holder that may be dead or alive loses its messages."""
+WATCH_EVERY = 0.25
+FAREWELL = 1.0
+
+
+class Hold:
+    """A holder's row, and the thread that renews its lease, however long a handler takes."""
+
+    def __init__(self, db: QueuesDb, lease: float = LEASE) -> None:
+        """Add the holder's row; `lease` is in seconds. Raises BrokerUnavailable."""
+        self._db = db
+        self._lease = lease
+        self._stop = Event()
+        self._watched = float("-inf")
+        self.id = db.enter(lease)
+        Thread(target=self._keep_renewing, name="embedded broker lease", daemon=True).start()
+
+    def take(self, name: str, limit: int, queue_id: int | None = None) -> list[Held]:
+        """Take up to `limit` messages off a queue, without waiting.
+
+        With `queue_id`, a queue that was deleted and declared again counts as gone. Raises
+        QueueGone, HoldLost, BrokerUnavailable.
+        """
+        self._watch()
+        queue = self._db.look(name)
+        if queue is None or queue_id not in (None, queue.id):
+            raise QueueGone(f"the embedded broker {self._db.place}: queue {name!r} was deleted")
+        if not queue.has_ready or queue.active not in (None, self.id):
+            return []
+        return self._db.claim(queue, self.id, limit)
+
+    def step_down(self, name: str) -> None:
+        """Let another consumer be the active one of a queue. Raises BrokerUnavailable."""
+        queue = self._db.look(name)
+        if queue is not None and queue.active == self.id:
+            self._db.step_down(queue)
+
+    def is_kept(self) -> bool:
+        """Renew the lease; False if another process has ended it. Raises BrokerUnavailable."""
+        return self._db.renew(self.id, FAREWELL)
+
+    def close(self) -> None:
+        """Give everything back; never raises, and waits some seconds at most for other writers."""
+        self._stop.set()
+        # If this fails, the messages are ready again once the lease has run out.
+        with suppress(BrokerUnavailable):
+            self._db.leave(self.id, FAREWELL)
+
+    def _watch(self) -> None:
+        """Remove dead holders from time to time: only then is what they held ready again."""
+        now = monotonic()
+        if now - self._watched < WATCH_EVERY:
+            return
+        self._watched = now
+        if self._db.anyone_gone():
+            self._db.reap()
+
+    def _keep_renewing(self) -> None:
+        kept = True
+        while kept and not self._stop.wait(self._lease / 3):
+            with suppress(BrokerUnavailable):
+                kept = self._db.renew(self.id, timeout=self._lease / 6)
+
+
+CODEC = EnvelopePropertyCodec()
+
+Open = Callable[[], QueuesDb]
+
+
+class EmbeddedPublisher:
+    """Stores messages in queues; after an error the next window opens the file again."""
+
+    def __init__(self, open_db: Open) -> None:
+        """Open the file. Raises BrokerUnavailable."""
+        self._open = open_db
+        self._db: QueuesDb | None = open_db()
+
+    @property
+    def awaited(self) -> Awaited:
+        """Nothing: a commit confirms at once, so no queue is ever waited for."""
+        return Awaited()
+
+    def publish(
+        self,
+        messages: Iterable[Outgoing],
+        waiting: Callable[[], None],
+        while_in_flight: WhileInFlight = nothing_else,
+    ) -> tuple[Outcome, ...]:
+        """Store all that can be stored, in one transaction. See the seam for what is promised.
+
+        An error before the commit raises BrokerUnavailable, and nothing is stored. An error of the
+        commit itself makes the whole window Unknown.
+        """
+        window = list(messages)
+        problems = [_why_refused(message) for message in window]
+        parcels = [
+            _parcel(message) for message, why in zip(window, problems, strict=True) if not why
+        ]
+        settled = iter(self._store(parcels, waiting))
+        while while_in_flight():
+            pass
+        return tuple(Refused(why) if why else next(settled) for why in problems)
+
+    def keep_alive(self) -> None:
+        """Do nothing: a file needs no heartbeats."""
+
+    def close(self) -> None:
+        """Close the file; never hangs, never raises."""
+        db, self._db = self._db, None
+        if db is not None:
+            db.close()
+
+    def _store(self, parcels: Sequence[Parcel], waiting: Callable[[], None]) -> list[Outcome]:
+        if not parcels:
+            return []
+        db = self._db = self._db or self._open()
+        try:
+            found = db.put(parcels, waiting)
+        except CommitUnknown as lost:
+            self.close()
+            return [Unknown(str(lost)) for _ in parcels]
+        except BrokerUnavailable:
+            self.close()
+            raise
+        return [
+            Confirmed() if stored else Returned(f"it is not in {db.place}")
+            for parcel, stored in zip(parcels, found, strict=True)
+        ]
+
+
+def _parcel(message: Outgoing) -> Parcel:
+    return Parcel(
+        queue=message.queue,
+        exchange="",
+        routing_key=message.queue,
+        raw=message.raw,
+        body=message.body,
+    )
+
+
+def _why_refused(message: Outgoing) -> str | None:
+    """Return why a message cannot be stored, or could not be read afterwards; else None."""
+    try:
+        message.queue.encode()
+        CODEC.canonical(message.raw)
+    except UnicodeEncodeError as error:
+        return f"the name of the queue is no text: {error}"
+    except UnreadableProperties as error:
+        return str(error)
+    return why_too_large(message.raw, message.body)
+
+
+FIRST_PAUSE = 0.01
+LONGEST_PAUSE = 0.05
+
+
+class Idling:
+    """Waits that grow from 10 ms: a busy queue is read quickly, an idle one costs little."""
+
+    def __init__(self, longest: float = LONGEST_PAUSE) -> None:
+        """`longest` is the longest wait in seconds."""
+        self._longest = longest
+        self._next = min(FIRST_PAUSE, longest)
+        self._never = Event()
+
+    def wait(self, left: float | None) -> None:
+        """Wait once, no longer than `left` seconds."""
+        self._never.wait(self._next if left is None else min(self._next, left))
+        self._next = min(2 * self._next, self._longest)
+
+
+T = TypeVar("T")
+
+
+class EmbeddedConsumer:
+    """One holder on a file of its own; the first error closes it for good."""
+
+    def __init__(self, db: QueuesDb, queue: str, prefetch: int, lease: float) -> None:
+        """Consume an existing queue; `close` closes the file. Raises BrokerUnavailable."""
+        self._db = db
+        self._queue = queue
+        self._prefetch = prefetch
+        self._unsettled: set[Tag] = set()
+        self._counted: set[Tag] = set()
+        """The unsettled tags that count against the prefetch: handed out since it was set."""
+        try:
+            self._queue_id = self._find()
+            self._hold: Hold | None = Hold(db, lease)
+        except BrokerUnavailable:
+            db.close()
+            raise
+
+    def receive(self, limit: int, timeout: float) -> list[Delivery]:
+        """Return up to `limit` messages. Raises BrokerUnavailable. See the seam."""
+        deadline = monotonic() + timeout
+        idling = Idling()
+        while True:
+            deliveries = self._guarded(lambda hold: self._take(hold, limit))
+            left = deadline - monotonic()
+            if deliveries or left <= 0:
+                return deliveries
+            idling.wait(left)
+
+    def ack(self, deliveries: Sequence[Delivery]) -> None:
+        """Acknowledge these messages, in one transaction. Raises BrokerUnavailable."""
+        self._settle(deliveries, self._db.forget)
+
+    def put_back(self, deliveries: Sequence[Delivery]) -> None:
+        """Put these messages back in their places in the queue. Raises BrokerUnavailable."""
+        self._settle(deliveries, self._db.give_back)
+
+    def cease(self) -> list[Delivery]:
+        """Return nothing: what was not received was not handed over. Raises BrokerUnavailable."""
+        self._guarded(lambda _hold: None)
+        return []
+
+    def rest(self) -> bool:
+        """Return False: opening the file again takes no time."""
+        return False
+
+    def resume(self, prefetch: int) -> None:
+        """Allow this many unacknowledged messages from now on, besides those handed out already.
+
+        Raises BrokerUnavailable.
+        """
+        self._guarded(lambda _hold: None)
+        self._prefetch = prefetch
+        self._counted.clear()
+
+    def keep_alive(self) -> None:
+        """Do nothing: a file needs no heartbeats."""
+
+    def close(self) -> None:
+        """Give everything back, close the file; never raises, waits some seconds at most."""
+        hold, self._hold = self._hold, None
+        if hold is not None:
+            hold.close()
+        self._db.close()
+
+    def _find(self) -> int:
+        queue = self._db.look(self._queue)
+        if queue is None:
+            raise QueueGone(f"the embedded broker {self._db.place}: no queue {self._queue!r}")
+        return queue.id
+
+    def _take(self, hold: Hold, limit: int) -> list[Delivery]:
+        room = min(limit, self._prefetch - len(self._counted))
+        if room <= 0:
+            return []
+        taken = hold.take(self._queue, room, self._queue_id)
+        self._unsettled.update(held.tag for held in taken)
+        self._counted.update(held.tag for held in taken)
+        return [
+            Delivery(
+                tag=held.tag,
+                queue=self._queue,
+                raw=held.raw,
+                body=held.body,
+                redelivered=held.redelivered,
+            )
+            for held in taken
+        ]
+
+    def _settle(
+        self, deliveries: Sequence[Delivery], settle: Callable[[Sequence[Tag]], int]
+    ) -> None:
+        tags = [
+            each.tag
+            for each in deliveries
+            if isinstance(each.tag, Tag) and each.tag in self._unsettled
+        ]
+        self._guarded(lambda hold: _settle_held(hold, tags, settle))
+        self._unsettled.difference_update(tags)
+        self._counted.difference_update(tags)
+
+    def _guarded(self, act: Callable[[Hold], T]) -> T:
+        if self._hold is None:
+            raise BrokerUnavailable(f"the embedded broker {self._db.place}: the consumer is closed")
+        try:
+            return act(self._hold)
+        except BrokerUnavailable:
+            self.close()
+            raise
+
+
+def _settle_held(hold: Hold, tags: Sequence[Tag], settle: Callable[[Sequence[Tag]], int]) -> None:
+    # Fewer are settled if the queue was deleted, which is fine, or if the lease was lost: then
+    # other consumers get the messages.
+    if settle(tags) < len(tags) and not hold.is_kept():
+        raise HoldLost("the lease on the messages ran out: others are handed them")
 
 
 class EmbeddedQueues:

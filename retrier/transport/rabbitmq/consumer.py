@@ -13,7 +13,7 @@ from amqp import spec
 from retrier.domain.wire import Delivery
 from retrier.errors import BrokerUnavailable
 from retrier.transport.rabbitmq.connection import BrokerConnection
-from retrier.transport.rabbitmq.raw_message import read_deliver
+from retrier.transport.rabbitmq.library import read_deliver
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from retrier.errors import BrokerUnavailable
 from retrier.ingestion.arrival import QueueMapping
 from retrier.store.schema import failed_import_sends
 from retrier.store.verbs.import_sends import stamp_import
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from retrier.transport.sender import ANSWER_WITHIN, HAND_OVER_WITHIN
 from tests.support.amqp_bytes import header, properties, string
 from tests.support.api import Api

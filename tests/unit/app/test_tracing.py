@@ -20,7 +20,7 @@ from retrier.events.event import ignore
 from retrier.events.processor import WindowSent
 from retrier.events.service import ServiceStopped
 from retrier.store.engine.database import Database
-from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
+from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.support.bench import QUEUE, Bench
 from tests.support.collector import collecting
 from tests.support.databases import open_upgraded, sqlite_url

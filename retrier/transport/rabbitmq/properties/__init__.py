@@ -1,1 +1,0 @@
-"""How the properties of AMQP messages are read and edited, as bytes."""
