@@ -7,7 +7,7 @@ from retrier.app.check_result import CheckResult, check_folder
 from retrier.app.composition import make_mapping
 from retrier.app.parts import make_transport
 from retrier.errors import AccessRefused, BrokerUnavailable, ConnectionLimit
-from retrier.ingestion.inspection import (
+from retrier.ingestion.ingestor import (
     Missing,
     Unusable,
     Usable,

@@ -17,9 +17,8 @@ from retrier.domain.dialects.accounts import have_none
 from retrier.domain.retention import SecondLook, find_ages
 from retrier.gateway import Gateway
 from retrier.imports import FailedImports
-from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.ingestor import Ingestor
-from retrier.ingestion.parsing import read_import
+from retrier.ingestion.parsing import QueueMapping, read_import
 from retrier.processor.archiving import Archiving, ArchivingContext
 from retrier.processor.broker import AttendedTransport, Broker
 from retrier.processor.lease import Lease

@@ -13,7 +13,7 @@ from retrier.events.service import (
     DatabaseReached,
     DatabaseUnreachable,
 )
-from retrier.ingestion.inspection import tell_delivery_limit
+from retrier.ingestion.ingestor import tell_delivery_limit
 from retrier.store.queries.outgoing import is_any_outgoing
 from retrier.store.verbs.message_texts import complete_texts
 from retrier.store.verbs.upgrade import find_revision, upgrade_schema

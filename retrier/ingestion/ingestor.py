@@ -1,14 +1,24 @@
-"""The loop of one error queue: receive a batch, read it, have it recorded, acknowledge it."""
+"""The loop of one error queue: look at it, receive a batch, read it, have it recorded, acknowledge it.
+
+A queue is inspected without a delivery, which would count against a delivery limit.
+"""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from retrier.clock import Clock
 from retrier.domain.failed_message import Noteworthy, Received
 from retrier.domain.receipt import Recorded
 from retrier.domain.wire import Delivery
-from retrier.errors import BrokerUnavailable, DataRefused, ErrorQueueMissing, RetrierError
+from retrier.errors import (
+    BrokerUnavailable,
+    DataRefused,
+    ErrorQueueMissing,
+    ErrorQueueUnusable,
+    RetrierError,
+)
 from retrier.events.event import Emit
 from retrier.events.ingestion import (
     BatchAcked,
@@ -22,12 +32,160 @@ from retrier.events.ingestion import (
     IngestionStarted,
     StoredAlone,
 )
-from retrier.ingestion.arrival import QueueMapping, next_prefetch
-from retrier.ingestion.inspection import admit
-from retrier.ingestion.parsing import Reading, refused_import
-from retrier.ingestion.recording import Probe, Record
-from retrier.overlap import nothing_else
-from retrier.transport.seam import Consumer, Transport
+from retrier.ingestion.parsing import QueueMapping, Reading, next_prefetch, refused_import
+from retrier.overlap import WhileInFlight, is_sure, nothing_else
+from retrier.transport.seam import (
+    USUAL_DELIVERY_LIMIT,
+    Consumer,
+    DeliveryLimit,
+    QueueLook,
+    Queues,
+    Transport,
+)
+
+
+class Record(Protocol):
+    """Stores a batch in one transaction."""
+
+    def __call__(
+        self,
+        received: Sequence[Received],
+        *,
+        while_in_flight: WhileInFlight = nothing_else,
+        make_sure: Callable[[], None] = is_sure,
+    ) -> Recorded:
+        """Store it; return the result. Raises DatabaseUnavailable, and DataRefused.
+
+        `while_in_flight` does one small piece of other work and returns whether there is more. Call
+        it while waiting for the database. `make_sure` raises if the messages may have been handed to
+        another process meanwhile. Call it when nothing is waited for any more.
+        """
+        ...
+
+
+Probe = Callable[[], None]
+"""Writes something to the database. Raises DatabaseUnavailable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usable:
+    """It may be ingested. `unseen`: the broker does not reveal whether it dead-letters."""
+
+    look: QueueLook
+    doubt: str | None  # what a person should look at, if anything
+    unseen: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """It does not exist."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unusable:
+    """Nothing of it is ingested before a person has changed something."""
+
+    reason: str
+
+
+Inspection = Usable | Missing | Unusable
+
+
+def admit(
+    transport: Transport, mapping: QueueMapping, *, declare_missing: bool, judging: bool
+) -> str | None:
+    """Return what is doubtful about an error queue, if anything, or raise ErrorQueueUnusable.
+
+    `judging` as for `inspect`. A missing queue is declared, if that is wanted. Raises
+    ErrorQueueMissing, BrokerUnavailable.
+    """
+    queues = transport.queues()
+    try:
+        if declare_missing:
+            queues.declare_error_queue(mapping.queue)
+        found = inspect(queues, mapping, judging=judging)
+    finally:
+        queues.close()
+    match found:
+        case Usable(doubt=doubt):
+            return doubt
+        case Missing(reason=reason):
+            raise ErrorQueueMissing(reason)
+        case Unusable(reason=reason):
+            raise ErrorQueueUnusable(reason)
+
+
+def inspect(queues: Queues, mapping: QueueMapping, *, judging: bool = True) -> Inspection:
+    """Look at an error queue. Without `judging` a work queue is taken as it is.
+
+    Raises BrokerUnavailable.
+    """
+    queue = mapping.queue
+    look = queues.look(queue)
+    if look is None:
+        advice = "declare it, or set ingestion.declare_missing"
+        return Missing(reason=f"the error queue {queue} does not exist: {advice}")
+    reason = queues.why_not_ingestible(queue)
+    if reason is not None:
+        return Unusable(reason=reason)
+    if not judging or mapping.take_from_work_queue:
+        return Usable(look=look, doubt=None)
+    return _judge(queue, look, dead_letters=queues.dead_letters(queue))
+
+
+def _judge(queue: str, look: QueueLook, *, dead_letters: bool | None) -> Inspection:
+    """Refuse a queue only where both signs of a work queue are seen; one is a warning.
+
+    Consumers have no names here: those of our own other instances are counted as well. To refuse
+    one instance too many loses nothing, and names the way out (decision 0036).
+    """
+    others = "1 consumer" if look.consumers == 1 else f"{look.consumers} consumers"
+    match dead_letters, look.consumers > 0:
+        case True, True:
+            return Unusable(
+                reason=f"{queue} has a dead-letter exchange and {others}: it looks like a work "
+                "queue. Retrier would take its messages. If it should, or if the consumers are "
+                "other instances of Retrier, set take_from_work_queue: true at its entry of "
+                "ingestion.error_queues"
+            )
+        case True, False:
+            doubt: str | None = (
+                f"{queue} has a dead-letter exchange of its own, as work queues have: "
+                "Retrier takes every message that arrives there"
+            )
+        case _, True:
+            doubt = (
+                f"{queue} has {others} already: unless they are other instances of Retrier, they "
+                "and Retrier take messages from each other"
+            )
+        case _:
+            doubt = None
+    return Usable(look=look, doubt=doubt, unseen=dead_letters is None)
+
+
+def tell_delivery_limit(limit: DeliveryLimit, *, dead_letters: bool | None) -> str:
+    """Return what happens on an error queue with a delivery limit, and where nobody sees it.
+
+    A window comes back at each crash and each lost connection, and the database may be away.
+    """
+    if limit.most is None:
+        told, often = "it may have a delivery limit", "too often"
+    else:
+        told = f"its delivery limit is {limit.most}"
+        often = f"more than {max(limit.most, 0)} times"
+        if limit.most < USUAL_DELIVERY_LIMIT:
+            told += f", below the {USUAL_DELIVERY_LIMIT} that is usual"
+    match dead_letters:
+        case True:
+            becomes = "goes to its dead-letter exchange"
+        case False:
+            becomes = "is dropped, because its arguments name no dead-letter exchange"
+        case _:
+            becomes = "is dropped, unless it has a dead-letter exchange"
+    return f"{told}: what comes back {often} {becomes}"
+
 
 RECEIVE_TIMEOUT = 1.0
 """Seconds to wait on an empty queue before the stop event is checked again."""

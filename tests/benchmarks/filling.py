@@ -15,8 +15,7 @@ from psycopg import sql
 from retrier.clock import SystemClock
 from retrier.domain.failed_message import Failure
 from retrier.domain.wire import Delivery
-from retrier.ingestion.arrival import QueueMapping
-from retrier.ingestion.parsing import parse
+from retrier.ingestion.parsing import QueueMapping, parse
 from retrier.store.verbs.recording import record_received
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.benchmarks.messages import ENDPOINT, FRAMES, ID, POOL, make_body, make_templates

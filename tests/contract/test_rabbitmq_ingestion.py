@@ -9,8 +9,8 @@ from retrier.clock import SystemClock
 from retrier.domain.failed_message import Failure
 from retrier.domain.wire import Confirmed, Outgoing
 from retrier.events.event import ignore
-from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.ingestor import Ingestor
+from retrier.ingestion.parsing import QueueMapping
 from retrier.transport.rabbitmq import RabbitMQTransport
 from tests.support.far_side import FarSide
 from tests.support.ingestion_bench import ScriptedStore

@@ -8,8 +8,7 @@ import pika
 import pytest
 
 from retrier.domain.failed_message import Failure
-from retrier.ingestion.arrival import QueueMapping
-from retrier.ingestion.parsing import parse
+from retrier.ingestion.parsing import QueueMapping, parse
 from retrier.transport.rabbitmq import RabbitMQTransport
 from tests.support.far_side import FarSide
 from tests.support.receiving import receive

@@ -16,8 +16,7 @@ from retrier.domain.headers import INSTALLATION_ID, RETRY_SUCCESSFUL, STAGING_ID
 from retrier.domain.wire import Delivery
 from retrier.errors import DataRefused
 from retrier.imports import FailedImports
-from retrier.ingestion.arrival import QueueMapping
-from retrier.ingestion.parsing import parse
+from retrier.ingestion.parsing import QueueMapping, parse
 from retrier.store.engine.database import Database
 from retrier.store.queries import import_chunks as queries
 from retrier.store.queries.imports import ImportSelection

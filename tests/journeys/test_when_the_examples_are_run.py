@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from retrier.domain.failed_message import Failure
-from retrier.ingestion.arrival import QueueMapping
-from retrier.ingestion.parsing import parse
+from retrier.ingestion.parsing import QueueMapping, parse
 from retrier.transport.embedded import EmbeddedTransport
 from retrier.transport.rabbitmq import RabbitMQTransport
 from retrier.transport.seam import Transport

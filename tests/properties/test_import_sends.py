@@ -22,7 +22,7 @@ from retrier.errors import BrokerUnavailable
 from retrier.events.event import Event
 from retrier.events.service import ImportPublished, ImportStamped
 from retrier.imports import FailedImports
-from retrier.ingestion.arrival import QueueMapping
+from retrier.ingestion.parsing import QueueMapping
 from retrier.store.engine.database import Database
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import failed_import_sends, failed_imports, metadata

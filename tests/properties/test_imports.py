@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from retrier.domain.headers import INSTALLATION_ID, RETRY_SUCCESSFUL, STAGING_ID, UNIQUE_MESSAGE_ID
 from retrier.domain.text import jsonable
 from retrier.domain.wire import Delivery, PropertyCodec, UnreadableProperties
-from retrier.ingestion.arrival import QueueMapping
-from retrier.ingestion.parsing import parse
+from retrier.ingestion.parsing import QueueMapping, parse
 from retrier.store.engine.database import Database
 from retrier.store.queries.verification import verify_store
 from retrier.store.schema import failed_imports, metadata, processing_attempts

@@ -15,8 +15,7 @@ from retrier.domain.failed_message import FailedImport, Failure
 from retrier.domain.headers import RETRY_SUCCESSFUL, STAGING_ID, UNIQUE_MESSAGE_ID
 from retrier.domain.shown import Shown, derive
 from retrier.domain.wire import Delivery, Edit, Properties
-from retrier.ingestion.arrival import QueueMapping
-from retrier.ingestion.parsing import parse
+from retrier.ingestion.parsing import QueueMapping, parse
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.support.raw_messages import (

@@ -11,7 +11,7 @@ from sqlalchemy import CheckConstraint, Row, Table, text
 
 from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import FailedImport, OwnCopy
-from retrier.ingestion.arrival import QueueMapping
+from retrier.ingestion.parsing import QueueMapping
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import VIEWS, metadata

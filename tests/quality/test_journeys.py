@@ -15,8 +15,8 @@ from types import FrameType
 import pytest
 
 import retrier
-from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.ingestor import Ingestor
+from retrier.ingestion.parsing import QueueMapping
 from retrier.store.engine.database import Database
 from retrier.store.verbs.recording import record_received
 from retrier.store.verbs.upkeep import probe_write

@@ -10,8 +10,8 @@ from functools import partial
 import pytest
 from sqlalchemy import func, select
 
-from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.ingestor import Ingestor
+from retrier.ingestion.parsing import QueueMapping
 from retrier.store.engine.database import Database
 from retrier.store.schema import failed_messages, processing_attempts
 from retrier.store.verbs.recording import record_received

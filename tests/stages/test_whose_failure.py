@@ -13,8 +13,7 @@ from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import Confirmation, Failure
 from retrier.domain.retry_operation import RetryTerms
 from retrier.domain.wire import Delivery
-from retrier.ingestion.arrival import QueueMapping
-from retrier.ingestion.parsing import parse
+from retrier.ingestion.parsing import QueueMapping, parse
 from retrier.store.verbs.redirects import create_redirect
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.support.bench import QUEUE, Bench

@@ -18,7 +18,7 @@ from retrier.domain.hosts import Hosts
 from retrier.events.event import Event
 from retrier.events.service import RetryAsked
 from retrier.gateway import Gateway
-from retrier.ingestion.arrival import QueueMapping
+from retrier.ingestion.parsing import QueueMapping
 from retrier.store.engine.database import Database
 from retrier.store.schema import failed_messages
 from retrier.store.verbs.leases import Fence, Holder, acquire_lease

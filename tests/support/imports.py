@@ -5,8 +5,7 @@ from functools import partial
 
 from retrier.events.event import Emit, ignore
 from retrier.imports import FailedImports
-from retrier.ingestion.arrival import QueueMapping
-from retrier.ingestion.parsing import read_import
+from retrier.ingestion.parsing import QueueMapping, read_import
 from retrier.store.engine.database import Database
 from retrier.transport.seam import Transport
 from retrier.transport.sender import Sender

@@ -7,8 +7,8 @@ from typing import Any
 from retrier.domain.failed_message import FailedImport, OwnCopy, Received, Stamped
 from retrier.domain.receipt import Receipt, Recorded
 from retrier.events.event import Emit, Event, ignore
-from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.ingestor import Ingestor
+from retrier.ingestion.parsing import QueueMapping
 from retrier.overlap import WhileInFlight, is_sure, nothing_else
 from retrier.store.queries.monitoring import KINDS_OF_DELIVERY
 from tests.support.frozen_clock import FrozenClock

@@ -3,8 +3,7 @@
 from retrier.domain.failed_imports import UNFORESEEN
 from retrier.domain.failed_message import FailedImport, Failure, Received
 from retrier.domain.wire import Delivery
-from retrier.ingestion.arrival import QueueMapping
-from retrier.ingestion.parsing import parse
+from retrier.ingestion.parsing import QueueMapping, parse
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.support.raw_messages import RECEIVED_AT
 

@@ -10,7 +10,7 @@ from retrier.domain.dialects import recognise
 from retrier.domain.dialects.dialect import Unintelligible
 from retrier.domain.dialects.dramatiq import LARGEST_BODY, DramatiqDialect
 from retrier.domain.failed_message import Failure, FailureDetails
-from retrier.ingestion.arrival import QueueMapping
+from retrier.ingestion.parsing import QueueMapping
 from tests.support.dialect_headers import OURS, death, properties
 from tests.support.raw_messages import delivery, rabbitmq_headers
 from tests.support.understood import failure

@@ -6,8 +6,7 @@ import pytest
 
 from retrier.domain.failed_message import FailedImport
 from retrier.domain.wire import Delivery
-from retrier.ingestion.arrival import QueueMapping
-from retrier.ingestion.parsing import parse
+from retrier.ingestion.parsing import QueueMapping, parse
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 
 

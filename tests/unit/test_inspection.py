@@ -2,8 +2,7 @@
 
 import pytest
 
-from retrier.ingestion.arrival import QueueMapping
-from retrier.ingestion.inspection import (
+from retrier.ingestion.ingestor import (
     Inspection,
     Missing,
     Unusable,
@@ -11,6 +10,7 @@ from retrier.ingestion.inspection import (
     inspect,
     tell_delivery_limit,
 )
+from retrier.ingestion.parsing import QueueMapping
 from retrier.transport.seam import DeliveryLimit
 from tests.support.scripted_transport import ScriptedTransport
 

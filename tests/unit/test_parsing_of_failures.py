@@ -13,7 +13,7 @@ from retrier.domain.failed_message import Failure
 from retrier.domain.headers import UNIQUE_MESSAGE_ID
 from retrier.domain.identity import body_hash
 from retrier.domain.streams import show_position
-from retrier.ingestion.arrival import NO_HEADERS, QueueMapping
+from retrier.ingestion.parsing import NO_HEADERS, QueueMapping
 from retrier.settings import load_settings
 from tests.support.raw_messages import (
     RECEIVED_AT,

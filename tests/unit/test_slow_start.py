@@ -2,7 +2,7 @@
 
 import pytest
 
-from retrier.ingestion.arrival import UNACKED_BYTES, next_prefetch
+from retrier.ingestion.parsing import UNACKED_BYTES, next_prefetch
 
 MIB = 1024 * 1024
 

@@ -10,8 +10,7 @@ from uuid import uuid4
 from retrier.clock import SystemClock
 from retrier.domain.failed_message import Received
 from retrier.domain.wire import Delivery
-from retrier.ingestion.arrival import QueueMapping
-from retrier.ingestion.parsing import Reading
+from retrier.ingestion.parsing import QueueMapping, Reading
 from retrier.store.verbs.recording import record_received
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.benchmarks.messages import ID, make_body, make_templates

@@ -7,8 +7,8 @@ from retrier.domain.breakers import BreakerRules, BreakerTerms
 from retrier.domain.failed_message import Received
 from retrier.domain.receipt import Recorded
 from retrier.gateway import Gateway
-from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.ingestor import Ingestor
+from retrier.ingestion.parsing import QueueMapping
 from retrier.overlap import WhileInFlight, is_sure, nothing_else
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor

@@ -13,7 +13,7 @@ from retrier.domain.failed_imports import ON_ITS_WAY
 from retrier.domain.failed_message import FailedImport
 from retrier.domain.wire import ChannelClosed, Edit, Refused, Unknown
 from retrier.errors import BrokerUnavailable
-from retrier.ingestion.arrival import QueueMapping
+from retrier.ingestion.parsing import QueueMapping
 from retrier.store.schema import failed_import_sends
 from retrier.store.verbs.import_sends import stamp_import
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec

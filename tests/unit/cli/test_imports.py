@@ -10,7 +10,7 @@ import pytest
 from retrier.domain.failed_imports import UNKNOWN_MESSAGE, UNREADABLE
 from retrier.domain.failed_message import FailedImport
 from retrier.domain.wire import Refused, Unknown
-from retrier.ingestion.arrival import QueueMapping
+from retrier.ingestion.parsing import QueueMapping
 from tests.support.amqp_bytes import header, properties, string
 from tests.support.command_line import CommandLine
 from tests.support.factories import ERROR_QUEUE, failed_import, failure

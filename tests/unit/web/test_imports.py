@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select, update
 
 from retrier.domain.failed_imports import ON_ITS_WAY
-from retrier.ingestion.arrival import QueueMapping
+from retrier.ingestion.parsing import QueueMapping
 from retrier.store.schema import failed_import_sends
 from retrier.store.verbs.import_sends import stamp_import
 from retrier.web.imports import MOST_AT_ONCE
