@@ -19,12 +19,11 @@ from retrier.gateway import Gateway
 from retrier.imports import FailedImports
 from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.parsing import QueueMapping, read_import
-from retrier.processor.archiving import Archiving, ArchivingContext
-from retrier.processor.broker import AttendedTransport, Broker
+from retrier.processor.archive import Archiving, ArchivingContext
+from retrier.processor.broker import AttendedTransport, Broker, Progress
 from retrier.processor.lease import Lease
 from retrier.processor.outgoing import OutgoingContext, OutgoingSender
 from retrier.processor.processor import Processor
-from retrier.processor.progress import Progress
 from retrier.processor.retention import Retention
 from retrier.processor.stage_context import BreakerWatch, RetryParameters, StageContext
 from retrier.processor.staging_queue import get_probe_ready

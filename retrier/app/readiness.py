@@ -7,9 +7,9 @@ from threading import Lock
 from retrier.clock import Clock
 from retrier.domain.processor_work import STANDSTILL_AFTER, find_hang
 from retrier.ingestion.ingestor import Ingestor
+from retrier.processor.broker import Progress
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
-from retrier.processor.progress import Progress
 from retrier.web.parts import QueueState
 
 

@@ -52,8 +52,8 @@ from retrier.events.service import (
     ServiceStopping,
 )
 from retrier.ingestion.ingestor import Ingestor
+from retrier.processor.broker import Progress
 from retrier.processor.lease import Lease
-from retrier.processor.progress import Progress
 from retrier.settings import Role, Settings, find_used_knobs, is_database_named
 from retrier.store.verbs.upkeep import probe_read
 from retrier.web.parts import Addition, QueueState

@@ -8,24 +8,567 @@ One transaction records a window and stamps the next one. So a crash leaves at m
 doubt, which means stamped and not recorded.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from itertools import accumulate, takewhile
+from typing import assert_never
 
-from retrier.domain.retry_batch import RetryBatch
-from retrier.domain.wire import Outcome
+from retrier.domain.copies import StagedCopy, read_staged
+from retrier.domain.decision import Decided
+from retrier.domain.retry_batch import Ejected, RetryBatch, RevertCause, WindowResult
+from retrier.domain.wire import (
+    ChannelClosed,
+    Confirmed,
+    Delivery,
+    Outcome,
+    Outgoing,
+    Refused,
+    Returned,
+    Unknown,
+)
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable, StagingQueueUnusable
 from retrier.events.processor import (
+    BatchForwarded,
+    CompletionTried,
     CopiesAcked,
+    DoubtMet,
+    EndMarkerSent,
+    ForwardingBegun,
+    RestBackedOff,
+    RestMoved,
     RetrySentAlone,
+    WindowRecorded,
     WindowSent,
+    WindowStamped,
 )
 from retrier.overlap import WhileInFlight, nothing_else
-from retrier.processor.forwarding_run import ForwardingRun
-from retrier.processor.run_bounds import RunEnd, begin_run, tell_doubt, tell_window
 from retrier.processor.stage_context import StageContext
-from retrier.processor.staging_queue import StagingQueue, make_retry, receive, refuse_foreign
-from retrier.processor.window import ReadyRetry, Suspect, settle
+from retrier.processor.staging_queue import StagingQueue, make_marker, make_retry
+from retrier.store.verbs.forwarding import MovedRest, back_off_batch, complete_batch, move_rest
 from retrier.store.verbs.windows import load_originals, open_window
+
+_MOST_BREAKS = 3
+"""How often in a row a message sent alone may break the connection before it is reverted."""
+_EARLIER_TRY = "an earlier try was left in doubt and may have arrived"
+"""Part of the reason, because a person who retries the message may have it handled twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WantedCopy:
+    """A copy under the batch's staging id, the first of its message in this run."""
+
+    delivery: Delivery
+    stamps: StagedCopy
+
+    @property
+    def number(self) -> int:
+        """The number of its message."""
+        return self.stamps.number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyRetry:
+    """A copy, and the retry that is sent for it once its claim is stamped."""
+
+    copy: WantedCopy
+    outgoing: Outgoing
+
+    @property
+    def number(self) -> int:
+        """The number of its message."""
+        return self.copy.number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """The outcomes of a window, sorted by what to do next.
+
+    `result` is to be recorded, `settled` to be acked after that, and `doubtful` to be sent again
+    one by one. `lost` is why the connection broke; None if it did not.
+    """
+
+    result: WindowResult
+    settled: tuple[ReadyRetry, ...]
+    doubtful: tuple[ReadyRetry, ...]
+    lost: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """The message sent alone that last broke the connection, and how often in a row it did."""
+
+    number: int | None = None
+    breaks: int = 0
+
+    def blame(self, number: int, outcome: Outcome) -> tuple["Suspect", Outcome]:
+        """Turn the outcome of a message sent alone into Refused, where the message is at fault.
+
+        Only messages in doubt are sent alone, so the reason of one that is returned or refused
+        says that an earlier try may have arrived.
+        """
+        breaks = self.breaks + 1 if self.number == number else 1
+        suspect = Suspect(number, breaks) if isinstance(outcome, Unknown) else Suspect()
+        return suspect, _judge(outcome, breaks)
+
+
+def settle(window: Sequence[ReadyRetry], outcomes: Sequence[Outcome]) -> Settlement:
+    """Sort a window by its outcomes.
+
+    What a closed channel left unsettled is `doubtful`. What a lost connection left unsettled is in
+    none of the parts: the next run reads it from the database as in doubt.
+    """
+    forwarded, reverted, settled, doubtful = [], [], [], []
+    lost = None
+    for retry, outcome in zip(window, outcomes, strict=True):
+        match outcome:
+            case Confirmed():
+                forwarded.append(retry.number)
+                settled.append(retry)
+            case Returned() | Refused():
+                reverted.append(_revert(retry, outcome))
+                settled.append(retry)
+            case ChannelClosed():
+                doubtful.append(retry)
+            case Unknown(reason):
+                lost = reason
+            case _ as never:
+                assert_never(never)
+    return Settlement(
+        result=WindowResult(forwarded=tuple(forwarded), reverted=tuple(reverted)),
+        settled=tuple(settled),
+        doubtful=tuple(doubtful),
+        lost=lost,
+    )
+
+
+def _judge(outcome: Outcome, breaks: int) -> Outcome:
+    match outcome:
+        case ChannelClosed(reason):
+            return Refused(reason)
+        case Returned(reason):
+            return Returned(f"{reason}; {_EARLIER_TRY}")
+        case Refused(reason):
+            return Refused(f"{reason}; {_EARLIER_TRY}")
+        case Unknown(reason) if breaks >= _MOST_BREAKS:
+            return Refused(
+                f"the connection broke {breaks} times in a row while nothing else was "
+                f"sent; it may have arrived: {reason}"
+            )
+        case _:
+            return outcome
+
+
+def _revert(retry: ReadyRetry, outcome: Returned | Refused) -> Ejected:
+    target = retry.outgoing.queue
+    is_returned = isinstance(outcome, Returned)
+    return Ejected(
+        number=retry.number,
+        unique_message_id=retry.copy.stamps.unique_message_id,
+        reason=_explain(target, outcome),
+        cause=RevertCause.RETURNED if is_returned else RevertCause.REFUSED,
+        destination=target,
+    )
+
+
+def _explain(target: str, outcome: Returned | Refused) -> str:
+    match outcome:
+        case Returned(reason):
+            return f"queue {target} does not exist ({reason})"
+        case Refused(reason):
+            return f"the broker would not take the retry to {target}: {reason}"
+        case _ as never:
+            assert_never(never)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardingRun:
+    """One batch while its copies come out of the staging queue; ends with the connection.
+
+    With `counting`, the frozen count says when the batch may be done. Otherwise the end marker
+    with the nonce `marker` does, and with neither, a time without copies. `seen` has the numbers
+    of messages whose copies came. `inbox` has copies not made into retries yet. `ready` is the
+    next window, not stamped yet. `doubtful` retries may have been sent already, or shared a window
+    with one that closed the channel: they go one by one. `finished` is settled but not recorded,
+    `unacked` has its deliveries. `droppable` deliveries may be acked at once. A run that is not
+    `connected` is kept only until `finished` is recorded.
+    """
+
+    batch: RetryBatch
+    counting: bool
+    marker: str | None
+    began: float
+    quiet_since: float
+    seen: frozenset[int] = frozenset()
+    inbox: tuple[WantedCopy, ...] = ()
+    ready: tuple[ReadyRetry, ...] = ()
+    doubtful: tuple[ReadyRetry, ...] = ()
+    droppable: tuple[Delivery, ...] = ()
+    finished: WindowResult = field(default_factory=WindowResult)
+    unacked: tuple[Delivery, ...] = ()
+    marker_seen: bool = False
+    made_progress: bool = False
+    connected: bool = True
+
+    @property
+    def arrived(self) -> int:
+        """How many copies of the batch have arrived, plus one for the end marker."""
+        return len(self.seen) + self.marker_seen
+
+    @property
+    def expects_copies(self) -> bool:
+        """Whether waiting for copies is all there is to do."""
+        return not (self.inbox or self.ready or self.finished or self.marker_seen)
+
+    @property
+    def misses_marker(self) -> bool:
+        """Whether an end marker was published and has not arrived."""
+        return self.marker is not None and not self.marker_seen
+
+    @property
+    def got_nothing(self) -> bool:
+        """Whether this process staged the batch itself, and no copy of it has come."""
+        return self.counting and not self.seen
+
+    @property
+    def may_be_done(self) -> bool:
+        """Whether to ask the database if all is recorded: count reached, or marker seen."""
+        if self.inbox or self.ready:
+            return False
+        return self.marker_seen or (self.counting and len(self.seen) >= self._expected)
+
+    @property
+    def outstanding(self) -> int:
+        """How many copies are still to come by the count; 0 without counting."""
+        return max(0, self._expected - len(self.seen)) if self.counting else 0
+
+    @property
+    def _expected(self) -> int:
+        return self.batch.message_count or 0
+
+    def sort(self, arrived: Iterable[tuple[Delivery, StagedCopy | None]]) -> "ForwardingRun":
+        """Keep the first copy of each message of this batch; all others will be acked unsent.
+
+        Copies under another staging id are left over from attempts that never committed. A copy
+        without a number was staged by an older version (decision 0028).
+        """
+        wanted: dict[int, WantedCopy] = {}
+        unwanted: list[Delivery] = []
+        marker_seen = self.marker_seen
+        for delivery, stamps in arrived:
+            if stamps is None or stamps.staging_id != self.batch.staging_id:
+                unwanted.append(delivery)
+            elif stamps.end_marker is not None:
+                marker_seen |= stamps.end_marker == self.marker
+                unwanted.append(delivery)
+            elif not stamps.number or stamps.number in self.seen or stamps.number in wanted:
+                unwanted.append(delivery)
+            else:
+                wanted[stamps.number] = WantedCopy(delivery=delivery, stamps=stamps)
+        return replace(
+            self,
+            seen=self.seen | wanted.keys(),
+            inbox=(*self.inbox, *wanted.values()),
+            droppable=(*self.droppable, *unwanted),
+            marker_seen=marker_seen,
+        )
+
+    def next_window(self, count: int, size: int) -> tuple[WantedCopy, ...]:
+        """Return the first copies: at most `count`, whose messages have at most `size` bytes.
+
+        A first message that has more bytes is a window by itself.
+        """
+        first = self.inbox[:count]
+        totals = accumulate(copy.stamps.size for copy in first)
+        fitting = sum(1 for _ in takewhile(lambda total: total <= size, totals))
+        return first[: max(1, fitting)]
+
+    def made_ready(
+        self,
+        window: Sequence[WantedCopy],
+        made: Mapping[int, Outgoing | Ejected | None],
+    ) -> "ForwardingRun":
+        """Move a window from the inbox to `ready`; what was Ejected is finished as reverted.
+
+        A copy whose message is not in the database any more is only acked.
+        """
+        ready, ejected, settled, gone = [], [], [], []
+        for copy in window:
+            match made.get(copy.number):
+                case Outgoing() as outgoing:
+                    ready.append(ReadyRetry(copy=copy, outgoing=outgoing))
+                case Ejected() as lost:
+                    ejected.append(lost)
+                    settled.append(copy.delivery)
+                case None:
+                    gone.append(copy.delivery)
+        run = replace(
+            self,
+            inbox=self.inbox[len(window) :],
+            ready=tuple(ready),
+            droppable=(*self.droppable, *gone),
+        )
+        return _finish(run, WindowResult(reverted=tuple(ejected)), settled)
+
+    def recorded(self) -> "ForwardingRun":
+        """Note that `finished` is recorded: only now may its deliveries be acked."""
+        return replace(
+            self,
+            finished=WindowResult(),
+            droppable=(*self.droppable, *self.unacked),
+            unacked=(),
+        )
+
+    def disconnected(self) -> "ForwardingRun":
+        """Forget deliveries, which ended with the connection; keep what is left to record."""
+        return replace(self, connected=False, droppable=(), unacked=())
+
+    def acked(self) -> "ForwardingRun":
+        """Forget the droppable deliveries: they are acked now."""
+        return replace(self, droppable=())
+
+    def claimed(
+        self, in_doubt: Mapping[int, bool]
+    ) -> tuple["ForwardingRun", tuple[ReadyRetry, ...]]:
+        """Empty `ready` after stamping; return the run, and the retries to be sent together.
+
+        `in_doubt` has each stamped claim, and whether it was stamped before: then the retry is
+        doubtful. A copy whose claim is not there is acked unsent.
+        """
+        stamped = [retry for retry in self.ready if retry.number in in_doubt]
+        unclaimed = [each.copy.delivery for each in self.ready if each.number not in in_doubt]
+        doubtful = [retry for retry in stamped if in_doubt[retry.number]]
+        run = replace(
+            self,
+            ready=(),
+            doubtful=(*self.doubtful, *doubtful),
+            droppable=(*self.droppable, *unclaimed),
+        )
+        return run, tuple(retry for retry in stamped if not in_doubt[retry.number])
+
+    def claimed_alone(
+        self, in_doubt: Mapping[int, bool]
+    ) -> tuple["ForwardingRun", tuple[ReadyRetry, ...]]:
+        """Take the next doubtful retry; return it if its claim is stamped, to be sent alone."""
+        first, rest = self.doubtful[0], self.doubtful[1:]
+        if first.number in in_doubt:
+            return replace(self, doubtful=rest), (first,)
+        droppable = (*self.droppable, first.copy.delivery)
+        return replace(self, doubtful=rest, droppable=droppable), ()
+
+    def settled(self, settlement: Settlement, now: float) -> "ForwardingRun":
+        """Note the outcomes of a window; its doubtful retries will be sent again, one by one."""
+        doubtful = (*self.doubtful, *settlement.doubtful)
+        run = replace(self, doubtful=doubtful, quiet_since=now)
+        deliveries = [retry.copy.delivery for retry in settlement.settled]
+        return _finish(run, settlement.result, deliveries)
+
+
+def _finish(run: ForwardingRun, result: WindowResult, settled: Iterable[Delivery]) -> ForwardingRun:
+    return replace(
+        run,
+        finished=run.finished + result,
+        unacked=(*run.unacked, *settled),
+        made_progress=run.made_progress or bool(result),
+    )
+
+
+_GATHERING = 0.005
+"""Seconds to wait for the next copy while more are known to come."""
+
+
+def receive(context: StageContext, run: ForwardingRun, wait: float) -> tuple[ForwardingRun, int]:
+    """Receive at most a window of copies; wait up to `wait` seconds for the first one.
+
+    Returns the run with its copies sorted in, and how many copies of another installation were
+    put back. Raises BrokerUnavailable, StagingQueueUnusable.
+    """
+    room = context.retries.window - len(run.inbox)
+    if room <= 0:
+        return run, 0
+    consumer = context.broker.consumer(context.retries.prefetch)
+    deliveries = consumer.receive(room, wait)
+    # The first copies arrive one by one, and a small window costs as much as a full one.
+    while deliveries and len(deliveries) < min(room, run.outstanding):
+        more = consumer.receive(room - len(deliveries), _GATHERING)
+        if not more:
+            break
+        deliveries += more
+    codec, ours = context.broker.transport.codec, (None, context.retries.installation_id)
+    arrived = [(delivery, read_staged(codec, delivery.raw)) for delivery in deliveries]
+    foreign = [each for each, copy in arrived if copy and copy.installation_id not in ours]
+    if foreign:
+        consumer.put_back(foreign)
+    sorted_run = run.sort(each for each in arrived if each[0] not in foreign)
+    # With order kept, only copies of the batch and its marker count as activity: a stranger who
+    # keeps publishing to the queue would else keep the batch open for ever (decision 0007).
+    ordered = context.broker.transport.capabilities.ordered
+    if sorted_run.arrived > run.arrived or (deliveries and not ordered):
+        sorted_run = replace(sorted_run, quiet_since=context.clock.monotonic())
+    return sorted_run, len(foreign)
+
+
+_LOSSES_BEFORE_BACKING_OFF = 3
+_LOSS_WAIT = timedelta(seconds=30)
+
+
+def begin_run(context: StageContext, batch: RetryBatch, *, counting: bool) -> ForwardingRun:
+    """Begin to forward a batch; without counting, an end marker is published behind its copies.
+
+    Raises BrokerUnavailable, StagingQueueUnusable, LeaseLost, DatabaseUnavailable.
+    """
+    # Opened before the marker: a consumer that fails to open would leave one marker per try.
+    context.broker.consumer(context.retries.prefetch)
+    ordered = context.broker.transport.capabilities.ordered
+    marker = _publish_marker(context, batch) if ordered and not counting else None
+    context.emit(
+        ForwardingBegun(
+            batch_id=batch.batch_id,
+            operation_id=batch.operation_id,
+            staging_id=batch.staging_id,
+            counting=counting,
+        )
+    )
+    now = context.clock.monotonic()
+    return ForwardingRun(batch=batch, counting=counting, marker=marker, began=now, quiet_since=now)
+
+
+def _publish_marker(context: StageContext, batch: RetryBatch) -> str:
+    nonce, marker = make_marker(context, batch.staging_id or "")
+    context.lease.ensure_fresh()
+    (outcome,) = context.broker.publisher.publish([marker], context.lease.check)
+    # A marker that a full queue refuses is no error: it never arrives, and the run ends by
+    # `marker_timeout`. Else the copies that fill the queue would wait for room for the marker.
+    if not isinstance(outcome, Confirmed | Refused):
+        raise BrokerUnavailable(f"the end marker was not taken: {outcome.reason}")
+    context.emit(EndMarkerSent(batch_id=batch.batch_id))
+    return nonce
+
+
+def tell_doubt(context: StageContext, run: ForwardingRun) -> None:
+    """Report that messages go again because a crash or a lost connection left them in doubt."""
+    if run.doubtful:
+        batch, count = run.batch, len(run.doubtful)
+        context.emit(
+            DoubtMet(batch_id=batch.batch_id, operation_id=batch.operation_id, count=count)
+        )
+
+
+def tell_window(
+    context: StageContext,
+    batch: RetryBatch,
+    finished: WindowResult,
+    decided: Sequence[Decided],
+    *,
+    stamped: bool,
+) -> None:
+    """Report that outcomes are recorded, and with `stamped` that a window was stamped with them."""
+    event = WindowStamped if stamped else WindowRecorded
+    batch_id, operation_id = batch.batch_id, batch.operation_id
+    context.emit(
+        event(batch_id=batch_id, operation_id=operation_id, result=finished, decided=decided)
+    )
+
+
+class RunEnd:
+    """Deletes a batch when all of it is recorded, else moves the rest to a new batch."""
+
+    def __init__(
+        self, context: StageContext, queue: StagingQueue, leave: Callable[[], None]
+    ) -> None:
+        """`leave` is called when the batch is no longer in Forwarding."""
+        self._context = context
+        self._queue = queue
+        self._leave = leave
+
+    def close_or_wait(self, run: ForwardingRun) -> None:
+        """Close a batch that has no copy in hand, unless more copies of it may still come.
+
+        Raises LeaseLost, DatabaseUnavailable, BrokerUnavailable.
+        """
+        if run.may_be_done or self._is_quiet(run):
+            self._close(run)
+        elif self._quiet(run) >= self._context.retries.drain_timeout:
+            # Noted before `marker_timeout`: a queue deleted again and again never gets that far,
+            # and readiness would name the database as the cause (decision 0022).
+            self._context.progress.lost()
+
+    def _is_quiet(self, run: ForwardingRun) -> bool:
+        retries = self._context.retries
+        silence = retries.drain_timeout if run.marker is None else retries.marker_timeout
+        return self._quiet(run) >= silence
+
+    def _quiet(self, run: ForwardingRun) -> timedelta:
+        return timedelta(seconds=self._context.clock.monotonic() - run.quiet_since)
+
+    def _close(self, run: ForwardingRun) -> None:
+        context = self._context
+        over = run.marker_seen or self._is_quiet(run)
+        if over and (run.misses_marker or run.got_nothing):
+            # A frozen or cut-off predecessor may still consume and hold the copies (0007, 0012).
+            self._queue.delete()
+        unrecorded = complete_batch(context.db, context.lease.fence, run.batch)
+        context.emit(CompletionTried(batch_id=run.batch.batch_id, unrecorded=unrecorded))
+        if unrecorded == 0:
+            context.progress.made()
+            self._leave()
+            context.emit(
+                BatchForwarded(
+                    batch_id=run.batch.batch_id,
+                    operation_id=run.batch.operation_id,
+                    seconds=context.seconds_since(run.began),
+                )
+            )
+        elif over:
+            self._move_rest(run)
+
+    def _move_rest(self, run: ForwardingRun) -> None:
+        context = self._context
+        rest = move_rest(
+            context.db,
+            context.lease.fence,
+            run.batch,
+            session_id=context.retries.session_id,
+            made_progress=run.made_progress,
+        )
+        context.emit(
+            RestMoved(
+                batch_id=run.batch.batch_id,
+                operation_id=run.batch.operation_id,
+                new_batch_id=None if rest is None else rest.batch_id,
+                size=0 if rest is None else rest.size,
+                message_count=run.batch.message_count or 0,
+            )
+        )
+        self._leave()
+        if rest is None or run.made_progress:
+            context.progress.made()
+        else:
+            context.progress.lost()
+        if rest is not None and rest.stage_attempts >= _LOSSES_BEFORE_BACKING_OFF:
+            self._back_off(run.batch, rest)
+
+    def _back_off(self, batch: RetryBatch, rest: MovedRest) -> None:
+        # If somebody else consumes the copies, the deletion ends that consumer, too.
+        self._queue.delete()
+        context = self._context
+        reason = (
+            f"the staging queue loses messages: batch {batch.batch_id} was staged "
+            f"{batch.stage_attempts + 1} times and none of its copies came back"
+        )
+        back_off_batch(
+            context.db, context.lease.fence, rest.batch_id, wait=_LOSS_WAIT, reason=reason
+        )
+        context.emit(
+            RestBackedOff(
+                batch_id=rest.batch_id,
+                operation_id=batch.operation_id,
+                reason=reason,
+                repeated=rest.stage_attempts > _LOSSES_BEFORE_BACKING_OFF,
+            )
+        )
+
 
 _RECEIVE_TIMEOUT = 0.2
 """Seconds one turn waits for copies; short, so that a stop is noticed."""
@@ -154,7 +697,11 @@ class Forwarding:
         run, foreign = receive(context, run, wait)
         self._keep(run)
         if foreign:
-            raise refuse_foreign(foreign)
+            raise StagingQueueUnusable(
+                f"{foreign} copies of another Retrier installation are in the staging queue: two "
+                "installations share a broker and an instance name. They were put back. Give one "
+                "of them another `instance`."
+            )
         window = run.next_window(context.retries.window, context.retries.window_bytes)
         if not window:
             return run

@@ -26,9 +26,9 @@ from retrier.events.processor import (
     TurnFailed,
 )
 from retrier.processor.breakers import Breaking
+from retrier.processor.broker import kind_of
 from retrier.processor.forwarding import Forwarding
 from retrier.processor.marking import Adoption, Cancelling, Marking
-from retrier.processor.progress import kind_of
 from retrier.processor.stage_context import StageContext
 from retrier.processor.staging import Staging
 from retrier.processor.staging_queue import StagingQueue

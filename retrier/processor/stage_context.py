@@ -9,9 +9,8 @@ from retrier.clock import Clock
 from retrier.domain.breakers import BreakerRules
 from retrier.events.event import Emit
 from retrier.policy.policy_set import WAITING, Judge
-from retrier.processor.broker import Broker
+from retrier.processor.broker import Broker, Progress
 from retrier.processor.lease import Lease
-from retrier.processor.progress import Progress
 from retrier.store.engine.database import Database
 
 

@@ -11,7 +11,6 @@ from retrier.domain.copies import (
     make_forwarded,
     make_probe,
     make_staged,
-    read_staged,
     why_not_sendable,
 )
 from retrier.domain.retry_batch import ClaimedMessage, Ejected, StoredOriginal
@@ -24,7 +23,6 @@ from retrier.errors import (
 )
 from retrier.events.event import Emit
 from retrier.events.processor import StagingIdsRecorded, StagingQueueDeleted, StagingQueueRenewed
-from retrier.processor.forwarding_run import ForwardingRun
 from retrier.processor.lease import Lease
 from retrier.processor.stage_context import RetryParameters, StageContext
 from retrier.store.engine.database import Database
@@ -178,48 +176,4 @@ def _stamps(context: StageContext, staging_id: str) -> Stamps:
 def _eject(message: ClaimedMessage | StagedCopy, reason: str) -> Ejected:
     return Ejected(
         number=message.number, unique_message_id=message.unique_message_id, reason=reason
-    )
-
-
-_GATHERING = 0.005
-"""Seconds to wait for the next copy while more are known to come."""
-
-
-def receive(context: StageContext, run: ForwardingRun, wait: float) -> tuple[ForwardingRun, int]:
-    """Receive at most a window of copies; wait up to `wait` seconds for the first one.
-
-    Returns the run with its copies sorted in, and how many copies of another installation were
-    put back. Raises BrokerUnavailable, StagingQueueUnusable.
-    """
-    room = context.retries.window - len(run.inbox)
-    if room <= 0:
-        return run, 0
-    consumer = context.broker.consumer(context.retries.prefetch)
-    deliveries = consumer.receive(room, wait)
-    # The first copies arrive one by one, and a small window costs as much as a full one.
-    while deliveries and len(deliveries) < min(room, run.outstanding):
-        more = consumer.receive(room - len(deliveries), _GATHERING)
-        if not more:
-            break
-        deliveries += more
-    codec, ours = context.broker.transport.codec, (None, context.retries.installation_id)
-    arrived = [(delivery, read_staged(codec, delivery.raw)) for delivery in deliveries]
-    foreign = [each for each, copy in arrived if copy and copy.installation_id not in ours]
-    if foreign:
-        consumer.put_back(foreign)
-    sorted_run = run.sort(each for each in arrived if each[0] not in foreign)
-    # With order kept, only copies of the batch and its marker count as activity: a stranger who
-    # keeps publishing to the queue would else keep the batch open for ever (decision 0007).
-    ordered = context.broker.transport.capabilities.ordered
-    if sorted_run.arrived > run.arrived or (deliveries and not ordered):
-        sorted_run = replace(sorted_run, quiet_since=context.clock.monotonic())
-    return sorted_run, len(foreign)
-
-
-def refuse_foreign(count: int) -> StagingQueueUnusable:
-    """Return the error for copies of another installation."""
-    return StagingQueueUnusable(
-        f"{count} copies of another Retrier installation are in the staging queue: two "
-        "installations share a broker and an instance name. They were put back. Give one of "
-        "them another `instance`."
     )

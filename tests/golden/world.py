@@ -33,7 +33,7 @@ from retrier.app.policies import make_policy_source
 from retrier.app.subscribers import make_stream
 from retrier.cli.command import Tools
 from retrier.domain.wire import Delivery, Edit
-from retrier.processor.progress import Progress
+from retrier.processor.broker import Progress
 from retrier.settings import load_settings
 from retrier.store.engine.database import DatabaseOptions
 from retrier.store.verbs.upkeep import get_installation_id

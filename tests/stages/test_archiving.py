@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from retrier.domain.archive_operation import ArchiveOperationState
-from retrier.processor.archiving import LOOK, Archiving
+from retrier.processor.archive import LOOK, Archiving
 from retrier.store.engine.database import Database
 from tests.support.archiving import CHUNK, ask, make_archiving, state_of
 from tests.support.bench import QUEUE, Bench

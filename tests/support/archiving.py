@@ -4,7 +4,7 @@ from retrier.archives import Archives
 from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveRequest
 from retrier.domain.selection import Selection
 from retrier.events.event import Emit, ignore
-from retrier.processor.archiving import Archiving, ArchivingContext
+from retrier.processor.archive import Archiving, ArchivingContext
 from retrier.store.engine.database import Database
 from retrier.store.queries.archive_operations import find_archive_operation
 from tests.support.bench import Bench

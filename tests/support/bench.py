@@ -33,10 +33,9 @@ from retrier.domain.selection import Selection
 from retrier.errors import RetrierError
 from retrier.events.event import Emit, Event, ignore
 from retrier.policy.policy_set import WAITING, Judge
-from retrier.processor.broker import Broker
+from retrier.processor.broker import Broker, Progress
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
-from retrier.processor.progress import Progress
 from retrier.processor.stage_context import BreakerWatch, RetryParameters, StageContext
 from retrier.processor.staging_queue import get_probe_ready
 from retrier.store.engine.database import Database

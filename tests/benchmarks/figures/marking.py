@@ -14,9 +14,8 @@ import psycopg
 from retrier.app.composition import make_lease
 from retrier.clock import SystemClock
 from retrier.domain.wire import Outgoing
-from retrier.processor.broker import Broker
+from retrier.processor.broker import Broker, Progress
 from retrier.processor.marking import Marking
-from retrier.processor.progress import Progress
 from retrier.processor.stage_context import RetryParameters, StageContext
 from retrier.settings import Settings
 from retrier.store.engine.database import Database

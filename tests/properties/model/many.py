@@ -10,7 +10,7 @@ from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveOpera
 from retrier.domain.selection import Selection
 from retrier.errors import DatabaseUnavailable, LeaseLost
 from retrier.events.event import ignore
-from retrier.processor.archiving import Archiving
+from retrier.processor.archive import Archiving
 from retrier.store.engine.database import Database
 from retrier.store.queries.archive_operations import list_archive_operations
 from retrier.store.queries.ordering import PageRequest
