@@ -1,7 +1,6 @@
 """The composition root: the only package that builds all parts, starts them and stops them."""
 
-from retrier.app.check import check, upgrade_database
-from retrier.app.check_result import CheckResult
+from retrier.app.check import CheckResult, check, upgrade_database
 from retrier.app.database_copy import CopiedDatabase, CopyStep, copy_database
 from retrier.app.service import serve
 from retrier.app.verify import Verification, verify

@@ -1,26 +1,49 @@
-"""What all parts of the service share, and how the database, the broker and the metrics are made."""
+"""What all parts of the service share, and what is built from it: the only code that knows all of it."""
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
+from glob import escape
 from random import SystemRandom
 from threading import Event
 from uuid import uuid4
 
 from retrier import __version__
+from retrier.api.live import LiveFeed
 from retrier.app.cached_query import CachedQuery, CacheTimes
-from retrier.app.metrics.instruments import Metrics
+from retrier.app.metrics import Metrics
 from retrier.app.policies import PolicySource
-from retrier.app.process import describe_holder
+from retrier.app.process import describe_holder, is_dead
+from retrier.app.queue_looks import LOOK_SECONDS, QueueLooks, WholeNames
+from retrier.archives import Archives
 from retrier.clock import Clock
+from retrier.domain.breakers import BreakerRules
+from retrier.domain.dialects.accounts import have_none
 from retrier.domain.hosts import Hosts, parse_host
+from retrier.domain.retention import SecondLook, find_ages
 from retrier.events.event import Emit
+from retrier.gateway import Gateway
+from retrier.imports import FailedImports
+from retrier.ingestion.ingestor import Ingestor
+from retrier.ingestion.parsing import QueueMapping, read_import
 from retrier.policy.policy_set import Judge
-from retrier.settings import Api, Settings
-from retrier.store.engine.database import Database, DatabaseOptions
+from retrier.processor.archive import Archiving, ArchivingContext
+from retrier.processor.broker import AttendedTransport, Broker, Progress
+from retrier.processor.lease import Lease
+from retrier.processor.outgoing import OutgoingContext, OutgoingSender
+from retrier.processor.processor import Processor
+from retrier.processor.retention import Retention
+from retrier.processor.stage_context import BreakerWatch, RetryParameters, StageContext
+from retrier.processor.staging_queue import get_probe_ready
+from retrier.settings import Api, ErrorQueue, Settings
+from retrier.store.engine.database import Database, DatabaseClock, DatabaseOptions
 from retrier.store.queries.monitoring import read_figures
+from retrier.store.verbs.recording import record_received
+from retrier.store.verbs.upkeep import probe_write
 from retrier.transport import transports
 from retrier.transport.seam import Transport
+from retrier.transport.sender import Sender
 from retrier.transport.transports import Tls, TransportOptions
 
 _SCRAPE = CacheTimes(
@@ -94,3 +117,187 @@ def make_hosts(api: Api) -> Hosts:
     address = f"[{api.host}]" if ":" in api.host else api.host
     named = map(parse_host, (address, *api.allowed_hosts))
     return Hosts(frozenset(host for host in named if host is not None))
+
+
+ANSWER_LIMIT = timedelta(seconds=5)
+"""How long one statement of a list, or of anything else that the API reads, may take."""
+
+_SQLITE_PAUSE = 0.01
+"""Seconds between two received batches on SQLite: it has one writer at a time, and others wait."""
+
+
+def make_gateway(parts: Parts) -> Gateway:
+    """Return the gateway for whatever people ask."""
+    own_queues = frozenset({*parts.error_queues, parts.settings.staging_queue})
+    settings = parts.settings
+    queues = settings.ingestion.error_queues
+    exists = _names(parts).exists
+    mappings = {each.queue: make_mapping(settings, each, exists) for each in queues}
+    imports = FailedImports(
+        db=parts.db,
+        emit=parts.emit,
+        own_queues=own_queues,
+        read=partial(read_import, codec=parts.transport.codec, mappings=mappings),
+        sender=Sender(parts.transport, parts.clock),
+        instance=parts.counted_as,
+        forward_to=parts.settings.ingestion.forward_to,
+        judge=parts.judge,
+        keep_transient=settings.retries.keep_transient,
+    )
+    archives = Archives(
+        parts.db,
+        parts.wake_archiving.set,
+        parts.emit,
+        notices=lambda: parts.policies.current().notices,
+    )
+    wake = parts.wake.set
+    return Gateway(parts.db, wake, own_queues, parts.emit, imports=imports, archives=archives)
+
+
+def make_feed(parts: Parts) -> LiveFeed:
+    """Return what serves those who follow the event log, with database connections of its own."""
+    return LiveFeed(parts.db.apart(1, ANSWER_LIMIT), parts.emit)
+
+
+def make_mapping(
+    settings: Settings, queue: ErrorQueue, exists: Callable[[str], bool] = have_none
+) -> QueueMapping:
+    """Return an error queue as ingestion knows it.
+
+    Headers that its retries go without are volatile: a retry that fails again lacks them.
+    """
+    return QueueMapping(
+        queue=queue.queue,
+        dialect=queue.dialect,
+        destination=queue.destination,
+        take_from_work_queue=queue.take_from_work_queue,
+        stream_header=queue.stream_header or settings.ingestion.stream_header,
+        volatile=(
+            *(each.casefold() for each in settings.ingestion.volatile_headers),
+            *(each.casefold() for each in queue.drop_headers),
+            escape((queue.stream_header or settings.ingestion.stream_header).casefold()),
+        ),
+        own_queues=frozenset(each.queue for each in settings.ingestion.error_queues),
+        stream_order_header=settings.ingestion.stream_order_header,
+        exists=exists,
+    )
+
+
+def _names(parts: Parts) -> WholeNames:
+    """Return what knows queues with `@` in their names; its looks hold up no previews."""
+    looks = QueueLooks(parts.transport, parts.clock, LOOK_SECONDS)
+    return WholeNames(looks.look_at, parts.clock)
+
+
+def make_ingestor(parts: Parts, queue: ErrorQueue) -> Ingestor:
+    """Return the ingestor of one error queue."""
+    return Ingestor(
+        mapping=make_mapping(parts.settings, queue, _names(parts).exists),
+        transport=parts.transport,
+        record=partial(
+            record_received,
+            parts.db,
+            instance=parts.counted_as,
+            forward_to=parts.settings.ingestion.forward_to,
+            judge=parts.judge,
+        ),
+        probe=partial(probe_write, parts.db),
+        # The clock of the database: stored times are compared, and the clocks of hosts differ.
+        clock=DatabaseClock(parts.db, parts.clock),
+        emit=parts.emit,
+        declare_missing=parts.settings.declares_missing,
+        prefetch=parts.settings.ingestion.prefetch,
+        pause=_SQLITE_PAUSE if parts.db.is_sqlite else 0.0,
+    )
+
+
+def make_lease(parts: Parts) -> Lease:
+    """Return the processor's lease, not held yet."""
+    holder = describe_holder(parts.session_id)
+    duration = parts.settings.processor.lease
+    return Lease(parts.db, holder, duration, parts.clock, is_dead, parts.emit)
+
+
+def make_retention(parts: Parts, lease: Lease, second_look: SecondLook) -> Retention:
+    """Return what deletes for its age, while this process holds the lease."""
+    return Retention(
+        db=parts.db,
+        lease=lease,
+        ages=find_ages(parts.settings.retention.times),
+        instance=parts.counted_as,
+        second_look=second_look,
+        clock=parts.clock,
+        emit=parts.emit,
+        stop=parts.stop,
+    )
+
+
+def make_archiving(parts: Parts, lease: Lease) -> Archiving:
+    """Return what archives, unarchives and resolves many, with a database connection of its own."""
+    context = ArchivingContext(
+        db=parts.db.apart(1),
+        lease=lease,
+        clock=parts.clock,
+        emit=parts.emit,
+        stop=parts.stop,
+        wake=parts.wake_archiving,
+    )
+    return Archiving(context)
+
+
+def make_sender(parts: Parts, lease: Lease) -> OutgoingSender:
+    """Return the sender of copies to the log queue, with a database connection of its own."""
+    retries = parts.settings.retries
+    context = OutgoingContext(
+        db=parts.db.apart(1),
+        transport=parts.transport,
+        lease=lease,
+        clock=parts.clock,
+        emit=parts.emit,
+        stop=parts.stop,
+        window=retries.forwarding_window,
+        window_bytes=retries.forwarding_window_bytes,
+    )
+    return OutgoingSender(context)
+
+
+def make_processor(
+    parts: Parts, lease: Lease, installation_id: str, progress: Progress
+) -> Processor:
+    """Return the processor of an installation; it writes its progress to `progress`."""
+    retries = parts.settings.retries
+    parameters = RetryParameters(
+        staging_queue=parts.settings.staging_queue,
+        error_queues=parts.error_queues,
+        installation_id=installation_id,
+        session_id=parts.session_id,
+        window=retries.forwarding_window,
+        window_bytes=retries.forwarding_window_bytes,
+        drain_timeout=retries.drain_timeout,
+        idle_wait=retries.idle_wait,
+        keep_transient=retries.keep_transient,
+        drop_headers={
+            each.queue: each.drop_headers for each in parts.settings.ingestion.error_queues
+        },
+    )
+    transport = AttendedTransport(parts.transport, progress)
+    probe = partial(get_probe_ready, parts.db, lease, transport, parameters, parts.emit)
+    context = StageContext(
+        db=parts.db,
+        broker=Broker(transport, parts.settings.staging_queue, probe),
+        lease=lease,
+        clock=parts.clock,
+        retries=parameters,
+        emit=parts.emit,
+        stop=parts.stop,
+        progress=progress,
+        breakers=BreakerWatch(partial(find_breaker_rules, parts)),
+        judge=parts.judge,
+        per_second=lambda: parts.policies.current().definition.per_second,
+    )
+    return Processor(context, parts.wake)
+
+
+def find_breaker_rules(parts: Parts) -> BreakerRules:
+    """Return when breakers open, by the policies and the settings in force."""
+    return replace(parts.settings.breaker_rules, rules=parts.policies.current().breakers)

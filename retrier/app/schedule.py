@@ -1,32 +1,39 @@
-"""Small recurring tasks: the lease, adoption, queue depths, sweeps (APScheduler)."""
+"""Small recurring tasks: the lease, adoption, queue depths, presumption, sweeps (APScheduler)."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import UTC, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from threading import Event
 
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from retrier.app.composition import make_retention
-from retrier.app.parts import Parts
-from retrier.app.policy_report import PolicyReport, Process
-from retrier.app.presumption import Presumption, seconds_between_looks
+from retrier.app.parts import Parts, make_retention
 from retrier.app.process import describe_holder
-from retrier.app.process_report import ProcessReport
-from retrier.app.read_report import ReadReport
 from retrier.app.readiness import Backlogs, ReadinessBoard
+from retrier.app.reports import PolicyReport, Process, ProcessReport, ReadReport
 from retrier.app.server import Listening
+from retrier.clock import Clock
 from retrier.domain.retention import SecondLook
 from retrier.errors import BrokerUnavailable, LeaseLost, RetrierError
 from retrier.events.event import Emit
-from retrier.events.service import SessionsEnded, TickFailed, TickRecovered
+from retrier.events.service import (
+    ChunkPresumed,
+    RetriesPresumed,
+    SessionsEnded,
+    TickFailed,
+    TickRecovered,
+)
 from retrier.processor.lease import Lease
-from retrier.store.engine.database import DatabaseClock
+from retrier.store.engine.database import Database, DatabaseClock
 from retrier.store.queries.imports import count_imports
 from retrier.store.queries.next_work import is_work_due
+from retrier.store.queries.presumption import PRESUMED_AT_ONCE, find_presumable
 from retrier.store.queries.recovery import get_recovery
 from retrier.store.verbs.message_texts import sweep_texts
+from retrier.store.verbs.presumption import presume
 from retrier.store.verbs.upkeep import (
     end_stuck_sessions,
     sweep_breaker_counts,
@@ -35,6 +42,62 @@ from retrier.store.verbs.upkeep import (
 )
 from retrier.store.verbs.waits import count_waits_anew, is_any_wait_of_later
 from retrier.web.counts import Counts
+
+_PACE = 0.2
+"""Seconds from one transaction to the next at least: ingestion has the database in between."""
+
+_LONGEST_LOOK = 60.0
+
+
+def seconds_between_looks(sent_for: timedelta) -> float:
+    """Return how often to look: a tenth of that time, between a second and a minute."""
+    return min(_LONGEST_LOOK, max(1.0, sent_for.total_seconds() / 10))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Presumption:
+    """Walks all pending retries once, whenever it is called, if this process holds the lease."""
+
+    db: Database
+    lease: Lease
+    sent_for: timedelta
+    second_look: SecondLook
+    clock: Clock
+    emit: Emit
+    stop: Event
+    wake: Event
+
+    def __call__(self) -> None:
+        """Resolve what was sent that long ago, chunk by chunk. Raises DatabaseUnavailable."""
+        as_of = self.second_look.agreed
+        if as_of is None or not self.lease.held:
+            return
+        presumed = after = 0
+        try:
+            while found := self._find(after, as_of):
+                presumed += self._presume(found, as_of)
+                after = found[-1]
+        except LeaseLost:
+            # The processor notices it in its next turn and reports it; the next holder goes on.
+            self.wake.set()
+        finally:
+            if presumed:
+                self.emit(RetriesPresumed(count=presumed))
+
+    def _find(self, after: int, as_of: datetime) -> Sequence[int]:
+        if self.stop.is_set():
+            return ()
+        return find_presumable(self.db, self.sent_for, after, as_of)
+
+    def _presume(self, numbers: Sequence[int], as_of: datetime) -> int:
+        began = self.clock.monotonic()
+        count = presume(self.db, self.lease.fence, self.sent_for, numbers, as_of)
+        self.emit(ChunkPresumed(count=count))
+        if len(numbers) == PRESUMED_AT_ONCE:
+            took = self.clock.monotonic() - began
+            self.stop.wait(max(took, _PACE - took))
+        return count
+
 
 _LEASE_LOOK = 1
 _REQUESTS = 1

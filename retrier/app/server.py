@@ -1,17 +1,117 @@
-"""The HTTP server of the API, health and metrics, and the thread that hears of requests."""
+"""The HTTP server of a process: API, page, health and metrics; and the thread that hears of requests."""
 
 import os
 import socket
 import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from errno import EADDRINUSE
+from functools import partial
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from retrier.app.parts import Parts
+from retrier import __version__
+from retrier.api.application import ApiParts, create_api
+from retrier.api.live import LiveFeed
+from retrier.api.middleware import RequestMiddleware
+from retrier.api.parts import AT_WORK
+from retrier.app.parts import ANSWER_LIMIT, Parts, make_gateway, make_hosts
+from retrier.app.policies import read_policies, read_policy_text
+from retrier.app.queue_looks import QueueLooks
 from retrier.errors import ConfigurationError, DatabaseUnavailable, ServiceUnavailable
-from retrier.events.service import RequestsHeard, RequestsUnheard
+from retrier.events.service import HealthNotListening, RequestsHeard, RequestsUnheard
+from retrier.settings import Role, name_settings_queues
 from retrier.store.engine.requests import Listener, Unheard, listen_for_requests
+from retrier.web.application import create_page, warm_up
+from retrier.web.counts import Counts
+from retrier.web.live_page import LivePage
+from retrier.web.live_values import live_values
+from retrier.web.parts import Addition, PageParts, PolicyParts, QueueState
+
+_COUNT_LIMIT = timedelta(seconds=60)
+"""How long one statement of the counts may take."""
+
+_OF_API = ("/api", "/metrics", "/health", "/docs", "/openapi.json")
+
+
+@dataclass(frozen=True, slots=True)
+class PageState:
+    """What a job keeps for the page, what tells open pages of it, and pages of somebody else."""
+
+    counts: Counts
+    live: LivePage
+    queues: Callable[[], Sequence[QueueState]]
+    additions: Sequence[Addition] = ()
+
+
+def make_page_state(
+    parts: Parts,
+    queues: Callable[[], Sequence[QueueState]],
+    additions: Sequence[Addition] = (),
+) -> PageState:
+    """Return the counts of the page, with a database connection of their own."""
+    live = LivePage()
+    counts = Counts(
+        parts.db.apart(1, _COUNT_LIMIT),
+        parts.clock,
+        lambda found, trouble: live.publish(live_values(found, trouble)),
+    )
+    return PageState(counts, live, queues, additions)
+
+
+def make_page(parts: Parts, api: ApiParts, state: PageState) -> ASGIApp:
+    """Return the page. It shares with the API the connections, and how many requests are at work."""
+    page_parts = PageParts(
+        db=api.db,
+        codec=api.codec,
+        gateway=api.gateway,
+        counts=state.counts,
+        live=state.live,
+        reads=api.reads.taken,
+        acts=api.acts.taken,
+        look_at=api.look_at,
+        version=api.version,
+        instance=parts.settings.instance,
+        error_queues=parts.error_queues,
+        health=api.health,
+        queues=state.queues,
+        session_id=api.session_id,
+        additions=state.additions,
+        policies=_policy_parts(parts, api),
+    )
+    state.counts.do_before(partial(warm_up, page_parts))
+    return RequestMiddleware(create_page(page_parts), make_hosts(parts.settings.api))
+
+
+def _policy_parts(parts: Parts, api: ApiParts) -> PolicyParts:
+    own_queues = name_settings_queues(parts.settings)
+    return PolicyParts(
+        in_force=api.policies,
+        text=parts.policies.text,
+        read=partial(read_policy_text, own_queues=own_queues),
+        simulating=api.simulating,
+    )
+
+
+class Faces:
+    """Hands a request to the API or to the page, by its path."""
+
+    def __init__(self, api: ASGIApp, page: ASGIApp) -> None:
+        self._api = api
+        self._page = page
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand it on; what is no request at all concerns the API."""
+        of_api = scope["type"] != "http" or is_of_api(scope["path"])
+        await (self._api if of_api else self._page)(scope, receive, send)
+
+
+def is_of_api(path: str) -> bool:
+    """Say whether a path belongs to the API: one of its beginnings, or something below it."""
+    return any(path == each or path.startswith(f"{each}/") for each in _OF_API)
+
 
 _BACKLOG = 128
 _WHAT_TO_DO = "end what listens there, or name another port: --port, or api.port in the settings"
@@ -125,3 +225,47 @@ class Listening:
         if not self._is_said:
             self._parts.emit(RequestsUnheard(reason=str(error)))
         self._is_said = True
+
+
+Health = Callable[[], Mapping[str, tuple[bool, str]]]
+"""Returns for each part of the service whether it works, and a reason."""
+
+
+def make_server(
+    parts: Parts, roles: frozenset[Role], health: Health, feed: LiveFeed, page: PageState
+) -> WebServer | None:
+    """Return the server; without the role `api` it has health and metrics only.
+
+    Without that role a port in use (mostly by another process of this host) is no error: the
+    process works without a server, and None is returned. Raises ConfigurationError and
+    ServiceUnavailable.
+    """
+    settings = parts.settings.api
+    api = make_faces(parts, health, feed, page if Role.API in roles else None)
+    try:
+        return WebServer(api, settings.host, settings.port)
+    except (ConfigurationError, ServiceUnavailable) as error:
+        if Role.API in roles:
+            raise
+        parts.emit(HealthNotListening(reason=str(error)))
+        return None
+
+
+def make_faces(parts: Parts, health: Health, feed: LiveFeed, page: PageState | None) -> ASGIApp:
+    """Return the API, and in front of it the page, if this process has one."""
+    api_parts = ApiParts(
+        db=parts.db.apart(AT_WORK, ANSWER_LIMIT),
+        gateway=make_gateway(parts),
+        codec=parts.transport.codec,
+        health=health,
+        metrics=parts.metrics.expose,
+        version=__version__,
+        look_at=QueueLooks(parts.transport, parts.clock).look_at,
+        feed=feed,
+        policies=lambda: parts.policies.in_force,
+        read_policies=partial(read_policies, own_queues=name_settings_queues(parts.settings)),
+        session_id=parts.session_id,
+        hosts=make_hosts(parts.settings.api),
+    )
+    api = create_api(api_parts, whole=page is not None)
+    return api if page is None else Faces(api, make_page(parts, api_parts, page))

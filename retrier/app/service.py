@@ -1,33 +1,34 @@
-"""The service: builds all parts, starts them, waits for a signal, stops them within seconds."""
+"""The service: waits for its servers, builds all parts, starts them, and stops them within seconds."""
 
 import gc
 import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
 from retrier import __version__
-from retrier.app.api_server import make_server
 from retrier.app.cached_query import CachedQuery, CacheTimes
-from retrier.app.composition import (
+from retrier.app.log import LineWriter, Log, adopt_standard_logging
+from retrier.app.metrics import Metrics
+from retrier.app.parts import (
+    Parts,
     make_archiving,
     make_feed,
     make_ingestor,
     make_lease,
+    make_metrics,
     make_processor,
     make_sender,
+    make_transport,
+    open_database,
 )
-from retrier.app.log.writer import LineWriter, adopt_standard_logging
-from retrier.app.page import make_page_state
-from retrier.app.parts import Parts, make_metrics, make_transport, open_database
 from retrier.app.policies import make_policy_source
-from retrier.app.process import StopSignals, make_clock, start_part
-from retrier.app.process_report import ProcessReport
-from retrier.app.read_report import ReadReport
+from retrier.app.process import StopSignals, make_clock, make_crash_switch, start_part
 from retrier.app.readiness import (
     ReadinessBoard,
     describe_database,
@@ -35,13 +36,20 @@ from retrier.app.readiness import (
     describe_processor,
     look_at_queues,
 )
+from retrier.app.reports import ProcessReport, ReadReport
 from retrier.app.schedule import Ticks
-from retrier.app.server import Listening
-from retrier.app.startup import Startup
-from retrier.app.subscribers import make_stream
-from retrier.errors import DatabaseUnavailable
+from retrier.app.server import Listening, make_page_state, make_server
+from retrier.clock import Clock
+from retrier.domain.wire import PropertyCodec
+from retrier.errors import BrokerUnavailable, DatabaseUnavailable
+from retrier.events.event import Emit, EventStream, Harmless, ignore
+from retrier.events.ingestion import DeliveryLimitFound
 from retrier.events.service import (
     ApiListening,
+    BrokerReached,
+    BrokerUnreachable,
+    DatabaseReached,
+    DatabaseUnreachable,
     DefaultDatabaseUsed,
     HealthListening,
     KnobUsed,
@@ -50,13 +58,151 @@ from retrier.events.service import (
     ServiceStarting,
     ServiceStopped,
     ServiceStopping,
+    TracingUnavailable,
 )
-from retrier.ingestion.ingestor import Ingestor
+from retrier.ingestion.ingestor import Ingestor, tell_delivery_limit
 from retrier.processor.broker import Progress
 from retrier.processor.lease import Lease
 from retrier.settings import Role, Settings, find_used_knobs, is_database_named
-from retrier.store.verbs.upkeep import probe_read
+from retrier.store.queries.outgoing import is_any_outgoing
+from retrier.store.verbs.message_texts import complete_texts
+from retrier.store.verbs.upgrade import find_revision, upgrade_schema
+from retrier.store.verbs.upkeep import get_installation_id, probe_read
 from retrier.web.parts import Addition, QueueState
+
+_WAITS = (0.5, 1.0, 2.0, 5.0, 10.0)
+_UNREACHABLE = {"database": DatabaseUnreachable, "broker": BrokerUnreachable}
+_REACHED = {"database": DatabaseReached, "broker": BrokerReached}
+
+
+@dataclass(slots=True, kw_only=True)
+class Startup:
+    """Prepares what the parts need before they can work.
+
+    Everything that the parts need from the database is read here: the wait for the broker may be
+    long, and the database may be away again after it.
+    """
+
+    parts: Parts
+    board: ReadinessBoard
+    installation_id: str = field(init=False, default="")
+    has_outgoing: bool = field(init=False, default=False)
+    """Whether copies are sent: a log queue is set, or some wait from the time when one was."""
+
+    def prepare(self) -> bool:
+        """Wait for the database, then for the broker; false if the service is stopped first."""
+        return self._wait_for("database", self._prepare_database) and self._wait_for(
+            "broker", self._prepare_queues
+        )
+
+    def _wait_for(self, part: str, prepare: Callable[[], None]) -> bool:
+        failures, told = 0, ""
+        while not self.parts.stop.is_set():
+            try:
+                prepare()
+            except (DatabaseUnavailable, BrokerUnavailable) as error:
+                if str(error) != told:
+                    told = self._report(part, str(error))
+                self.parts.stop.wait(_WAITS[min(failures, len(_WAITS) - 1)])
+                failures += 1
+            else:
+                self.board.put(part, ready=True, reason="reached")
+                if failures:
+                    self.parts.emit(_REACHED[part]())
+                return True
+        return False
+
+    def _report(self, part: str, reason: str) -> str:
+        """Tell a new reason, and return it: a server may come back and then refuse us."""
+        self.board.put(part, ready=False, reason=reason)
+        self.parts.emit(_UNREACHABLE[part](reason=reason))
+        return reason
+
+    def _prepare_database(self) -> None:
+        db = self.parts.db
+        if self.parts.settings.database.upgrade:
+            upgrade_schema(db)
+        else:
+            self._check_revision()
+        # Before anything is asked for: a message without its text would not be found by it.
+        complete_texts(db, self.parts.transport.codec)
+        self.installation_id = get_installation_id(db)
+        copies = self.parts.settings.ingestion.forward_to is not None
+        # A file of policies that is read again may name a queue for notices at any time.
+        notices = self.parts.policies.may_change
+        self.has_outgoing = copies or notices or is_any_outgoing(db)
+
+    def _check_revision(self) -> None:
+        db = self.parts.db
+        revision = find_revision(db)
+        if not revision.is_current:
+            raise DatabaseUnavailable(
+                f"the database at {db.place} is at revision {revision.current or 'none'} and "
+                f"this version needs {revision.wanted}: run `retrier db upgrade`"
+            )
+
+    def _prepare_queues(self) -> None:
+        """Declare missing error queues if the settings say so; else ingestion waits for them."""
+        wanted = self.parts.settings.declares_missing
+        queues = self.parts.transport.queues()
+        try:
+            for queue in self.parts.error_queues:
+                declared = wanted and queues.declare_error_queue(queue)
+                limit = None if declared else queues.delivery_limit(queue)
+                if limit is not None:
+                    why = tell_delivery_limit(limit, dead_letters=queues.dead_letters(queue))
+                    found = DeliveryLimitFound(queue=queue, limit=limit.most, reason=why)
+                    self.parts.emit(found)
+            self.parts.metrics.queues.reached({})
+        finally:
+            queues.close()
+
+
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+
+
+def make_stream(
+    environ: Mapping[str, str],
+    writer: LineWriter,
+    clock: Clock,
+    metrics: Metrics,
+    codec: PropertyCodec,
+) -> EventStream:
+    """Return the stream of a service. Only the crash switch may stop the work that emits."""
+    # `ignore`: if the log itself fails, nothing is left that could report it.
+    log = Harmless(Log(writer.write, clock), ignore)
+    counting = (
+        metrics.ingestion,
+        metrics.retries,
+        metrics.retention,
+        metrics.archives,
+        metrics.policies,
+    )
+    reporting = (*counting, make_traces(environ, codec, log))
+    return EventStream(
+        make_crash_switch(environ), log, *(Harmless(each, report=log) for each in reporting)
+    )
+
+
+def make_traces(environ: Mapping[str, str], codec: PropertyCodec, report: Emit) -> Emit:
+    """Return the subscriber that makes traces; `ignore` if the environment configures none."""
+    if not _wants_traces(environ):
+        return ignore
+    try:
+        from retrier.app.tracing import Tracing, make_provider  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        report(TracingUnavailable(reason=f"{error}; install retrier[otel]"))
+        return ignore
+    return Tracing(codec, make_provider())
+
+
+def _wants_traces(environ: Mapping[str, str]) -> bool:
+    if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return False
+    if environ.get("OTEL_TRACES_EXPORTER", "otlp") != "otlp":
+        return False
+    return any(environ.get(name) for name in _ENDPOINTS)
+
 
 _PROBE = CacheTimes(wait=timedelta(seconds=2), keep=timedelta(seconds=0), hang=timedelta(seconds=0))
 """A database that does not answer within 2 s is not ready; each request asks it again."""

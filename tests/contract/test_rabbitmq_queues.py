@@ -6,8 +6,7 @@ import pika.exceptions
 import pytest
 
 from retrier.api.parts import Sight
-from retrier.app.queue_looks import QueueLooks
-from retrier.app.whole_names import WholeNames
+from retrier.app.queue_looks import QueueLooks, WholeNames
 from retrier.clock import SystemClock
 from retrier.errors import BrokerUnavailable, StagingQueueUnusable
 from retrier.transport.rabbitmq import RabbitMQTransport

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select, update
 
 from retrier.app.policies import PolicyFile, PolicySource
-from retrier.app.policy_report import PolicyReport, Process
+from retrier.app.reports import PolicyReport, Process
 from retrier.errors import DatabaseUnavailable
 from retrier.store.engine.database import Database, DatabaseOptions
 from retrier.store.queries.monitoring import read_figures

@@ -5,8 +5,7 @@ from io import StringIO
 import pytest
 from sqlalchemy import insert, text
 
-from retrier.app.log.lines import make_line
-from retrier.app.log.writer import LineWriter
+from retrier.app.log import LineWriter, make_line
 from retrier.errors import DatabaseUnavailable, DataRefused
 from retrier.store.engine.database import Database, DatabaseOptions
 from retrier.store.schema import failed_messages

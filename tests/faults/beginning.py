@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event
 
-from retrier.app.composition import make_ingestor
-from retrier.app.parts import Parts
+from retrier.app.parts import Parts, make_ingestor
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.settings import Settings, load_settings

@@ -17,20 +17,20 @@ import httpx
 from typer.testing import Result
 
 from retrier.api.live import LiveFeed
-from retrier.app.api_server import make_faces
-from retrier.app.composition import (
+from retrier.app.log import LineWriter
+from retrier.app.parts import (
+    Parts,
     make_archiving,
     make_feed,
     make_ingestor,
     make_lease,
+    make_metrics,
     make_processor,
     make_sender,
 )
-from retrier.app.log.writer import LineWriter
-from retrier.app.page import make_page_state
-from retrier.app.parts import Parts, make_metrics
 from retrier.app.policies import make_policy_source
-from retrier.app.subscribers import make_stream
+from retrier.app.server import make_faces, make_page_state
+from retrier.app.service import make_stream
 from retrier.cli.command import Tools
 from retrier.domain.wire import Delivery, Edit
 from retrier.processor.broker import Progress

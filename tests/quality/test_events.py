@@ -12,8 +12,7 @@ from types import NoneType
 from typing import get_args, get_type_hints
 
 from retrier import events
-from retrier.app.log.lines import LINES
-from retrier.app.log.words import OTHER_NAMES
+from retrier.app.log import LINES, OTHER_NAMES
 from retrier.events.event import Event, SubscriberFailed
 from tests.support.effects import ALL_POINTS
 from tests.support.project import MODULES, ROOT
@@ -26,7 +25,7 @@ IDS = {
     "message": {"unique_message_id", "batch_id", "operation_id"},
 }
 PLAIN = {str, int, float, bool, NoneType}
-SUBSCRIBERS = ("events/", "app/log/", "app/metrics/", "app/tracing.py")
+SUBSCRIBERS = ("events/", "app/log.py", "app/metrics.py", "app/tracing.py")
 PAGE = (ROOT / "docs" / "logs.md").read_text()
 ROW = re.compile(r"^\| `([a-z_]+\.[a-z_]+)` \| (\w+) \| (.+) \| (.*) \|$", re.MULTILINE)
 

@@ -6,7 +6,7 @@ import shlex
 import yaml
 from sqlalchemy import text
 
-from retrier.app.log.lines import LINES
+from retrier.app.log import LINES
 from retrier.settings import Settings
 from retrier.store.engine.database import Database
 from tests.support.commands import ALL, OPTIONS, Words

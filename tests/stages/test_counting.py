@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from prometheus_client import CollectorRegistry
 
-from retrier.app.metrics.counters import RetryCounters
+from retrier.app.metrics import RetryCounters
 from retrier.domain.wire import Refused, Returned, Unknown
 from retrier.events.event import Event, Harmless
 from retrier.events.processor import WindowRecorded, WindowSent

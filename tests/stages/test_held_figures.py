@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from retrier.app.metrics.instruments import Metrics
+from retrier.app.metrics import Metrics
 from retrier.domain.streams import HeadState
 from retrier.store.engine.database import Database
 from retrier.store.queries.held_streams import NOTHING_HELD, HeldFigures

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from retrier.app.presumption import Presumption, seconds_between_looks
+from retrier.app.schedule import Presumption, seconds_between_looks
 from retrier.domain.retention import SecondLook
 from retrier.errors import DatabaseUnavailable
 from retrier.events.service import ChunkPresumed

@@ -7,7 +7,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from retrier.app.metrics.instruments import Metrics
+from retrier.app.metrics import Metrics
 from retrier.domain.breakers import BreakerState
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import RetryBatchStatus

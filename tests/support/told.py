@@ -1,7 +1,6 @@
 """A log for tests: keeps the lines that events make."""
 
-from retrier.app.log.lines import Line, put_into_words
-from retrier.app.log.writer import Log
+from retrier.app.log import Line, Log, put_into_words
 from retrier.clock import Clock
 from retrier.events.event import Event
 from tests.support.frozen_clock import FrozenClock

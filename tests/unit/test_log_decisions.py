@@ -2,8 +2,7 @@
 
 import pytest
 
-from retrier.app.log.decisions import Decisions
-from retrier.app.log.lines import Line
+from retrier.app.log import Decisions, Line
 from retrier.domain.decision import Decided
 from retrier.domain.failed_message import Disposition
 from retrier.domain.retry_batch import WindowResult

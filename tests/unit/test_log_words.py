@@ -1,6 +1,6 @@
 """Which lines an event makes in the log."""
 
-from retrier.app.log.words import describe
+from retrier.app.log import describe
 from retrier.events.event import Event
 from retrier.events.processor import RestBackedOff, RestMoved
 

@@ -8,8 +8,14 @@ from uuid import uuid4
 
 import pytest
 
-from retrier.app.log.lines import LINES, Line, make_line, put_into_words
-from retrier.app.log.writer import LineWriter, adopt_standard_logging
+from retrier.app.log import (
+    LINES,
+    Line,
+    LineWriter,
+    adopt_standard_logging,
+    make_line,
+    put_into_words,
+)
 from retrier.errors import LeaseLost
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from retrier.app.composition import make_mapping
+from retrier.app.parts import make_mapping
 from retrier.domain.classifiers import cause_of
 from retrier.domain.dialects import RABBITMQ, RETRIER
 from retrier.domain.dialects.nservicebus import NServiceBusDialect

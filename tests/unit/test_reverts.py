@@ -2,8 +2,7 @@
 
 import pytest
 
-from retrier.app.log.lines import Line
-from retrier.app.log.writer import Reverts
+from retrier.app.log import Line, Reverts
 from retrier.domain.retry_batch import Ejected, RevertCause, WindowResult
 from retrier.events.processor import WindowRecorded
 from tests.support.frozen_clock import FrozenClock

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import psycopg
 
-from retrier.app.composition import make_lease
+from retrier.app.parts import make_lease
 from retrier.clock import SystemClock
 from retrier.domain.wire import Outgoing
 from retrier.processor.broker import Broker, Progress

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from retrier.app.api_server import make_hosts
+from retrier.app.server import make_hosts
 from retrier.settings import Api as ApiSettings
 from retrier.store.engine.database import Database, DatabaseOptions
 from tests.support.api import Api

@@ -2,7 +2,7 @@
 
 import pytest
 
-from retrier.app.metrics.instruments import Metrics
+from retrier.app.metrics import Metrics
 from retrier.domain.retry_batch import Ejected, RevertCause, WindowResult
 from retrier.errors import DatabaseUnavailable
 from retrier.events.processor import BatchStaged, WindowRecorded

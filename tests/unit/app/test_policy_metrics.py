@@ -2,8 +2,7 @@
 
 import pytest
 
-from retrier.app.metrics.instruments import Metrics
-from retrier.app.metrics.policies import MOST_OF_OTHERS
+from retrier.app.metrics import MOST_OF_OTHERS, Metrics
 from retrier.domain.decision import Decided
 from retrier.domain.failed_message import Disposition
 from retrier.domain.receipt import Receipt, Recorded

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from retrier.app.parts import Parts
-from retrier.app.process_report import ProcessReport
+from retrier.app.reports import ProcessReport
 from retrier.domain.processes import NO_INGESTION
 from retrier.events.event import Event
 from retrier.settings import Broker, Database, Role, Settings

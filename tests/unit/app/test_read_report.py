@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 from sqlalchemy import select
 
-from retrier.app.read_report import ReadReport
+from retrier.app.reports import ReadReport
 from retrier.domain.retry_operation import Canary, RetryTerms
 from retrier.errors import BrokerUnavailable
 from retrier.store.engine.database import Database

@@ -5,7 +5,7 @@ from threading import Timer
 
 from retrier.app.parts import Parts, make_metrics, make_transport, open_database
 from retrier.app.readiness import ReadinessBoard
-from retrier.app.startup import Startup
+from retrier.app.service import Startup
 from retrier.clock import SystemClock
 from retrier.events.event import Event
 from retrier.events.ingestion import DeliveryLimitFound

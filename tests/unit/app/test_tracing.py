@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from retrier.app.subscribers import make_traces
+from retrier.app.service import make_traces
 from retrier.app.tracing import Tracing
 from retrier.domain import headers
 from retrier.domain.wire import Confirmed, Edit, Outgoing, Refused, Returned
@@ -181,7 +181,7 @@ def test_a_collector_that_is_away_does_not_hold_up_the_end(
 WITHOUT_THE_EXTRA = """
 import sys
 sys.modules["opentelemetry.exporter"] = None
-from retrier.app.subscribers import make_traces
+from retrier.app.service import make_traces
 from retrier.events.event import ignore
 tell = lambda event: print(event.name, event.reason)
 print(make_traces({"OTEL_EXPORTER_OTLP_ENDPOINT": "x"}, None, tell) is ignore)

@@ -3,7 +3,7 @@
 import pytest
 
 from retrier.api.parts import Sight
-from retrier.app.whole_names import KEPT, KEPT_UNKNOWN, MOST_NAMES, WholeNames
+from retrier.app.queue_looks import KEPT, KEPT_UNKNOWN, MOST_NAMES, WholeNames
 from tests.support.frozen_clock import FrozenClock
 
 NAME = "billing@eu"

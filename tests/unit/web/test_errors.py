@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from fastapi.routing import APIRoute
 
-from retrier.app.page import is_of_api
+from retrier.app.server import is_of_api
 from retrier.store.engine.database import Database, DatabaseOptions
 from retrier.web.application import WORKING
 from tests.support.api import Api

@@ -1,1 +1,0 @@
-"""The metrics of Retrier: the only code that uses the Prometheus client."""
