@@ -3,14 +3,20 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from enum import Enum
 from functools import partial
 from itertools import chain
 from typing import TypeVar, assert_never
 
-from retrier.archives import Archives
-from retrier.comments import Comments
-from retrier.domain.archive_operation import Refusal
+from retrier.domain.archive_operation import (
+    AT_ONCE,
+    Act,
+    ArchiveOperationState,
+    ArchiveRequest,
+    Refusal,
+)
 from retrier.domain.breakers import BreakerKey, BreakerState, why_closed, why_waiting
+from retrier.domain.comments import CommentRefusal, read_comment
 from retrier.domain.copies import why_not_sendable
 from retrier.domain.recovery import Recovery, RecoveryRefusal
 from retrier.domain.retry_operation import (
@@ -27,24 +33,152 @@ from retrier.domain.selection import Selection
 from retrier.domain.streams import NotInStream, Released, Stream, UnknownStream
 from retrier.events.event import Emit, Event, ignore
 from retrier.events.processor import (
+    ArchiveAsked,
     BreakerSet,
     CancelAsked,
+    DoneAtOnce,
     OperationPaused,
     OperationResumed,
     RateChanged,
 )
-from retrier.events.service import RequestReceived, RequestRecorded, RetryAsked, StreamReleased
+from retrier.events.service import (
+    DeclaredDead,
+    RequestReceived,
+    RequestRecorded,
+    RetryAsked,
+    StreamReleased,
+)
 from retrier.imports import FailedImports
 from retrier.store.engine.database import Database
+from retrier.store.queries.archive_operations import find_archive_operation
 from retrier.store.queries.selections import CHUNK, find_chunk, known_by_now, last_number
 from retrier.store.verbs import acknowledging, redirects, streams
 from retrier.store.verbs.archive_acknowledgements import acknowledge_archives
+from retrier.store.verbs.archive_requests import AskedArchive, ask_archive
 from retrier.store.verbs.breakers import HandedBreaker, set_breaker
-from retrier.store.verbs.dead_messages import revive
+from retrier.store.verbs.comments import delete_comment, write_comment
+from retrier.store.verbs.dead_messages import declare_dead, revive
 from retrier.store.verbs.message_actions import retry_pending
 from retrier.store.verbs.operations import CreatedOperation, create_operation
 from retrier.store.verbs.recovery import begin_recovery, end_recovery
 from retrier.store.verbs.steering import steer_operation
+
+
+class UndoRefusal(Enum):
+    """Why an operation cannot be undone."""
+
+    UNKNOWN = "no archive operation has this id"
+    NO_ARCHIVE = "only an operation that archived messages can be undone"
+
+
+class Archives:
+    """Takes requests about messages that are to be archived, unarchived, resolved or given up.
+
+    A request about at most `at_once` messages is done in one transaction when it is answered; a
+    larger one is durable then, and `wake` wakes the thread that works it off. `notices` returns the
+    queue that gets a notice of each dead message, or None.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        wake: Callable[[], None],
+        emit: Emit,
+        at_once: int = AT_ONCE,
+        notices: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self._db = db
+        self._wake = wake
+        self._emit = emit
+        self._at_once = at_once
+        self._notices = notices
+
+    def ask(self, request: ArchiveRequest) -> AskedArchive:
+        """Do it or write it down; the same request under the same key gives the same operation.
+
+        Raises KeyReused, DatabaseUnavailable.
+        """
+        self._emit(RequestReceived())
+        asked = ask_archive(self._db, request, self._at_once)
+        self._emit(RequestRecorded())
+        if not asked.repeated:
+            self._tell(asked)
+        return asked
+
+    def undo(
+        self, operation_id: str, make: Callable[[Selection], ArchiveRequest]
+    ) -> AskedArchive | UndoRefusal:
+        """Take back what is still archived by an operation: this is an operation itself.
+
+        `make` makes the request from the selection of these messages.
+
+        Raises KeyReused, DatabaseUnavailable.
+        """
+        found = find_archive_operation(self._db, operation_id)
+        if found is None:
+            return UndoRefusal.UNKNOWN
+        if found.act is not Act.ARCHIVE:
+            return UndoRefusal.NO_ARCHIVE
+        request = make(Selection(archived_by=found.operation_id))
+        return self.ask(replace(request, undo_of=found.operation_id))
+
+    def declare_dead(
+        self, unique_id: str, why: str, who: str, reason: str | None = None
+    ) -> Refusal | None:
+        """Declare one message dead; return why it is left as it is, or None.
+
+        `reason` is a built-in one, by which it is found until its retry fails. Raises
+        DatabaseUnavailable.
+        """
+        self._emit(RequestReceived())
+        refusal = declare_dead(
+            self._db, unique_id, why=why, who=who, reason=reason, notices=self._notices()
+        )
+        self._emit(RequestRecorded())
+        if refusal is None:
+            self._emit(DeclaredDead(unique_message_id=unique_id))
+        return refusal
+
+    def _tell(self, asked: AskedArchive) -> None:
+        found = asked.operation
+        about = {"operation_id": found.operation_id, "act": str(found.act)}
+        if found.state is ArchiveOperationState.COMPLETED:
+            self._emit(DoneAtOnce(done=found.done, skipped=found.skipped, **about))
+        else:
+            self._emit(ArchiveAsked(total=found.total, **about))
+            self._wake()
+
+
+@dataclass(frozen=True, slots=True)
+class Comments:
+    """Takes requests about comments. A comment changes nothing of messages: nobody is woken."""
+
+    db: Database
+    emit: Emit
+
+    def write(self, group_id: str, written: str, who: str) -> CommentRefusal | None:
+        """Comment on a group, in place of an earlier comment; return why not, or None.
+
+        Raises DatabaseUnavailable.
+        """
+        text = read_comment(written)
+        if isinstance(text, CommentRefusal):
+            return text
+        return self._record(lambda: write_comment(self.db, group_id, text, who))
+
+    def delete(self, group_id: str, who: str) -> CommentRefusal | None:
+        """Delete the comment of a group; return why not, or None: also if it had no comment.
+
+        Raises DatabaseUnavailable.
+        """
+        return self._record(lambda: delete_comment(self.db, group_id, who))
+
+    def _record(self, transact: Callable[[], CommentRefusal | None]) -> CommentRefusal | None:
+        self.emit(RequestReceived())
+        refusal = transact()
+        self.emit(RequestRecorded())
+        return refusal
+
 
 Done = TypeVar("Done")
 

@@ -1,7 +1,7 @@
-"""Files that hold messages: nobody but the user of this process may read them, from the first byte.
+"""Private files: those that hold messages, open to nobody else; and keys, which may be encrypted.
 
-SQLite gives its `-wal`, `-shm` and `-journal` files the mode of the database beside them, so the
-one file is enough.
+Of a database the one file is enough: SQLite gives its `-wal`, `-shm` and `-journal` files the mode
+of the database beside them. A key that is encrypted would make OpenSSL ask for its password.
 """
 
 import os
@@ -49,3 +49,17 @@ def _is_loose(path: Path) -> bool:
         return bool(path.stat().st_mode & _OTHERS)
     except OSError:
         return False
+
+
+_SIGNS = (b"BEGIN ENCRYPTED PRIVATE KEY", b"Proc-Type: 4,ENCRYPTED")
+_READ = 64 * 1024
+
+NOT_ASKED = "is encrypted, and nobody is asked for its password"
+
+
+def is_encrypted(file: str) -> bool:
+    """Say whether a key in PEM form is encrypted; false for a file that cannot be read."""
+    with suppress(OSError), Path(file).open("rb") as opened:
+        found = opened.read(_READ)
+        return any(sign in found for sign in _SIGNS)
+    return False

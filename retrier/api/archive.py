@@ -22,7 +22,6 @@ from retrier.api.requests import (
     read_range,
 )
 from retrier.api.selections import Line, PlanText, SelectionBody, named_plan, refuse_plan
-from retrier.archives import UndoRefusal
 from retrier.domain.archive_operation import (
     NOTHING_TO_DO,
     Act,
@@ -34,6 +33,7 @@ from retrier.domain.archive_operation import (
 )
 from retrier.domain.retry_operation import OF_ANOTHER, RetryType, as_counted, hash_subject
 from retrier.domain.selection import BOUNDS, Selection, describe
+from retrier.gateway import UndoRefusal
 from retrier.policy.reasons import find_named, why_not_a_reason
 from retrier.store.queries.archive_operations import (
     find_archive_operation,

@@ -16,14 +16,13 @@ from retrier.app.metrics import Metrics
 from retrier.app.policies import PolicySource
 from retrier.app.process import describe_holder, is_dead
 from retrier.app.queue_looks import LOOK_SECONDS, QueueLooks, WholeNames
-from retrier.archives import Archives
 from retrier.clock import Clock
 from retrier.domain.breakers import BreakerRules
 from retrier.domain.dialects.accounts import have_none
 from retrier.domain.hosts import Hosts, parse_host
 from retrier.domain.retention import SecondLook, find_ages
 from retrier.events.event import Emit
-from retrier.gateway import Gateway
+from retrier.gateway import Archives, Gateway
 from retrier.imports import FailedImports
 from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.parsing import QueueMapping, read_import

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from retrier.domain.headers import why_not_dropped
 from retrier.domain.hosts import is_loopback, parse_host
-from retrier.key_files import NOT_ASKED, is_encrypted
+from retrier.private_files import NOT_ASKED, is_encrypted
 from retrier.transport.transports import TRANSPORTS
 
 KeyPath = tuple[str, ...]

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
 from retrier.domain.breakers import BreakerRules
 from retrier.domain.retention import RetentionTimes
-from retrier.key_files import NOT_ASKED, is_encrypted
+from retrier.private_files import NOT_ASKED, is_encrypted
 from retrier.settings.fields import (
     AllowedHost,
     BrokerUrls,

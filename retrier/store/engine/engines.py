@@ -20,8 +20,7 @@ from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from retrier.errors import DataRefused
-from retrier.key_files import NOT_ASKED, is_encrypted
-from retrier.private_files import make_private_file, make_private_folder
+from retrier.private_files import NOT_ASKED, is_encrypted, make_private_file, make_private_folder
 from retrier.store.engine.certificates import tell_expired
 from retrier.store.engine.postgres_dialect import read_ids_as_text
 from retrier.store.engine.sessions import SessionRefused, SessionSettings

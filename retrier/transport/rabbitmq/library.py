@@ -26,7 +26,7 @@ from kombu.connection import Connection
 from kombu.transport import pyamqp
 
 from retrier.domain.wire import Outgoing
-from retrier.key_files import NOT_ASKED, is_encrypted
+from retrier.private_files import NOT_ASKED, is_encrypted
 from retrier.transport.rabbitmq.address import Address
 from retrier.transport.transports import Tls
 
