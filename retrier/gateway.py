@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
-from functools import partial
 from itertools import chain
-from typing import TypeVar, assert_never
+from typing import assert_never
 
 from retrier.domain.archive_operation import (
     AT_ONCE,
@@ -41,14 +40,8 @@ from retrier.events.processor import (
     OperationResumed,
     RateChanged,
 )
-from retrier.events.service import (
-    DeclaredDead,
-    RequestReceived,
-    RequestRecorded,
-    RetryAsked,
-    StreamReleased,
-)
-from retrier.imports import FailedImports
+from retrier.events.service import DeclaredDead, RetryAsked, StreamReleased
+from retrier.imports import FailedImports, recording
 from retrier.store.engine.database import Database
 from retrier.store.queries.archive_operations import find_archive_operation
 from retrier.store.queries.selections import CHUNK, find_chunk, known_by_now, last_number
@@ -98,9 +91,8 @@ class Archives:
 
         Raises KeyReused, DatabaseUnavailable.
         """
-        self._emit(RequestReceived())
-        asked = ask_archive(self._db, request, self._at_once)
-        self._emit(RequestRecorded())
+        with recording(self._emit):
+            asked = ask_archive(self._db, request, self._at_once)
         if not asked.repeated:
             self._tell(asked)
         return asked
@@ -130,11 +122,10 @@ class Archives:
         `reason` is a built-in one, by which it is found until its retry fails. Raises
         DatabaseUnavailable.
         """
-        self._emit(RequestReceived())
-        refusal = declare_dead(
-            self._db, unique_id, why=why, who=who, reason=reason, notices=self._notices()
-        )
-        self._emit(RequestRecorded())
+        with recording(self._emit):
+            refusal = declare_dead(
+                self._db, unique_id, why=why, who=who, reason=reason, notices=self._notices()
+            )
         if refusal is None:
             self._emit(DeclaredDead(unique_message_id=unique_id))
         return refusal
@@ -164,23 +155,17 @@ class Comments:
         text = read_comment(written)
         if isinstance(text, CommentRefusal):
             return text
-        return self._record(lambda: write_comment(self.db, group_id, text, who))
+        with recording(self.emit):
+            return write_comment(self.db, group_id, text, who)
 
     def delete(self, group_id: str, who: str) -> CommentRefusal | None:
         """Delete the comment of a group; return why not, or None: also if it had no comment.
 
         Raises DatabaseUnavailable.
         """
-        return self._record(lambda: delete_comment(self.db, group_id, who))
+        with recording(self.emit):
+            return delete_comment(self.db, group_id, who)
 
-    def _record(self, transact: Callable[[], CommentRefusal | None]) -> CommentRefusal | None:
-        self.emit(RequestReceived())
-        refusal = transact()
-        self.emit(RequestRecorded())
-        return refusal
-
-
-Done = TypeVar("Done")
 
 _NO_NAME = "the name is empty"
 
@@ -224,7 +209,9 @@ class Gateway:
         The same request under the same idempotency key gives the same operation again. A crash
         before the wake-up costs time, not the request. Raises KeyReused, DatabaseUnavailable.
         """
-        created = self._emit_asked(self._record(partial(create_operation, self._db, request)))
+        with recording(self._emit):
+            created = create_operation(self._db, request)
+        self._emit_asked(created)
         self._wake()
         return created
 
@@ -245,9 +232,11 @@ class Gateway:
             # Only the first operation gets the key: its column is unique.
             key = request.idempotency_key if not made else None
             keyed = replace(request, idempotency_key=key)
-            again = self._record(partial(retry_pending, self._db, keyed, ids, selection))
+            with recording(self._emit):
+                again = retry_pending(self._db, keyed, ids, selection)
             if again.created is not None:
-                made.append(self._emit_asked(again.created))
+                self._emit_asked(again.created)
+                made.append(again.created)
             if made and made[-1].repeated:
                 break
         self._wake()
@@ -261,20 +250,23 @@ class Gateway:
 
         Raises KeyReused, DatabaseUnavailable.
         """
-        created = self._record(partial(revive, self._db, request, unique_id))
+        with recording(self._emit):
+            created = revive(self._db, request, unique_id)
         if isinstance(created, Refusal):
             return created
         self._wake()
-        return self._emit_asked(created)
+        self._emit_asked(created)
+        return created
 
     def acknowledge_group(self, group_id: str, who: str) -> bool:
         """Note that a person has seen that the retries and archives of a group are over.
 
         False if there was nothing to see. Raises DatabaseUnavailable.
         """
-        acknowledge = partial(acknowledging.acknowledge_group, group_id=group_id, who=who)
-        seen = self._record(partial(acknowledge, self._db))
-        archived = self._record(partial(acknowledge_archives, self._db, group_id, who))
+        with recording(self._emit):
+            seen = acknowledging.acknowledge_group(self._db, group_id, who)
+        with recording(self._emit):
+            archived = acknowledge_archives(self._db, group_id, who)
         return seen or archived > 0
 
     def acknowledge_operation(self, operation_id: str, who: str) -> bool:
@@ -282,8 +274,8 @@ class Gateway:
 
         False if there was nothing to see. Raises DatabaseUnavailable.
         """
-        acknowledge = partial(acknowledging.acknowledge_operation, operation_id=operation_id)
-        return self._record(partial(acknowledge, self._db, who=who))
+        with recording(self._emit):
+            return acknowledging.acknowledge_operation(self._db, operation_id, who)
 
     def steer(
         self, operation_id: str, orders: Sequence[Order], who: str
@@ -292,8 +284,8 @@ class Gateway:
 
         An order that is carried out already changes nothing. Raises DatabaseUnavailable.
         """
-        steer = partial(steer_operation, operation_id=operation_id, orders=orders, who=who)
-        steered = self._record(partial(steer, self._db))
+        with recording(self._emit):
+            steered = steer_operation(self._db, operation_id, orders, who)
         if isinstance(steered, Steered) and steered.changed:
             for order in orders:
                 self._emit(_event_of(order, steered.operation_id))
@@ -311,7 +303,8 @@ class Gateway:
 
         With `counted`, failure numbers of a plan, only of what has one of these. Raises DatabaseUnavailable.
         """
-        done = self._record(partial(streams.release_stream, self._db, stream, ids, who, counted))
+        with recording(self._emit):
+            done = streams.release_stream(self._db, stream, ids, who, counted)
         if isinstance(done, Released) and done.ids:
             where = {"queue": stream.queue, "stream_id": stream.stream_id}
             self._emit(StreamReleased(**where, count=len(done.ids)))
@@ -327,8 +320,8 @@ class Gateway:
         why: str | None,
     ) -> HandedBreaker:
         """Open or close a breaker by hand, then wake the processor. Raises DatabaseUnavailable."""
-        act = partial(set_breaker, key=key, state=state, lasts=lasts, who=who, why=why)
-        done = self._record(partial(act, self._db))
+        with recording(self._emit):
+            done = set_breaker(self._db, key, state, lasts=lasts, who=who, why=why)
         words = why_waiting(done.breaker, done.at) or why_closed(done.breaker, f"{who} says so")
         self._emit(BreakerSet(breaker=str(key), words=words))
         self._wake()
@@ -336,36 +329,36 @@ class Gateway:
 
     def begin_recovery(self, since: datetime, who: str) -> Recovery | RecoveryRefusal:
         """Begin a recovery after a restore: nothing is presumed. Raises DatabaseUnavailable."""
-        return self._record(partial(begin_recovery, self._db, since, who))
+        with recording(self._emit):
+            return begin_recovery(self._db, since, who)
 
     def end_recovery(self, who: str) -> bool:
         """End the recovery; False if none is under way. Raises DatabaseUnavailable."""
-        return self._record(partial(end_recovery, self._db, who))
+        with recording(self._emit):
+            return end_recovery(self._db, who)
 
     def create_redirect(self, from_queue: str, to_queue: str, who: str) -> str | None:
         """Create a redirect; return None, or why it is refused. Raises DatabaseUnavailable."""
-        create = partial(redirects.create_redirect, own_queues=self._own_queues, who=who)
-        return self._record(partial(create, self._db, from_queue, to_queue))
+        with recording(self._emit):
+            return redirects.create_redirect(
+                self._db, from_queue, to_queue, own_queues=self._own_queues, who=who
+            )
 
     def change_redirect(self, redirect_id: str, to_queue: str, who: str) -> str | None:
         """Change where a redirect leads; None, or why it is refused. Raises DatabaseUnavailable."""
-        change = partial(redirects.change_redirect, own_queues=self._own_queues, who=who)
-        return self._record(partial(change, self._db, redirect_id, to_queue))
+        with recording(self._emit):
+            return redirects.change_redirect(
+                self._db, redirect_id, to_queue, own_queues=self._own_queues, who=who
+            )
 
     def delete_redirect(self, redirect_id: str, who: str) -> None:
         """Delete a redirect if it exists. Raises DatabaseUnavailable."""
-        self._record(partial(redirects.delete_redirect, self._db, redirect_id, who=who))
+        with recording(self._emit):
+            redirects.delete_redirect(self._db, redirect_id, who=who)
 
-    def _record(self, transact: Callable[[], Done]) -> Done:
-        self._emit(RequestReceived())
-        done = transact()
-        self._emit(RequestRecorded())
-        return done
-
-    def _emit_asked(self, created: CreatedOperation) -> CreatedOperation:
+    def _emit_asked(self, created: CreatedOperation) -> None:
         if not created.repeated:
             self._emit(RetryAsked(operation_id=created.operation_id, total=created.total))
-        return created
 
     def _chunks(
         self, request: RetryRequest, selection: Selection | None

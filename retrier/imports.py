@@ -1,10 +1,10 @@
 """What a person does with failed imports: the gateway's part about them."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from retrier.domain.copies import as_it_came, why_not_sendable
 from retrier.domain.failed_imports import (
@@ -34,7 +34,13 @@ from retrier.store.verbs.import_sends import StampedImport, record_send, stamp_i
 from retrier.store.verbs.imports import delete_import, keep_refused, read_again
 from retrier.store.verbs.receiving import Reception
 
-Done = TypeVar("Done")
+
+@contextmanager
+def recording(emit: Emit) -> Iterator[None]:
+    """Emit that a request is received, and that it is recorded if nothing is raised inside."""
+    emit(RequestReceived())
+    yield
+    emit(RequestRecorded())
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +157,8 @@ class FailedImports:
             return refusal
         # Connected before it is stamped: a broker that is away, or takes nothing, leaves no stamp.
         with self.sender.connected() as line:
-            stamp = partial(stamp_import, self.db, canonical(import_id), to, again=again, who=who)
-            stamped = self._record(stamp)
+            with recording(self.emit):
+                stamped = stamp_import(self.db, canonical(import_id), to, again=again, who=who)
             if isinstance(stamped, ImportRefusal):
                 return stamped
             return self._send(line, stamped)
@@ -161,20 +167,20 @@ class FailedImports:
         """Delete one; None, or why it may not be. Raises DatabaseUnavailable."""
         if not is_guid(import_id):
             return ImportRefusal.UNKNOWN
-        delete = partial(delete_import, self.db, canonical(import_id), who=who)
-        return self._record(delete)
+        with recording(self.emit):
+            return delete_import(self.db, canonical(import_id), who=who)
 
     def _read_again(self, import_ids: Sequence[str], who: str) -> ReadAgain:
         """Read them in one transaction, or one by one if the database refuses one of them."""
         into = Reception(instance=self.instance, forward_to=self.forward_to, judge=self.judge)
-        read = partial(read_again, self.db, read=self.read, into=into, who=who)
         try:
-            return self._record(partial(read, import_ids))
+            with recording(self.emit):
+                return read_again(self.db, import_ids, read=self.read, into=into, who=who)
         except DataRefused as refusal:
             if len(import_ids) == 1:
                 reason = f"{REFUSED}: {refusal}"
-                keep = partial(keep_refused, self.db, import_ids[0], reason, who=who)
-                return self._record(keep)
+                with recording(self.emit):
+                    return keep_refused(self.db, import_ids[0], reason, who=who)
         total = ReadAgain()
         for import_id in import_ids:
             total = total.add(self._read_again([import_id], who))
@@ -213,11 +219,6 @@ class FailedImports:
         )
         outcome = line.send(Outgoing(queue=stamped.send.to, raw=raw, body=stamped.body))
         self.emit(ImportPublished(import_id=stamped.import_id))
-        self._record(partial(record_send, self.db, stamped, outcome))
+        with recording(self.emit):
+            record_send(self.db, stamped, outcome)
         return outcome
-
-    def _record(self, transact: Callable[[], Done]) -> Done:
-        self.emit(RequestReceived())
-        done = transact()
-        self.emit(RequestRecorded())
-        return done
