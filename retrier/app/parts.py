@@ -27,10 +27,10 @@ from retrier.imports import FailedImports
 from retrier.ingestion.ingestor import Ingestor
 from retrier.ingestion.parsing import QueueMapping, read_import
 from retrier.policy.policy_set import Judge
-from retrier.processor.archive import Archiving, ArchivingContext
+from retrier.processor.archive import Archiving
 from retrier.processor.broker import AttendedTransport, Broker, Progress
-from retrier.processor.lease import Lease
-from retrier.processor.outgoing import OutgoingContext, OutgoingSender
+from retrier.processor.lease import HolderContext, Lease
+from retrier.processor.outgoing import OutgoingSender
 from retrier.processor.processor import Processor
 from retrier.processor.retention import Retention
 from retrier.processor.stage_context import BreakerWatch, RetryParameters, StageContext
@@ -220,44 +220,31 @@ def make_lease(parts: Parts) -> Lease:
 def make_retention(parts: Parts, lease: Lease, second_look: SecondLook) -> Retention:
     """Return what deletes for its age, while this process holds the lease."""
     return Retention(
-        db=parts.db,
-        lease=lease,
+        context=_context(parts, lease, parts.db),
         ages=find_ages(parts.settings.retention.times),
         instance=parts.counted_as,
         second_look=second_look,
-        clock=parts.clock,
-        emit=parts.emit,
-        stop=parts.stop,
     )
 
 
 def make_archiving(parts: Parts, lease: Lease) -> Archiving:
     """Return what archives, unarchives and resolves many, with a database connection of its own."""
-    context = ArchivingContext(
-        db=parts.db.apart(1),
-        lease=lease,
-        clock=parts.clock,
-        emit=parts.emit,
-        stop=parts.stop,
-        wake=parts.wake_archiving,
-    )
-    return Archiving(context)
+    return Archiving(_context(parts, lease, parts.db.apart(1)), parts.wake_archiving)
 
 
 def make_sender(parts: Parts, lease: Lease) -> OutgoingSender:
     """Return the sender of copies to the log queue, with a database connection of its own."""
     retries = parts.settings.retries
-    context = OutgoingContext(
-        db=parts.db.apart(1),
-        transport=parts.transport,
-        lease=lease,
-        clock=parts.clock,
-        emit=parts.emit,
-        stop=parts.stop,
+    return OutgoingSender(
+        _context(parts, lease, parts.db.apart(1)),
+        parts.transport,
         window=retries.forwarding_window,
         window_bytes=retries.forwarding_window_bytes,
     )
-    return OutgoingSender(context)
+
+
+def _context(parts: Parts, lease: Lease, db: Database) -> HolderContext:
+    return HolderContext(db=db, lease=lease, clock=parts.clock, emit=parts.emit, stop=parts.stop)
 
 
 def make_processor(

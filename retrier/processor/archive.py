@@ -3,21 +3,17 @@
 So a broker that is away, or a batch in Forwarding, does not hold it up.
 """
 
-from dataclasses import dataclass
 from threading import Event
 
-from retrier.clock import Clock
 from retrier.domain.archive_operation import AT_ONCE, ArchiveOperation
 from retrier.errors import DatabaseUnavailable, LeaseLost, RetrierError
-from retrier.events.event import Emit
 from retrier.events.processor import (
     ArchiveChunkDone,
     ArchiveCompleted,
     ArchivingPaused,
     ArchivingResumed,
 )
-from retrier.processor.lease import Lease
-from retrier.store.engine.database import Database
+from retrier.processor.lease import HolderContext
 from retrier.store.queries.archive_chunks import find_archive_chunk
 from retrier.store.queries.archive_operations import find_next_archive
 from retrier.store.verbs.archiving import note_reason, work_off
@@ -28,19 +24,6 @@ _BACK_OFF = (1.0, 2.0, 5.0, 10.0)
 """Seconds to wait after the first failures in a row; the last one again and again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchivingContext:
-    """What it needs. `db` has a connection of its own; `wake` is set by requests and by the stop."""
-
-    db: Database
-    lease: Lease
-    clock: Clock
-    emit: Emit
-    stop: Event
-    wake: Event
-    chunk: int = AT_ONCE
-
-
 class Archiving:
     """Does one chunk after the other, of the oldest operation first.
 
@@ -48,8 +31,11 @@ class Archiving:
     durable is in the database; after a kill the next holder goes on behind the last chunk.
     """
 
-    def __init__(self, context: ArchivingContext) -> None:
+    def __init__(self, context: HolderContext, wake: Event, chunk: int = AT_ONCE) -> None:
+        """The context's database has a connection of its own. Requests and the stop set `wake`."""
         self._context = context
+        self._wake = wake
+        self._chunk = chunk
         self._failures = 0
 
     def run(self) -> None:
@@ -58,8 +44,8 @@ class Archiving:
         while not context.stop.is_set():
             pause = self._turn()
             if pause:
-                context.wake.wait(pause)
-                context.wake.clear()
+                self._wake.wait(pause)
+                self._wake.clear()
 
     def work_once(self) -> bool:
         """Do at most one chunk; return whether there was one. Raises LeaseLost, RetrierError."""
@@ -81,7 +67,7 @@ class Archiving:
 
     def _work_on(self, operation: ArchiveOperation) -> None:
         context = self._context
-        chunk = find_archive_chunk(context.db, operation, context.chunk)
+        chunk = find_archive_chunk(context.db, operation, self._chunk)
         outcome = work_off(context.db, context.lease.fence, operation, chunk)
         if outcome is None:
             return

@@ -1,9 +1,9 @@
 """The right to be the processor: held by one process, renewed by two threads, fenced by epoch."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from threading import Lock
+from threading import Event, Lock
 
 from retrier.clock import Clock
 from retrier.errors import LeaseLost
@@ -169,3 +169,14 @@ class Lease:
                     slowest_seconds=hold.slowest_seconds,
                 )
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HolderContext:
+    """What everything is given that works while this process holds the lease."""
+
+    db: Database
+    lease: Lease
+    clock: Clock
+    emit: Emit
+    stop: Event

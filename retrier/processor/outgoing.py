@@ -8,9 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import accumulate, takewhile
-from threading import Event
 
-from retrier.clock import Clock
 from retrier.domain.copies import PROBE_BODY, make_logged, make_notice_body, make_notice_properties
 from retrier.domain.wire import (
     ChannelClosed,
@@ -32,8 +30,7 @@ from retrier.events.processor import (
     OutgoingPutOff,
     OutgoingResumed,
 )
-from retrier.processor.lease import Lease
-from retrier.store.engine.database import Database
+from retrier.processor.lease import HolderContext
 from retrier.store.queries.outgoing import (
     WaitingCopy,
     find_outgoing,
@@ -174,28 +171,24 @@ class _Stopped(Exception):
     """The service stops while the broker has not confirmed everything."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutgoingContext:
-    """What the sender needs. `db` has connections of its own; a window is bounded by both."""
-
-    db: Database
-    transport: Transport
-    lease: Lease
-    clock: Clock
-    emit: Emit
-    stop: Event
-    window: int = 200
-    window_bytes: int = 16 * 1024 * 1024
-
-
 class OutgoingSender:
     """Sends what waits in `outgoing`, in its order, while this process holds the lease.
 
     One thread runs it. Ingestion and retries never wait for it.
     """
 
-    def __init__(self, context: OutgoingContext) -> None:
+    def __init__(
+        self,
+        context: HolderContext,
+        transport: Transport,
+        window: int = 200,
+        window_bytes: int = 16 * 1024 * 1024,
+    ) -> None:
+        """The context's database has a connection of its own. Both numbers bound a window."""
         self._context = context
+        self._transport = transport
+        self._window = window
+        self._window_bytes = window_bytes
         self._held = HeldQueues(context.emit)
         self._publisher: Publisher | None = None
         self._suspects = 0
@@ -257,9 +250,9 @@ class OutgoingSender:
     def _take(self) -> Sequence[WaitingCopy]:
         context, now = self._context, self._context.clock.monotonic()
         one = self._suspects or self._held.is_any_on_trial(now)
-        found = find_outgoing(context.db, 1 if one else context.window, self._held.closed(now))
+        found = find_outgoing(context.db, 1 if one else self._window, self._held.closed(now))
         sizes = accumulate(each.size for each in found)
-        fitting = sum(1 for _ in takewhile(lambda size: size <= context.window_bytes, sizes))
+        fitting = sum(1 for _ in takewhile(lambda size: size <= self._window_bytes, sizes))
         return found[: max(1, fitting)]
 
     def _send(self, copies: Sequence[WaitingCopy]) -> None:
@@ -279,7 +272,7 @@ class OutgoingSender:
         """Return the messages to be sent, and the rows of which none can be made, with reasons."""
         copied = [each.attempt_id for each in copies if each.notice is None]
         told = [each.attempt_id for each in copies if each.notice is not None]
-        db, codec = self._context.db, self._context.transport.codec
+        db, codec = self._context.db, self._transport.codec
         contents = load_contents(db, copied) if copied else {}
         exceptions = load_exceptions(db, told, codec) if told else {}
         made: list[Outgoing] = []
@@ -298,14 +291,14 @@ class OutgoingSender:
         return made, broken
 
     def _make_one(self, queue: str, unique_message_id: str, raw: bytes, body: bytes) -> Outgoing:
-        transport = self._context.transport
+        transport = self._transport
         logged = make_logged(transport.codec, raw, unique_message_id, own_user=transport.user)
         return Outgoing(queue=queue, raw=logged, body=body)
 
     def _make_notice(self, row: WaitingCopy, exception_message: str | None) -> Outgoing:
         """Return a notice. It needs nothing but its row: all else of the message may be deleted."""
         notice = row.notice or {}
-        raw = make_notice_properties(self._context.transport.codec, notice)
+        raw = make_notice_properties(self._transport.codec, notice)
         body = make_notice_body(notice, exception_message)
         return Outgoing(queue=row.queue, raw=raw, body=body)
 
@@ -313,9 +306,8 @@ class OutgoingSender:
         if self._publisher is None:
             # No queue has an empty name, so the broker drops the probe. It blocks during an alarm,
             # before a window is sent into it.
-            codec = self._context.transport.codec
-            probe = Outgoing(queue="", raw=codec.empty, body=PROBE_BODY)
-            self._publisher = self._context.transport.publisher(probe)
+            probe = Outgoing(queue="", raw=self._transport.codec.empty, body=PROBE_BODY)
+            self._publisher = self._transport.publisher(probe)
         return self._publisher
 
     def _wait_on(self) -> None:

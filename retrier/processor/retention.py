@@ -3,15 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from threading import Event
 
-from retrier.clock import Clock
 from retrier.domain.retention import Old, SecondLook, Swept, pause_after
 from retrier.errors import LeaseLost
-from retrier.events.event import Emit
 from retrier.events.processor import ChunkDeleted, RetentionSwept
-from retrier.processor.lease import Lease
-from retrier.store.engine.database import Database
+from retrier.processor.lease import HolderContext
 from retrier.store.queries.retention import find_due
 from retrier.store.verbs.comments import sweep_comments
 from retrier.store.verbs.retention import DeletedChunk, delete_chunk, give_back_pages, log_sweep
@@ -27,22 +23,18 @@ class Retention:
     Everything durable is in the database: after a kill the next sweep finds what is left.
     """
 
-    db: Database
-    lease: Lease
+    context: HolderContext
     ages: Sequence[Old]
     instance: str
     second_look: SecondLook
-    clock: Clock
-    emit: Emit
-    stop: Event
 
     def sweep(self) -> None:
         """Delete what is due; nothing without the lease. Raises DatabaseUnavailable."""
         as_of = self.second_look.agreed
-        if as_of is None or not self.lease.held:
+        if as_of is None or not self.context.lease.held:
             return
         # Look without a lock first: each chunk writes the lease, even with nothing to delete.
-        due = find_due(self.db, self.ages, as_of)
+        due = find_due(self.context.db, self.ages, as_of)
         if not due:
             return
         try:
@@ -53,19 +45,19 @@ class Retention:
         self._give_back_pages()
 
     def _delete(self, due: Sequence[Old], as_of: datetime) -> Swept:
-        end, swept = self.clock.monotonic() + _LONGEST, Swept()
+        end, swept = self.context.clock.monotonic() + _LONGEST, Swept()
         for old in due:
             more = True
-            while more and not self.stop.is_set() and self.clock.monotonic() < end:
+            while more and not self.context.stop.is_set() and self.context.clock.monotonic() < end:
                 chunk = self._delete_chunk(old, as_of)
                 swept, more = swept.plus(old, chunk.count), chunk.more
         return swept
 
     def _delete_chunk(self, old: Old, as_of: datetime) -> DeletedChunk:
-        began = self.clock.monotonic()
-        chunk = delete_chunk(self.db, self.lease.fence, old, self.instance, as_of)
+        began = self.context.clock.monotonic()
+        chunk = delete_chunk(self.context.db, self.context.lease.fence, old, self.instance, as_of)
         if chunk.count:
-            self.emit(ChunkDeleted(old=old, count=chunk.count))
+            self.context.emit(ChunkDeleted(old=old, count=chunk.count))
         if chunk.more:
             self._pause(began)
         return chunk
@@ -74,19 +66,19 @@ class Retention:
         if swept.is_empty:
             return
         if swept.messages:
-            sweep_comments(self.db)
-        log_sweep(self.db, self.lease.fence, swept)
-        self.emit(
+            sweep_comments(self.context.db)
+        log_sweep(self.context.db, self.context.lease.fence, swept)
+        self.context.emit(
             RetentionSwept(
                 messages=swept.messages, operations=swept.operations, imports=swept.imports
             )
         )
 
     def _give_back_pages(self) -> None:
-        began = self.clock.monotonic()
-        while give_back_pages(self.db) and not self.stop.is_set():
+        began = self.context.clock.monotonic()
+        while give_back_pages(self.context.db) and not self.context.stop.is_set():
             self._pause(began)
-            began = self.clock.monotonic()
+            began = self.context.clock.monotonic()
 
     def _pause(self, began: float) -> None:
-        self.stop.wait(pause_after(self.clock.monotonic() - began))
+        self.context.stop.wait(pause_after(self.context.clock.monotonic() - began))

@@ -3,15 +3,11 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from threading import Event
 
-from retrier.clock import Clock
 from retrier.domain.breakers import BreakerRules
-from retrier.events.event import Emit
 from retrier.policy.policy_set import WAITING, Judge
 from retrier.processor.broker import Broker, Progress
-from retrier.processor.lease import Lease
-from retrier.store.engine.database import Database
+from retrier.processor.lease import HolderContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,20 +82,15 @@ def without_bound() -> int | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StageContext:
+class StageContext(HolderContext):
     """Everything a stage needs; built once by the composition root.
 
     `per_second` gives how many automatic retries may be sent a second, now: it is a setting that
     may change while the process runs. None means any number.
     """
 
-    db: Database
     broker: Broker
-    lease: Lease
-    clock: Clock
     retries: RetryParameters
-    emit: Emit
-    stop: Event
     progress: Progress
     breakers: BreakerWatch = field(default_factory=BreakerWatch)
     judge: Judge = WAITING

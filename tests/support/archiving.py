@@ -4,7 +4,7 @@ from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveReque
 from retrier.domain.selection import Selection
 from retrier.events.event import Emit, ignore
 from retrier.gateway import Archives
-from retrier.processor.archive import Archiving, ArchivingContext
+from retrier.processor.archive import Archiving
 from retrier.store.engine.database import Database
 from retrier.store.queries.archive_operations import find_archive_operation
 from tests.support.bench import Bench
@@ -39,18 +39,7 @@ def ask(bench: Bench, act: Act = Act.ARCHIVE, **parts: object) -> ArchiveOperati
 
 def make_archiving(bench: Bench, chunk: int = CHUNK) -> Archiving:
     """Make what works them off, in the process of the bench."""
-    context = bench.context
-    return Archiving(
-        ArchivingContext(
-            db=bench.db,
-            lease=context.lease,
-            clock=context.clock,
-            emit=bench.emit,
-            stop=context.stop,
-            wake=bench.wake,
-            chunk=chunk,
-        )
-    )
+    return Archiving(bench.context, bench.wake, chunk)
 
 
 def work_off_all(bench: Bench, chunk: int = CHUNK) -> int:

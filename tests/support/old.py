@@ -1,6 +1,7 @@
 """Messages, operations and imports that have been settled for a while, and what deletes them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from threading import Event
 from typing import Any
@@ -40,14 +41,10 @@ def make_retention(
 ) -> Retention:
     """Return what deletes for the processor of this bench; `times` replace defaults."""
     return Retention(
-        db=bench.db,
-        lease=bench.context.lease,
+        context=replace(bench.context, stop=Event()),
         ages=find_ages(RetentionTimes(**(TIMES | times))),
         instance="test",
         second_look=second_look or at_once(),
-        clock=bench.clock,
-        emit=bench.emit,
-        stop=Event(),
     )
 
 

@@ -11,8 +11,8 @@ from sqlalchemy import select, update
 from retrier.domain import headers
 from retrier.events.event import Event
 from retrier.events.processor import OutgoingPublished
-from retrier.processor.lease import Lease
-from retrier.processor.outgoing import LOOK, OutgoingContext, OutgoingSender
+from retrier.processor.lease import HolderContext, Lease
+from retrier.processor.outgoing import LOOK, OutgoingSender
 from retrier.store.engine.database import Database
 from retrier.store.schema import outgoing
 from retrier.store.verbs.leases import Holder
@@ -48,16 +48,10 @@ class Outbox:
         holder = Holder(session_id=session, host=host, pid=1, process_started=session)
         self.lease = Lease(self.db, holder, timedelta(seconds=15), self.clock, is_gone)
         self.lease.acquire()
-        context = OutgoingContext(
-            db=self.db,
-            transport=self.transport,
-            lease=self.lease,
-            clock=self.clock,
-            emit=self._emit,
-            stop=self.stop,
-            **self._bounds,
+        context = HolderContext(
+            db=self.db, lease=self.lease, clock=self.clock, emit=self._emit, stop=self.stop
         )
-        self.sender = OutgoingSender(context)
+        self.sender = OutgoingSender(context, self.transport, **self._bounds)
 
     def fail(self, count: int = 1, queue: str = LOG, **changes: Any) -> list[str]:
         """Store failures that are to be forwarded; return the ids of their messages."""
