@@ -11,11 +11,11 @@ from retrier.events.event import Emit, ignore
 from retrier.events.processor import LeaseHeld, LeaseHeldLong
 from retrier.store.engine.database import Database
 from retrier.store.engine.hold_watch import Hold
+from retrier.store.tables.processor_lease import Holder
 from retrier.store.verbs.leases import (
     LONGEST_HOLD,
     Fence,
     HeldByAnother,
-    Holder,
     acquire_lease,
     release_lease,
     renew_lease,

@@ -13,7 +13,7 @@ from retrier.store.engine.database import Database, DatabaseOptions
 from retrier.store.queries.monitoring import read_figures
 from retrier.store.queries.policy_sets import SILENT, list_judging_processes
 from retrier.store.schema import event_log, policy_sets
-from retrier.store.verbs.leases import Holder
+from retrier.store.tables.processor_lease import Holder
 from tests.support.frozen_clock import FrozenClock
 
 OUTBOX = "policies: {rules: [{name: one, match: {}, preset: outbox}]}\n"

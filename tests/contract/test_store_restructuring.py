@@ -30,11 +30,11 @@ from retrier.store.schema import (
     retry_operation_messages,
     retry_operations,
 )
+from retrier.store.tables.processor_lease import Holder
 from retrier.store.verbs.breakers import set_breaker
 from retrier.store.verbs.comments import write_comment
 from retrier.store.verbs.error_queue_reads import note_reads
 from retrier.store.verbs.import_sends import stamp_import
-from retrier.store.verbs.leases import Holder
 from retrier.store.verbs.message_actions import Action
 from retrier.store.verbs.policy_sets import ToldSet, tell_set
 from retrier.store.verbs.processes import note_process

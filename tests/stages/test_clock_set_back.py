@@ -19,8 +19,8 @@ from retrier.store.schema import (
     retry_batches,
     retry_operations,
 )
+from retrier.store.tables.processor_lease import Holder
 from retrier.store.verbs.breakers import set_breaker
-from retrier.store.verbs.leases import Holder
 from retrier.store.verbs.waits import count_waits_anew, is_any_wait_of_later
 from tests.support.bench import STAGING, Bench, Killed
 from tests.support.scheduling import schedule

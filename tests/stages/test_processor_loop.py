@@ -14,7 +14,7 @@ from retrier.errors import BrokerUnavailable, LeaseLost, StagingQueueUnusable
 from retrier.processor.lease import Lease
 from retrier.store.engine.database import Database
 from retrier.store.schema import processor_lease, retry_operations
-from retrier.store.verbs.leases import Holder
+from retrier.store.tables.processor_lease import Holder
 from retrier.transport.rabbitmq.breaks import Refusal
 from tests.support.bench import Bench
 from tests.support.flaky_database import FlakyDatabase

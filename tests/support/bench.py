@@ -48,7 +48,7 @@ from retrier.store.schema import (
     retry_operation_canaries,
     retry_operations,
 )
-from retrier.store.verbs.leases import Holder
+from retrier.store.tables.processor_lease import Holder
 from retrier.store.verbs.operations import CreatedOperation, create_operation
 from retrier.store.verbs.recording import record_received
 from retrier.store.verbs.steering import steer_operation

@@ -15,7 +15,7 @@ from retrier.processor.lease import Lease
 from retrier.processor.outgoing import LOOK, OutgoingContext, OutgoingSender
 from retrier.store.engine.database import Database
 from retrier.store.schema import outgoing
-from retrier.store.verbs.leases import Holder
+from retrier.store.tables.processor_lease import Holder
 from retrier.store.verbs.recording import record_received
 from tests.support.bench import is_gone
 from tests.support.factories import failure, unique_id

@@ -44,7 +44,7 @@ EVENTS = "retrier_events"
 """The PostgreSQL channel that notifies whoever follows the event log of new entries."""
 
 
-class Counter(StrEnum):
+class NumberSource(StrEnum):
     """Sources of numbers: each is a sequence on PostgreSQL, a row of `counters` on SQLite."""
 
     FAILURE_SEQ = "failure_seq"
@@ -83,11 +83,11 @@ class SqlDialect(ABC):
         return type_coerce(func.substr(moment, 1, 16).op("||")(":00.000000"), moment.type)
 
     @abstractmethod
-    def take_numbers(self, conn: Connection, counter: Counter, count: int) -> list[int]:
+    def take_numbers(self, conn: Connection, counter: NumberSource, count: int) -> list[int]:
         """Take `count` new numbers, ascending; no number is ever given out twice."""
 
     @abstractmethod
-    def last_number(self, conn: Connection, counter: Counter) -> int:
+    def last_number(self, conn: Connection, counter: NumberSource) -> int:
         """Return the highest number taken so far; 0 before the first."""
 
     @abstractmethod
@@ -190,7 +190,7 @@ class SqlDialect(ABC):
         """Delete all rows of these tables; those that refer to others stand behind them."""
 
     @abstractmethod
-    def set_last_number(self, conn: Connection, counter: Counter, number: int) -> None:
+    def set_last_number(self, conn: Connection, counter: NumberSource, number: int) -> None:
         """Make the counter go on behind this number."""
 
     @abstractmethod

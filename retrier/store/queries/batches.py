@@ -1,4 +1,4 @@
-"""Existing retry batches with counts of their claims, and who holds the lease."""
+"""Existing retry batches with counts of their claims."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,12 +9,11 @@ from sqlalchemy import ColumnElement, Select, and_, case, func, select
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_batch import RetryBatch, RetryBatchStatus
 from retrier.store.engine.database import reading
-from retrier.store.engine.transaction import StoredRow, Transaction
+from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.messages import ShownClaim, shown_claims
 from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
-    processor_lease,
     retry_batch_now_forwarding,
     retry_batches,
 )
@@ -105,29 +104,4 @@ def _batch_count(row: Mapping[str, Any]) -> BatchCount:
         forwarded=row["forwarded"],
         in_doubt=row["in_doubt"],
         is_now_forwarding=bool(row["is_now_forwarding"]),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
-    """A process that is or wants to be the processor; reused pids differ in `process_started`."""
-
-    session_id: str
-    host: str
-    pid: int
-    process_started: str
-
-
-def find_holder(tx: Transaction) -> Holder | None:
-    """Return the holder of the lease; None if it is free or has expired."""
-    row = tx.execute(select(processor_lease)).one_or_none()
-    if row is None or row.session_id is None or row.expires_at <= tx.now:
-        return None
-    return holder_of(row)
-
-
-def holder_of(row: StoredRow) -> Holder:
-    """Return the holder that the row of the lease names."""
-    return Holder(
-        session_id=row.session_id, host=row.host, pid=row.pid, process_started=row.process_started
     )

@@ -8,8 +8,8 @@ from sqlalchemy import select
 
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
-from retrier.store.queries.batches import Holder, find_holder
 from retrier.store.schema import error_queue_reads
+from retrier.store.tables.processor_lease import Holder, find_holder
 
 HEARD = timedelta(seconds=90)
 """A process of which nothing is known but that it wrote something may be alive for so long."""

@@ -5,8 +5,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Select, and_, case, exists, or_, select
-from sqlalchemy.sql import ColumnElement
+from sqlalchemy import ColumnElement, Select, and_, case, exists, or_, select
 
 from retrier.domain.retry_batch import RetryBatch, RetryBatchStatus
 from retrier.store.engine.database import reading

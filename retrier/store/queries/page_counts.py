@@ -9,7 +9,7 @@ from sqlalchemy import Label, case, func, select
 
 from retrier.domain.failed_message import Disposition, FailedMessageStatus, FailureGroup
 from retrier.store.engine.database import reading
-from retrier.store.engine.sql_dialect import Counter
+from retrier.store.engine.sql_dialect import NumberSource
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import (
     cause_groups,
@@ -87,7 +87,7 @@ def count_unresolved(tx: Transaction, after: int = 0) -> UnresolvedCounts:
     DatabaseUnavailable.
     """
     # Taken first: what is committed later has a higher number, and is found by the next look.
-    up_to = tx.sql.last_number(tx.conn, Counter.FAILURE_SEQ)
+    up_to = tx.sql.last_number(tx.conn, NumberSource.FAILURE_SEQ)
     query = (
         select(
             messages.cause_id,

@@ -16,9 +16,9 @@ from retrier.store.schema import (
     failed_imports,
     failed_message_retries,
     failed_messages,
-    outgoing,
     retry_operations,
 )
+from retrier.store.schema import outgoing as waiting_copies
 
 messages = failed_messages.c
 claims = failed_message_retries.c
@@ -46,7 +46,7 @@ def are_old_messages(old: OldMessages, now: datetime) -> Conditions:
         # Marking locks no message: one that was settled in that moment has a claim until Staging.
         ~exists().where(claims.number == messages.number),
         # A copy for the log queue is made of the attempt, whenever that queue takes it.
-        ~exists().where(outgoing.c.number == messages.number),
+        ~exists().where(waiting_copies.c.number == messages.number),
     )
 
 

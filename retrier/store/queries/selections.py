@@ -27,7 +27,7 @@ from retrier.domain.selection import (
     chosen_parts,
 )
 from retrier.store.engine.database import Database, reading, writing
-from retrier.store.engine.sql_dialect import Counter
+from retrier.store.engine.sql_dialect import NumberSource
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.reasons import causes_of_word, has_reason
 from retrier.store.queries.text_search import holds, is_id, texts_with
@@ -297,7 +297,7 @@ class Chunk:
 @reading
 def last_number(tx: Transaction) -> int:
     """Return the failure number at which a bulk act ends. Raises DatabaseUnavailable."""
-    return tx.sql.last_number(tx.conn, Counter.FAILURE_SEQ)
+    return tx.sql.last_number(tx.conn, NumberSource.FAILURE_SEQ)
 
 
 def known_by_now(db: Database, selection: Selection) -> Selection:
@@ -320,7 +320,7 @@ def take_cut_off(tx: Transaction) -> int:
     DatabaseUnavailable.
     """
     tx.sql.take_cut_off(tx.conn)
-    return tx.sql.last_number(tx.conn, Counter.FAILURE_SEQ)
+    return tx.sql.last_number(tx.conn, NumberSource.FAILURE_SEQ)
 
 
 @reading

@@ -12,7 +12,6 @@ from sqlalchemy import Select, func, select
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.store.engine.database import reading
 from retrier.store.engine.transaction import Transaction
-from retrier.store.queries.batches import Holder, find_holder
 from retrier.store.queries.monitoring import find_ledger
 from retrier.store.queries.verification_rules import RULES
 from retrier.store.schema import (
@@ -22,6 +21,7 @@ from retrier.store.schema import (
     processing_attempts,
     retry_batches,
 )
+from retrier.store.tables.processor_lease import Holder, find_holder
 
 _AWAITED = (
     select(func.count())

@@ -21,7 +21,7 @@ from retrier.domain.failed_message import (
 from retrier.domain.receipt import MessageChange
 from retrier.domain.retry_operation import STANDING_OPERATION
 from retrier.store.engine.new_rows import add_new
-from retrier.store.engine.sql_dialect import Counter, SqlDialect
+from retrier.store.engine.sql_dialect import NumberSource, SqlDialect
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import SCHEDULED, failed_message_retries, failed_messages
 from retrier.store.schema.types import UtcTime
@@ -94,7 +94,7 @@ def add(tx: Transaction, numbers: Sequence[int], new: Sequence[Newest]) -> None:
     Added in the order of their unique ids: two processes that add the same must not deadlock.
     Raises ConcurrentChange if another process has added one of them meanwhile.
     """
-    seqs = tx.sql.take_numbers(tx.conn, Counter.FAILURE_SEQ, len(new)) if new else []
+    seqs = tx.sql.take_numbers(tx.conn, NumberSource.FAILURE_SEQ, len(new)) if new else []
     # Each column of a row that is added takes time, and nearly no new message has this one.
     said = any(each.shown.attempt.word for each in new)
     rows = [
@@ -218,7 +218,7 @@ def unarchive(tx: Transaction, numbers: Sequence[int]) -> None:
     What `become_unresolved` says of locks holds here too.
     """
     if numbers:
-        seqs = tx.sql.take_numbers(tx.conn, Counter.FAILURE_SEQ, len(numbers))
+        seqs = tx.sql.take_numbers(tx.conn, NumberSource.FAILURE_SEQ, len(numbers))
         pairs = zip(sorted(numbers), seqs, strict=True)
         tx.execute(_UNARCHIVE, [{"key": key, "seq": seq, "now": tx.now} for key, seq in pairs])
 
@@ -287,7 +287,7 @@ def _move_anew(
     """Make messages unresolved under new failure numbers, each with these columns."""
     if not changes:
         return
-    seqs = tx.sql.take_numbers(tx.conn, Counter.FAILURE_SEQ, len(changes))
+    seqs = tx.sql.take_numbers(tx.conn, NumberSource.FAILURE_SEQ, len(changes))
     rows = [
         {
             "key": number,

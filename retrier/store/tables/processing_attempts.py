@@ -20,7 +20,7 @@ from retrier.domain.failed_message import Disposition, FailedMessageStatus, Fail
 from retrier.domain.folding import message_id_of
 from retrier.domain.receipt import Attempt, MessageChange, StoredAttempt
 from retrier.domain.streams import NO_POSITION
-from retrier.store.engine.sql_dialect import Counter
+from retrier.store.engine.sql_dialect import NumberSource
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.schema import causes, failed_messages, processing_attempts
 from retrier.store.tables.event_log import identifier, long, short
@@ -321,7 +321,7 @@ def _as_stored(row: StoredRow) -> StoredAttempt:
 
 def take_ids(tx: Transaction, count: int) -> Sequence[int]:
     """Take `count` new attempt ids, ascending."""
-    return tx.sql.take_numbers(tx.conn, Counter.ATTEMPT, count) if count else []
+    return tx.sql.take_numbers(tx.conn, NumberSource.ATTEMPT, count) if count else []
 
 
 def add(

@@ -1,5 +1,6 @@
 """The processor's lease (`processor_lease`): one row, whose epoch fences commits."""
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cache
 
@@ -74,4 +75,29 @@ def _renew(sql: SqlDialect) -> Executable:
         .where(*_OURS)
         .values(renewed_at=now, expires_at=later)
         .returning(lease.renewed_at)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A process that is or wants to be the processor; reused pids differ in `process_started`."""
+
+    session_id: str
+    host: str
+    pid: int
+    process_started: str
+
+
+def find_holder(tx: Transaction) -> Holder | None:
+    """Return the holder of the lease; None if it is free or has expired."""
+    row = tx.execute(select(processor_lease)).one_or_none()
+    if row is None or row.session_id is None or row.expires_at <= tx.now:
+        return None
+    return holder_of(row)
+
+
+def holder_of(row: StoredRow) -> Holder:
+    """Return the holder that the row of the lease names."""
+    return Holder(
+        session_id=row.session_id, host=row.host, pid=row.pid, process_started=row.process_started
     )

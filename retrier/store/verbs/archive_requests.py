@@ -1,6 +1,6 @@
 """Requests to archive, unarchive or resolve: done at once if they are small, else written down."""
 
-from collections import Counter as CountOf
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
@@ -20,7 +20,7 @@ from retrier.domain.archive_operation import (
 )
 from retrier.domain.selection import Selection
 from retrier.store.engine.database import Database, writing
-from retrier.store.engine.sql_dialect import Counter
+from retrier.store.engine.sql_dialect import NumberSource
 from retrier.store.engine.transaction import ConcurrentChange, Transaction
 from retrier.store.queries.archive_chunks import count_matches, find_first
 from retrier.store.queries.archive_operations import archive_from_row, is_any_open
@@ -98,7 +98,7 @@ def do_at_once(tx: Transaction, request: ArchiveRequest, few: Few) -> AskedArchi
     )
     acted = change(tx, action, few.unique_ids)
     event_log.append(tx, list(tell_refusals(action, acted)))
-    cut_off = tx.sql.last_number(tx.conn, Counter.FAILURE_SEQ)
+    cut_off = tx.sql.last_number(tx.conn, NumberSource.FAILURE_SEQ)
     return _add(tx, request, operation_id, {"cut_off": cut_off, **_done(tx, acted)})
 
 
@@ -127,7 +127,7 @@ def _to_do(total: int) -> dict[str, object]:
 
 
 def _done(tx: Transaction, acted: ActionResult) -> dict[str, object]:
-    refused = CountOf(str(why) for why in acted.refused.values())
+    refused = Counter(str(why) for why in acted.refused.values())
     return {
         "state": ArchiveOperationState.COMPLETED,
         "total": len(acted.done) + len(acted.refused),

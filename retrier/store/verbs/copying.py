@@ -13,7 +13,7 @@ from sqlalchemy import Table, inspect
 
 from retrier.errors import CopyRefused
 from retrier.store.engine.database import Database, bind, writing
-from retrier.store.engine.sql_dialect import Counter
+from retrier.store.engine.sql_dialect import NumberSource
 from retrier.store.engine.transaction import Transaction
 from retrier.store.queries.verification import VerifiedRule, verify_rows, verify_store
 from retrier.store.queries.whole_rows import (
@@ -254,13 +254,13 @@ def _add_page(tx: Transaction, table: Table, page: Page, extent: Extent) -> None
 class _Numbers:
     """What a database has given out so far: numbers of counters, and keys of tables."""
 
-    counters: Mapping[Counter, int]
+    counters: Mapping[NumberSource, int]
     keys: Mapping[str, int]
 
 
 def _numbers(tx: Transaction) -> _Numbers:
     return _Numbers(
-        counters={each: tx.sql.last_number(tx.conn, each) for each in Counter},
+        counters={each: tx.sql.last_number(tx.conn, each) for each in NumberSource},
         keys={table.name: tx.sql.last_key(tx.conn, table) for table in _numbered_tables()},
     )
 

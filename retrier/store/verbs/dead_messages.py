@@ -12,7 +12,7 @@ from retrier.domain.failed_message import Disposition, FailedMessageStatus, Move
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryRequest
 from retrier.store.engine.database import writing
-from retrier.store.engine.sql_dialect import Counter
+from retrier.store.engine.sql_dialect import NumberSource
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.tables import claims, event_log, failed_messages, message_texts
 from retrier.store.tables.event_log import Entry
@@ -54,7 +54,7 @@ def revive(tx: Transaction, request: RetryRequest, unique_id: str) -> CreatedOpe
         return refusal
     # The message is locked, so the cut-off is exact for it without the cut-off lock, which must not
     # be taken after row locks: ingesters wait for the rows.
-    return freeze(tx, request, tx.sql.last_number(tx.conn, Counter.FAILURE_SEQ))
+    return freeze(tx, request, tx.sql.last_number(tx.conn, NumberSource.FAILURE_SEQ))
 
 
 @writing

@@ -6,8 +6,8 @@ from datetime import datetime
 
 from retrier.store.engine.database import writing
 from retrier.store.engine.transaction import Transaction
-from retrier.store.queries.batches import Holder
 from retrier.store.tables import error_queue_reads
+from retrier.store.tables.processor_lease import Holder
 
 
 @writing

@@ -67,13 +67,13 @@ def _is_named(tx: Transaction, batch: RetryBatch) -> bool:
 def _release(tx: Transaction, batch: RetryBatch, numbers: Sequence[int]) -> Sequence[int]:
     message_locks.lock(tx, numbers)
     claims.lock_batch(tx, batch.batch_id)
-    messages, mine = failed_messages.c, failed_message_retries.c
+    found, mine = failed_messages.c, failed_message_retries.c
     query = (
-        select(messages.number)
-        .join_from(failed_messages, failed_message_retries, mine.number == messages.number)
+        select(found.number)
+        .join_from(failed_messages, failed_message_retries, mine.number == found.number)
         .where(
-            tx.sql.member(messages.number, numbers),
-            messages.status == FailedMessageStatus.UNRESOLVED,
+            tx.sql.member(found.number, numbers),
+            found.status == FailedMessageStatus.UNRESOLVED,
             mine.batch_id == batch.batch_id,
             mine.sending_since.is_(None),
         )

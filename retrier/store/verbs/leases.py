@@ -10,8 +10,8 @@ from retrier.errors import LeaseLost
 from retrier.store.engine.database import Database, InTransaction, writing
 from retrier.store.engine.hold_watch import Hold, HoldWatch
 from retrier.store.engine.transaction import StoredRow, Transaction
-from retrier.store.queries.batches import Holder, holder_of
 from retrier.store.tables import processor_lease
+from retrier.store.tables.processor_lease import Holder, holder_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -83,18 +83,6 @@ def share_lease(tx: Transaction, fence: Fence) -> None:
     """
     if not processor_lease.share(tx, fence.epoch):
         raise LeaseLost(f"epoch {fence.epoch} is over")
-
-
-__all__ = [
-    "LONGEST_HOLD",
-    "Fence",
-    "HeldByAnother",
-    "Holder",
-    "acquire_lease",
-    "release_lease",
-    "renew_lease",
-    "share_lease",
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryRequest
 from retrier.domain.selection import Selection
 from retrier.store.engine.database import writing
-from retrier.store.engine.sql_dialect import Counter
+from retrier.store.engine.sql_dialect import NumberSource
 from retrier.store.engine.transaction import StoredRow, Transaction
 from retrier.store.queries.due import first_due_of
 from retrier.store.queries.selections import conditions
@@ -203,6 +203,6 @@ def retry_pending(
         return RetriedAgain(created=None, released=0)
     # All these messages are locked, so the cut-off is exact for them without the cut-off lock.
     # Taken after row locks, that would deadlock with ingesters that wait for the rows.
-    cut_off = tx.sql.last_number(tx.conn, Counter.FAILURE_SEQ)
+    cut_off = tx.sql.last_number(tx.conn, NumberSource.FAILURE_SEQ)
     created = operations.freeze(tx, replace(request, selection=Selection(ids=named)), cut_off)
     return RetriedAgain(created=created, released=len(released))

@@ -9,7 +9,7 @@ from retrier.domain.failed_message import RetryEnd
 from retrier.domain.receipt import Before, MessageChange, Receipt
 from retrier.domain.shown import searched_text
 from retrier.policy.policy_set import WAITING, Judge, Policies
-from retrier.store.engine import sql_dialect
+from retrier.store.engine.sql_dialect import NumberSource
 from retrier.store.engine.transaction import Transaction
 from retrier.store.tables import (
     causes,
@@ -68,15 +68,15 @@ def apply(tx: Transaction, receipt: Receipt, before: Before, into: Reception) ->
     """Judge the failures, and write all of it."""
     policies = into.judge.in_force()
     new = [change for change in receipt.changes if change.is_new]
-    fresh = tx.sql.take_numbers(tx.conn, sql_dialect.Counter.MESSAGE, len(new)) if new else []
+    fresh = tx.sql.take_numbers(tx.conn, NumberSource.MESSAGE, len(new)) if new else []
     # In the order of arrival: streams are to be ordered by number.
     numbers = {
         **{key: each.number for key, each in before.stored.items() if each.number is not None},
         **dict(zip((change.unique_message_id for change in new), fresh, strict=True)),
     }
-    attempts = _take_attempts(tx, receipt, before, into.judge, policies)
+    stored = _take_attempts(tx, receipt, before, into.judge, policies)
     cause_ids = causes.identify(tx, (each.failure.cause for each in receipt.attempts))
-    shown = {id(each.attempt): each for each in attempts}
+    shown = {id(each.attempt): each for each in stored}
     changed = [change for change in receipt.changes if change.details is not None]
     text_ids = _identify_texts(tx, [shown[id(change.details)] for change in changed])
     newest = {
@@ -89,9 +89,9 @@ def apply(tx: Transaction, receipt: Receipt, before: Before, into: Reception) ->
         for change, text_id in zip(changed, text_ids, strict=True)
     }
     _write_messages(tx, receipt, numbers, newest)
-    processing_attempts.add(tx, attempts, numbers, cause_ids, _holders(before))
+    processing_attempts.add(tx, stored, numbers, cause_ids, _holders(before))
     if into.forward_to is not None:
-        ids = [each.attempt_id for each in attempts]
+        ids = [each.attempt_id for each in stored]
         outgoing.add(tx, into.forward_to, ids, receipt.attempts, numbers)
     if policies.configured:
         decided = follow_up(tx, list(_decided(newest)), policies)
@@ -100,7 +100,7 @@ def apply(tx: Transaction, receipt: Receipt, before: Before, into: Reception) ->
     event_log.append(tx, tell_what_stands(receipt.changes))
     return Applied(
         came_back=_end_retries(tx, receipt.changes, numbers),
-        reasons=Counter(each.judgement.failure_reason for each in attempts),
+        reasons=Counter(each.judgement.failure_reason for each in stored),
         decided=decided,
     )
 

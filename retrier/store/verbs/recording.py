@@ -79,9 +79,9 @@ def _record(
     judged = tell_apart(tx, received)
     confirmed = [item for item in judged if isinstance(item, Confirmation)]
     copies = [item for item in judged if isinstance(item, OwnCopy)]
-    imports = [item for item in judged if isinstance(item, FailedImport)]
+    refused = [item for item in judged if isinstance(item, FailedImport)]
     failed = _without_imported(tx, [item for item in judged if isinstance(item, Failure)])
-    again = len(judged) - len(failed) - len(confirmed) - len(copies) - len(imports)
+    again = len(judged) - len(failed) - len(confirmed) - len(copies) - len(refused)
 
     # A dead-letter exchange copies a message to two error queues at one moment: whoever stores the
     # second copy has to wait until the first can be seen, or neither says that it may be a copy.
@@ -96,10 +96,10 @@ def _record(
     make_sure()
     receipt = fold(failed, confirmed, before, lambda: str(uuid4()))
     applied = apply(tx, receipt, before, into)
-    imports += receipt.imports
-    imported = failed_imports.add(tx, imports)
+    refused += receipt.imports
+    imported = failed_imports.add(tx, refused)
     event_log.append(tx, _events(copies, imported))
-    counts = _count(receipt, len(received), len(copies), again + len(imports), len(imported))
+    counts = _count(receipt, len(received), len(copies), again + len(refused), len(imported))
     ledger.count(tx, into.instance, counts)
     resolved = {item.unique_message_id for item in receipt.changes if item.confirmation}
     return Recorded(
@@ -107,7 +107,7 @@ def _record(
         counts=counts,
         confirmed=len(resolved),
         failed_again=len(applied.came_back - resolved),
-        noteworthy=(*imports, *copies),
+        noteworthy=(*refused, *copies),
         reasons=applied.reasons,
         decided=applied.decided,
     )
@@ -145,10 +145,10 @@ def _count(
     }
 
 
-def _events(copies: Iterable[OwnCopy], imports: Iterable[FailedImport]) -> list[Entry]:
+def _events(copies: Iterable[OwnCopy], refused: Iterable[FailedImport]) -> list[Entry]:
     events = [describe_copy(copy) for copy in copies]
     events += [
-        Entry(kind="failed_import", text=f"{item.error_queue}: {item.reason}") for item in imports
+        Entry(kind="failed_import", text=f"{item.error_queue}: {item.reason}") for item in refused
     ]
     return events
 

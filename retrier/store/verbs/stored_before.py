@@ -169,7 +169,7 @@ def _with_ended(
         return stored
     ended = ended_retries.find_ended(tx, named)
     outcomes = processing_attempts.find_outcomes(tx, named)
-    redirects = message_redirects.read(tx)
+    redirected = message_redirects.read(tx)
     return [
         replace(
             each,
@@ -177,7 +177,7 @@ def _with_ended(
             counted=_counted(ended.get(each.number or 0, {})),
             outcomes=outcomes.get(each.number or 0, {}),
             dropped={**each.dropped, **_dropped(ended.get(each.number or 0, {}))},
-            sent_to=_sent_to(each, ended.get(each.number or 0, {}).values(), redirects),
+            sent_to=_sent_to(each, ended.get(each.number or 0, {}).values(), redirected),
         )
         for each in stored
     ]
@@ -192,12 +192,12 @@ def _dropped(ended: Mapping[str, Ended]) -> Mapping[str, Sequence[str]]:
 
 
 def _sent_to(
-    stored: StoredMessage, ended: Iterable[Ended], redirects: Mapping[str, str]
+    stored: StoredMessage, ended: Iterable[Ended], redirected: Mapping[str, str]
 ) -> frozenset[str]:
     """Return where its retries may have gone: named, redirected, or as its failures say."""
     own = {stored.first.destination, stored.newest.destination}
     named = {each.destination for each in ended if each.destination is not None}
-    return frozenset(own | named | {redirects[each] for each in own if each in redirects})
+    return frozenset(own | named | {redirected[each] for each in own if each in redirected})
 
 
 def _with_bodies(
