@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from sqlalchemy import Boolean, Text
+from sqlalchemy import Boolean
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import GenericFunction
+from sqlalchemy.types import Text
 
 
 class by_code_point(GenericFunction[str]):  # noqa: N801 - used as a function
