@@ -42,19 +42,16 @@ from retrier.events.processor import (
 )
 from retrier.events.service import DeclaredDead, RetryAsked, StreamReleased
 from retrier.imports import FailedImports, recording
+from retrier.store import operation_requests, redirects, streams
+from retrier.store.archive import AskedArchive, acknowledge_archives, ask_archive, retry_pending
+from retrier.store.archive_lists import find_archive_operation
+from retrier.store.breakers import HandedBreaker, set_breaker
+from retrier.store.comments import delete_comment, write_comment
+from retrier.store.dead_messages import declare_dead, revive
 from retrier.store.engine.database import Database
-from retrier.store.queries.archive_operations import find_archive_operation
-from retrier.store.queries.selections import CHUNK, find_chunk, known_by_now, last_number
-from retrier.store.verbs import acknowledging, redirects, streams
-from retrier.store.verbs.archive_acknowledgements import acknowledge_archives
-from retrier.store.verbs.archive_requests import AskedArchive, ask_archive
-from retrier.store.verbs.breakers import HandedBreaker, set_breaker
-from retrier.store.verbs.comments import delete_comment, write_comment
-from retrier.store.verbs.dead_messages import declare_dead, revive
-from retrier.store.verbs.message_actions import retry_pending
-from retrier.store.verbs.operations import CreatedOperation, create_operation
-from retrier.store.verbs.recovery import begin_recovery, end_recovery
-from retrier.store.verbs.steering import steer_operation
+from retrier.store.operation_requests import CreatedOperation, create_operation, steer_operation
+from retrier.store.recovery import begin_recovery, end_recovery
+from retrier.store.selections import CHUNK, find_chunk, known_by_now, last_number
 
 
 class UndoRefusal(Enum):
@@ -264,7 +261,7 @@ class Gateway:
         False if there was nothing to see. Raises DatabaseUnavailable.
         """
         with recording(self._emit):
-            seen = acknowledging.acknowledge_group(self._db, group_id, who)
+            seen = operation_requests.acknowledge_group(self._db, group_id, who)
         with recording(self._emit):
             archived = acknowledge_archives(self._db, group_id, who)
         return seen or archived > 0
@@ -275,7 +272,7 @@ class Gateway:
         False if there was nothing to see. Raises DatabaseUnavailable.
         """
         with recording(self._emit):
-            return acknowledging.acknowledge_operation(self._db, operation_id, who)
+            return operation_requests.acknowledge_operation(self._db, operation_id, who)
 
     def steer(
         self, operation_id: str, orders: Sequence[Order], who: str

@@ -37,8 +37,8 @@ from retrier.events.service import ChunkPresumed, RetryAsked
 from retrier.ingestion.ingestor import Ingestor
 from retrier.policy.reasons import BUILT_IN
 from retrier.processor.lease import Lease
-from retrier.store.queries.held_streams import HeldFigures
-from retrier.store.queries.monitoring import KINDS_OF_DELIVERY, ServiceFigures
+from retrier.store.figures import KINDS_OF_DELIVERY, ServiceFigures
+from retrier.store.streams import HeldFigures
 
 ACTS = ("archive", "unarchive", "resolve")
 

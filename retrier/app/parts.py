@@ -37,9 +37,9 @@ from retrier.processor.stage_context import BreakerWatch, RetryParameters, Stage
 from retrier.processor.staging_queue import get_probe_ready
 from retrier.settings import Api, ErrorQueue, Settings
 from retrier.store.engine.database import Database, DatabaseClock, DatabaseOptions
-from retrier.store.queries.monitoring import read_figures
-from retrier.store.verbs.recording import record_received
-from retrier.store.verbs.upkeep import probe_write
+from retrier.store.figures import read_figures
+from retrier.store.recording import record_received
+from retrier.store.upkeep import probe_write
 from retrier.transport import transports
 from retrier.transport.seam import Transport
 from retrier.transport.sender import Sender

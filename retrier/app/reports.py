@@ -22,12 +22,10 @@ from retrier.ingestion.ingestor import Ingestor
 from retrier.policy.policy_set import InForce
 from retrier.settings import Role
 from retrier.store.engine.database import Database
-from retrier.store.queries.error_queue_reads import is_any_canary_waiting
-from retrier.store.queries.processes import SILENT, list_processes
-from retrier.store.verbs.error_queue_reads import note_reads, note_stopped
-from retrier.store.verbs.leases import Holder
-from retrier.store.verbs.policy_sets import ToldSet, forget_set, tell_set
-from retrier.store.verbs.processes import forget_process, note_process
+from retrier.store.error_queue_reads import is_any_canary_waiting, note_reads, note_stopped
+from retrier.store.lease import Holder
+from retrier.store.policies import ToldSet, forget_set, tell_set
+from retrier.store.processes import SILENT, forget_process, list_processes, note_process
 from retrier.transport.seam import Queues, Transport
 
 _AGAIN = timedelta(seconds=30).total_seconds()

@@ -64,10 +64,10 @@ from retrier.ingestion.ingestor import Ingestor, tell_delivery_limit
 from retrier.processor.broker import Progress
 from retrier.processor.lease import Lease
 from retrier.settings import Role, Settings, find_used_knobs, is_database_named
-from retrier.store.queries.outgoing import is_any_outgoing
-from retrier.store.verbs.message_texts import complete_texts
-from retrier.store.verbs.upgrade import find_revision, upgrade_schema
-from retrier.store.verbs.upkeep import get_installation_id, probe_read
+from retrier.store.message_texts import complete_texts
+from retrier.store.outgoing import is_any_outgoing
+from retrier.store.upgrade import find_revision, upgrade_schema
+from retrier.store.upkeep import get_installation_id, probe_read
 from retrier.web.parts import Addition, QueueState
 
 _WAITS = (0.5, 1.0, 2.0, 5.0, 10.0)

@@ -45,8 +45,14 @@ from retrier.events.processor import (
 from retrier.overlap import WhileInFlight, nothing_else
 from retrier.processor.stage_context import StageContext
 from retrier.processor.staging_queue import StagingQueue, make_marker, make_retry
-from retrier.store.verbs.forwarding import MovedRest, back_off_batch, complete_batch, move_rest
-from retrier.store.verbs.windows import load_originals, open_window
+from retrier.store.forwarding import (
+    MovedRest,
+    back_off_batch,
+    complete_batch,
+    load_originals,
+    move_rest,
+    open_window,
+)
 
 _MOST_BREAKS = 3
 """How often in a row a message sent alone may break the connection before it is reverted."""

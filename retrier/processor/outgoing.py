@@ -31,13 +31,13 @@ from retrier.events.processor import (
     OutgoingResumed,
 )
 from retrier.processor.lease import HolderContext
-from retrier.store.queries.outgoing import (
+from retrier.store.outgoing import (
     WaitingCopy,
     find_outgoing,
     load_contents,
     load_exceptions,
+    settle_outgoing,
 )
-from retrier.store.verbs.outgoing import settle_outgoing
 from retrier.transport.seam import Publisher, Transport
 
 BACK_OFF = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)

@@ -8,9 +8,8 @@ from retrier.domain.retention import Old, SecondLook, Swept, pause_after
 from retrier.errors import LeaseLost
 from retrier.events.processor import ChunkDeleted, RetentionSwept
 from retrier.processor.lease import HolderContext
-from retrier.store.queries.retention import find_due
-from retrier.store.verbs.comments import sweep_comments
-from retrier.store.verbs.retention import DeletedChunk, delete_chunk, give_back_pages, log_sweep
+from retrier.store.comments import sweep_comments
+from retrier.store.retention import DeletedChunk, delete_chunk, find_due, give_back_pages, log_sweep
 
 _LONGEST = 60.0
 """Seconds after which a sweep tells what it deleted; the next one goes on."""

@@ -10,7 +10,7 @@ from retrier.clock import SystemClock
 from retrier.domain.failed_message import Failure
 from retrier.domain.wire import Delivery
 from retrier.ingestion.parsing import QueueMapping, parse
-from retrier.store.queries.verification import verify_store
+from retrier.store.verification import verify_store
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.confirming import Handled

@@ -11,7 +11,7 @@ import pytest
 from retrier.errors import DatabaseUnavailable, LeaseLost
 from retrier.store.engine.database import Database, DatabaseOptions
 from retrier.store.engine.transaction import Transaction
-from retrier.store.verbs.leases import (
+from retrier.store.lease import (
     Fence,
     HeldByAnother,
     Holder,

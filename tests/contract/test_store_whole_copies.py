@@ -13,11 +13,18 @@ from sqlalchemy import Sequence, Table, Text, cast, create_engine, insert, make_
 from sqlalchemy.exc import OperationalError
 
 from retrier.errors import ConfigurationError, CopyRefused
+from retrier.store.copying import (
+    CopiedDatabase,
+    CopyStep,
+    Most,
+    copy_whole,
+    list_tables,
+    measure,
+    read_pages,
+)
 from retrier.store.engine.database import Database, bind
-from retrier.store.engine.sql_dialect import Counter
+from retrier.store.engine.sql_dialect import NumberSource
 from retrier.store.engine.sqlite_dialect import SqliteFile
-from retrier.store.queries.verification import verify_store
-from retrier.store.queries.whole_rows import Most, list_tables, measure, read_pages
 from retrier.store.schema import (
     causes,
     counters,
@@ -27,8 +34,8 @@ from retrier.store.schema import (
     metadata,
     processing_attempts,
 )
-from retrier.store.verbs.copying import CopiedDatabase, CopyStep, copy_whole
-from retrier.store.verbs.upgrade import find_revision, upgrade_schema
+from retrier.store.upgrade import find_revision, upgrade_schema
+from retrier.store.verification import verify_store
 from tests.contract.conftest import OpenKind
 from tests.contract.store_shape import shape_of
 from tests.support.bench import Bench
@@ -153,7 +160,7 @@ def numbers_of(db: Database) -> dict[str, int]:
     numbered = [table for table in list_tables() if table.autoincrement_column is not None]
     return db.read(
         lambda tx: {
-            **{each: tx.sql.last_number(tx.conn, each) for each in Counter},
+            **{each: tx.sql.last_number(tx.conn, each) for each in NumberSource},
             **{table.name: tx.sql.last_key(tx.conn, table) for table in numbered},
         }
     )
@@ -433,7 +440,7 @@ class TestTheTables:
     def test_take_their_numbers_from_counters_that_are_copied(self) -> None:
         sequences: dict[str, Sequence] = metadata._sequences  # noqa: SLF001 - no other way to list them
 
-        assert set(sequences) == set(Counter)
+        assert set(sequences) == set(NumberSource)
 
 
 HOLD_OPEN = """

@@ -14,7 +14,7 @@ from retrier.domain.failed_message import Confirmation, Failure
 from retrier.domain.retry_operation import RetryTerms
 from retrier.domain.wire import Delivery
 from retrier.ingestion.parsing import QueueMapping, parse
-from retrier.store.verbs.redirects import create_redirect
+from retrier.store.redirects import create_redirect
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import ERROR_QUEUE, FAILED_AT, confirmation

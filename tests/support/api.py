@@ -20,9 +20,9 @@ from retrier.events.service import RetryAsked
 from retrier.gateway import Gateway
 from retrier.ingestion.parsing import QueueMapping
 from retrier.store.engine.database import Database
+from retrier.store.lease import Fence, Holder, acquire_lease
+from retrier.store.recording import record_received
 from retrier.store.schema import failed_messages
-from retrier.store.verbs.leases import Fence, Holder, acquire_lease
-from retrier.store.verbs.recording import record_received
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.support.bench import STAGING
 from tests.support.factories import ERROR_QUEUE, unique_id

@@ -33,18 +33,18 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.sql import ColumnElement
 
 from retrier.overlap import WhileInFlight, nothing_else
-from retrier.store.engine.arrays import array_like
-from retrier.store.engine.new_rows import copy_in
+from retrier.store.engine.sessions import TimedConnection
 from retrier.store.engine.sql_dialect import (
     EVENTS,
     READING,
     REQUESTS,
     Columns,
-    Counter,
     Moment,
+    NumberSource,
     SqlDialect,
+    array_like,
 )
-from retrier.store.engine.timeouts import TimedConnection
+from retrier.store.engine.transaction import copy_in
 from retrier.store.schema.types import is_json
 
 _UUID = psycopg.adapters.types["uuid"].oid
@@ -86,14 +86,14 @@ _CUT_OFF_LOCK = "7263, 1"
 # From the rows of the lock: no number is taken before the lock is there.
 _TAKE_SHARED = text(
     f"WITH held AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared({_CUT_OFF_LOCK})) "  # noqa: S608 - a name of ours
-    f"SELECT nextval('{Counter.FAILURE_SEQ}') FROM held"
+    f"SELECT nextval('{NumberSource.FAILURE_SEQ}') FROM held"
 )
 _NO_SCANS = (
     "set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
 )
 _TAKE_BY_INDEX = text(
     f"WITH held AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared({_CUT_OFF_LOCK})) "  # noqa: S608 - a name of ours
-    f"SELECT nextval('{Counter.FAILURE_SEQ}'), {_NO_SCANS} FROM held"
+    f"SELECT nextval('{NumberSource.FAILURE_SEQ}'), {_NO_SCANS} FROM held"
 )
 _SHARE = text(f"SELECT pg_advisory_xact_lock_shared({_CUT_OFF_LOCK})")
 _SHARE_BY_INDEX = text(f"SELECT pg_advisory_xact_lock_shared({_CUT_OFF_LOCK}), {_NO_SCANS}")
@@ -108,11 +108,11 @@ _LOCKS_OF_BYTES = 256
 """So many locks there are for all fingerprints: one for each would fill the server's table of locks."""
 _TAKE = {
     counter: text(f"SELECT nextval('{counter}') FROM generate_series(1, :count)")  # noqa: S608 - a name of ours
-    for counter in Counter
+    for counter in NumberSource
 }
 _LAST = {
     counter: text(f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {counter}")  # noqa: S608 - a name of ours
-    for counter in Counter
+    for counter in NumberSource
 }
 _WRITERS = text(
     "SELECT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND mode = "
@@ -163,12 +163,12 @@ class PostgresDialect(SqlDialect):
         """Truncate the time."""
         return func.date_trunc("minute", moment, type_=moment.type)
 
-    def take_numbers(self, conn: Connection, counter: Counter, count: int) -> list[int]:
+    def take_numbers(self, conn: Connection, counter: NumberSource, count: int) -> list[int]:
         """Take numbers from the sequence."""
         # All at once: the driver fetches row by row in Python what is only iterated.
         return sorted(conn.execute(_TAKE[counter], {"count": count}).scalars().all())
 
-    def last_number(self, conn: Connection, counter: Counter) -> int:
+    def last_number(self, conn: Connection, counter: NumberSource) -> int:
         """Read the sequence; 0 before its first use."""
         return int(conn.execute(_LAST[counter]).scalar_one())
 
@@ -276,7 +276,7 @@ class PostgresDialect(SqlDialect):
         """Truncate them together: no table that is left out may refer to them."""
         conn.execute(text(f"TRUNCATE {', '.join(_quoted(table) for table in tables)}"))
 
-    def set_last_number(self, conn: Connection, counter: Counter, number: int) -> None:
+    def set_last_number(self, conn: Connection, counter: NumberSource, number: int) -> None:
         """Set the sequence; at 0 it has not been used."""
         if number:
             conn.execute(_GO_ON, {"sequence": counter, "number": number})

@@ -29,8 +29,14 @@ from sqlalchemy.sql import ColumnElement
 
 from retrier.errors import DatabaseUnavailable
 from retrier.overlap import WhileInFlight
-from retrier.store.engine.arrays import JsonArray
-from retrier.store.engine.sql_dialect import READING, RESTRUCTURING, Columns, Counter, SqlDialect
+from retrier.store.engine.sql_dialect import (
+    READING,
+    RESTRUCTURING,
+    Columns,
+    JsonArray,
+    NumberSource,
+    SqlDialect,
+)
 from retrier.store.schema import counters
 from retrier.store.schema.types import Digest, UtcTime, is_json
 
@@ -182,12 +188,12 @@ class SqliteDialect(SqlDialect):
         now = self.now(conn)
         return {"now": now, "later": now + later}
 
-    def take_numbers(self, conn: Connection, counter: Counter, count: int) -> list[int]:
+    def take_numbers(self, conn: Connection, counter: NumberSource, count: int) -> list[int]:
         """Add to the row of `counters`, which replaces a sequence."""
         last = conn.execute(_TAKE, {"name": counter, "value": count}).scalar_one()
         return list(range(last - count + 1, last + 1))
 
-    def last_number(self, conn: Connection, counter: Counter) -> int:
+    def last_number(self, conn: Connection, counter: NumberSource) -> int:
         """Read the row of `counters`; 0 before its first use."""
         return conn.execute(_LAST, {"counter": counter}).scalar_one_or_none() or 0
 
@@ -196,7 +202,7 @@ class SqliteDialect(SqlDialect):
 
     def take_entry_number(self, conn: Connection, *, by_index: bool = False) -> int:  # noqa: ARG002
         """Take the number: BEGIN IMMEDIATE lets one transaction write at a time."""
-        return self.take_numbers(conn, Counter.FAILURE_SEQ, 1)[0]
+        return self.take_numbers(conn, NumberSource.FAILURE_SEQ, 1)[0]
 
     def take_cut_off(self, conn: Connection) -> None:
         """Do nothing: BEGIN IMMEDIATE lets one transaction write at a time."""
@@ -262,7 +268,7 @@ class SqliteDialect(SqlDialect):
         for table in reversed(tables):
             conn.execute(table.delete())
 
-    def set_last_number(self, conn: Connection, counter: Counter, number: int) -> None:
+    def set_last_number(self, conn: Connection, counter: NumberSource, number: int) -> None:
         """Write the row of `counters`."""
         row = sqlite.insert(counters).values(name=counter, value=number)
         conn.execute(row.on_conflict_do_update(index_elements=["name"], set_={"value": number}))

@@ -11,7 +11,7 @@ from retrier.clock import SystemClock
 from retrier.domain.failed_message import Received
 from retrier.domain.wire import Delivery
 from retrier.ingestion.parsing import QueueMapping, Reading
-from retrier.store.verbs.recording import record_received
+from retrier.store.recording import record_received
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
 from tests.benchmarks.messages import ID, make_body, make_templates
 from tests.benchmarks.options import BODIES, Options
