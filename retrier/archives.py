@@ -15,10 +15,10 @@ from retrier.domain.selection import Selection
 from retrier.events.event import Emit
 from retrier.events.processor import ArchiveAsked, DoneAtOnce
 from retrier.events.service import DeclaredDead, RequestReceived, RequestRecorded
+from retrier.store.archive import AskedArchive, ask_archive
+from retrier.store.archive_lists import find_archive_operation
+from retrier.store.dead_messages import declare_dead
 from retrier.store.engine.database import Database
-from retrier.store.queries.archive_operations import find_archive_operation
-from retrier.store.verbs.archive_requests import AskedArchive, ask_archive
-from retrier.store.verbs.dead_messages import declare_dead
 
 
 class UndoRefusal(Enum):

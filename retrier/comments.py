@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from retrier.domain.comments import CommentRefusal, read_comment
 from retrier.events.event import Emit
 from retrier.events.service import RequestReceived, RequestRecorded
+from retrier.store.comments import delete_comment, write_comment
 from retrier.store.engine.database import Database
-from retrier.store.verbs.comments import delete_comment, write_comment
 
 
 @dataclass(frozen=True, slots=True)

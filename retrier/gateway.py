@@ -35,16 +35,14 @@ from retrier.events.processor import (
 )
 from retrier.events.service import RequestReceived, RequestRecorded, RetryAsked, StreamReleased
 from retrier.imports import FailedImports
+from retrier.store import operation_requests, redirects, streams
+from retrier.store.archive import acknowledge_archives, retry_pending
+from retrier.store.breakers import HandedBreaker, set_breaker
+from retrier.store.dead_messages import revive
 from retrier.store.engine.database import Database
-from retrier.store.queries.selections import CHUNK, find_chunk, known_by_now, last_number
-from retrier.store.verbs import acknowledging, redirects, streams
-from retrier.store.verbs.archive_acknowledgements import acknowledge_archives
-from retrier.store.verbs.breakers import HandedBreaker, set_breaker
-from retrier.store.verbs.dead_messages import revive
-from retrier.store.verbs.message_actions import retry_pending
-from retrier.store.verbs.operations import CreatedOperation, create_operation
-from retrier.store.verbs.recovery import begin_recovery, end_recovery
-from retrier.store.verbs.steering import steer_operation
+from retrier.store.operation_requests import CreatedOperation, create_operation, steer_operation
+from retrier.store.recovery import begin_recovery, end_recovery
+from retrier.store.selections import CHUNK, find_chunk, known_by_now, last_number
 
 Done = TypeVar("Done")
 
@@ -138,7 +136,7 @@ class Gateway:
 
         False if there was nothing to see. Raises DatabaseUnavailable.
         """
-        acknowledge = partial(acknowledging.acknowledge_group, group_id=group_id, who=who)
+        acknowledge = partial(operation_requests.acknowledge_group, group_id=group_id, who=who)
         seen = self._record(partial(acknowledge, self._db))
         archived = self._record(partial(acknowledge_archives, self._db, group_id, who))
         return seen or archived > 0
@@ -148,7 +146,7 @@ class Gateway:
 
         False if there was nothing to see. Raises DatabaseUnavailable.
         """
-        acknowledge = partial(acknowledging.acknowledge_operation, operation_id=operation_id)
+        acknowledge = partial(operation_requests.acknowledge_operation, operation_id=operation_id)
         return self._record(partial(acknowledge, self._db, who=who))
 
     def steer(

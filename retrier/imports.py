@@ -28,11 +28,16 @@ from retrier.events.service import (
 )
 from retrier.policy.policy_set import WAITING, Judge
 from retrier.store.engine.database import Database
-from retrier.store.queries.import_chunks import find_end, find_import_chunk
-from retrier.store.queries.imports import ImportSelection, find_send
-from retrier.store.verbs.import_sends import StampedImport, record_send, stamp_import
-from retrier.store.verbs.imports import delete_import, keep_refused, read_again
-from retrier.store.verbs.receiving import Reception
+from retrier.store.import_acts import (
+    StampedImport,
+    delete_import,
+    keep_refused,
+    read_again,
+    record_send,
+    stamp_import,
+)
+from retrier.store.imports import ImportSelection, find_end, find_import_chunk, find_send
+from retrier.store.recording import Reception
 
 Done = TypeVar("Done")
 

@@ -35,15 +35,16 @@ from retrier.domain.archive_operation import (
 from retrier.domain.retry_operation import OF_ANOTHER, RetryType, as_counted, hash_subject
 from retrier.domain.selection import BOUNDS, Selection, describe
 from retrier.policy.reasons import find_named, why_not_a_reason
-from retrier.store.queries.archive_operations import (
+from retrier.store.archive_lists import (
+    PlannedAct,
     find_archive_operation,
     find_refused,
     list_archive_operations,
+    plan_act,
 )
-from retrier.store.queries.archive_previews import PlannedAct, plan_act
-from retrier.store.queries.details import find_listed
-from retrier.store.queries.groups import find_title
-from retrier.store.queries.pending import time_before
+from retrier.store.groups import find_title
+from retrier.store.message_details import find_listed
+from retrier.store.pending import time_before
 
 _NAMES = {Act.ARCHIVE: "archived", Act.UNARCHIVE: "unarchived", Act.RESOLVE: "resolved"}
 

@@ -22,7 +22,7 @@ from retrier.domain.breakers import (
     parse_key,
     why_waiting,
 )
-from retrier.store.queries.breakers import list_breakers
+from retrier.store.breaker_lists import list_breakers
 
 
 def breaker(shown: Breaker, at: datetime) -> Json:

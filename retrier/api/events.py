@@ -16,7 +16,7 @@ from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import PageQuery, page_headers
 from retrier.domain.identity import canonical, is_guid
 from retrier.errors import RetrierError
-from retrier.store.queries.event_log import EventFilter, LoggedEvent, list_events, list_events_after
+from retrier.store.event_log import EventFilter, LoggedEvent, list_events, list_events_after
 
 COMMENT_EVERY = 15.0
 """Seconds after which a comment says that the connection lives, though nothing happens."""

@@ -18,19 +18,19 @@ from retrier.domain.comments import LONGEST, Comment, CommentRefusal
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import RetryOperation, RetryOperationState, RetryType
 from retrier.domain.text import IdRange
+from retrier.store.comments import find_comments
 from retrier.store.engine.database import Database
-from retrier.store.queries.comments import find_comments
-from retrier.store.queries.group_archives import add_archives
-from retrier.store.queries.groups import (
+from retrier.store.groups import (
     GroupCount,
+    add_archives,
     add_retries,
     count_groups,
     find_group,
     find_groups,
 )
-from retrier.store.queries.history import History, read_history
-from retrier.store.queries.message_waits import why_groups_wait
-from retrier.store.queries.messages import list_messages
+from retrier.store.message_lists import list_messages
+from retrier.store.operation_lists import History, read_history
+from retrier.store.waiting import why_groups_wait
 
 
 def comments_of(db: Database, groups: Sequence[GroupCount]) -> Mapping[str, Json]:

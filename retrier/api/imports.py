@@ -38,8 +38,7 @@ from retrier.domain.failed_imports import (
 from retrier.domain.retry_operation import OF_ANOTHER, READ_AGAIN, hash_words
 from retrier.domain.text import jsonable
 from retrier.imports import WrongQueue
-from retrier.store.queries.former_imports import find_former_import
-from retrier.store.queries.imports import (
+from retrier.store.imports import (
     ImportDetails,
     ImportSelection,
     ListedImport,
@@ -48,6 +47,7 @@ from retrier.store.queries.imports import (
     list_imports,
     plan_imports,
 )
+from retrier.store.message_history import find_former_import
 
 _MOST_REASONS = 50
 _OTHER_REASONS = "other reasons"

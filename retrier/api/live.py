@@ -17,8 +17,7 @@ from retrier.events.event import Emit, ignore
 from retrier.events.service import PartFailed
 from retrier.store.engine.database import Database
 from retrier.store.engine.requests import Wait, listening_for_events
-from retrier.store.queries.event_log import LoggedEvent
-from retrier.store.queries.event_reader import EventReader
+from retrier.store.event_log import EventReader, LoggedEvent
 
 KEPT = 500
 """Events in memory; a reader that lags behind them reads on in the database, at its own pace."""

@@ -22,23 +22,22 @@ from retrier.api.requests import (
 )
 from retrier.domain.failed_message import FailureGroup
 from retrier.domain.waiting import tell_reasons
+from retrier.store.attempts import ShownAttempt, list_attempts
 from retrier.store.engine.database import Database
-from retrier.store.queries.attempts import ShownAttempt, list_attempts
-from retrier.store.queries.details import (
+from retrier.store.groups import list_queues, summarise
+from retrier.store.imports import find_send
+from retrier.store.message_details import (
     MessageBody,
     MessageDetails,
     find_body,
     find_listed,
     find_message,
 )
-from retrier.store.queries.history_words import put_into_words
-from retrier.store.queries.imports import find_send
-from retrier.store.queries.message_history import HistoryLine, find_history
-from retrier.store.queries.message_ids import find_ids
-from retrier.store.queries.message_waits import find_waits, why_listed_wait
-from retrier.store.queries.messages import ListedMessage, ShownClaim, list_messages
-from retrier.store.queries.pending import PendingRetry
-from retrier.store.queries.queues import list_queues, summarise
+from retrier.store.message_history import HistoryLine, find_history, put_into_words
+from retrier.store.message_lists import ListedMessage, ShownClaim, list_messages
+from retrier.store.pending import PendingRetry
+from retrier.store.selections import find_ids
+from retrier.store.waiting import find_waits, why_listed_wait
 
 _NO_HOST = "00000000-0000-0000-0000-000000000000"
 

@@ -48,19 +48,18 @@ from retrier.domain.retry_operation import (
 from retrier.domain.schedule import Schedule
 from retrier.domain.selection import Selection, chosen_parts, describe
 from retrier.domain.waiting import estimate_end, why_it_waits
-from retrier.store.queries.batches import BatchCount, BatchDetails, find_batch, list_batches
-from retrier.store.queries.groups import find_title
-from retrier.store.queries.operations import (
+from retrier.store.batches import BatchCount, BatchDetails, find_batch, list_batches
+from retrier.store.groups import find_title
+from retrier.store.operation_lists import (
     ListedOperations,
     OperationDetails,
     find_operation,
     list_operations,
 )
-from retrier.store.queries.pending import time_before
-from retrier.store.queries.preview_counts import AGES, OLDEST, By, Line
-from retrier.store.queries.previews import DEAD, Preview, plan_of, preview
-from retrier.store.queries.processor_work import Processor, ProcessorState, find_processor
-from retrier.store.queries.selections import take_cut_off
+from retrier.store.pending import time_before
+from retrier.store.previews import AGES, DEAD, OLDEST, By, Line, Preview, plan_of, preview
+from retrier.store.processor_work import Processor, ProcessorState, find_processor
+from retrier.store.selections import take_cut_off
 
 
 def processor(found: ProcessorState, here: tuple[bool, str] | None) -> Json:

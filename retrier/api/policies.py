@@ -26,9 +26,14 @@ from retrier.policy.delays import (
 )
 from retrier.policy.policy_set import Definition, InForce, PolicySet, Rule
 from retrier.policy.simulation import Sample, Verdict
-from retrier.store.queries.policy_sets import JudgingProcess, list_judging_processes
-from retrier.store.queries.policy_simulation import Bounds, SimulatedBefore, simulate_policies
-from retrier.store.queries.processes import list_processes
+from retrier.store.policies import (
+    Bounds,
+    JudgingProcess,
+    SimulatedBefore,
+    list_judging_processes,
+    simulate_policies,
+)
+from retrier.store.processes import list_processes
 
 SHOWN_DELAYS = 50
 """Delays of a rule that are shown; `attempts` says how many there are."""

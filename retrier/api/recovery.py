@@ -15,9 +15,9 @@ from retrier.api.selections import PlanText, named_plan, refuse_plan
 from retrier.domain.archive_operation import Act
 from retrier.domain.recovery import Recovery, RecoveryRefusal
 from retrier.domain.retry_operation import OF_ANOTHER, as_counted, hash_subject
-from retrier.store.queries.archive_previews import plan_act
-from retrier.store.queries.pending import time_before
-from retrier.store.queries.recovery import Recovering, get_recovery, list_recovering
+from retrier.store.archive_lists import plan_act
+from retrier.store.pending import time_before
+from retrier.store.recovery import Recovering, get_recovery, list_recovering
 
 
 def recovering(shown: Recovering | None) -> Json:

@@ -9,7 +9,7 @@ from retrier.api.answers import HEADERS, Json, answer, problem, time
 from retrier.api.parts import Parts
 from retrier.api.requests import InContext, PageQuery, page_headers
 from retrier.domain.redirects import RedirectRefusal, what_it_moves
-from retrier.store.queries.redirects import Redirect, list_redirects
+from retrier.store.redirects import Redirect, list_redirects
 
 router = APIRouter(prefix="/api", tags=["redirects"])
 

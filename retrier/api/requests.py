@@ -42,8 +42,8 @@ from retrier.domain.times import (
     read_moment,
 )
 from retrier.gateway import AskedAgain, Gateway
-from retrier.store.queries.ordering import Key, Order, Page, PageRequest, Place, Sort
-from retrier.store.verbs.operations import CreatedOperation
+from retrier.store.message_lists import Key, Order, Page, PageRequest, Place, Sort
+from retrier.store.operation_requests import CreatedOperation
 
 
 def _read_duration(value: object) -> timedelta:

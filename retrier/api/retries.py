@@ -28,9 +28,9 @@ from retrier.api.selections import PlanText, named_plan, refuse_plan
 from retrier.domain.archive_operation import Act
 from retrier.domain.retry_operation import OF_ANOTHER, RetryType, as_counted, hash_subject
 from retrier.domain.selection import Selection
-from retrier.store.queries.archive_previews import plan_act
-from retrier.store.queries.groups import find_title
-from retrier.store.queries.pending import Waiting, list_pending, time_before
+from retrier.store.archive_lists import plan_act
+from retrier.store.groups import find_title
+from retrier.store.pending import Waiting, list_pending, time_before
 
 router = APIRouter(prefix="/api", tags=["retries"])
 

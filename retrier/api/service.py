@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from retrier.api.answers import HEADERS, Json, answer, encode
 from retrier.api.parts import Parts
 from retrier.domain.failed_message import FailedMessageStatus
-from retrier.store.queries.monitoring import KINDS_OF_DELIVERY, Ledger, read_ledger
+from retrier.store.figures import KINDS_OF_DELIVERY, Ledger, read_ledger
 
 
 def ledger(read: Ledger) -> Json:

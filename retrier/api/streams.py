@@ -11,8 +11,8 @@ from retrier.api.requests import InContext, PageQuery, page_headers
 from retrier.api.selections import PlanText, named_plan, refuse_plan
 from retrier.domain.retry_operation import INEXACT, OF_ANOTHER, RELEASE, hash_words
 from retrier.domain.streams import Head, NotInStream, Released, Stream, UnknownStream, tell_state
-from retrier.store.queries.selections import CHUNK
-from retrier.store.queries.streams import (
+from retrier.store.selections import CHUNK
+from retrier.store.streams import (
     ListedStream,
     StreamDetails,
     StreamMessage,

@@ -15,12 +15,11 @@ from retrier.private_files import find_open_to_others
 from retrier.settings import Settings, make_definition
 from retrier.store.engine.database import Database
 from retrier.store.engine.requests import WHY_UNHEARD, hears_requests
-from retrier.store.queries.processes import list_processes
-from retrier.store.queries.recovery import get_recovery
-from retrier.store.queries.sessions import find_session_warnings
-from retrier.store.verbs.message_texts import complete_texts
-from retrier.store.verbs.trial import find_missing_rights
-from retrier.store.verbs.upgrade import SchemaRevision, find_revision, upgrade_schema
+from retrier.store.message_texts import complete_texts
+from retrier.store.processes import list_processes
+from retrier.store.recovery import get_recovery
+from retrier.store.upgrade import SchemaRevision, find_revision, upgrade_schema
+from retrier.store.upkeep import find_missing_rights, find_session_warnings
 
 _NOT_CREATED = "without it the database would be a new file,"
 _NEVER_ENDS = (

@@ -31,8 +31,8 @@ from retrier.processor.stage_context import BreakerWatch, RetryParameters, Stage
 from retrier.processor.staging_queue import get_probe_ready
 from retrier.settings import ErrorQueue, Settings
 from retrier.store.engine.database import DatabaseClock
-from retrier.store.verbs.recording import record_received
-from retrier.store.verbs.upkeep import probe_write
+from retrier.store.recording import record_received
+from retrier.store.upkeep import probe_write
 from retrier.transport.sender import Sender
 
 ANSWER_LIMIT = timedelta(seconds=5)

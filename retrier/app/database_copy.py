@@ -10,11 +10,10 @@ from time import monotonic
 from retrier.app.process import describe_holder, is_dead
 from retrier.errors import CopyRefused, DatabaseUnavailable
 from retrier.settings import Settings
+from retrier.store.copying import CopiedDatabase, CopyStep, Users, copy_whole, find_users
 from retrier.store.engine.database import Database, DatabaseOptions
-from retrier.store.queries.in_use import Users, find_users
-from retrier.store.tables.processor_lease import Holder
-from retrier.store.verbs.copying import CopiedDatabase, CopyStep, copy_whole
-from retrier.store.verbs.upgrade import find_revision
+from retrier.store.lease import Holder
+from retrier.store.upgrade import find_revision
 
 __all__ = ["CopiedDatabase", "CopyStep", "copy_database"]
 

@@ -18,7 +18,7 @@ from retrier.events.event import Emit
 from retrier.policy.policy_set import Judge
 from retrier.settings import Api, Settings
 from retrier.store.engine.database import Database, DatabaseOptions
-from retrier.store.queries.monitoring import read_figures
+from retrier.store.figures import read_figures
 from retrier.transport import transports
 from retrier.transport.seam import Transport
 from retrier.transport.transports import Tls, TransportOptions

@@ -7,8 +7,8 @@ from retrier.app.policies import PolicySource
 from retrier.clock import Clock
 from retrier.policy.policy_set import InForce
 from retrier.store.engine.database import Database
-from retrier.store.tables.processor_lease import Holder
-from retrier.store.verbs.policy_sets import ToldSet, forget_set, tell_set
+from retrier.store.lease import Holder
+from retrier.store.policies import ToldSet, forget_set, tell_set
 
 _AGAIN = timedelta(seconds=30).total_seconds()
 """Seconds between two tellings of the same set."""

@@ -12,8 +12,7 @@ from retrier.events.event import Emit
 from retrier.events.service import ChunkPresumed, RetriesPresumed
 from retrier.processor.lease import Lease
 from retrier.store.engine.database import Database
-from retrier.store.queries.presumption import PRESUMED_AT_ONCE, find_presumable
-from retrier.store.verbs.presumption import presume
+from retrier.store.pending import PRESUMED_AT_ONCE, find_presumable, presume
 
 _PACE = 0.2
 """Seconds from one transaction to the next at least: ingestion has the database in between."""

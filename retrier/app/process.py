@@ -13,7 +13,7 @@ from retrier.clock import Clock, SystemClock
 from retrier.events.event import Emit, Event
 from retrier.events.service import PartFailed
 from retrier.processes import Owner, describe_process, is_gone
-from retrier.store.tables.processor_lease import Holder
+from retrier.store.lease import Holder
 
 CRASH_AT = "RETRIER_TEST_CRASH_AT"
 """Test switch `name` or `name:n`: kill this process at the n-th event of this name."""

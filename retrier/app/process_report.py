@@ -15,8 +15,7 @@ from retrier.domain.processes import (
 from retrier.errors import DatabaseUnavailable
 from retrier.events.service import ProcessesAgree, ProcessesDiffer
 from retrier.settings import Role
-from retrier.store.queries.processes import SILENT, list_processes
-from retrier.store.verbs.processes import forget_process, note_process
+from retrier.store.processes import SILENT, forget_process, list_processes, note_process
 
 _SILENT = SILENT.total_seconds()
 

@@ -9,8 +9,7 @@ from retrier.clock import Clock
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable
 from retrier.ingestion.ingestor import Ingestor
 from retrier.store.engine.database import Database
-from retrier.store.queries.error_queue_reads import is_any_canary_waiting
-from retrier.store.verbs.error_queue_reads import note_reads, note_stopped
+from retrier.store.error_queue_reads import is_any_canary_waiting, note_reads, note_stopped
 from retrier.transport.seam import Queues, Transport
 
 

@@ -23,17 +23,17 @@ from retrier.events.event import Emit
 from retrier.events.service import SessionsEnded, TickFailed, TickRecovered
 from retrier.processor.lease import Lease
 from retrier.store.engine.database import DatabaseClock
-from retrier.store.queries.imports import count_imports
-from retrier.store.queries.next_work import is_work_due
-from retrier.store.queries.recovery import get_recovery
-from retrier.store.verbs.message_texts import sweep_texts
-from retrier.store.verbs.upkeep import (
+from retrier.store.imports import count_imports
+from retrier.store.message_texts import sweep_texts
+from retrier.store.processor_work import is_work_due
+from retrier.store.recovery import get_recovery
+from retrier.store.upkeep import (
     end_stuck_sessions,
     sweep_breaker_counts,
     sweep_events,
     sweep_staging_ids,
 )
-from retrier.store.verbs.waits import count_waits_anew, is_any_wait_of_later
+from retrier.store.waiting import count_waits_anew, is_any_wait_of_later
 from retrier.web.counts import Counts
 
 _LEASE_LOOK = 1

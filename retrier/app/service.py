@@ -55,7 +55,7 @@ from retrier.ingestion.ingestor import Ingestor
 from retrier.processor.lease import Lease
 from retrier.processor.progress import Progress
 from retrier.settings import Role, Settings, find_used_knobs, is_database_named
-from retrier.store.verbs.upkeep import probe_read
+from retrier.store.upkeep import probe_read
 from retrier.web.parts import Addition, QueueState
 
 _PROBE = CacheTimes(wait=timedelta(seconds=2), keep=timedelta(seconds=0), hang=timedelta(seconds=0))

@@ -14,10 +14,10 @@ from retrier.events.service import (
     DatabaseUnreachable,
 )
 from retrier.ingestion.inspection import tell_delivery_limit
-from retrier.store.queries.outgoing import is_any_outgoing
-from retrier.store.verbs.message_texts import complete_texts
-from retrier.store.verbs.upgrade import find_revision, upgrade_schema
-from retrier.store.verbs.upkeep import get_installation_id
+from retrier.store.message_texts import complete_texts
+from retrier.store.outgoing import is_any_outgoing
+from retrier.store.upgrade import find_revision, upgrade_schema
+from retrier.store.upkeep import get_installation_id
 
 _WAITS = (0.5, 1.0, 2.0, 5.0, 10.0)
 _UNREACHABLE = {"database": DatabaseUnreachable, "broker": BrokerUnreachable}

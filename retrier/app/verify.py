@@ -9,8 +9,8 @@ from retrier.app.process import is_dead
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable
 from retrier.settings import Settings
 from retrier.store.engine.database import Database, DatabaseOptions
-from retrier.store.queries.verification import StoreVerification, VerifiedRule, verify_store
-from retrier.store.verbs.upgrade import find_revision
+from retrier.store.upgrade import find_revision
+from retrier.store.verification import StoreVerification, VerifiedRule, verify_store
 
 STAGING_RULE = "the staging queue holds what the batch in Forwarding waits for"
 

@@ -15,8 +15,7 @@ from retrier.demo.shop import ShopCounts, read_counts
 from retrier.demo.workspace import Workspace
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.selection import Selection
-from retrier.store.queries.messages import list_messages
-from retrier.store.queries.ordering import Order, PageRequest, Sort
+from retrier.store.message_lists import Order, PageRequest, Sort, list_messages
 from retrier.web.forms import SentForm
 from retrier.web.groups import GroupRow, list_rows
 from retrier.web.page import environment, see_other, show

@@ -17,10 +17,9 @@ from retrier.events.processor import (
     ArchivingResumed,
 )
 from retrier.processor.lease import Lease
+from retrier.store.archive import note_reason, work_off
+from retrier.store.archive_lists import find_archive_chunk, find_next_archive
 from retrier.store.engine.database import Database
-from retrier.store.queries.archive_chunks import find_archive_chunk
-from retrier.store.queries.archive_operations import find_next_archive
-from retrier.store.verbs.archiving import note_reason, work_off
 
 LOOK = 1.0
 """Seconds between two looks while there is nothing to do: a request to another process is seen."""

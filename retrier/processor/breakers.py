@@ -24,15 +24,15 @@ from retrier.events.processor import (
     ClaimsHeldBack,
 )
 from retrier.processor.stage_context import StageContext
-from retrier.store.queries.breakers import look_at_breakers, read_not_closed
-from retrier.store.verbs.breakers import (
+from retrier.store.breaker_lists import look_at_breakers, read_not_closed
+from retrier.store.breakers import (
     CountedClaims,
     Counting,
     TurnedBreaker,
+    hold_back,
     turn_breakers,
 )
-from retrier.store.verbs.forwarding import load_claimed
-from retrier.store.verbs.holding import hold_back
+from retrier.store.forwarding import load_claimed
 
 _AT_ONCE = 200
 """Breakers that one transaction turns at most."""

@@ -25,7 +25,7 @@ from retrier.processor.run_bounds import RunEnd, begin_run, tell_doubt, tell_win
 from retrier.processor.stage_context import StageContext
 from retrier.processor.staging_queue import StagingQueue, make_retry, receive, refuse_foreign
 from retrier.processor.window import ReadyRetry, Suspect, settle
-from retrier.store.verbs.windows import load_originals, open_window
+from retrier.store.forwarding import load_originals, open_window
 
 _RECEIVE_TIMEOUT = 0.2
 """Seconds one turn waits for copies; short, so that a stop is noticed."""

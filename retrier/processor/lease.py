@@ -10,12 +10,12 @@ from retrier.errors import LeaseLost
 from retrier.events.event import Emit, ignore
 from retrier.events.processor import LeaseHeld, LeaseHeldLong
 from retrier.store.engine.database import Database
-from retrier.store.engine.hold_watch import Hold
-from retrier.store.tables.processor_lease import Holder
-from retrier.store.verbs.leases import (
+from retrier.store.engine.transaction import Hold
+from retrier.store.lease import (
     LONGEST_HOLD,
     Fence,
     HeldByAnother,
+    Holder,
     acquire_lease,
     release_lease,
     renew_lease,

@@ -24,16 +24,25 @@ from retrier.events.processor import (
 )
 from retrier.processor.breakers import Breaking
 from retrier.processor.stage_context import StageContext
-from retrier.store.queries.breaker_holds import hold_by_breakers
-from retrier.store.queries.left_out import WhatHolds, hold_nothing
-from retrier.store.queries.next_batch import find_most_advanced
-from retrier.store.queries.next_cut import Turns, look_at_next
-from retrier.store.queries.next_work import look_ahead
-from retrier.store.verbs.canaries import CanaryHeld, CanaryJudged
-from retrier.store.verbs.cancelling import release_batch
-from retrier.store.verbs.marked import MarkedBatch, OpenedBatch
-from retrier.store.verbs.marking import adopt, claim_messages, cut_batch, move_to_staging
-from retrier.store.verbs.retry_ends import CancelledOperation, CutEnd
+from retrier.store.batches import find_most_advanced
+from retrier.store.holds import hold_by_breakers
+from retrier.store.marking import (
+    MarkedBatch,
+    OpenedBatch,
+    adopt,
+    claim_messages,
+    cut_batch,
+    move_to_staging,
+)
+from retrier.store.processor_work import Turns, look_ahead, look_at_next
+from retrier.store.retry_ends import (
+    CanaryHeld,
+    CanaryJudged,
+    CancelledOperation,
+    CutEnd,
+    release_batch,
+)
+from retrier.store.schedule import WhatHolds, hold_nothing
 
 _MOST_MARKS = 1000
 """Operations of which it is remembered when they were looked at in vain; else they look again."""

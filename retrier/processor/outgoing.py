@@ -24,13 +24,13 @@ from retrier.events.processor import (
 from retrier.processor.lease import Lease
 from retrier.processor.outgoing_results import HeldQueues, Result, back_off, settle
 from retrier.store.engine.database import Database
-from retrier.store.queries.outgoing import (
+from retrier.store.outgoing import (
     WaitingCopy,
     find_outgoing,
     load_contents,
     load_exceptions,
+    settle_outgoing,
 )
-from retrier.store.verbs.outgoing import settle_outgoing
 from retrier.transport.seam import Publisher, Transport
 
 LOOK = 1.0

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from retrier.domain.wire import ChannelClosed, Confirmed, Outcome, Refused, Returned, Unknown
 from retrier.events.event import Emit
 from retrier.events.processor import LogQueueFailed, LogQueueRecovered
-from retrier.store.queries.outgoing import WaitingCopy
+from retrier.store.outgoing import WaitingCopy
 
 BACK_OFF = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Seconds to wait after the first failure in a row, the second, ...; the last one repeats."""

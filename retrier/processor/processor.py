@@ -32,8 +32,8 @@ from retrier.processor.progress import kind_of
 from retrier.processor.stage_context import StageContext
 from retrier.processor.staging import Staging
 from retrier.processor.staging_queue import StagingQueue
-from retrier.store.queries.next_batch import is_any_staging
-from retrier.store.queries.next_work import time_until_due
+from retrier.store.batches import is_any_staging
+from retrier.store.processor_work import time_until_due
 
 _STANDBY_LOOK = 1.0
 _BREAKERS_LOOK = 1.0

@@ -11,10 +11,9 @@ from retrier.errors import LeaseLost
 from retrier.events.event import Emit
 from retrier.events.processor import ChunkDeleted, RetentionSwept
 from retrier.processor.lease import Lease
+from retrier.store.comments import sweep_comments
 from retrier.store.engine.database import Database
-from retrier.store.queries.retention import find_due
-from retrier.store.verbs.comments import sweep_comments
-from retrier.store.verbs.retention import DeletedChunk, delete_chunk, give_back_pages, log_sweep
+from retrier.store.retention import DeletedChunk, delete_chunk, find_due, give_back_pages, log_sweep
 
 _LONGEST = 60.0
 """Seconds after which a sweep tells what it deleted; the next one goes on."""

@@ -21,7 +21,7 @@ from retrier.events.processor import (
 from retrier.processor.forwarding_run import ForwardingRun
 from retrier.processor.stage_context import StageContext
 from retrier.processor.staging_queue import StagingQueue, make_marker
-from retrier.store.verbs.forwarding import MovedRest, back_off_batch, complete_batch, move_rest
+from retrier.store.forwarding import MovedRest, back_off_batch, complete_batch, move_rest
 
 _LOSSES_BEFORE_BACKING_OFF = 3
 _LOSS_WAIT = timedelta(seconds=30)

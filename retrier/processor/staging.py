@@ -29,9 +29,9 @@ from retrier.events.processor import (
 from retrier.processor.breakers import Breaking
 from retrier.processor.stage_context import StageContext
 from retrier.processor.staging_queue import make_copy, make_marker
-from retrier.store.verbs.breakers import NOTHING_COUNTED, Counting
-from retrier.store.verbs.forwarding import back_off_batch, begin_forwarding, load_claimed
-from retrier.store.verbs.upkeep import record_staging_ids
+from retrier.store.breakers import NOTHING_COUNTED, Counting
+from retrier.store.forwarding import back_off_batch, begin_forwarding, load_claimed
+from retrier.store.upkeep import record_staging_ids
 
 _ID_KEPT_READY = 3600.0
 """Seconds for which a staging id that was recorded ahead may be used."""

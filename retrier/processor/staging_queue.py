@@ -28,7 +28,7 @@ from retrier.processor.forwarding_run import ForwardingRun
 from retrier.processor.lease import Lease
 from retrier.processor.stage_context import RetryParameters, StageContext
 from retrier.store.engine.database import Database
-from retrier.store.verbs.upkeep import record_staging_ids
+from retrier.store.upkeep import record_staging_ids
 from retrier.transport.seam import Transport
 
 MOST_RENEWALS = 3

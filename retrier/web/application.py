@@ -20,8 +20,7 @@ from retrier.errors import (
     DataRefused,
     KeyReused,
 )
-from retrier.store.queries.messages import list_messages
-from retrier.store.queries.ordering import Order, PageRequest
+from retrier.store.message_lists import Order, PageRequest, list_messages
 from retrier.web import (
     archives,
     breakers,

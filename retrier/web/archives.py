@@ -12,17 +12,18 @@ from retrier.archives import UndoRefusal
 from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveOperationState
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Selection, chosen_parts, describe
-from retrier.store.queries.archive_operations import (
+from retrier.store.archive_lists import (
+    ArchivedBy,
+    ArchivePreview,
     find_archive_operation,
+    find_archivers,
     find_refused,
     list_archive_operations,
+    plan_act,
 )
-from retrier.store.queries.archive_previews import ArchivePreview, plan_act
-from retrier.store.queries.archived import ArchivedBy, find_archivers
-from retrier.store.queries.event_log import EventFilter, list_newest_events
-from retrier.store.queries.messages import ListedMessage, list_messages
-from retrier.store.queries.ordering import Order, Page, PageRequest, Sort
-from retrier.store.queries.pending import time_before
+from retrier.store.event_log import EventFilter, list_newest_events
+from retrier.store.message_lists import ListedMessage, Order, Page, PageRequest, Sort, list_messages
+from retrier.store.pending import time_before
 from retrier.web.event_lines import EventLine, event_lines, title_of
 from retrier.web.filters import check_texts
 from retrier.web.forms import Confirmation, Form, SentForm

@@ -19,7 +19,7 @@ from retrier.domain.breakers import (
     parse_key,
     why_waiting,
 )
-from retrier.store.queries.breaker_waits import find_causes_of, show_breakers
+from retrier.store.breaker_lists import find_causes_of, show_breakers
 from retrier.web.counts import Snapshot
 from retrier.web.forms import Form, SentForm
 from retrier.web.page import see_other, show

@@ -18,31 +18,27 @@ from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryOperation
 from retrier.domain.streams import Stream
 from retrier.errors import DatabaseUnavailable, RetrierError
+from retrier.store.archive_lists import find_archive_operation, list_open_archives
+from retrier.store.breaker_lists import SeenByPeople, show_breakers
 from retrier.store.engine.database import Database
-from retrier.store.queries.archive_operations import find_archive_operation, list_open_archives
-from retrier.store.queries.breaker_waits import SeenByPeople, show_breakers
-from retrier.store.queries.event_log import find_newest_event
-from retrier.store.queries.history import read_history
-from retrier.store.queries.message_marks import MessageMark, find_marks
-from retrier.store.queries.operation_outcomes import Outcomes, count_outcomes
-from retrier.store.queries.operations import find_operation
-from retrier.store.queries.ordering import PageRequest
-from retrier.store.queries.page_counts import (
+from retrier.store.event_log import find_newest_event
+from retrier.store.figures import (
+    ByMinute,
     CauseCount,
     CauseFacts,
     OtherCounts,
+    count_attempts,
     count_others,
+    count_retries,
     count_unresolved,
     find_cause_facts,
-)
-from retrier.store.queries.page_series import (
-    ByMinute,
-    count_attempts,
-    count_retries,
     find_last_attempt,
 )
-from retrier.store.queries.processor_work import ProcessorState, find_processor
-from retrier.store.queries.streams import (
+from retrier.store.message_details import MessageMark, find_marks
+from retrier.store.message_lists import PageRequest
+from retrier.store.operation_lists import Outcomes, count_outcomes, find_operation, read_history
+from retrier.store.processor_work import ProcessorState, find_processor
+from retrier.store.streams import (
     HeldMessages,
     ListedStream,
     count_held,

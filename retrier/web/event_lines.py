@@ -4,10 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from retrier.store.queries.event_log import LoggedEvent
-from retrier.store.queries.history_words import put_into_words
-from retrier.store.queries.message_history import HistoryLine
-from retrier.store.queries.messages import ListedMessage
+from retrier.store.event_log import LoggedEvent
+from retrier.store.message_history import HistoryLine, put_into_words
+from retrier.store.message_lists import ListedMessage
 from retrier.web.wording import sentence
 
 _BAD = frozenset({"retry_returned", "failed_import", "import_in_doubt", "canary_failed"})

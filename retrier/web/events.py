@@ -10,13 +10,13 @@ from fastapi import APIRouter, Depends, HTTPException, Request, Response
 
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryOperation, RetryOperationState, RetryType
-from retrier.store.queries.event_log import (
+from retrier.store.event_log import (
     EventFilter,
     LoggedEvent,
     find_newest_event,
     list_newest_events,
 )
-from retrier.store.queries.history import History, read_history
+from retrier.store.operation_lists import History, read_history
 from retrier.web.archives import Token
 from retrier.web.event_lines import EventLine, event_lines, name_of_kind
 from retrier.web.page import show

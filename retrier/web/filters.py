@@ -21,7 +21,7 @@ from retrier.domain.selection import (
 )
 from retrier.domain.text import clean
 from retrier.domain.times import NoTime, as_sentence, is_duration, last_moment_of, read_moment
-from retrier.store.queries.groups import find_title
+from retrier.store.groups import find_title
 from retrier.web.forms import Form
 from retrier.web.parts import PageParts
 

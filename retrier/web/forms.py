@@ -27,7 +27,7 @@ from retrier.domain.retry_operation import LONGEST as LONGEST_PLAN
 from retrier.domain.selection import Selection
 from retrier.domain.text import clean
 from retrier.gateway import AskedAgain
-from retrier.store.queries.archive_previews import ArchivePreview
+from retrier.store.archive_lists import ArchivePreview
 from retrier.web.wording import plural
 
 LONGEST_KEY = 255

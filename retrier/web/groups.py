@@ -17,12 +17,17 @@ from retrier.domain.identity import canonical
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
 from retrier.domain.selection import Selection
 from retrier.errors import DatabaseUnavailable
+from retrier.store.comments import find_comments
 from retrier.store.engine.database import Database
-from retrier.store.queries.comments import find_comments
-from retrier.store.queries.group_archives import add_archives
-from retrier.store.queries.groups import GroupCount, add_retries, find_title
-from retrier.store.queries.message_waits import why_groups_wait
-from retrier.store.queries.queues import HostCount, list_hosts
+from retrier.store.groups import (
+    GroupCount,
+    HostCount,
+    add_archives,
+    add_retries,
+    find_title,
+    list_hosts,
+)
+from retrier.store.waiting import why_groups_wait
 from retrier.web.counts import CountLine, Snapshot
 from retrier.web.filters import title_of
 from retrier.web.forms import SentForm, local

@@ -15,8 +15,7 @@ from retrier.domain.text import jsonable
 from retrier.errors import BrokerUnavailable
 from retrier.imports import FailedImports, SendAnswer, WrongQueue
 from retrier.store.engine.database import Database
-from retrier.store.queries.former_imports import find_former_import
-from retrier.store.queries.imports import (
+from retrier.store.imports import (
     ImportDetails,
     ImportSelection,
     ListedImport,
@@ -27,7 +26,8 @@ from retrier.store.queries.imports import (
     list_imports,
     plan_imports,
 )
-from retrier.store.queries.ordering import PageRequest
+from retrier.store.message_history import find_former_import
+from retrier.store.message_lists import PageRequest
 from retrier.web.bodies import ShownBody, show_body
 from retrier.web.forms import Form, SentForm, local
 from retrier.web.page import HEADERS, IN_FULL, see_other, show

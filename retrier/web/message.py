@@ -24,21 +24,21 @@ from retrier.domain.identity import canonical
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, RetryType
 from retrier.domain.selection import Selection
 from retrier.policy.reasons import BUILT_IN, find_named, why_not_a_reason
-from retrier.store.queries.attempts import ShownAttempt
-from retrier.store.queries.details import (
+from retrier.store.attempts import ShownAttempt
+from retrier.store.imports import find_send
+from retrier.store.message_details import (
     MessageDetails,
+    MessageMark,
     find_beginning,
     find_body,
     find_listed,
+    find_marks,
     find_message,
 )
-from retrier.store.queries.imports import find_send
-from retrier.store.queries.message_history import HistoryLine, find_history
-from retrier.store.queries.message_marks import MessageMark, find_marks
-from retrier.store.queries.message_waits import find_waits
-from retrier.store.queries.messages import ListedMessage, ShownClaim
-from retrier.store.queries.ordering import Page, PageRequest
-from retrier.store.queries.streams import find_place
+from retrier.store.message_history import HistoryLine, find_history
+from retrier.store.message_lists import ListedMessage, Page, PageRequest, ShownClaim
+from retrier.store.streams import find_place
+from retrier.store.waiting import find_waits
 from retrier.web.bodies import (
     EXTENSIONS,
     SHOWN,

@@ -13,13 +13,12 @@ from retrier.domain.failed_message import Disposition, FailedMessageStatus, Reso
 from retrier.domain.identity import canonical
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
 from retrier.domain.selection import Selection
-from retrier.store.queries.archive_previews import plan_act
-from retrier.store.queries.comments import find_comments
-from retrier.store.queries.message_waits import why_listed_wait
-from retrier.store.queries.messages import ListedMessage, list_messages
-from retrier.store.queries.ordering import Order, PageRequest, Sort
-from retrier.store.queries.pending import time_before
-from retrier.store.queries.selections import last_number
+from retrier.store.archive_lists import plan_act
+from retrier.store.comments import find_comments
+from retrier.store.message_lists import ListedMessage, Order, PageRequest, Sort, list_messages
+from retrier.store.pending import time_before
+from retrier.store.selections import last_number
+from retrier.store.waiting import why_listed_wait
 from retrier.web.filters import (
     ANY_STATUS,
     FilterQuery,

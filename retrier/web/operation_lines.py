@@ -8,9 +8,9 @@ from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import CanaryState, RetryOperation, RetryOperationState
 from retrier.domain.schedule import Schedule
 from retrier.domain.waiting import CLEAR, Obstacles, estimate_end, why_it_waits
-from retrier.store.queries.batches import BatchCount, BatchDetails
-from retrier.store.queries.messages import ShownClaim
-from retrier.store.queries.operation_outcomes import Outcomes
+from retrier.store.batches import BatchCount, BatchDetails
+from retrier.store.message_lists import ShownClaim
+from retrier.store.operation_lists import Outcomes
 from retrier.web.wording import ago, duration, number, plural, sentence
 
 _OVER = (RetryOperationState.COMPLETED, RetryOperationState.CANCELLED)

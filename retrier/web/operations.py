@@ -25,17 +25,18 @@ from retrier.domain.retry_operation import (
 from retrier.domain.selection import chosen_parts
 from retrier.domain.streams import tells_held
 from retrier.domain.waiting import estimate_end
-from retrier.store.queries.archive_operations import find_archive_operation
-from retrier.store.queries.batches import BatchDetails, find_batch
-from retrier.store.queries.event_log import EventFilter, LoggedEvent, list_newest_events
-from retrier.store.queries.operation_outcomes import Outcomes, count_outcomes
-from retrier.store.queries.operations import (
+from retrier.store.archive_lists import find_archive_operation
+from retrier.store.batches import BatchDetails, find_batch
+from retrier.store.event_log import EventFilter, LoggedEvent, list_newest_events
+from retrier.store.message_lists import PageRequest
+from retrier.store.operation_lists import (
     ListedOperations,
     OperationDetails,
+    Outcomes,
+    count_outcomes,
     find_operation,
     list_operations,
 )
-from retrier.store.queries.ordering import PageRequest
 from retrier.web.counts import Snapshot
 from retrier.web.event_lines import EventLine, event_lines
 from retrier.web.forms import Confirmation, Form, SentForm

@@ -12,16 +12,16 @@ from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import RetryTerms, hash_subject
 from retrier.domain.selection import Selection
-from retrier.store.queries.archive_previews import ArchivePreview, plan_act
-from retrier.store.queries.ordering import Page, PageRequest
-from retrier.store.queries.pending import (
+from retrier.store.archive_lists import ArchivePreview, plan_act
+from retrier.store.message_lists import Page, PageRequest
+from retrier.store.pending import (
     PendingRetry,
     Waiting,
     count_next_destinations,
     list_pending,
     time_before,
 )
-from retrier.store.queries.recovery import Recovering, list_recovering
+from retrier.store.recovery import Recovering, list_recovering
 from retrier.web.archives import Token
 from retrier.web.event_lines import title_of
 from retrier.web.filters import check_texts

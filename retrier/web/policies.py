@@ -12,8 +12,13 @@ from retrier.errors import ConfigurationError
 from retrier.policy.policy_set import Definition, InForce, Match, PolicySet, Rule, Unmatched
 from retrier.policy.simulation import Sample, Verdict
 from retrier.policy.words import Told, explain
-from retrier.store.queries.policy_sets import JudgingProcess, list_judging_processes
-from retrier.store.queries.policy_simulation import Bounds, SimulatedBefore, simulate_policies
+from retrier.store.policies import (
+    Bounds,
+    JudgingProcess,
+    SimulatedBefore,
+    list_judging_processes,
+    simulate_policies,
+)
 from retrier.web.forms import Form, SentForm
 from retrier.web.page import show
 from retrier.web.parts import PageParts, Parts

@@ -13,8 +13,8 @@ from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.retry_operation import INEXACT, RELEASE, hash_words
 from retrier.domain.streams import NotInStream, Stream, UnknownStream, tell_state
 from retrier.domain.waiting import Holding, Reason
-from retrier.store.queries.ordering import PageRequest
-from retrier.store.queries.streams import (
+from retrier.store.message_lists import PageRequest
+from retrier.store.streams import (
     HeldMessages,
     HeldNow,
     ListedStream,

@@ -17,7 +17,7 @@ from retrier.domain.failed_message import Failure
 from retrier.domain.wire import Delivery
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.parsing import parse
-from retrier.store.verbs.recording import record_received
+from retrier.store.recording import record_received
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.benchmarks.messages import ENDPOINT, FRAMES, ID, POOL, make_body, make_templates
 from tests.support.databases import open_database

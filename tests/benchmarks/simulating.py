@@ -19,8 +19,8 @@ from retrier.policy.delays import Exponential
 from retrier.policy.facts import Facts
 from retrier.policy.policy_set import Definition, Match, PolicySet, Rule
 from retrier.store.engine.database import Database
-from retrier.store.queries.policy_simulation import Bounds, simulate_policies
-from retrier.store.verbs.recording import record_received
+from retrier.store.policies import Bounds, simulate_policies
+from retrier.store.recording import record_received
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.support.databases import open_upgraded, sqlite_url, temporary_postgres
 from tests.support.factories import failure

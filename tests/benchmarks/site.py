@@ -15,8 +15,8 @@ import psycopg
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.store.engine.database import Database
-from retrier.store.queries.verification import verify_store
-from retrier.store.verbs.operations import create_operation
+from retrier.store.operation_requests import create_operation
+from retrier.store.verification import verify_store
 from tests.benchmarks.place import Place
 from tests.benchmarks.queues import Queues, opened_queues
 from tests.support.databases import open_database, open_upgraded, temporary_postgres

@@ -11,7 +11,7 @@ from retrier.domain.failed_message import Failure
 from retrier.domain.wire import Delivery
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.parsing import parse
-from retrier.store.queries.verification import verify_store
+from retrier.store.verification import verify_store
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.confirming import Handled

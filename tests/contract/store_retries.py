@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from retrier.domain.failed_message import Failure
-from retrier.store.verbs.operations import CreatedOperation
+from retrier.store.operation_requests import CreatedOperation
 from tests.contract.store_rows import again, claims
 from tests.support.bench import QUEUE, Bench, Killed
 from tests.support.factories import failure, unique_id

@@ -9,8 +9,8 @@ from sqlalchemy import Table, select
 from retrier.domain.failed_message import Failure, Received
 from retrier.domain.receipt import Receipt
 from retrier.store.engine.database import Database
+from retrier.store.recording import record_received
 from retrier.store.schema import failed_messages, ledger, metadata
-from retrier.store.verbs.recording import record_received
 from tests.support.factories import failure
 from tests.support.stored import select_claims, select_messages
 

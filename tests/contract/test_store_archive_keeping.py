@@ -8,8 +8,8 @@ from sqlalchemy import delete, update
 from retrier.domain.archive_operation import Act
 from retrier.domain.retention import SecondLook
 from retrier.store.engine.database import Database
-from retrier.store.queries.verification import verify_store
 from retrier.store.schema import archive_operation_messages, archive_operations, failed_messages
+from retrier.store.verification import verify_store
 from tests.contract.store_rows import rows
 from tests.support.archiving import ask, state_of, work_off_all
 from tests.support.bench import QUEUE, Bench

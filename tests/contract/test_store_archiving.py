@@ -5,15 +5,13 @@ import pytest
 from retrier.domain.archive_operation import Act, ArchiveOperationState, Refusal
 from retrier.domain.selection import Selection
 from retrier.errors import KeyReused, LeaseLost
+from retrier.store.archive import do_at_once, find_few, work_off
+from retrier.store.archive_lists import find_archive_chunk, find_refused
 from retrier.store.engine.database import Database
-from retrier.store.queries.archive_chunks import find_archive_chunk
-from retrier.store.queries.archive_operations import find_refused
-from retrier.store.queries.bulk_acts import find_bulk_acts
-from retrier.store.queries.selections import take_cut_off
-from retrier.store.queries.verification import verify_store
+from retrier.store.event_log import find_bulk_acts
 from retrier.store.schema import event_log
-from retrier.store.verbs.archive_requests import do_at_once, find_few
-from retrier.store.verbs.archiving import work_off
+from retrier.store.selections import take_cut_off
+from retrier.store.verification import verify_store
 from tests.contract.store_retries import BEING_SENT, CLAIMED, SENT, STAGED, bring_to
 from tests.contract.store_rows import again, message, rows
 from tests.support.acting import Action, apply_action

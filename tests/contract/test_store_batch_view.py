@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from retrier.store.batches import list_batches
 from retrier.store.engine.database import Database
-from retrier.store.queries.batches import list_batches
 from tests.contract.store_rows import select_rows
 from tests.support.bench import Bench, Killed
 

@@ -10,11 +10,11 @@ from sqlalchemy import update
 from retrier.domain.retry_operation import Cancel, Order, Pause, RetryOperation, RetryOperationState
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import ConcurrentChange, Transaction
-from retrier.store.queries.operations import find_operation
+from retrier.store.marking import open_batch
+from retrier.store.operation_lists import find_operation
+from retrier.store.operation_requests import CreatedOperation
+from retrier.store.operations import begin_cut
 from retrier.store.schema import retry_operations
-from retrier.store.tables.retry_operations import begin_cut
-from retrier.store.verbs.marking import open_batch
-from retrier.store.verbs.operations import CreatedOperation
 from tests.support.bench import Bench
 from tests.support.databases import empty
 from tests.support.halting import DEADLINE, halted

@@ -5,10 +5,10 @@ from datetime import timedelta
 from sqlalchemy import delete
 
 from retrier.store.engine.database import Database
-from retrier.store.queries.details import find_body
-from retrier.store.queries.verification import verify_store
+from retrier.store.forwarding import load_originals
+from retrier.store.message_details import find_body
 from retrier.store.schema import failed_messages, processing_attempts
-from retrier.store.verbs.windows import load_originals
+from retrier.store.verification import verify_store
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.contract.store_rows import again, message, only_message, record, rows, set_columns
 from tests.support.factories import FAILED_AT, dramatiq_body, failure, unique_id

@@ -1,7 +1,7 @@
 """Texts that only the body has are stored; the body is not read a second time."""
 
 from retrier.store.engine.database import Database
-from retrier.store.queries.details import find_message
+from retrier.store.message_details import find_message
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.support.bench import Bench
 from tests.support.factories import failure, unique_id

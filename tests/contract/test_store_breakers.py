@@ -8,9 +8,9 @@ from sqlalchemy import func, select, text, update
 
 from retrier.domain.breakers import BreakerState
 from retrier.store.engine.database import Database
-from retrier.store.queries.monitoring import MOST_NAMED_BREAKERS, read_figures
+from retrier.store.figures import MOST_NAMED_BREAKERS, read_figures
 from retrier.store.schema import breaker_counts, breakers
-from retrier.store.verbs.upkeep import sweep_breaker_counts
+from retrier.store.upkeep import sweep_breaker_counts
 from tests.support.bench import QUEUE
 from tests.support.breaking import Breakdown
 from tests.support.halting import SLOW, halted

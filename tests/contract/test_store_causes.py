@@ -9,8 +9,8 @@ from sqlalchemy import delete, event
 
 from retrier.domain.failed_message import Failure
 from retrier.store.engine.database import Database
-from retrier.store.queries.verification import verify_store
 from retrier.store.schema import cause_groups, causes, failed_messages, processing_attempts
+from retrier.store.verification import verify_store
 from tests.contract.store_rows import again, messages, only_message, record, rows
 from tests.contract.test_store_concurrency import count_waiting
 from tests.support.databases import empty

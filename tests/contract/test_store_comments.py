@@ -7,10 +7,9 @@ from sqlalchemy import select
 
 from retrier.domain.archive_operation import Act
 from retrier.domain.identity import md5_guid
+from retrier.store.comments import find_comments, write_comment
 from retrier.store.engine.database import Database
-from retrier.store.queries.comments import find_comments
 from retrier.store.schema import event_log, group_comments
-from retrier.store.verbs.comments import write_comment
 from tests.contract.store_rows import rows
 from tests.support.bench import QUEUE, Bench
 from tests.support.old import age, settle, sweep

@@ -6,7 +6,7 @@ import pytest
 
 from retrier.domain.headers import COMPLETED_STEPS
 from retrier.store.engine.database import Database
-from retrier.store.queries.details import find_message
+from retrier.store.message_details import find_message
 from retrier.store.schema import processing_attempts
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.contract.store_rows import again, rows

@@ -10,9 +10,9 @@ from sqlalchemy import Table, insert, text
 
 from retrier.domain.failed_message import Failure
 from retrier.domain.retry_batch import WindowResult
+from retrier.store.batches import find_most_advanced
 from retrier.store.engine.database import Database
-from retrier.store.queries.next_batch import find_most_advanced
-from retrier.store.queries.verification import verify_store
+from retrier.store.forwarding import open_window
 from retrier.store.schema import (
     cause_groups,
     causes,
@@ -21,7 +21,7 @@ from retrier.store.schema import (
     failure_groups,
     processing_attempts,
 )
-from retrier.store.verbs.windows import open_window
+from retrier.store.verification import verify_store
 from tests.contract.store_rows import (
     again,
     claims,

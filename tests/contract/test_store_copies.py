@@ -5,9 +5,9 @@ from uuid import uuid4
 import pytest
 
 from retrier.domain.failed_message import OwnCopy, Stamped
+from retrier.store.recording import record_received
 from retrier.store.schema import event_log, failed_imports
-from retrier.store.verbs.recording import record_received
-from retrier.store.verbs.upkeep import get_installation_id, record_staging_ids
+from retrier.store.upkeep import get_installation_id, record_staging_ids
 from tests.contract.store_rows import ledger_entries, messages, record, rows
 from tests.support.bench import Bench
 from tests.support.factories import ERROR_QUEUE, failed_import, failure, unique_id

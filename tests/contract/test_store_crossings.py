@@ -5,13 +5,11 @@ from sqlalchemy import delete
 
 from retrier.domain.archive_operation import Act
 from retrier.store.engine.database import Database
-from retrier.store.queries.outgoing import find_outgoing
-from retrier.store.queries.verification import verify_store
+from retrier.store.import_acts import read_again, stamp_import
+from retrier.store.outgoing import find_outgoing
+from retrier.store.recording import Reception, record_received
 from retrier.store.schema import failed_imports, failed_messages, outgoing
-from retrier.store.verbs.import_sends import stamp_import
-from retrier.store.verbs.imports import read_again
-from retrier.store.verbs.receiving import Reception
-from retrier.store.verbs.recording import record_received
+from retrier.store.verification import verify_store
 from tests.contract.store_rows import rows
 from tests.support.bench import Bench
 from tests.support.factories import failed_import, failure, unique_id

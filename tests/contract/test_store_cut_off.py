@@ -7,9 +7,9 @@ from sqlalchemy import text
 
 from retrier.domain.archive_operation import Act
 from retrier.domain.retry_batch import Ejected, WindowResult
-from retrier.store.queries.next_batch import find_most_advanced
-from retrier.store.verbs.message_actions import Action
-from retrier.store.verbs.windows import open_window
+from retrier.store.archive import Action
+from retrier.store.batches import find_most_advanced
+from retrier.store.forwarding import open_window
 from tests.contract.store_retries import STAGED, bring_to
 from tests.contract.store_rows import message, messages, record
 from tests.support.acting import apply_action

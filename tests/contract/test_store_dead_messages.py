@@ -10,12 +10,12 @@ from retrier.domain.archive_operation import Act, Refusal
 from retrier.domain.retry_operation import Cancel, Pause, RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.errors import KeyReused
+from retrier.store.archive import Action
+from retrier.store.dead_messages import declare_dead, revive
 from retrier.store.engine.database import Database
-from retrier.store.queries.verification import verify_store
+from retrier.store.operation_requests import CreatedOperation
 from retrier.store.schema import event_log, failed_messages, outgoing, retry_operations
-from retrier.store.verbs.dead_messages import declare_dead, revive
-from retrier.store.verbs.message_actions import Action
-from retrier.store.verbs.operations import CreatedOperation
+from retrier.store.verification import verify_store
 from tests.contract.store_retries import BEING_SENT, CLAIMED, SENT, STAGED, bring_to
 from tests.contract.store_rows import again, claims, rows
 from tests.support.acting import apply_action

@@ -7,10 +7,9 @@ import pytest
 from retrier.domain.classifiers import CLASSIFIERS
 from retrier.domain.selection import Selection, WantedDisposition
 from retrier.store.engine.database import Database
-from retrier.store.queries.groups import count_groups
-from retrier.store.queries.monitoring import read_figures
-from retrier.store.queries.ordering import Order, PageRequest, find_numbers
-from retrier.store.queries.queues import summarise
+from retrier.store.figures import read_figures
+from retrier.store.groups import count_groups, summarise
+from retrier.store.message_lists import Order, PageRequest, find_numbers
 from tests.contract.store_rows import message, record
 from tests.support.disposing import DUE, make_dead, schedule
 from tests.support.factories import failure, unique_id

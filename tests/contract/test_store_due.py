@@ -12,24 +12,21 @@ from sqlalchemy import delete, event, func, select, update
 from retrier.domain.archive_operation import Act
 from retrier.domain.retry_operation import STANDING_OPERATION, RetryOperation, RetryType
 from retrier.domain.schedule import Schedule
+from retrier.store.cuts import look
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
-from retrier.store.queries.cuts import look
-from retrier.store.queries.due import FIRST, NEXT_DUE
-from retrier.store.queries.left_out import LeftOut
-from retrier.store.queries.next_work import find_next, is_work_due, time_until_due
-from retrier.store.queries.operations import find_operation, list_operations
-from retrier.store.queries.ordering import PageRequest
-from retrier.store.queries.retention import are_old_operations
-from retrier.store.queries.schedules import find_schedule
-from retrier.store.queries.standing_rules import STANDING_RULES
-from retrier.store.queries.turns import find_in_turn, in_turn
-from retrier.store.queries.verification import verify_store
+from retrier.store.judging import ensure_standing
+from retrier.store.marking import MarkedBatch, OpenedBatch, claim_messages, open_batch
+from retrier.store.message_lists import PageRequest
+from retrier.store.operation_lists import find_operation, list_operations
+from retrier.store.processor_work import find_next, is_work_due, time_until_due
+from retrier.store.retention import are_old_operations
+from retrier.store.retry_ends import CutEnd
+from retrier.store.schedule import FIRST, NEXT_DUE, LeftOut, find_in_turn, in_turn
 from retrier.store.schema import failed_message_retries, failed_messages, retry_operations
-from retrier.store.verbs.marked import MarkedBatch, OpenedBatch
-from retrier.store.verbs.marking import claim_messages, open_batch
-from retrier.store.verbs.retry_ends import CutEnd
-from retrier.store.verbs.standing import ensure_standing
+from retrier.store.verification import verify_store
+from retrier.store.verification_rules import STANDING_RULES
+from retrier.store.waiting import find_schedule
 from tests.contract.test_store_dead_messages import act
 from tests.contract.test_store_requests import RolledBack, listening
 from tests.support.bench import Bench, Killed

@@ -9,11 +9,11 @@ import pytest
 from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import RetryEnd
 from retrier.domain.wire import Refused
+from retrier.store.archive import Action
 from retrier.store.engine.database import Database
-from retrier.store.queries.verification import verify_store
+from retrier.store.pending import presume
 from retrier.store.schema import ended_retries
-from retrier.store.verbs.message_actions import Action
-from retrier.store.verbs.presumption import presume
+from retrier.store.verification import verify_store
 from tests.contract.store_retries import BEING_SENT, CLAIMED, SENT, STAGED, Retry, bring_to
 from tests.contract.store_rows import again, claims, rows
 from tests.support.acting import apply_action

@@ -6,9 +6,9 @@ import pytest
 from sqlalchemy import event, update
 
 from retrier.clock import SystemClock
+from retrier.store.event_log import Entry, append
 from retrier.store.schema import event_log
-from retrier.store.tables.event_log import Entry, append
-from retrier.store.verbs.upkeep import sweep_events
+from retrier.store.upkeep import sweep_events
 from tests.contract.store_rows import rows
 
 DAY = timedelta(days=1)

@@ -8,8 +8,7 @@ from sqlalchemy import Connection
 
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
-from retrier.store.queries.event_reader import EventReader
-from retrier.store.tables.event_log import Entry, append
+from retrier.store.event_log import Entry, EventReader, append
 
 
 class Writer:

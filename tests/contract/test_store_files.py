@@ -11,7 +11,7 @@ from sqlalchemy import Connection, event, select
 from retrier.errors import DatabaseUnavailable
 from retrier.store.engine.database import Database
 from retrier.store.schema import counters
-from retrier.store.verbs.upkeep import probe_read, probe_write
+from retrier.store.upkeep import probe_read, probe_write
 from tests.support.databases import open_database, open_upgraded, sqlite_url
 
 LOGS = ("-wal", "-shm")

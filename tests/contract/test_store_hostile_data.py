@@ -12,7 +12,7 @@ from retrier.domain.classifiers import cause_of
 from retrier.domain.failed_message import Failure, FailureDetails, FailureGroup
 from retrier.domain.identity import fingerprint
 from retrier.errors import DataRefused
-from retrier.store.queries.details import find_body, find_message
+from retrier.store.message_details import find_body, find_message
 from retrier.store.schema import failed_imports, failure_groups, processing_attempts
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.contract.store_rows import again, messages, only_message, record, rows, untold

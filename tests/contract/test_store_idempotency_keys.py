@@ -12,13 +12,12 @@ from retrier.domain.archive_operation import Act
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.errors import KeyReused
+from retrier.store.archive import Few, do_at_once, retry_pending, write_down
+from retrier.store.dead_messages import revive
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
+from retrier.store.operation_requests import create_operation, find_repeated, freeze
 from retrier.store.schema import archive_operations, retry_operations
-from retrier.store.verbs.archive_requests import Few, do_at_once, write_down
-from retrier.store.verbs.dead_messages import revive
-from retrier.store.verbs.message_actions import retry_pending
-from retrier.store.verbs.operations import create_operation, find_repeated, freeze
 from tests.contract.store_rows import rows
 from tests.support.archiving import make_archives, request_for
 from tests.support.bench import QUEUE

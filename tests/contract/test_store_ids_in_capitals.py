@@ -3,9 +3,9 @@
 import pytest
 
 from retrier.domain.archive_operation import Act
+from retrier.store.archive import Action
 from retrier.store.engine.database import Database
 from retrier.store.schema import retry_operation_messages
-from retrier.store.verbs.message_actions import Action
 from tests.contract.store_rows import rows
 from tests.support.acting import apply_action
 from tests.support.bench import Bench

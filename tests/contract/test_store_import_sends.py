@@ -20,11 +20,10 @@ from retrier.domain.failed_imports import (
 )
 from retrier.imports import FailedImports
 from retrier.store.engine.database import Database
-from retrier.store.queries.imports import ImportSelection, list_imports
-from retrier.store.queries.ordering import PageRequest
+from retrier.store.import_acts import StampedImport, delete_import, record_send, stamp_import
+from retrier.store.imports import ImportSelection, list_imports
+from retrier.store.message_lists import PageRequest
 from retrier.store.schema import event_log, failed_import_sends, failed_imports
-from retrier.store.verbs.import_sends import StampedImport, record_send, stamp_import
-from retrier.store.verbs.imports import delete_import
 from tests.contract.store_rows import record, rows
 from tests.support.factories import failed_import
 from tests.support.imports import make_imports

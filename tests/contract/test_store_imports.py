@@ -18,15 +18,14 @@ from retrier.errors import DataRefused
 from retrier.imports import FailedImports
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.parsing import parse
+from retrier.store import import_acts
+from retrier.store import imports as queries
 from retrier.store.engine.database import Database
-from retrier.store.queries import import_chunks as queries
-from retrier.store.queries.imports import ImportSelection
-from retrier.store.queries.verification import verify_store
+from retrier.store.imports import ImportSelection
+from retrier.store.recording import Reception, record_received
 from retrier.store.schema import event_log, failed_imports, ledger, processing_attempts
-from retrier.store.verbs import imports as verbs
-from retrier.store.verbs.receiving import Reception
-from retrier.store.verbs.recording import record_received
-from retrier.store.verbs.upkeep import get_installation_id
+from retrier.store.upkeep import get_installation_id
+from retrier.store.verification import verify_store
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.contract.store_retries import SENT, bring_to
 from tests.contract.store_rows import (
@@ -171,7 +170,7 @@ class TestAnImportReadAgain:
         (import_id,) = take_in(database, arrival())
 
         def die(tx: Any) -> None:
-            verbs.read_again.__wrapped__(  # type: ignore[attr-defined]
+            import_acts.read_again.__wrapped__(  # type: ignore[attr-defined]
                 tx, [import_id], imports.read, into=Reception(instance="here"), who="ada"
             )
             raise KeyboardInterrupt
@@ -238,7 +237,7 @@ class TestAnImportThatIsStoredAlready:
     ) -> None:
         ids = take_in(database, *(arrival(message_id="9") for _ in range(number)))
 
-        together = verbs.read_again(
+        together = import_acts.read_again(
             database, ids, imports.read, into=Reception(instance="here"), who="ada"
         )
 
@@ -257,7 +256,7 @@ class TestImportsWithoutAMessageId:
         first, second, third = take_in(database, arrival(), arrival(), arrival())
 
         imports.read_again(first, "ada")
-        verbs.read_again(
+        import_acts.read_again(
             database, [second, third], imports.read, into=Reception(instance="here"), who="ada"
         )
 

@@ -8,11 +8,11 @@ from sqlalchemy import select, update
 
 from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import Failure
+from retrier.store.archive import Action
 from retrier.store.engine.database import Database
-from retrier.store.queries.verification import verify_store
+from retrier.store.recording import Recorded, record_received
 from retrier.store.schema import event_log, failed_messages, processing_attempts
-from retrier.store.verbs.message_actions import Action
-from retrier.store.verbs.recording import Recorded, record_received
+from retrier.store.verification import verify_store
 from tests.contract.store_rows import again, message, only_message, rows, select_rows
 from tests.support.acting import apply_action
 from tests.support.bench import QUEUE, Bench, Killed

@@ -11,11 +11,11 @@ from retrier.domain.archive_operation import Act
 from retrier.domain.decision import AGAIN
 from retrier.domain.failed_message import Failure
 from retrier.domain.retry_operation import RetryTerms
+from retrier.store.archive import Action
+from retrier.store.dead_messages import declare_dead
 from retrier.store.engine.database import Database
-from retrier.store.queries.verification import verify_store
 from retrier.store.schema import event_log, outgoing, processing_attempts
-from retrier.store.verbs.dead_messages import declare_dead
-from retrier.store.verbs.message_actions import Action
+from retrier.store.verification import verify_store
 from tests.contract.store_rows import again, message, messages, rows, select_rows
 from tests.support.acting import apply_action
 from tests.support.bench import QUEUE, Bench

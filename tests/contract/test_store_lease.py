@@ -11,10 +11,10 @@ import pytest
 from retrier.errors import DatabaseUnavailable, LeaseLost
 from retrier.store.engine.database import Database, DatabaseOptions
 from retrier.store.engine.transaction import Transaction
-from retrier.store.tables.processor_lease import Holder
-from retrier.store.verbs.leases import (
+from retrier.store.lease import (
     Fence,
     HeldByAnother,
+    Holder,
     acquire_lease,
     hold,
     renew_lease,

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from retrier.domain.failed_message import Confirmation, FailedImport, Failure, OwnCopy
+from retrier.store.recording import record_received
 from retrier.store.schema import event_log, failed_imports, failed_messages, ledger
-from retrier.store.verbs.recording import record_received
 from tests.contract.store_rows import (
     again,
     everything_but,

@@ -10,18 +10,18 @@ from sqlalchemy import select, update
 
 from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import Failure
+from retrier.store.archive import Action
+from retrier.store.dead_messages import declare_dead
 from retrier.store.engine.database import Database
-from retrier.store.queries.verification import verify_store
+from retrier.store.forwarding import load_claimed
+from retrier.store.operation_requests import CreatedOperation
 from retrier.store.schema import (
     failed_message_retries,
     failed_messages,
     retry_batches,
     retry_operation_messages,
 )
-from retrier.store.verbs.dead_messages import declare_dead
-from retrier.store.verbs.forwarding import load_claimed
-from retrier.store.verbs.message_actions import Action
-from retrier.store.verbs.operations import CreatedOperation
+from retrier.store.verification import verify_store
 from tests.contract.store_rows import again
 from tests.contract.test_store_concurrency import count_waiting
 from tests.support.acting import apply_action

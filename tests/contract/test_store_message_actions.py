@@ -15,12 +15,12 @@ from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.gateway import AskedAgain, Gateway
+from retrier.store.archive import Action, change
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
-from retrier.store.queries.selections import CHUNK, last_number
-from retrier.store.queries.verification import verify_store
 from retrier.store.schema import event_log, failed_message_retries, retry_operation_messages
-from retrier.store.verbs.message_actions import Action, change
+from retrier.store.selections import CHUNK, last_number
+from retrier.store.verification import verify_store
 from tests.contract.store_retries import BEING_SENT, CLAIMED, SENT, STAGED, bring_to
 from tests.contract.store_rows import claims, rows
 from tests.support.acting import apply_action

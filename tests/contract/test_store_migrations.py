@@ -12,7 +12,7 @@ from retrier.errors import ConfigurationError, DatabaseUnavailable
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import VIEWS, metadata
-from retrier.store.verbs.upgrade import find_revision, take_views_away, upgrade_schema
+from retrier.store.upgrade import find_revision, take_views_away, upgrade_schema
 from tests.contract.conftest import OpenNew
 from tests.contract.store_retries import STAGED, bring_to
 from tests.contract.store_rows import everything_but, message, record, select_rows

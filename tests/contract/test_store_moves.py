@@ -8,11 +8,11 @@ from sqlalchemy import select
 from retrier.domain.decision import Dead, Manual
 from retrier.domain.failed_message import MOVES, FailedMessageStatus, Move
 from retrier.domain.receipt import MessageChange
+from retrier.store import messages
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
+from retrier.store.messages import legal
 from retrier.store.schema import failed_messages as stored
-from retrier.store.tables import failed_messages
-from retrier.store.tables.message_locks import legal
 from tests.contract.store_rows import only_message, record, set_columns
 from tests.support.factories import confirmation, failure
 
@@ -22,21 +22,21 @@ EVERY_STATUS = pytest.mark.parametrize("status", STATUSES)
 
 def confirm(tx: Transaction, number: int, key: str) -> None:
     change = MessageChange(unique_message_id=key, is_new=False, confirmation=confirmation(key))
-    failed_messages.confirm(tx, {number: change})
+    messages.confirm(tx, {number: change})
 
 
 MADE: dict[Move, Callable[[Transaction, int, str], object]] = {
-    Move.REVERTED: lambda tx, number, _key: failed_messages.become_unresolved(
+    Move.REVERTED: lambda tx, number, _key: messages.become_unresolved(
         tx, Move.REVERTED, {number: Manual()}
     ),
     Move.CONFIRMED: confirm,
-    Move.SETTLED: lambda tx, number, _key: failed_messages.settle(tx, [number]),
-    Move.PRESUMED: lambda tx, number, _key: failed_messages.presume(tx, [number]),
-    Move.ARCHIVED: lambda tx, number, _key: failed_messages.archive(tx, [number]),
-    Move.UNARCHIVED: lambda tx, number, _key: failed_messages.become_unresolved(
+    Move.SETTLED: lambda tx, number, _key: messages.settle(tx, [number]),
+    Move.PRESUMED: lambda tx, number, _key: messages.presume(tx, [number]),
+    Move.ARCHIVED: lambda tx, number, _key: messages.archive(tx, [number]),
+    Move.UNARCHIVED: lambda tx, number, _key: messages.become_unresolved(
         tx, Move.UNARCHIVED, {number: Manual()}
     ),
-    Move.GIVEN_UP: lambda tx, number, _key: failed_messages.become_unresolved(
+    Move.GIVEN_UP: lambda tx, number, _key: messages.become_unresolved(
         tx, Move.GIVEN_UP, {number: Dead(why="by hand")}
     ),
 }

@@ -10,11 +10,11 @@ from sqlalchemy import delete
 
 from retrier.domain import headers
 from retrier.domain.copies import DeadMessage
+from retrier.store.dead_messages import declare_dead
 from retrier.store.engine.database import Database
-from retrier.store.queries.verification import verify_store
+from retrier.store.outgoing import add_notices
 from retrier.store.schema import outgoing, processing_attempts
-from retrier.store.verbs.dead_messages import declare_dead
-from retrier.store.verbs.outgoing import add_notices
+from retrier.store.verification import verify_store
 from tests.contract.store_rows import message, record, rows
 from tests.support.disposing import WHY, make_dead
 from tests.support.factories import failure, unique_id

@@ -7,9 +7,9 @@ from sqlalchemy import delete
 
 from retrier.domain.archive_operation import Act
 from retrier.domain.wire import Refused
+from retrier.store.archive import Action
 from retrier.store.engine.database import Database
 from retrier.store.schema import failed_messages, processing_attempts
-from retrier.store.verbs.message_actions import Action
 from tests.contract.store_retries import SENT, STAGED, bring_to
 from tests.contract.store_rows import again, message, messages, only_message, record, redelivered
 from tests.support.acting import apply_action

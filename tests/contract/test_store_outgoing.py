@@ -10,11 +10,10 @@ from sqlalchemy import delete, select
 from retrier.domain.failed_message import OwnCopy, Received
 from retrier.domain.receipt import Receipt
 from retrier.store.engine.database import Database
-from retrier.store.queries.monitoring import read_figures
-from retrier.store.queries.outgoing import find_outgoing, is_any_outgoing, load_contents
+from retrier.store.figures import read_figures
+from retrier.store.outgoing import find_outgoing, is_any_outgoing, load_contents, settle_outgoing
+from retrier.store.recording import record_received
 from retrier.store.schema import outgoing, processing_attempts
-from retrier.store.verbs.outgoing import settle_outgoing
-from retrier.store.verbs.recording import record_received
 from tests.contract.store_rows import again, redelivered, rows, select_rows
 from tests.support.factories import confirmation, failed_import, failure, unique_id
 from tests.support.outbox import LOG, Outbox

@@ -3,8 +3,8 @@
 import pytest
 
 from retrier.store.engine.database import Database
-from retrier.store.queries.ordering import PageRequest
-from retrier.store.queries.pending import Waiting, list_pending
+from retrier.store.message_lists import PageRequest
+from retrier.store.pending import Waiting, list_pending
 from tests.support.bench import QUEUE, Bench
 from tests.support.understood import CODEC
 

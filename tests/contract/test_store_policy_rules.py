@@ -7,10 +7,10 @@ import pytest
 from sqlalchemy import Table, update
 
 from retrier.store.engine.database import Database
-from retrier.store.queries.policy_rules import POLICY_RULES
-from retrier.store.queries.verification import verify_store
+from retrier.store.recording import record_received
 from retrier.store.schema import failed_messages, processing_attempts
-from retrier.store.verbs.recording import record_received
+from retrier.store.verification import verify_store
+from retrier.store.verification_rules import POLICY_RULES
 from tests.support.factories import failure
 from tests.support.policies import SomePolicies
 

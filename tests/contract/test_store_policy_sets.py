@@ -10,10 +10,10 @@ from retrier.app.policies import PolicyFile, PolicySource
 from retrier.app.policy_report import PolicyReport, Process
 from retrier.errors import DatabaseUnavailable
 from retrier.store.engine.database import Database, DatabaseOptions
-from retrier.store.queries.monitoring import read_figures
-from retrier.store.queries.policy_sets import SILENT, list_judging_processes
+from retrier.store.figures import read_figures
+from retrier.store.lease import Holder
+from retrier.store.policies import SILENT, list_judging_processes
 from retrier.store.schema import event_log, policy_sets
-from retrier.store.tables.processor_lease import Holder
 from tests.support.frozen_clock import FrozenClock
 
 OUTBOX = "policies: {rules: [{name: one, match: {}, preset: outbox}]}\n"

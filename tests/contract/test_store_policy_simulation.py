@@ -13,9 +13,9 @@ from retrier.policy.delays import Fixed
 from retrier.policy.policy_set import Definition, Judge, Match, PolicySet, Rule
 from retrier.policy.simulation import Verdict
 from retrier.store.engine.database import Database
-from retrier.store.queries.policy_simulation import Bounds, SimulatedBefore, simulate_policies
+from retrier.store.policies import Bounds, SimulatedBefore, simulate_policies
+from retrier.store.recording import record_received
 from retrier.store.schema import failed_messages, processing_attempts
-from retrier.store.verbs.recording import record_received
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.support.factories import failure
 from tests.support.raw_messages import (

@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import text
 
 from retrier.store.engine.database import Database
-from retrier.store.queries.monitoring import read_figures
-from retrier.store.verbs.recording import record_received
+from retrier.store.figures import read_figures
+from retrier.store.recording import record_received
 from tests.contract.store_rows import again, messages, select_rows, set_columns
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import FAILED_AT, failure, unique_id

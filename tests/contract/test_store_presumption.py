@@ -16,11 +16,12 @@ from retrier.domain.failed_message import Received
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.errors import LeaseLost
+from retrier.store.archive import Action, RetriedAgain, retry_pending
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
-from retrier.store.queries.monitoring import read_figures
-from retrier.store.queries.presumption import PRESUMED_AT_ONCE, find_presumable
-from retrier.store.queries.verification import verify_store
+from retrier.store.figures import read_figures
+from retrier.store.pending import PRESUMED_AT_ONCE, find_presumable, presume
+from retrier.store.recording import record_received
 from retrier.store.schema import (
     ended_retries,
     event_log,
@@ -28,9 +29,7 @@ from retrier.store.schema import (
     failed_messages,
     processing_attempts,
 )
-from retrier.store.verbs.message_actions import Action, RetriedAgain, retry_pending
-from retrier.store.verbs.presumption import presume
-from retrier.store.verbs.recording import record_received
+from retrier.store.verification import verify_store
 from tests.contract.store_retries import BEING_SENT, SENT, STAGES, Retry, bring_to
 from tests.contract.store_rows import again, rows
 from tests.support.acting import apply_action

@@ -5,9 +5,8 @@ from datetime import timedelta
 from sqlalchemy import update
 
 from retrier.store.engine.database import Database
-from retrier.store.queries.processes import SILENT, list_processes
+from retrier.store.processes import SILENT, forget_process, list_processes, note_process
 from retrier.store.schema import processes
-from retrier.store.verbs.processes import forget_process, note_process
 from tests.contract.store_rows import rows
 from tests.support.processes import process
 

@@ -8,7 +8,8 @@ from sqlalchemy import select
 from retrier.domain.streams import NO_POSITION
 from retrier.domain.text import jsonable
 from retrier.errors import BrokerUnavailable
-from retrier.store.queries.details import find_message
+from retrier.store.message_details import find_message
+from retrier.store.recording import record_received
 from retrier.store.schema import (
     cause_groups,
     causes,
@@ -17,7 +18,6 @@ from retrier.store.schema import (
     ledger,
     processing_attempts,
 )
-from retrier.store.verbs.recording import record_received
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.contract.store_rows import (
     INSTANCE,

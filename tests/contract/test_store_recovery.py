@@ -7,11 +7,15 @@ from sqlalchemy import update
 
 from retrier.domain.recovery import SLACK, Recovery, RecoveryRefusal
 from retrier.store.engine.database import Database
-from retrier.store.queries.presumption import find_presumable
-from retrier.store.queries.recovery import OnItsWay, get_recovery, list_recovering
+from retrier.store.pending import find_presumable, presume
+from retrier.store.recovery import (
+    OnItsWay,
+    begin_recovery,
+    end_recovery,
+    get_recovery,
+    list_recovering,
+)
 from retrier.store.schema import event_log, failed_message_retries, recovery
-from retrier.store.verbs.presumption import presume
-from retrier.store.verbs.recovery import begin_recovery, end_recovery
 from tests.contract.store_retries import BEING_SENT, CLAIMED, SENT, Retry, bring_to
 from tests.contract.store_rows import rows
 from tests.support.bench import QUEUE, Bench

@@ -13,14 +13,14 @@ from sqlalchemy import text, update
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.errors import DatabaseUnavailable
+from retrier.store.cuts import ISSUED
 from retrier.store.engine.database import Database
 from retrier.store.engine.requests import Listener as Called
 from retrier.store.engine.requests import hears_requests, listen_for_requests
 from retrier.store.engine.transaction import Transaction
-from retrier.store.queries.cuts import ISSUED
-from retrier.store.queries.next_work import time_until_due
+from retrier.store.operation_requests import create_operation
+from retrier.store.processor_work import time_until_due
 from retrier.store.schema import retry_operations
-from retrier.store.verbs.operations import create_operation
 from tests.support.bench import Bench
 from tests.support.databases import empty
 from tests.support.waiting import wait_until

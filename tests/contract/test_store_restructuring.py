@@ -15,8 +15,19 @@ from retrier.domain.breakers import BreakerKey, BreakerState, Per
 from retrier.domain.identity import md5_guid
 from retrier.domain.retry_operation import Canary, RetryTerms
 from retrier.domain.selection import Selection
+from retrier.store.archive import Action
+from retrier.store.breakers import set_breaker
+from retrier.store.comments import write_comment
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
+from retrier.store.error_queue_reads import note_reads
+from retrier.store.import_acts import stamp_import
+from retrier.store.lease import Holder
+from retrier.store.policies import ToldSet, tell_set
+from retrier.store.processes import note_process
+from retrier.store.recording import record_received
+from retrier.store.recovery import begin_recovery
+from retrier.store.redirects import create_redirect
 from retrier.store.schema import (
     VIEWS,
     breaker_counts,
@@ -30,18 +41,7 @@ from retrier.store.schema import (
     retry_operation_messages,
     retry_operations,
 )
-from retrier.store.tables.processor_lease import Holder
-from retrier.store.verbs.breakers import set_breaker
-from retrier.store.verbs.comments import write_comment
-from retrier.store.verbs.error_queue_reads import note_reads
-from retrier.store.verbs.import_sends import stamp_import
-from retrier.store.verbs.message_actions import Action
-from retrier.store.verbs.policy_sets import ToldSet, tell_set
-from retrier.store.verbs.processes import note_process
-from retrier.store.verbs.recording import record_received
-from retrier.store.verbs.recovery import begin_recovery
-from retrier.store.verbs.redirects import create_redirect
-from retrier.store.verbs.upgrade import (
+from retrier.store.upgrade import (
     StrayRows,
     find_revision,
     take_views_away,

@@ -16,10 +16,10 @@ from retrier.errors import LeaseLost
 from retrier.events.event import Event
 from retrier.events.processor import ChunkDeleted
 from retrier.store.engine.database import Database
-from retrier.store.queries.event_log import list_events
-from retrier.store.queries.monitoring import read_ledger
-from retrier.store.queries.ordering import PageRequest
-from retrier.store.queries.verification import verify_store
+from retrier.store.event_log import list_events
+from retrier.store.figures import read_ledger
+from retrier.store.message_lists import PageRequest
+from retrier.store.retention import delete_chunk
 from retrier.store.schema import (
     ended_retries,
     failed_imports,
@@ -29,7 +29,7 @@ from retrier.store.schema import (
     retry_operation_messages,
     retry_operations,
 )
-from retrier.store.verbs.retention import delete_chunk
+from retrier.store.verification import verify_store
 from tests.contract.store_retries import CLAIMED, SENT, STAGED, bring_to
 from tests.contract.store_rows import (
     again,

@@ -11,12 +11,12 @@ from sqlalchemy import insert, text
 
 from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import Failure
+from retrier.store.archive import Action, ActionResult
 from retrier.store.engine.database import Database
-from retrier.store.queries.monitoring import read_ledger
-from retrier.store.queries.verification import verify_store
+from retrier.store.figures import read_ledger
+from retrier.store.retention import DeletedChunk, delete_chunk
 from retrier.store.schema import outgoing, processing_attempts, processor_lease
-from retrier.store.verbs.message_actions import Action, ActionResult
-from retrier.store.verbs.retention import DeletedChunk, delete_chunk
+from retrier.store.verification import verify_store
 from tests.contract.store_rows import again, ledger_entries, messages, record, rows
 from tests.contract.test_store_concurrency import at_once, count_deadlocks, count_waiting
 from tests.support.acting import apply_action

@@ -20,7 +20,7 @@ from retrier.settings import load_settings
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import causes
-from retrier.store.verbs.upgrade import find_revision
+from retrier.store.upgrade import find_revision
 from tests.contract.store_rows import record
 from tests.support.bench import Bench
 from tests.support.databases import empty, open_database, temporary_postgres

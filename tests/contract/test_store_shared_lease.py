@@ -9,12 +9,11 @@ import pytest
 from sqlalchemy import select, text
 
 from retrier.errors import LeaseLost
+from retrier.store.archive import work_off
+from retrier.store.archive_lists import find_archive_chunk
 from retrier.store.engine.database import Database
-from retrier.store.queries.archive_chunks import find_archive_chunk
+from retrier.store.lease import Fence, Holder, acquire_lease, renew_lease
 from retrier.store.schema import processor_lease
-from retrier.store.tables.processor_lease import Holder
-from retrier.store.verbs.archiving import work_off
-from retrier.store.verbs.leases import Fence, acquire_lease, renew_lease
 from tests.support.archiving import CHUNK, ask, state_of
 from tests.support.bench import QUEUE, Bench
 from tests.support.databases import empty

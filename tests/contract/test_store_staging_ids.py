@@ -8,9 +8,9 @@ from sqlalchemy import event, update
 
 from retrier.clock import SystemClock
 from retrier.errors import LeaseLost
+from retrier.store.batches import find_staging_ids
 from retrier.store.schema import staging_ids
-from retrier.store.tables.staging_ids import find_known
-from retrier.store.verbs.upkeep import record_staging_ids, sweep_staging_ids
+from retrier.store.upkeep import record_staging_ids, sweep_staging_ids
 from tests.contract.store_retries import STAGED, bring_to
 from tests.contract.store_rows import rows
 from tests.support.bench import Bench
@@ -37,7 +37,7 @@ def make(bench, *ids, age=timedelta(0)):
 
 
 def known(db, *ids):
-    return db.read(lambda tx: find_known(tx, ids))
+    return db.read(lambda tx: find_staging_ids(tx, ids))
 
 
 def test_an_id_is_known_once_it_is_written(bench):

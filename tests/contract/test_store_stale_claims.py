@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from retrier.domain.archive_operation import Act
+from retrier.store.archive import Action
 from retrier.store.engine.database import Database
-from retrier.store.queries.verification import verify_store
+from retrier.store.forwarding import load_claimed
 from retrier.store.schema import ended_retries, retry_operation_messages
-from retrier.store.verbs.forwarding import load_claimed
-from retrier.store.verbs.message_actions import Action
+from retrier.store.verification import verify_store
 from tests.contract.store_retries import STAGED, bring_to
 from tests.contract.store_rows import again, claims, rows, set_columns
 from tests.support.acting import apply_action

@@ -6,8 +6,8 @@ from retrier.domain.failed_message import FailedImport, FailedMessageStatus
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperationState
 from retrier.store.engine.database import Database
-from retrier.store.queries.monitoring import read_figures
-from retrier.store.verbs.recording import Recorded, record_received
+from retrier.store.figures import read_figures
+from retrier.store.recording import Recorded, record_received
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import FAILED_AT, confirmation, failure, unique_id
 

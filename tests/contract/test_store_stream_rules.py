@@ -8,7 +8,7 @@ from retrier.domain.streams import StreamRule
 from retrier.policy.delays import Fixed
 from retrier.policy.policy_set import Definition, Judge, Match, PolicySet, Rule
 from retrier.store.engine.database import Database
-from retrier.store.verbs.recording import record_received
+from retrier.store.recording import record_received
 from tests.contract.store_rows import again, only_message
 from tests.support.factories import FAILED_AT, failure
 

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from retrier.store.engine.database import Database
-from retrier.store.verbs.upkeep import end_stuck_sessions, get_installation_id
+from retrier.store.upkeep import end_stuck_sessions, get_installation_id
 from tests.support.databases import empty
 from tests.support.servers import psycopg_url
 from tests.support.waiting import wait_until

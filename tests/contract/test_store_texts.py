@@ -8,18 +8,22 @@ from sqlalchemy import func, select, update
 from retrier.domain.archive_operation import Act
 from retrier.domain.selection import Selection
 from retrier.domain.shown import BETWEEN
+from retrier.store.archive import Action, change
+from retrier.store.dead_messages import declare_dead
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
-from retrier.store.queries.messages import list_messages
-from retrier.store.queries.ordering import Order, PageRequest, Sort
-from retrier.store.queries.queues import list_queues, summarise
-from retrier.store.queries.selections import find_chunk
-from retrier.store.queries.verification import verify_store
+from retrier.store.groups import list_queues, summarise
+from retrier.store.message_lists import Order, PageRequest, Sort, list_messages
+from retrier.store.message_texts import (
+    complete_texts,
+    find_unused,
+    identify_texts,
+    remove_unused,
+    sweep_texts,
+)
 from retrier.store.schema import failed_messages, message_texts, processing_attempts
-from retrier.store.tables.message_texts import find_unused, identify, remove_unused
-from retrier.store.verbs.dead_messages import declare_dead
-from retrier.store.verbs.message_actions import Action, change
-from retrier.store.verbs.message_texts import complete_texts, sweep_texts
+from retrier.store.selections import find_chunk
+from retrier.store.verification import verify_store
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.contract.store_rows import again, record, rows, set_columns
 from tests.support.databases import empty
@@ -247,7 +251,7 @@ class TestTheSweep:
         )
 
         def give(tx: Transaction) -> int:
-            identify(tx, [folded])
+            identify_texts(tx, [folded])
             return shared_postgres.transact(lambda other: remove_unused(other, unused))
 
         # Then the sweep passes it by, until that transaction is over

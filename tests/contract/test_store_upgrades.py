@@ -15,8 +15,9 @@ from retrier.domain.identity import md5_guid
 from retrier.domain.retry_operation import RetryTerms
 from retrier.domain.streams import NO_POSITION, Stream
 from retrier.store.engine.database import Database
-from retrier.store.queries.ordering import PageRequest
-from retrier.store.queries.streams import find_stream
+from retrier.store.message_lists import PageRequest
+from retrier.store.message_texts import complete_texts
+from retrier.store.redirects import create_redirect
 from retrier.store.schema import (
     cause_groups,
     causes,
@@ -24,9 +25,8 @@ from retrier.store.schema import (
     failure_groups,
     message_texts,
 )
-from retrier.store.verbs.message_texts import complete_texts
-from retrier.store.verbs.redirects import create_redirect
-from retrier.store.verbs.upgrade import upgrade_schema
+from retrier.store.streams import find_stream
+from retrier.store.upgrade import upgrade_schema
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.contract.store_retries import BEING_SENT, SENT, bring_to
 from tests.contract.store_rows import record, rows, select_rows

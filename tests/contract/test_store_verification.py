@@ -22,11 +22,8 @@ from retrier.events.processor import (
 )
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
-from retrier.store.queries.archive_rules import ARCHIVE_RULES
-from retrier.store.queries.dead_rules import DEAD_RULES
-from retrier.store.queries.policy_rules import POLICY_RULES
-from retrier.store.queries.standing_rules import STANDING_RULES
-from retrier.store.queries.verification import VerifiedRule, verify_store
+from retrier.store.import_acts import stamp_import
+from retrier.store.recording import record_received
 from retrier.store.schema import (
     breaker_counts,
     ended_retries,
@@ -41,8 +38,8 @@ from retrier.store.schema import (
     retry_operation_canaries,
     retry_operations,
 )
-from retrier.store.verbs.import_sends import stamp_import
-from retrier.store.verbs.recording import record_received
+from retrier.store.verification import VerifiedRule, verify_store
+from retrier.store.verification_rules import ARCHIVE_RULES, DEAD_RULES, POLICY_RULES, STANDING_RULES
 from tests.contract.store_rows import again
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
 from tests.support.factories import FAILED_AT, failed_import, failure

@@ -13,11 +13,18 @@ from sqlalchemy import Sequence, Table, Text, cast, create_engine, insert, make_
 from sqlalchemy.exc import OperationalError
 
 from retrier.errors import ConfigurationError, CopyRefused
+from retrier.store.copying import (
+    CopiedDatabase,
+    CopyStep,
+    Most,
+    copy_whole,
+    list_tables,
+    measure,
+    read_pages,
+)
 from retrier.store.engine.database import Database, bind
 from retrier.store.engine.sql_dialect import NumberSource
 from retrier.store.engine.sqlite_dialect import SqliteFile
-from retrier.store.queries.verification import verify_store
-from retrier.store.queries.whole_rows import Most, list_tables, measure, read_pages
 from retrier.store.schema import (
     causes,
     counters,
@@ -27,8 +34,8 @@ from retrier.store.schema import (
     metadata,
     processing_attempts,
 )
-from retrier.store.verbs.copying import CopiedDatabase, CopyStep, copy_whole
-from retrier.store.verbs.upgrade import find_revision, upgrade_schema
+from retrier.store.upgrade import find_revision, upgrade_schema
+from retrier.store.verification import verify_store
 from tests.contract.conftest import OpenKind
 from tests.contract.store_shape import shape_of
 from tests.support.bench import Bench

@@ -17,10 +17,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
 
+from retrier.store.copying import list_tables, measure
 from retrier.store.engine.database import Database, bind
-from retrier.store.queries.verification import verify_store
-from retrier.store.queries.whole_rows import list_tables, measure
-from retrier.store.verbs.recording import record_received
+from retrier.store.recording import record_received
+from retrier.store.verification import verify_store
 from tests.endurance.report import tell
 from tests.support.databases import open_database, open_upgraded, sqlite_url, temporary_postgres
 from tests.support.factories import failure

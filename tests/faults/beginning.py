@@ -9,8 +9,8 @@ from retrier.app.parts import Parts
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.settings import Settings, load_settings
-from retrier.store.verbs.operations import create_operation
-from retrier.store.verbs.upgrade import upgrade_schema
+from retrier.store.operation_requests import create_operation
+from retrier.store.upgrade import upgrade_schema
 from tests.faults.work import ARRIVING, RETRIED, STORED, Figures, Work
 from tests.journeys.conftest import Site
 from tests.support.parts import make_parts

@@ -12,7 +12,7 @@ import pytest
 
 from retrier.events.processor import CopySentAlone
 from retrier.store.engine.database import Database, DatabaseOptions
-from retrier.store.verbs.recording import record_received
+from retrier.store.recording import record_received
 from tests.faults.work import STORED
 from tests.journeys.conftest import Site
 from tests.support.factories import failure, unique_id

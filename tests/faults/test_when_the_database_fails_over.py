@@ -9,7 +9,7 @@ import pytest
 from retrier.app import check as run_check
 from retrier.errors import DatabaseRefused
 from retrier.settings import load_settings
-from retrier.store.verbs.upkeep import get_installation_id
+from retrier.store.upkeep import get_installation_id
 from tests.faults.conftest import Begin, Roads, open_site
 from tests.faults.work import Work, check
 from tests.journeys.conftest import Site

@@ -36,7 +36,7 @@ from retrier.domain.wire import Delivery, Edit
 from retrier.processor.progress import Progress
 from retrier.settings import load_settings
 from retrier.store.engine.database import DatabaseOptions
-from retrier.store.verbs.upkeep import get_installation_id
+from retrier.store.upkeep import get_installation_id
 from retrier.web.parts import QueueState
 from tests.golden.frozen import FrozenDatabase, FrozenTime, Sent, freeze_postgres
 from tests.support.commands import invoke

@@ -11,7 +11,7 @@ from retrier.app import check
 from retrier.errors import DatabaseRefused
 from retrier.settings import load_settings
 from retrier.store.engine.database import Database
-from retrier.store.verbs.upgrade import find_revision
+from retrier.store.upgrade import find_revision
 from tests.journeys.conftest import Site
 from tests.support.databases import open_database
 from tests.support.pooler import pooler

@@ -3,7 +3,7 @@
 import pytest
 
 from retrier.store.engine.database import Database, DatabaseOptions
-from retrier.store.verbs.recording import record_received
+from retrier.store.recording import record_received
 from tests.journeys.conftest import RABBITMQ_AND_POSTGRES, Site
 from tests.support.factories import failure, unique_id
 from tests.support.waiting import wait_until

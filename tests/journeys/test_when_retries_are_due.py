@@ -14,8 +14,8 @@ from sqlalchemy import select
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.store.engine.database import Database
+from retrier.store.operation_requests import create_operation
 from retrier.store.schema import failed_message_retries, failed_messages
-from retrier.store.verbs.operations import create_operation
 from tests.journeys.conftest import RABBITMQ_AND_POSTGRES, Site
 from tests.kills.test_while_retrying import NOTHING
 from tests.support.asking import opened_store, store_failures

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from retrier.domain.archive_operation import AT_ONCE
-from retrier.store.verbs.recording import record_received
+from retrier.store.recording import record_received
 from tests.kills.conftest import Tally
 from tests.kills.rotation import everywhere
 from tests.kills.sites import STORED, Place

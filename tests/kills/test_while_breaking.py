@@ -18,9 +18,9 @@ from retrier.events.processor import (
     BreakerOpened,
     ClaimsHeldBack,
 )
-from retrier.store.verbs.breakers import set_breaker
-from retrier.store.verbs.operations import create_operation
-from retrier.store.verbs.recording import record_received
+from retrier.store.breakers import set_breaker
+from retrier.store.operation_requests import create_operation
+from retrier.store.recording import record_received
 from tests.kills.conftest import Tally
 from tests.kills.rotation import everywhere
 from tests.kills.sites import COUNT, STORED, Place

@@ -11,8 +11,8 @@ from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import Selection
 from retrier.events.processor import BatchMarked, WindowRecorded
 from retrier.events.service import StreamReleased
-from retrier.store.verbs.operations import create_operation
-from retrier.store.verbs.recording import record_received
+from retrier.store.operation_requests import create_operation
+from retrier.store.recording import record_received
 from tests.kills.conftest import Tally
 from tests.kills.rotation import everywhere
 from tests.kills.sites import Place

@@ -7,9 +7,9 @@ import pytest
 from sqlalchemy import update
 
 from retrier.events.service import ChunkPresumed
-from retrier.store.queries.presumption import PRESUMED_AT_ONCE
+from retrier.store.pending import PRESUMED_AT_ONCE
+from retrier.store.recording import record_received
 from retrier.store.schema import failed_message_retries
-from retrier.store.verbs.recording import record_received
 from tests.kills.conftest import Tally
 from tests.kills.rotation import everywhere
 from tests.kills.sites import STORED, Place

@@ -10,7 +10,7 @@ import pytest
 
 from retrier.domain import headers
 from retrier.domain.wire import Edit
-from retrier.store.verbs.recording import record_received
+from retrier.store.recording import record_received
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.embedded.rows import LARGEST_MESSAGE
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec

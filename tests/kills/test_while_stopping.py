@@ -17,9 +17,8 @@ from retrier.events.processor import (
     CanarySent,
     OperationCancelled,
 )
-from retrier.store.verbs.operations import create_operation
-from retrier.store.verbs.recording import record_received
-from retrier.store.verbs.steering import steer_operation
+from retrier.store.operation_requests import create_operation, steer_operation
+from retrier.store.recording import record_received
 from tests.kills.conftest import Tally
 from tests.kills.rotation import everywhere
 from tests.kills.sites import COUNT, STORED, Place

@@ -9,8 +9,8 @@ import pytest
 from retrier.domain.copies import DeadMessage
 from retrier.domain.headers import NOTICE_ID
 from retrier.events.processor import OutgoingPublished
-from retrier.store.verbs.outgoing import add_notices
-from retrier.store.verbs.recording import record_received
+from retrier.store.outgoing import add_notices
+from retrier.store.recording import record_received
 from tests.kills.conftest import Tally
 from tests.kills.rotation import everywhere
 from tests.kills.sites import COUNT, WINDOW, Place

@@ -24,8 +24,8 @@ from retrier.events.service import ImportPublished, ImportStamped
 from retrier.imports import FailedImports
 from retrier.ingestion.arrival import QueueMapping
 from retrier.store.engine.database import Database
-from retrier.store.queries.verification import verify_store
 from retrier.store.schema import failed_import_sends, failed_imports, metadata
+from retrier.store.verification import verify_store
 from tests.contract.store_rows import messages, record, rows
 from tests.support.bench import Killed
 from tests.support.factories import ERROR_QUEUE, failed_import

@@ -14,8 +14,8 @@ from retrier.domain.wire import Delivery, PropertyCodec, UnreadableProperties
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.parsing import parse
 from retrier.store.engine.database import Database
-from retrier.store.queries.verification import verify_store
 from retrier.store.schema import failed_imports, metadata, processing_attempts
+from retrier.store.verification import verify_store
 from retrier.transport.embedded.properties import EnvelopePropertyCodec
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.contract.store_rows import messages, record, rows

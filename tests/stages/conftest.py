@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from retrier.store.engine.database import Database
-from retrier.store.queries.verification import verify_store
+from retrier.store.verification import verify_store
 from tests.support.flaky_database import FlakyDatabase
 
 

@@ -7,11 +7,11 @@ from sqlalchemy import select, update
 
 from retrier.domain.retry_batch import BATCH_BYTES
 from retrier.errors import DatabaseUnavailable
+from retrier.store.batches import batch_from_row
 from retrier.store.engine.database import Database
-from retrier.store.queries.batches import batch_from_row
+from retrier.store.marking import adopt
+from retrier.store.operation_requests import CreatedOperation
 from retrier.store.schema import event_log, failed_messages
-from retrier.store.verbs.marking import adopt
-from retrier.store.verbs.operations import CreatedOperation
 from tests.conftest import opened_empty
 from tests.support.bench import Bench, Killed
 from tests.support.flaky_database import FlakyDatabase

@@ -7,8 +7,8 @@ import pytest
 from retrier.domain.breakers import BreakerRules, BreakerState, BreakerTerms, Per
 from retrier.domain.retry_operation import RetryTerms
 from retrier.store.engine.database import Database
-from retrier.store.queries.operations import find_operation
-from retrier.store.verbs.redirects import create_redirect
+from retrier.store.operation_lists import find_operation
+from retrier.store.redirects import create_redirect
 from tests.support.bench import QUEUE, Killed
 from tests.support.breaking import FEW, OTHER, Breakdown
 from tests.support.scheduling import schedule

@@ -8,7 +8,7 @@ from sqlalchemy import true
 from retrier.domain.breakers import BreakerState
 from retrier.domain.streams import Stream
 from retrier.store.engine.database import Database
-from retrier.store.queries.left_out import LeftOut, join_left_out
+from retrier.store.schedule import LeftOut, join_left_out
 from tests.support.bench import QUEUE
 from tests.support.breaking import OTHER, Breakdown
 from tests.support.scheduling import LONG_AGO, schedule

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from retrier.domain.breakers import BreakerRules, BreakerState
+from retrier.store.breaker_lists import look_at_breakers
 from retrier.store.engine.database import Database
-from retrier.store.queries.breakers import look_at_breakers
 from tests.support.bench import QUEUE
 from tests.support.breaking import EVERYTHING, OTHER, Breakdown
 from tests.support.statements import statements

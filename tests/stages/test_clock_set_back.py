@@ -9,8 +9,10 @@ from sqlalchemy import Table, and_, select, update
 from retrier.domain.breakers import BreakerState, parse_key
 from retrier.domain.retry_operation import RetryTerms, SetRate, Steered
 from retrier.processor.lease import Lease
+from retrier.store.breakers import set_breaker
 from retrier.store.engine.database import Database
-from retrier.store.queries.next_work import is_work_due, time_until_due
+from retrier.store.lease import Holder
+from retrier.store.processor_work import is_work_due, time_until_due
 from retrier.store.schema import (
     breakers,
     failed_message_retries,
@@ -19,9 +21,7 @@ from retrier.store.schema import (
     retry_batches,
     retry_operations,
 )
-from retrier.store.tables.processor_lease import Holder
-from retrier.store.verbs.breakers import set_breaker
-from retrier.store.verbs.waits import count_waits_anew, is_any_wait_of_later
+from retrier.store.waiting import count_waits_anew, is_any_wait_of_later
 from tests.support.bench import STAGING, Bench, Killed
 from tests.support.scheduling import schedule
 

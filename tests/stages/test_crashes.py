@@ -29,7 +29,7 @@ from retrier.events.processor import (
     WindowStamped,
 )
 from retrier.store.engine.database import Database
-from retrier.store.verbs.operations import CreatedOperation
+from retrier.store.operation_requests import CreatedOperation
 from tests.support.bench import QUEUE, STAGING, Bench, Killed
 from tests.support.effects import BATCH_POINTS
 from tests.support.promises import count_doubled, count_lost, count_up, find_leftovers

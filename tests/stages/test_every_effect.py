@@ -12,7 +12,7 @@ import pytest
 
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable
 from retrier.store.engine.database import Database
-from retrier.store.verbs.operations import CreatedOperation
+from retrier.store.operation_requests import CreatedOperation
 from tests.support.bench import STAGING, Bench, Killed
 from tests.support.flaky_database import FlakyDatabase
 from tests.support.promises import count_doubled, count_lost, count_up, find_leftovers

@@ -7,8 +7,8 @@ import pytest
 from retrier.app.metrics.instruments import Metrics
 from retrier.domain.streams import HeadState
 from retrier.store.engine.database import Database
-from retrier.store.queries.held_streams import NOTHING_HELD, HeldFigures
-from retrier.store.queries.monitoring import read_figures
+from retrier.store.figures import read_figures
+from retrier.store.streams import NOTHING_HELD, HeldFigures
 from tests.contract.store_rows import set_columns
 from tests.support.bench import STAGING, Bench
 from tests.support.disposing import make_dead

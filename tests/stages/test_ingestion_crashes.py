@@ -13,9 +13,9 @@ from sqlalchemy import func, select
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.ingestor import Ingestor
 from retrier.store.engine.database import Database
+from retrier.store.recording import record_received
 from retrier.store.schema import failed_messages, processing_attempts
-from retrier.store.verbs.recording import record_received
-from retrier.store.verbs.upkeep import probe_write
+from retrier.store.upkeep import probe_write
 from tests.support.databases import empty
 from tests.support.frozen_clock import FrozenClock
 from tests.support.raw_messages import raw_properties, retrier_headers

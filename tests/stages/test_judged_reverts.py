@@ -12,8 +12,8 @@ from retrier.events.processor import BatchStaged, WindowRecorded
 from retrier.policy.delays import Fixed
 from retrier.policy.policy_set import Definition, Judge, Match, PolicySet, Rule
 from retrier.store.engine.database import Database
-from retrier.store.queries.verification import verify_store
 from retrier.store.schema import causes, ended_retries, event_log
+from retrier.store.verification import verify_store
 from tests.contract.store_rows import again
 from tests.support.bench import QUEUE, STAGING, Bench
 from tests.support.factories import ERROR_QUEUE, failure, unique_id

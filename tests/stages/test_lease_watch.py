@@ -8,10 +8,9 @@ from retrier.events.event import Event
 from retrier.events.processor import LeaseHeld, LeaseHeldLong
 from retrier.processor.lease import Lease
 from retrier.store.engine.database import Database
-from retrier.store.engine.hold_watch import Hold
-from retrier.store.tables.processor_lease import Holder
-from retrier.store.verbs.leases import Fence, acquire_lease
-from retrier.store.verbs.upkeep import record_staging_ids
+from retrier.store.engine.transaction import Hold
+from retrier.store.lease import Fence, Holder, acquire_lease
+from retrier.store.upkeep import record_staging_ids
 from tests.support.bench import Bench
 from tests.support.frozen_clock import FrozenClock
 

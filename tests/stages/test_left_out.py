@@ -3,13 +3,12 @@
 import pytest
 
 from retrier.store.engine.database import Database
-from retrier.store.queries.left_out import LeftOut, WhatHolds
-from retrier.store.queries.operations import find_operation
+from retrier.store.marking import OpenedBatch, claim_messages, move_to_staging, open_batch
+from retrier.store.operation_lists import find_operation
+from retrier.store.operation_requests import CreatedOperation
+from retrier.store.retry_ends import look_again
+from retrier.store.schedule import LeftOut, WhatHolds
 from retrier.store.schema import failed_messages
-from retrier.store.verbs.marked import OpenedBatch
-from retrier.store.verbs.marking import claim_messages, move_to_staging, open_batch
-from retrier.store.verbs.operations import CreatedOperation
-from retrier.store.verbs.retry_ends import look_again
 from tests.support.bench import Bench
 
 WHY = "the breaker of orders is open"

@@ -9,15 +9,15 @@ from sqlalchemy import delete, select, update
 from retrier.domain.archive_operation import Act
 from retrier.domain.retry_batch import BATCH_BYTES
 from retrier.domain.wire import Refused
+from retrier.store.archive import Action
 from retrier.store.engine.database import Database
+from retrier.store.operation_requests import CreatedOperation
 from retrier.store.schema import (
     failed_messages,
     retry_batches,
     retry_operation_messages,
     retry_operations,
 )
-from retrier.store.verbs.message_actions import Action
-from retrier.store.verbs.operations import CreatedOperation
 from tests.support.acting import apply_action
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import failure

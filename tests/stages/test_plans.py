@@ -16,16 +16,16 @@ from sqlalchemy import select, update
 from retrier.domain.archive_operation import Act
 from retrier.domain.retry_operation import Cancel, read_plan
 from retrier.domain.selection import Selection
+from retrier.store.archive import Action, change
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
+from retrier.store.operation_requests import CreatedOperation
 from retrier.store.schema import (
     cause_groups,
     event_log,
     failed_message_retries,
     failed_messages,
 )
-from retrier.store.verbs.message_actions import Action, change
-from retrier.store.verbs.operations import CreatedOperation
 from tests.conftest import opened_empty
 from tests.support.api import Api
 from tests.support.archiving import make_archives, request_for, work_off_all

@@ -10,8 +10,8 @@ from retrier.errors import DatabaseUnavailable
 from retrier.events.service import ChunkPresumed
 from retrier.processor.lease import Lease
 from retrier.store.engine.database import Database
-from retrier.store.queries.presumption import PRESUMED_AT_ONCE
-from retrier.store.queries.verification import verify_store
+from retrier.store.pending import PRESUMED_AT_ONCE
+from retrier.store.verification import verify_store
 from tests.support.bench import Bench, Killed
 from tests.support.flaky_database import FlakyDatabase
 from tests.support.old import ago, at_once

@@ -13,8 +13,8 @@ from sqlalchemy import select, update
 from retrier.errors import BrokerUnavailable, LeaseLost, StagingQueueUnusable
 from retrier.processor.lease import Lease
 from retrier.store.engine.database import Database
+from retrier.store.lease import Holder
 from retrier.store.schema import processor_lease, retry_operations
-from retrier.store.tables.processor_lease import Holder
 from retrier.transport.rabbitmq.breaks import Refusal
 from tests.support.bench import Bench
 from tests.support.flaky_database import FlakyDatabase

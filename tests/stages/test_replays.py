@@ -12,10 +12,10 @@ from retrier.processor.marking import Adoption, Marking
 from retrier.processor.stage_context import StageContext
 from retrier.processor.staging import Staging
 from retrier.processor.staging_queue import StagingQueue
+from retrier.store.batches import find_most_advanced
 from retrier.store.engine.database import Database
-from retrier.store.queries.next_batch import find_most_advanced
+from retrier.store.recording import record_received
 from retrier.store.schema import metadata
-from retrier.store.verbs.recording import record_received
 from tests.support.bench import Bench, Killed
 from tests.support.factories import failure
 

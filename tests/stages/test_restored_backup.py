@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from retrier.store.engine.database import Database
-from retrier.store.queries.presumption import find_presumable
-from retrier.store.queries.verification import verify_store
-from retrier.store.verbs.presumption import presume
+from retrier.store.pending import find_presumable, presume
+from retrier.store.verification import verify_store
 from tests.support.api import Api
 from tests.support.bench import Bench
 from tests.support.breaking import Breakdown

@@ -10,7 +10,7 @@ from sqlalchemy import event
 
 from retrier.domain.wire import Refused
 from retrier.store.engine.database import Database
-from retrier.store.verbs.operations import CreatedOperation
+from retrier.store.operation_requests import CreatedOperation
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import failure
 from tests.support.script import to_queue

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pytest
 
 from retrier.domain.archive_operation import Act
+from retrier.store.archive import Action
 from retrier.store.engine.database import Database
-from retrier.store.verbs.message_actions import Action
-from retrier.store.verbs.operations import CreatedOperation
+from retrier.store.operation_requests import CreatedOperation
 from tests.conftest import opened_empty
 from tests.support.acting import apply_action
 from tests.support.bench import QUEUE, Bench

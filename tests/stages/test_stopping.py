@@ -7,10 +7,10 @@ from sqlalchemy import select
 
 from retrier.domain.retry_operation import Cancel, Pause, Resume, RetryTerms, SteeringRefusal
 from retrier.store.engine.database import Database
-from retrier.store.queries.next_work import is_work_due
+from retrier.store.forwarding import back_off_batch
+from retrier.store.operation_requests import CreatedOperation
+from retrier.store.processor_work import is_work_due
 from retrier.store.schema import retry_operation_messages
-from retrier.store.verbs.forwarding import back_off_batch
-from retrier.store.verbs.operations import CreatedOperation
 from tests.support.bench import STAGING, Bench, Killed
 
 WINDOW = 2

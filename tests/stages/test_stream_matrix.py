@@ -9,7 +9,7 @@ from sqlalchemy import select
 from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import Disposition
 from retrier.store.engine.database import Database
-from retrier.store.queries.stream_order import IS_HELD
+from retrier.store.holds import IS_HELD
 from retrier.store.schema import failed_messages
 from tests.contract.store_rows import select_rows, set_columns
 from tests.support.api import Api

@@ -6,10 +6,10 @@ from retrier.domain import headers
 from retrier.domain.redirects import redirect_id
 from retrier.domain.streams import read_position
 from retrier.store.engine.database import Database
-from retrier.store.queries.operations import find_operation
-from retrier.store.queries.ordering import PageRequest
-from retrier.store.queries.streams import find_stream, list_streams
-from retrier.store.verbs.redirects import create_redirect, delete_redirect
+from retrier.store.message_lists import PageRequest
+from retrier.store.operation_lists import find_operation
+from retrier.store.redirects import create_redirect, delete_redirect
+from retrier.store.streams import find_stream, list_streams
 from tests.support.bench import QUEUE, Killed
 from tests.support.breaking import OTHER, Breakdown
 from tests.support.factories import failure, unique_id

@@ -8,8 +8,8 @@ from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import Disposition, FailedMessageStatus, Failure
 from retrier.domain.streams import StreamRule
 from retrier.store.engine.database import Database
-from retrier.store.queries.operations import find_operation
-from retrier.store.queries.verification import verify_store
+from retrier.store.operation_lists import find_operation
+from retrier.store.verification import verify_store
 from tests.contract.store_rows import again, set_columns
 from tests.support.bench import QUEUE, Bench, Killed
 from tests.support.factories import FAILED_AT, failure, unique_id

@@ -10,8 +10,11 @@ from retrier.domain.archive_operation import Act
 from retrier.domain.failed_message import Disposition
 from retrier.domain.retry_operation import Canary, Cancel, Pause, Resume, RetryTerms, SetRate
 from retrier.domain.selection import WantedDisposition
+from retrier.store.archive import Action
 from retrier.store.engine.database import Database
-from retrier.store.queries.operations import find_operation
+from retrier.store.operation_lists import find_operation
+from retrier.store.operation_requests import CreatedOperation
+from retrier.store.redirects import create_redirect
 from retrier.store.schema import (
     ended_retries,
     error_queue_reads,
@@ -19,9 +22,6 @@ from retrier.store.schema import (
     retry_operation_canaries,
     retry_operations,
 )
-from retrier.store.verbs.message_actions import Action
-from retrier.store.verbs.operations import CreatedOperation
-from retrier.store.verbs.redirects import create_redirect
 from tests.support.acting import apply_action
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import FAILED_AT, failure, unique_id

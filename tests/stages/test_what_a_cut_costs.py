@@ -14,12 +14,11 @@ from retrier.domain.streams import LOOK_AT_ALL
 from retrier.events.event import Event
 from retrier.events.processor import LeaseHeld
 from retrier.store.engine.database import Database
-from retrier.store.queries.breaker_holds import MOST_TRIALS, hold_by_breakers
-from retrier.store.queries.next_cut import PLAIN_TURNS, Sight, look_at_next
+from retrier.store.holds import MOST_TRIALS, hold_by_breakers
+from retrier.store.lease import LONGEST_HOLD
+from retrier.store.marking import OpenedBatch, claim_messages, cut_batch
+from retrier.store.processor_work import PLAIN_TURNS, Sight, look_at_next
 from retrier.store.schema import breakers, retry_operations
-from retrier.store.verbs.leases import LONGEST_HOLD
-from retrier.store.verbs.marked import OpenedBatch
-from retrier.store.verbs.marking import claim_messages, cut_batch
 from tests.support.bench import QUEUE
 from tests.support.breaking import FEW, Breakdown
 from tests.support.databases import empty

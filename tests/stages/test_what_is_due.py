@@ -10,11 +10,11 @@ from retrier.domain.archive_operation import Act
 from retrier.domain.retry_batch import BATCH_BYTES
 from retrier.domain.retry_operation import Cancel, Pause, Resume, SetRate, SteeringRefusal
 from retrier.domain.wire import Returned
+from retrier.store.archive import Action
 from retrier.store.engine.database import Database
-from retrier.store.queries.next_work import is_work_due, time_until_due
+from retrier.store.operation_requests import CreatedOperation
+from retrier.store.processor_work import is_work_due, time_until_due
 from retrier.store.schema import event_log, failed_messages, retry_operations
-from retrier.store.verbs.message_actions import Action
-from retrier.store.verbs.operations import CreatedOperation
 from tests.support.acting import apply_action
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import failure, unique_id

@@ -15,7 +15,7 @@ from retrier.domain.retry_operation import RetryTerms
 from retrier.domain.wire import Delivery
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.parsing import parse
-from retrier.store.verbs.redirects import create_redirect
+from retrier.store.redirects import create_redirect
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import ERROR_QUEUE, FAILED_AT, confirmation

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from retrier.store import event_log
+from retrier.store.archive import Action, ActionResult, change, tell_refusals
 from retrier.store.engine.database import writing
 from retrier.store.engine.transaction import Transaction
-from retrier.store.tables import event_log
-from retrier.store.verbs.message_actions import Action, ActionResult, change, tell_refusals
 
 
 @writing

@@ -20,10 +20,9 @@ from retrier.events.service import RetryAsked
 from retrier.gateway import Gateway
 from retrier.ingestion.arrival import QueueMapping
 from retrier.store.engine.database import Database
+from retrier.store.lease import Fence, Holder, acquire_lease
+from retrier.store.recording import record_received
 from retrier.store.schema import failed_messages
-from retrier.store.tables.processor_lease import Holder
-from retrier.store.verbs.leases import Fence, acquire_lease
-from retrier.store.verbs.recording import record_received
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.support.bench import STAGING
 from tests.support.factories import ERROR_QUEUE, unique_id

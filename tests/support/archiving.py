@@ -5,8 +5,8 @@ from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveReque
 from retrier.domain.selection import Selection
 from retrier.events.event import Emit, ignore
 from retrier.processor.archiving import Archiving, ArchivingContext
+from retrier.store.archive_lists import find_archive_operation
 from retrier.store.engine.database import Database
-from retrier.store.queries.archive_operations import find_archive_operation
 from tests.support.bench import Bench
 
 CHUNK = 2

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, RetryType
 from retrier.domain.selection import Selection
 from retrier.store.engine.database import Database
-from retrier.store.verbs.operations import create_operation
-from retrier.store.verbs.recording import record_received
-from retrier.store.verbs.upgrade import upgrade_schema
+from retrier.store.operation_requests import create_operation
+from retrier.store.recording import record_received
+from retrier.store.upgrade import upgrade_schema
 from tests.support.databases import open_database
 from tests.support.factories import failure
 

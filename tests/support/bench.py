@@ -40,6 +40,9 @@ from retrier.processor.progress import Progress
 from retrier.processor.stage_context import BreakerWatch, RetryParameters, StageContext
 from retrier.processor.staging_queue import get_probe_ready
 from retrier.store.engine.database import Database
+from retrier.store.lease import Holder
+from retrier.store.operation_requests import CreatedOperation, create_operation, steer_operation
+from retrier.store.recording import record_received
 from retrier.store.schema import (
     error_queue_reads,
     failed_messages,
@@ -48,11 +51,7 @@ from retrier.store.schema import (
     retry_operation_canaries,
     retry_operations,
 )
-from retrier.store.tables.processor_lease import Holder
-from retrier.store.verbs.operations import CreatedOperation, create_operation
-from retrier.store.verbs.recording import record_received
-from retrier.store.verbs.steering import steer_operation
-from retrier.store.verbs.upkeep import get_installation_id
+from retrier.store.upkeep import get_installation_id
 from tests.support.factories import ERROR_QUEUE, confirmation, failure, unique_id
 from tests.support.frozen_clock import FrozenClock
 from tests.support.scripted_transport import ScriptedTransport

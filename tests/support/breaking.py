@@ -7,10 +7,10 @@ from sqlalchemy import func, select, update
 
 from retrier.domain.archive_operation import Act
 from retrier.domain.breakers import BreakerRules, BreakerState, BreakerTerms, parse_key
+from retrier.store.archive import Action
+from retrier.store.breakers import HandedBreaker, set_breaker
 from retrier.store.engine.database import Database
 from retrier.store.schema import breaker_counts, breakers, failed_message_retries
-from retrier.store.verbs.breakers import HandedBreaker, set_breaker
-from retrier.store.verbs.message_actions import Action
 from tests.support.acting import apply_action
 from tests.support.bench import Bench
 from tests.support.factories import failure

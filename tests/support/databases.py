@@ -11,7 +11,7 @@ from sqlalchemy import make_url
 
 from retrier.store.engine.database import Database, DatabaseOptions
 from retrier.store.schema import metadata
-from retrier.store.verbs.upgrade import upgrade_schema
+from retrier.store.upgrade import upgrade_schema
 
 
 def sqlite_url(folder: Path) -> str:

@@ -10,7 +10,7 @@ from retrier.events.event import Emit, Event, ignore
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.ingestor import Ingestor
 from retrier.overlap import WhileInFlight, is_sure, nothing_else
-from retrier.store.queries.monitoring import KINDS_OF_DELIVERY
+from retrier.store.figures import KINDS_OF_DELIVERY
 from tests.support.frozen_clock import FrozenClock
 from tests.support.raw_messages import raw_properties, retrier_headers
 from tests.support.scripted_connections import ScriptedConsumer

@@ -12,7 +12,7 @@ from retrier.domain.breakers import BreakerState
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperationState
-from retrier.store.queries.monitoring import Ledger, ServiceFigures
+from retrier.store.figures import Ledger, ServiceFigures
 from tests.support.bench import STAGING
 from tests.support.factories import ERROR_QUEUE
 

@@ -11,9 +11,9 @@ from retrier.clock import SystemClock
 from retrier.domain.archive_operation import Act
 from retrier.domain.retention import RetentionTimes, SecondLook, find_ages
 from retrier.processor.retention import Retention
+from retrier.store.archive import Action
 from retrier.store.engine.database import Database
 from retrier.store.schema import failed_messages
-from retrier.store.verbs.message_actions import Action
 from tests.support.acting import apply_action
 from tests.support.bench import Bench
 

@@ -14,9 +14,9 @@ from retrier.events.processor import OutgoingPublished
 from retrier.processor.lease import Lease
 from retrier.processor.outgoing import LOOK, OutgoingContext, OutgoingSender
 from retrier.store.engine.database import Database
+from retrier.store.lease import Holder
+from retrier.store.recording import record_received
 from retrier.store.schema import outgoing
-from retrier.store.tables.processor_lease import Holder
-from retrier.store.verbs.recording import record_received
 from tests.support.bench import is_gone
 from tests.support.factories import failure, unique_id
 from tests.support.frozen_clock import FrozenClock

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from retrier.store.verbs.operations import CreatedOperation
+from retrier.store.operation_requests import CreatedOperation
 from tests.support.bench import Bench
 
 

@@ -9,7 +9,7 @@ from alembic.script import ScriptDirectory
 
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
-from retrier.store.verbs.upgrade import MIGRATIONS, take_views_away
+from retrier.store.upgrade import MIGRATIONS, take_views_away
 
 
 def newest_revision() -> str:

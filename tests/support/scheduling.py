@@ -10,11 +10,10 @@ from retrier.domain.failed_message import FailedMessageStatus, Move
 from retrier.domain.retry_operation import STANDING_OPERATION
 from retrier.store.engine.database import Database, writing
 from retrier.store.engine.transaction import Transaction
+from retrier.store.judging import ensure_standing
+from retrier.store.messages import become_unresolved, lock
+from retrier.store.operation_requests import CreatedOperation
 from retrier.store.schema import failed_message_retries, failed_messages
-from retrier.store.tables.failed_messages import become_unresolved
-from retrier.store.tables.message_locks import lock
-from retrier.store.verbs.operations import CreatedOperation
-from retrier.store.verbs.standing import ensure_standing
 
 POLICY = "payments@0123abcd"
 WHY = "failure 1 of 5: retried by itself"

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from retrier.domain.failed_message import FailedImport, FailedMessageStatus
 from retrier.domain.identity import fingerprint
-from retrier.store.verbs.import_sends import stamp_import
+from retrier.store.import_acts import stamp_import
 from tests.contract.store_retries import BEING_SENT, SENT, bring_to
 from tests.support.api import Api
 from tests.support.bench import QUEUE, Bench

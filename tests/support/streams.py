@@ -7,7 +7,7 @@ from sqlalchemy import update
 from retrier.domain.streams import Released, Stream, StreamRule
 from retrier.store.engine.database import Database
 from retrier.store.schema import failed_messages, retry_operations
-from retrier.store.verbs.streams import release_stream
+from retrier.store.streams import release_stream
 from tests.support.bench import QUEUE, Bench
 
 ORDER = "order 42"

@@ -4,7 +4,7 @@ from uuid import RFC_4122, UUID
 
 import pytest
 
-from retrier.store.engine.new_rows import make_ids
+from retrier.store.engine.transaction import make_ids
 
 
 @pytest.mark.parametrize("count", [0, 1, 1000])

@@ -10,8 +10,8 @@ import pytest
 from retrier.demo.shop import ShopCounts, write_counts
 from retrier.demo.workspace import Workspace
 from retrier.private_files import find_open_to_others, make_private_file, make_private_folder
-from retrier.store.verbs.upgrade import upgrade_schema
-from retrier.store.verbs.upkeep import probe_write
+from retrier.store.upgrade import upgrade_schema
+from retrier.store.upkeep import probe_write
 from retrier.transport.embedded.broker_file import BrokerFile
 from retrier.worker.seen import SeenInFile
 from tests.support.databases import open_database, sqlite_url

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy.dialects import postgresql
 
-from retrier.store.engine.arrays import Array, array_like, write_array
+from retrier.store.engine.sql_dialect import Array, array_like, write_array
 from retrier.store.schema import causes, failed_messages
 
 DIALECT = postgresql.dialect()

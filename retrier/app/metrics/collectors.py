@@ -14,8 +14,8 @@ from retrier.domain.retry_batch import RetryBatchStatus
 from retrier.domain.retry_operation import RetryOperationState
 from retrier.domain.streams import HeadState
 from retrier.errors import DatabaseUnavailable
-from retrier.store.queries.held_streams import HeldFigures
-from retrier.store.queries.monitoring import ServiceFigures
+from retrier.store.figures import ServiceFigures
+from retrier.store.streams import HeldFigures
 
 S = TypeVar("S", bound=str)
 

@@ -19,7 +19,7 @@ from retrier.events.processor import (
     WindowRecorded,
 )
 from retrier.events.service import ChunkPresumed, RetryAsked
-from retrier.store.queries.monitoring import KINDS_OF_DELIVERY
+from retrier.store.figures import KINDS_OF_DELIVERY
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 """Bucket bounds: from a batch of 1 on an idle machine to a batch of 1000 at a slow broker."""

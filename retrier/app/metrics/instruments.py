@@ -13,7 +13,7 @@ from retrier.app.metrics.policies import PolicyCounters
 from retrier.app.readiness import Readiness
 from retrier.ingestion.ingestor import Ingestor
 from retrier.processor.lease import Lease
-from retrier.store.queries.monitoring import ServiceFigures
+from retrier.store.figures import ServiceFigures
 
 
 class ProcessGauges:

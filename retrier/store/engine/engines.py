@@ -22,12 +22,11 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from retrier.errors import DataRefused
 from retrier.key_files import NOT_ASKED, is_encrypted
 from retrier.private_files import make_private_file, make_private_folder
-from retrier.store.engine.certificates import tell_expired
 from retrier.store.engine.postgres_dialect import read_ids_as_text
-from retrier.store.engine.sessions import SessionRefused, SessionSettings
+from retrier.store.engine.refusals import tell_expired
+from retrier.store.engine.sessions import SessionRefused, SessionSettings, TimedConnection
 from retrier.store.engine.sql_dialect import IN_BINARY, READING, RESTRUCTURING
 from retrier.store.engine.sqlite_dialect import SqliteFile
-from retrier.store.engine.timeouts import TimedConnection
 
 _USED = "last used"
 _SYSTEM = "system"

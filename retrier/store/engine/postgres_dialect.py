@@ -33,8 +33,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.sql import ColumnElement
 
 from retrier.overlap import WhileInFlight, nothing_else
-from retrier.store.engine.arrays import array_like
-from retrier.store.engine.new_rows import copy_in
+from retrier.store.engine.sessions import TimedConnection
 from retrier.store.engine.sql_dialect import (
     EVENTS,
     READING,
@@ -43,8 +42,9 @@ from retrier.store.engine.sql_dialect import (
     Moment,
     NumberSource,
     SqlDialect,
+    array_like,
 )
-from retrier.store.engine.timeouts import TimedConnection
+from retrier.store.engine.transaction import copy_in
 from retrier.store.schema.types import is_json
 
 _UUID = psycopg.adapters.types["uuid"].oid

@@ -1,7 +1,8 @@
-"""Where PostgreSQL and SQLite differ: locks, numbers, time, upserts, array parameters."""
+"""Where PostgreSQL and SQLite differ: locks, numbers, time, upserts, arrays, order of texts."""
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -9,6 +10,7 @@ from typing import Any
 
 from sqlalchemy import (
     BindParameter,
+    Boolean,
     Connection,
     FromClause,
     Insert,
@@ -17,9 +19,145 @@ from sqlalchemy import (
     func,
     type_coerce,
 )
+from sqlalchemy.engine import Dialect
+from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql import ColumnElement
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import GenericFunction
+from sqlalchemy.types import Integer, Text, TypeDecorator, UserDefinedType
 
 from retrier.overlap import WhileInFlight
+from retrier.store.schema.types import Digest, Id, Number, UtcTime
+
+
+class by_code_point(GenericFunction[str]):  # noqa: N801 - used as a function
+    """A text as it is sorted: PostgreSQL is told so, and SQLite knows no other order."""
+
+    type = Text()
+    inherit_cache = True
+    name = "retrier_by_code_point"
+
+
+class contains(GenericFunction[bool]):  # noqa: N801 - used as a function
+    """Whether the first text has the second one in it: byte for byte, without wildcards."""
+
+    type = Boolean()
+    inherit_cache = True
+    name = "retrier_contains"
+
+
+@compiles(by_code_point, "postgresql")
+def _collate(element: by_code_point, compiler: SQLCompiler, **options: Any) -> str:
+    return f'({compiler.process(element.clauses, **options)} COLLATE "C")'
+
+
+@compiles(by_code_point)
+def _as_it_is(element: by_code_point, compiler: SQLCompiler, **options: Any) -> str:
+    return compiler.process(element.clauses, **options)
+
+
+@compiles(contains, "postgresql")
+def _find(element: contains, compiler: SQLCompiler, **options: Any) -> str:
+    return f"(strpos({compiler.process(element.clauses, **options)}) > 0)"
+
+
+@compiles(contains)
+def _look(element: contains, compiler: SQLCompiler, **options: Any) -> str:
+    """Use GLOB, which minds case: of a million texts it takes two thirds of the time of `instr`."""
+    text, wanted = (compiler.process(each, **options) for each in element.clauses)
+    for wildcard in "[*?":
+        wanted = f"replace({wanted}, '{wildcard}', '[{wildcard}]')"
+    return f"({text} GLOB '*' || {wanted} || '*')"
+
+
+class Array(UserDefinedType[Sequence[Any]]):
+    """A PostgreSQL array that is sent as an array literal (text).
+
+    psycopg would dump it element by element, which takes longer than the server needs for the
+    whole statement.
+    """
+
+    cache_ok = True
+    render_bind_cast = True
+
+    def __init__(self, kind: str) -> None:
+        """`kind` is the type of the elements: TEXT, UUID, BIGINT, TIMESTAMPTZ or BYTEA (of digits)."""
+        self.kind = kind
+
+    def get_col_spec(self, **_: object) -> str:
+        """Return the type to which the server casts the literal."""
+        return f"{self.kind}[]"
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[Sequence[Any] | None], str | None]:  # noqa: ARG002 - SQLAlchemy's signature
+        """Return the function that writes the literal."""
+        write = _WRITERS[self.kind]
+        return lambda values: None if values is None else write(values)
+
+
+class JsonArray(TypeDecorator[Sequence[Any]]):
+    """A JSON array, which SQLite expands with `json_each`."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Sequence[Any] | None, dialect: Dialect) -> str:  # noqa: ARG002 - SQLAlchemy's signature
+        """Write the array."""
+        return json.dumps(list(value or ()))
+
+
+def array_like(column: ColumnElement[Any]) -> Array:
+    """Return the array type for values of this column."""
+    match column.type:
+        case Id():
+            return Array("UUID")
+        case Digest():
+            return Array("BYTEA")
+        case kind if isinstance(kind, type(Number)):
+            return Array("BIGINT")
+        case Integer():
+            return Array("BIGINT")
+        case UtcTime():
+            return Array("TIMESTAMPTZ")
+        case _:
+            return Array("TEXT")
+
+
+def write_array(texts: Sequence[str | None]) -> str:
+    """Return the array literal of these texts (PostgreSQL, 8.15.6: array input)."""
+    return f"{{{','.join(map(_quote, texts))}}}"
+
+
+def _quote(text: str | None) -> str:
+    if text is None:
+        return "NULL"
+    if "\\" in text or '"' in text:
+        text = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
+
+
+def _write_plain(values: Sequence[object]) -> str:
+    """Write numbers or ids, which need no quotes."""
+    return f"{{{','.join(map(str, values))}}}"
+
+
+def _write_times(values: Sequence[datetime]) -> str:
+    """Write moments with their offset."""
+    return write_array([each.isoformat() for each in values])
+
+
+def _write_digests(values: Sequence[str]) -> str:
+    """Write `bytea` values in hexadecimal form."""
+    return write_array([f"\\x{digits}" for digits in values])
+
+
+_WRITERS: dict[str, Callable[[Sequence[Any]], str]] = {
+    "TEXT": write_array,
+    "UUID": _write_plain,
+    "BIGINT": _write_plain,
+    "TIMESTAMPTZ": _write_times,
+    "BYTEA": _write_digests,
+}
+
 
 Moment = ColumnElement[Any]
 """A time as an SQL expression."""

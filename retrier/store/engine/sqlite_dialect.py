@@ -29,11 +29,11 @@ from sqlalchemy.sql import ColumnElement
 
 from retrier.errors import DatabaseUnavailable
 from retrier.overlap import WhileInFlight
-from retrier.store.engine.arrays import JsonArray
 from retrier.store.engine.sql_dialect import (
     READING,
     RESTRUCTURING,
     Columns,
+    JsonArray,
     NumberSource,
     SqlDialect,
 )

@@ -1,8 +1,5 @@
 """The tables. Their names, columns and states are public: operators query them."""
 
-from retrier.store.schema.archives import archive_operation_messages, archive_operations
-from retrier.store.schema.attempts import processing_attempts
-from retrier.store.schema.breakers import breaker_counts, breakers
 from retrier.store.schema.messages import (
     SCHEDULED,
     SETTLED,
@@ -17,8 +14,11 @@ from retrier.store.schema.messages import (
     group_comments,
     message_number,
     message_texts,
+    processing_attempts,
 )
-from retrier.store.schema.retries import (
+from retrier.store.schema.operations import (
+    archive_operation_messages,
+    archive_operations,
     ended_retries,
     failed_message_retries,
     message_redirects,
@@ -30,6 +30,8 @@ from retrier.store.schema.retries import (
     staging_ids,
 )
 from retrier.store.schema.service import (
+    breaker_counts,
+    breakers,
     error_queue_reads,
     event_log,
     failed_import_sends,

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import httpx
 
 from retrier.domain.classifiers import CLASSIFIERS
-from retrier.store.queries.groups import count_groups
+from retrier.store.groups import count_groups
 from tests.benchmarks.figures.previews import measure_previews
 from tests.benchmarks.filling import Filling, fill
 from tests.benchmarks.options import Options

@@ -12,7 +12,7 @@ from retrier.domain.failed_message import Received
 from retrier.domain.wire import Delivery
 from retrier.ingestion.arrival import QueueMapping
 from retrier.ingestion.parsing import Reading
-from retrier.store.verbs.recording import record_received
+from retrier.store.recording import record_received
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from tests.benchmarks.messages import ID, make_body, make_templates
 from tests.benchmarks.options import BODIES, Options

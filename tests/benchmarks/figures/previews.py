@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from retrier.store.engine.database import Database
-from retrier.store.verbs.recording import record_received
+from retrier.store.recording import record_received
 from tests.benchmarks.results import Row
 from tests.benchmarks.site import Site
 from tests.benchmarks.targets import ASKING_P95, INGESTION_STOPS, LIST_P95, PREVIEW_P95

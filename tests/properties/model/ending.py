@@ -6,7 +6,7 @@ from sqlalchemy import select
 
 from retrier.domain.breakers import BreakerRules, BreakerState
 from retrier.domain.retry_operation import STANDING_OPERATION
-from retrier.store.queries.monitoring import read_ledger
+from retrier.store.figures import read_ledger
 from retrier.store.schema import retry_operations
 from tests.properties.model.account import DUE, UNRESOLVED
 from tests.properties.model.deeds import Deeds

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant
 
-from retrier.store.queries.verification import verify_store
+from retrier.store.verification import verify_store
 from tests.properties.model.arriving import Arriving
 from tests.properties.model.asking import RequestContext
 from tests.properties.model.databases import Databases

@@ -11,9 +11,9 @@ from retrier.domain.selection import Selection
 from retrier.errors import DatabaseUnavailable, LeaseLost
 from retrier.events.event import ignore
 from retrier.processor.archiving import Archiving
+from retrier.store.archive_lists import list_archive_operations
 from retrier.store.engine.database import Database
-from retrier.store.queries.archive_operations import list_archive_operations
-from retrier.store.queries.ordering import PageRequest
+from retrier.store.message_lists import PageRequest
 from retrier.store.schema import failed_messages
 from tests.properties.model.account import ARCHIVED, RESOLVED, UNRESOLVED, Account, Message
 from tests.properties.model.look import Seen

@@ -24,7 +24,7 @@ from retrier.domain.retry_operation import (
 from retrier.domain.selection import Selection, WantedDisposition
 from retrier.domain.streams import Released, Stream
 from retrier.errors import DatabaseUnavailable, LeaseLost
-from retrier.store.verbs.retention import delete_chunk
+from retrier.store.retention import delete_chunk
 from tests.properties.model.account import PENDING, UNRESOLVED, Account, Message
 from tests.properties.model.streams import Place
 from tests.properties.model.world import World

@@ -13,8 +13,8 @@ from retrier.overlap import WhileInFlight, is_sure, nothing_else
 from retrier.processor.lease import Lease
 from retrier.processor.processor import Processor
 from retrier.store.engine.database import Database
-from retrier.store.verbs.recording import record_received
-from retrier.store.verbs.upkeep import probe_write
+from retrier.store.recording import record_received
+from retrier.store.upkeep import probe_write
 from tests.properties.model.account import MOST_FAILURES, Account
 from tests.properties.model.following import MARKING, Following
 from tests.properties.model.look import completed, look

@@ -12,8 +12,8 @@ from retrier.domain.failed_message import Failure
 from retrier.domain.wire import Delivery, Edit
 from retrier.ingestion.parsing import parse
 from retrier.store.engine.database import Database
+from retrier.store.recording import record_received
 from retrier.store.schema import failed_message_retries, failed_messages
-from retrier.store.verbs.recording import record_received
 from tests.properties.selections.drawn_messages import (
     CLASSIFIED,
     EPOCH,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from retrier.domain.archive_operation import AT_ONCE
+from retrier.store.archive import acknowledge_archives
 from retrier.store.engine.database import Database
-from retrier.store.verbs.archive_acknowledgements import acknowledge_archives
 from tests.contract.store_retries import SENT, bring_to
 from tests.support.api import Api
 from tests.support.archiving import make_archiving, work_off_all

@@ -10,8 +10,8 @@ from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Selection, WantedDisposition
 from retrier.store.engine.database import Database
 from retrier.store.engine.transaction import Transaction
-from retrier.store.queries.ordering import DEEP, Order, Page, PageRequest, Sort, find_numbers
-from retrier.store.queries.selections import MOST_LOOKED_UP
+from retrier.store.message_lists import DEEP, Order, Page, PageRequest, Sort, find_numbers
+from retrier.store.selections import MOST_LOOKED_UP
 from tests.support.api import Api
 from tests.support.factories import FAILED_AT, failure
 from tests.support.statements import statements

@@ -9,7 +9,7 @@ import pytest
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Selection
 from retrier.store.engine.transaction import Transaction
-from retrier.store.queries.ordering import Order, PageRequest, Sort, find_numbers
+from retrier.store.message_lists import Order, PageRequest, Sort, find_numbers
 from tests.support.api import Api
 from tests.support.factories import FAILED_AT, failure
 from tests.unit.api.test_error_order import EVERYTHING, FILTERS, fill

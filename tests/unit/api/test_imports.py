@@ -14,8 +14,8 @@ from retrier.domain.failed_message import FailedImport
 from retrier.domain.wire import ChannelClosed, Edit, Refused, Unknown
 from retrier.errors import BrokerUnavailable
 from retrier.ingestion.arrival import QueueMapping
+from retrier.store.import_acts import stamp_import
 from retrier.store.schema import failed_import_sends
-from retrier.store.verbs.import_sends import stamp_import
 from retrier.transport.rabbitmq.properties.codec import AmqpPropertyCodec
 from retrier.transport.sender import ANSWER_WITHIN, HAND_OVER_WITHIN
 from tests.support.amqp_bytes import header, properties, string

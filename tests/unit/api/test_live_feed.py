@@ -10,8 +10,7 @@ import httpx
 import pytest
 
 from retrier.api.live import LiveFeed, Relay
-from retrier.store.queries.event_log import list_events_after
-from retrier.store.tables.event_log import Entry, append
+from retrier.store.event_log import Entry, append, list_events_after
 from tests.support.api import Api
 from tests.support.factories import failure
 from tests.support.flaky_database import FlakyDatabase

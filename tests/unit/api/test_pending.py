@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from retrier.store.redirects import create_redirect
 from retrier.store.schema import failed_message_retries
-from retrier.store.verbs.redirects import create_redirect
 from tests.support.api import Api
 from tests.support.bench import QUEUE, Bench
 from tests.support.factories import confirmation, failure

@@ -8,8 +8,8 @@ from retrier.api.policies import shown_policies
 from retrier.api.requests import show_duration
 from retrier.policy.policy_set import InForce, PolicySet
 from retrier.settings import check_policies, make_definition
-from retrier.store.verbs.policy_sets import ToldSet, tell_set
-from retrier.store.verbs.processes import note_process
+from retrier.store.policies import ToldSet, tell_set
+from retrier.store.processes import note_process
 from tests.support.api import Api
 from tests.support.factories import ERROR_QUEUE, failure
 from tests.support.processes import process

@@ -11,8 +11,8 @@ from retrier.api.parts import Sight
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.retry_operation import RETRY, Plan, hash_subject
 from retrier.domain.selection import Selection
+from retrier.store.cuts import ISSUED
 from retrier.store.engine.database import Database
-from retrier.store.queries.cuts import ISSUED
 from retrier.store.schema import failed_messages, metadata, retry_operations
 from tests.support.api import Api
 from tests.support.bench import Bench

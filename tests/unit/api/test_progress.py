@@ -6,12 +6,10 @@ from typing import Any
 import pytest
 
 from retrier.domain.retry_batch import Ejected, RetryBatch, StagedCopies, WindowResult
-from retrier.store.queries.next_batch import find_most_advanced
-from retrier.store.verbs.forwarding import begin_forwarding, complete_batch
-from retrier.store.verbs.leases import Fence, release_lease
-from retrier.store.verbs.marked import OpenedBatch
-from retrier.store.verbs.marking import Opened, claim_messages, move_to_staging, open_batch
-from retrier.store.verbs.windows import open_window
+from retrier.store.batches import find_most_advanced
+from retrier.store.forwarding import begin_forwarding, complete_batch, open_window
+from retrier.store.lease import Fence, release_lease
+from retrier.store.marking import Opened, OpenedBatch, claim_messages, move_to_staging, open_batch
 from tests.support.api import HOLDER, Api
 from tests.support.factories import failure
 

@@ -9,7 +9,7 @@ from retrier.api.answers import time
 from retrier.domain.retry_operation import STANDING_OPERATION
 from retrier.domain.times import show_time
 from retrier.store.engine.database import Database
-from retrier.store.queries.monitoring import read_figures
+from retrier.store.figures import read_figures
 from tests.support.api import Api
 from tests.support.bench import Bench, Killed
 from tests.support.scheduling import LATER, schedule

@@ -7,7 +7,7 @@ import pytest
 
 from retrier.domain.retry_operation import Canary, RetryTerms
 from retrier.store.engine.database import Database
-from retrier.store.verbs.operations import CreatedOperation
+from retrier.store.operation_requests import CreatedOperation
 from tests.support.api import Api
 from tests.support.bench import Bench
 

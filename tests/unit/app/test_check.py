@@ -10,8 +10,8 @@ import pytest
 from retrier.app import check
 from retrier.app.check import CheckResult
 from retrier.settings import load_settings
-from retrier.store.verbs.processes import note_process
-from retrier.store.verbs.recovery import begin_recovery
+from retrier.store.processes import note_process
+from retrier.store.recovery import begin_recovery
 from tests.support.databases import open_upgraded, sqlite_url
 from tests.support.embedded_shop import opened_embedded_shop
 from tests.support.far_side import FarSide

@@ -11,8 +11,7 @@ from retrier.app.process_report import ProcessReport
 from retrier.domain.processes import NO_INGESTION
 from retrier.events.event import Event
 from retrier.settings import Broker, Database, Role, Settings
-from retrier.store.queries.processes import list_processes
-from retrier.store.verbs.processes import note_process
+from retrier.store.processes import list_processes, note_process
 from tests.support.databases import open_upgraded, sqlite_url
 from tests.support.frozen_clock import FrozenClock
 from tests.support.parts import make_parts

@@ -11,7 +11,7 @@ from retrier.events.event import Event
 from retrier.events.ingestion import DeliveryLimitFound
 from retrier.events.service import DatabaseUnreachable
 from retrier.settings import load_settings
-from retrier.store.verbs.upgrade import upgrade_schema
+from retrier.store.upgrade import upgrade_schema
 from retrier.transport.seam import DeliveryLimit
 from tests.support.scripted_transport import ScriptedTransport
 

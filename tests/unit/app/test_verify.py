@@ -12,7 +12,7 @@ from retrier.domain.wire import Outgoing
 from retrier.events.processor import BatchStaged
 from retrier.settings import Settings
 from retrier.store.engine.database import Database
-from retrier.store.verbs.leases import acquire_lease, release_lease
+from retrier.store.lease import acquire_lease, release_lease
 from retrier.transport.embedded import EmbeddedTransport
 from tests.support.bench import STAGING, Bench, Killed
 from tests.support.databases import open_upgraded, sqlite_url

@@ -19,10 +19,9 @@ from typer.testing import Result
 
 from retrier.app.process import describe_holder
 from retrier.store.engine.database import Database
+from retrier.store.error_queue_reads import note_reads
+from retrier.store.lease import Fence, Holder, acquire_lease
 from retrier.store.schema import processor_lease
-from retrier.store.tables.processor_lease import Holder
-from retrier.store.verbs.error_queue_reads import note_reads
-from retrier.store.verbs.leases import Fence, acquire_lease
 from tests.support.bench import Bench
 from tests.support.commands import invoke
 from tests.support.databases import open_upgraded

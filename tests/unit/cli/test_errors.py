@@ -11,8 +11,8 @@ from retrier.cli.errors import Sort, Status
 from retrier.clock import SystemClock
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.streams import read_position
-from retrier.store.queries.ordering import Sort as ApiSort
-from retrier.store.verbs.recording import record_received
+from retrier.store.message_lists import Sort as ApiSort
+from retrier.store.recording import record_received
 from tests.support.command_line import CommandLine
 from tests.support.factories import FAILED_AT, failure
 

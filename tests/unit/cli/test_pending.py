@@ -8,9 +8,8 @@ from sqlalchemy import update
 
 from retrier.cli.pending import TWICE
 from retrier.cli.printer import counted, duration
-from retrier.store.queries.presumption import find_presumable
+from retrier.store.pending import find_presumable, presume
 from retrier.store.schema import failed_message_retries
-from retrier.store.verbs.presumption import presume
 from tests.support.bench import QUEUE
 from tests.support.command_line import CommandLine
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from retrier.store.queries.recovery import get_recovery
+from retrier.store.recovery import get_recovery
 from tests.support.bench import QUEUE
 from tests.support.command_line import CommandLine
 

@@ -6,8 +6,8 @@ import pytest
 from sqlalchemy import update
 
 from retrier.domain.archive_operation import Act
+from retrier.store.archive import Action
 from retrier.store.schema import failed_message_retries, failed_messages
-from retrier.store.verbs.message_actions import Action
 from tests.support.acting import apply_action
 from tests.support.bench import Bench
 from tests.support.web import Web, forms_of

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from retrier.store.queries.event_log import find_newest_event
+from retrier.store.event_log import find_newest_event
 from retrier.web.events import KINDS
 from tests.support.bench import Bench
 from tests.support.project import ROOT

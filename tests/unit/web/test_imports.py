@@ -9,8 +9,8 @@ from sqlalchemy import select, update
 
 from retrier.domain.failed_imports import ON_ITS_WAY
 from retrier.ingestion.arrival import QueueMapping
+from retrier.store.import_acts import stamp_import
 from retrier.store.schema import failed_import_sends
-from retrier.store.verbs.import_sends import stamp_import
 from retrier.web.imports import MOST_AT_ONCE
 from tests.support.amqp_bytes import header, properties, string
 from tests.support.bench import STAGING

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from retrier.domain.retry_operation import STANDING_OPERATION, Canary, RetryTerms
-from retrier.store.verbs.operations import CreatedOperation
+from retrier.store.operation_requests import CreatedOperation
 from tests.contract.store_retries import BEING_SENT, bring_to
 from tests.support.bench import Bench
 from tests.support.breaking import Breakdown

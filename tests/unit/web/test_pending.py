@@ -6,10 +6,9 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import update
 
-from retrier.store.queries.recovery import get_recovery
+from retrier.store.recovery import begin_recovery, get_recovery
+from retrier.store.redirects import create_redirect
 from retrier.store.schema import failed_message_retries
-from retrier.store.verbs.recovery import begin_recovery
-from retrier.store.verbs.redirects import create_redirect
 from tests.support.bench import QUEUE, Bench
 from tests.support.web import Web, forms_of
 

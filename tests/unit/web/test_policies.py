@@ -8,7 +8,7 @@ import pytest
 from retrier.clock import SystemClock
 from retrier.policy.policy_set import InForce, PolicySet
 from retrier.settings import check_policies, make_definition
-from retrier.store.verbs.policy_sets import ToldSet, tell_set
+from retrier.store.policies import ToldSet, tell_set
 from retrier.web.policies import EXAMPLE
 from tests.support.factories import failure
 from tests.support.web import Web

@@ -5,8 +5,8 @@ from datetime import timedelta
 
 from sqlalchemy import update
 
+from retrier.store.processes import note_process
 from retrier.store.schema import ledger, processor_lease
-from retrier.store.verbs.processes import note_process
 from retrier.web.parts import QueueState
 from tests.contract.store_retries import BEING_SENT, bring_to
 from tests.support.bench import Bench

@@ -1,0 +1,169 @@
+"""Texts that are searched (`message_texts`): each stored once, however many messages have it."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import delete, exists, select
+
+from retrier.domain.failed_message import FailureDetails
+from retrier.domain.shown import digest_of, searched_text, with_reason
+from retrier.domain.wire import PropertyCodec
+from retrier.store import messages
+from retrier.store.engine.database import Database, bind
+from retrier.store.engine.transaction import Transaction
+from retrier.store.message_lists import SOURCES, texts_of
+from retrier.store.schema import causes, failed_messages, message_texts, processing_attempts
+
+message_columns = failed_messages.c
+texts = message_texts.c
+attempts = processing_attempts.c
+
+
+AT_ONCE = 1000
+"""How many texts one transaction looks at, at most."""
+
+
+def identify_texts(tx: Transaction, wanted: Iterable[str]) -> Mapping[str, int]:
+    """Return the ids of these folded texts; adds those that are new.
+
+    Those that are there are locked until this transaction ends: whoever deletes what no message
+    has cannot see the message that is about to get one.
+    """
+    by_digest = {digest_of(each): each for each in wanted}
+    if not by_digest:
+        return {}
+    known = _find(tx, list(by_digest))
+    # In order of digest: two processes that add the same must not deadlock.
+    if new := sorted(by_digest.keys() - known.keys()):
+        columns = {"digest": new, "folded": [by_digest[key] for key in new]}
+        shown = (texts.digest, texts.text_id)
+        known |= tx.sql.add_numbered(tx.conn, message_texts, columns, shown)
+        if others := sorted(by_digest.keys() - known.keys()):
+            known |= _find(tx, others)  # another process has added these meanwhile
+    return {by_digest[key]: text_id for key, text_id in known.items()}
+
+
+def _find(tx: Transaction, digests: Sequence[str]) -> dict[str, int]:
+    query = select(texts.digest, texts.text_id).where(tx.sql.member(texts.digest, digests))
+    locked = query.with_for_update(read=True, key_share=True)
+    return {row[0]: row[1] for row in tx.execute(locked)}
+
+
+def classify_anew(tx: Transaction, reasons: Mapping[int, str | None]) -> Mapping[int, int]:
+    """Return the text ids, by number, of messages that are classified under these reasons now.
+
+    The caller has locked the messages. One without a text, which is given one later, is left out.
+    """
+    query = (
+        select(message_columns.number, texts.folded)
+        .join_from(failed_messages, message_texts, texts.text_id == message_columns.text_id)
+        .where(tx.sql.member(message_columns.number, sorted(reasons)))
+    )
+    wanted = {row[0]: with_reason(row[1], reasons[row[0]]) for row in tx.execute(query)}
+    ids = identify_texts(tx, wanted.values())
+    return {number: ids[folded] for number, folded in wanted.items()}
+
+
+def find_unused(tx: Transaction, after: int) -> tuple[Sequence[int], int | None]:
+    """Return those of the next AT_ONCE texts that no message has, and the last; None at the end."""
+    look = select(texts.text_id).where(texts.text_id > after).order_by(texts.text_id)
+    ids = tx.execute(look.limit(AT_ONCE)).scalars().all()
+    if not ids:
+        return [], None
+    unused = select(texts.text_id).where(tx.sql.member(texts.text_id, ids), ~_IS_USED)
+    return tx.execute(unused).scalars().all(), int(ids[-1])
+
+
+def remove_unused(tx: Transaction, ids: Sequence[int]) -> int:
+    """Delete those of these texts that no message has; return how many.
+
+    What somebody else has locked is left out: a message is getting it. The look for messages is a
+    statement of its own, after the lock, so that it sees what was committed before that.
+    """
+    these = select(texts.text_id).where(tx.sql.member(texts.text_id, ids))
+    locked = tx.execute(these.with_for_update(skip_locked=True)).scalars().all()
+    if not locked:
+        return 0
+    free = tx.sql.member(texts.text_id, locked) & ~_IS_USED
+    return tx.execute(delete(message_texts).where(free)).rowcount
+
+
+_IS_USED = exists().where(message_columns.text_id == texts.text_id)
+
+
+_AT_ONCE = 1000
+_PAUSE = 0.02
+"""Seconds between two looks for texts: nobody waits for this."""
+_OF_CAUSE = (
+    causes.c.destination,
+    causes.c.endpoint,
+    causes.c.message_type,
+    causes.c.exception_type,
+    causes.c.failure_reason,
+)
+_WITHOUT_TEXT = (
+    select(
+        message_columns.number,
+        message_columns.attempt_id,
+        message_columns.reason,
+        *_OF_CAUSE,
+        *SOURCES,
+    )
+    .join_from(failed_messages, causes, causes.c.cause_id == message_columns.cause_id)
+    .outerjoin(processing_attempts, attempts.attempt_id == message_columns.attempt_id)
+    .where(message_columns.text_id.is_(None))
+    .order_by(message_columns.number)
+    .limit(_AT_ONCE)
+)
+
+
+def complete_texts(db: Database, codec: PropertyCodec) -> int:
+    """Give each message without a text its own; return how many. Raises DatabaseUnavailable.
+
+    Revision 1026 cannot do it: it does not know how the broker's bytes are read. A thousand in one
+    transaction; after a kill the next start goes on. Several processes may do it at once.
+    """
+    completed = 0
+    while given := db.transact(bind(_complete_some, codec)):
+        completed += given
+    return completed
+
+
+def _complete_some(tx: Transaction, codec: PropertyCodec) -> int:
+    found = tx.execute(_WITHOUT_TEXT).mappings().all()
+    shown = [searched_text(_details(dict(row), codec), row["reason"]) for row in found]
+    ids = identify_texts(tx, shown)
+    messages.give_texts(
+        tx,
+        [
+            {"key": row["number"], "shown": row["attempt_id"], "text": ids[text]}
+            for row, text in zip(found, shown, strict=True)
+        ],
+    )
+    return len(found)
+
+
+def _details(row: Mapping[str, Any], codec: PropertyCodec) -> FailureDetails:
+    # Without its attempt, which somebody deleted by hand, it shows what its cause says.
+    is_there = row["raw_properties"] is not None
+    return FailureDetails(
+        queue=row["queue"],
+        **{column.name: row[column.name] for column in _OF_CAUSE},
+        exception_message=texts_of(row, codec).exception_message if is_there else None,
+    )
+
+
+def sweep_texts(db: Database, stopped: Callable[[float], bool]) -> int:
+    """Delete the texts that no message has; return how many. Raises DatabaseUnavailable.
+
+    Looked for in chunks, and without a lock. `stopped` waits so many seconds, and says whether to
+    stop.
+    """
+    deleted, last = 0, 0
+    while True:
+        unused, after = db.read(bind(find_unused, last))
+        if unused:
+            deleted += db.transact(bind(remove_unused, unused))
+        if after is None or stopped(_PAUSE):
+            return deleted
+        last = after

@@ -1,0 +1,455 @@
+"""Retry operations as people see them: alive and finished, and what became of their retries."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Select, func, select
+
+from retrier.domain.failed_message import RetryEnd
+from retrier.domain.identity import canonical, is_guid
+from retrier.domain.retry_operation import (
+    ALIVE,
+    STANDING_OPERATION,
+    CanaryState,
+    Priority,
+    RetryOperation,
+    RetryOperationState,
+    RetryType,
+    RunningCanary,
+)
+from retrier.domain.schedule import Schedule
+from retrier.domain.text import IdRange
+from retrier.domain.waiting import CLEAR, Obstacles
+from retrier.store.engine.database import reading
+from retrier.store.engine.transaction import Transaction
+from retrier.store.error_queue_reads import find_why_unread
+from retrier.store.message_lists import Page, PageRequest
+from retrier.store.obstacles import find_obstacles
+from retrier.store.schema import (
+    ended_retries,
+    failed_message_retries,
+    processing_attempts,
+    retry_batches,
+    retry_operation_canaries,
+    retry_operation_messages,
+    retry_operations,
+)
+from retrier.store.selections import Condition, from_json
+from retrier.store.waiting import find_schedule
+
+ended = ended_retries.c
+claims = failed_message_retries.c
+canaries = retry_operation_canaries.c
+attempts = processing_attempts.c
+columns = retry_operations.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcomes:
+    """Of the retries that an operation sent, how many ended in which way; `pending` did not yet."""
+
+    ends: Mapping[RetryEnd, int]
+    pending: int
+
+    @property
+    def confirmed(self) -> int:
+        """How many a consumer confirmed."""
+        return self.ends.get(RetryEnd.CONFIRMED, 0)
+
+    @property
+    def came_back(self) -> int:
+        """How many failed again."""
+        return self.ends.get(RetryEnd.FAILED, 0)
+
+    @property
+    def others(self) -> int:
+        """How many ended otherwise: presumed, resolved, released or reverted."""
+        return sum(self.ends.values()) - self.confirmed - self.came_back
+
+
+@reading
+def count_outcomes(tx: Transaction, operation_ids: Sequence[str]) -> Mapping[str, Outcomes]:
+    """Count what became of the retries of these operations, by the operation's id.
+
+    No index knows the operations, so all retries are read: slow if there are many. Raises
+    DatabaseUnavailable.
+    """
+    if not operation_ids:
+        return {}
+    member = tx.sql.member(ended.operation_id, operation_ids)
+    query = (
+        select(ended.operation_id, ended.outcome, func.count())
+        .where(member)
+        .group_by(ended.operation_id, ended.outcome)
+    )
+    ends: dict[str, dict[RetryEnd, int]] = {each: {} for each in operation_ids}
+    known = frozenset(RetryEnd)
+    for operation_id, outcome, count in tx.execute(query):
+        if outcome in known:
+            ends[operation_id][RetryEnd(outcome)] = count
+    sent = (
+        select(claims.operation_id, func.count(claims.forwarded_at).label("sent"))
+        .where(tx.sql.member(claims.operation_id, operation_ids))
+        .group_by(claims.operation_id)
+    )
+    pending = {row.operation_id: row.sent for row in tx.execute(sent)}
+    return {
+        each: Outcomes(ends=found, pending=pending.get(each, 0)) for each, found in ends.items()
+    }
+
+
+def count_back(tx: Transaction, operation: RetryOperation) -> int | None:
+    """Count the messages of an operation's canary that came back; None if it has no canary.
+
+    Those that failed again, and those that could not be sent: returned, refused or ejected. Once it
+    is judged, those that were counted then.
+    """
+    canary = operation.canary
+    if canary is None:
+        return None
+    query = select(canaries.retries, canaries.came_back)
+    row = tx.execute(query.where(canaries.operation_id == operation.operation_id)).one()
+    if canary.state in (CanaryState.PASSED, CanaryState.FAILED):
+        return int(row.came_back)
+    return operation.failed + _count_failed_again(tx, row.retries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is known of a canary when it is judged. `unread` says why something may be missing."""
+
+    came_back: int
+    unread: str | None
+    waited_until: datetime
+
+
+def find_evidence(tx: Transaction, operation: RetryOperation) -> Evidence:
+    """Return what is known of the canary of an operation, which waits for its verdict.
+
+    Confirmations of all that did not come back are enough; else the error queues must have been
+    read past the end of the wait: what is not read yet is no success.
+    """
+    query = select(canaries.retries, canaries.waited_until)
+    row = tx.execute(query.where(canaries.operation_id == operation.operation_id)).one()
+    back, until = (
+        operation.failed + _count_failed_again(tx, row.retries),
+        row.waited_until or tx.now,
+    )
+    missing = operation.sent - back - _count_confirmed(tx, row.retries)
+    unread = find_why_unread(tx, until) if missing > 0 else None
+    return Evidence(came_back=back, unread=unread, waited_until=until)
+
+
+def _count_confirmed(tx: Transaction, retries: list[tuple[int, str]]) -> int:
+    sent = {(int(number), str(retry_id)) for number, retry_id in retries}
+    query = select(ended.number, ended.retry_id).where(
+        tx.sql.member(ended.number, sorted({number for number, _ in sent})),
+        ended.outcome == RetryEnd.CONFIRMED,
+    )
+    return len(sent & {(row.number, row.retry_id) for row in tx.execute(query)})
+
+
+def _count_failed_again(tx: Transaction, retries: list[tuple[int, str]]) -> int:
+    """Count by retry id: another retry of such a message may have failed, and is not meant.
+
+    A retry failed if its claim ended so, or if a failure names it: a person may have resolved the
+    message, or retried it again, before it came back.
+    """
+    sent = {(int(number), str(retry_id)) for number, retry_id in retries}
+    numbers = sorted({number for number, _ in sent})
+    ended_so = select(ended.number, ended.retry_id).where(
+        tx.sql.member(ended.number, numbers), ended.outcome == RetryEnd.FAILED
+    )
+    named = select(attempts.number, attempts.retry_id).where(
+        tx.sql.member(attempts.number, numbers), attempts.retry_id.is_not(None)
+    )
+    failed = {
+        (row.number, row.retry_id) for query in (ended_so, named) for row in tx.execute(query)
+    }
+    return len(sent & failed)
+
+
+SHOWN_SKIPPED = 1000
+"""Skipped ids shown with their reasons, at most; `skipped` counts them all."""
+
+
+_PLAIN = (
+    columns.operation_id,
+    columns.cut_off,
+    columns.floor,
+    columns.originator,
+    columns.requested_by,
+    columns.why,
+    columns.total,
+    columns.forwarded,
+    columns.skipped,
+    columns.failed,
+    columns.batches,
+    columns.left_out,
+    columns.dead_left_out,
+    columns.destination,
+    columns.rate,
+    columns.cancel_asked,
+    columns.passed_over,
+    columns.look_again_at,
+    columns.reason,
+    columns.not_before,
+    columns.next_cut,
+    columns.created_at,
+    columns.started_at,
+    columns.completed_at,
+    columns.acknowledged_at,
+    columns.modified_at,
+)
+"""Columns that are shown as they are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationDetails:
+    """An operation, its batch if it has one now, and why named ids were skipped.
+
+    `batch_reason` is why its batch waits. `at` is the database's time of this query, for estimates. `came_back` counts the messages of its
+    canary that came back; None if it has none. `schedule` is that of the standing operation.
+    """
+
+    operation: RetryOperation
+    at: datetime
+    batch_id: str | None
+    batch_reason: str | None
+    skipped: Mapping[str, str]
+    came_back: int | None = None
+    schedule: Schedule | None = None
+    obstacles: Obstacles = CLEAR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedOperations:
+    """One page of operations, and the schedule if the standing operation is among them.
+
+    `at` is the database's time, `obstacles` what holds up all of them.
+    """
+
+    page: Page[RetryOperation]
+    schedule: Schedule | None
+    at: datetime
+    obstacles: Obstacles
+
+
+@reading
+def list_operations(
+    tx: Transaction, page: PageRequest, ids: IdRange | None = None
+) -> ListedOperations:
+    """Return one page of all operations, newest first, or of those in a range of ids.
+
+    The standing operation comes before all others. Raises DatabaseUnavailable.
+    """
+    wanted = [columns.operation_id.between(ids.first, ids.last)] if ids else []
+    count = select(func.count()).select_from(retry_operations).where(*wanted)
+    total = tx.execute(count).scalar_one()
+    query = (
+        with_canaries()
+        .where(*wanted)
+        .order_by(
+            columns.operation_id != STANDING_OPERATION,
+            columns.created_at.desc(),
+            columns.operation_id,
+        )
+        .limit(page.size)
+        .offset(page.offset)
+    )
+    items = tuple(operation_from_row(dict(row)) for row in tx.execute(query).mappings())
+    return ListedOperations(
+        page=Page(items=items, total=total),
+        schedule=_find_schedule_of(tx, items),
+        at=tx.now,
+        obstacles=find_obstacles(tx),
+    )
+
+
+def _find_schedule_of(tx: Transaction, shown: Sequence[RetryOperation]) -> Schedule | None:
+    return find_schedule(tx) if any(each.is_standing for each in shown) else None
+
+
+@reading
+def find_operation(tx: Transaction, operation_id: str) -> OperationDetails | None:
+    """Return the operation with that id, or None. Raises DatabaseUnavailable."""
+    if not is_guid(operation_id):
+        return None
+    query = with_canaries().where(columns.operation_id == canonical(operation_id))
+    row = tx.execute(query).mappings().one_or_none()
+    if row is None:
+        return None
+    operation = operation_from_row(dict(row))
+    key = operation.operation_id
+    batches = retry_batches.c
+    query = select(batches.batch_id, batches.reason).where(batches.operation_id == key)
+    batch = tx.execute(query).one_or_none()
+    return OperationDetails(
+        operation=operation,
+        at=tx.now,
+        batch_id=None if batch is None else batch.batch_id,
+        batch_reason=None if batch is None else batch.reason,
+        skipped=read_skipped(tx, key),
+        came_back=count_back(tx, operation),
+        schedule=_find_schedule_of(tx, [operation]),
+        obstacles=find_obstacles(tx),
+    )
+
+
+def is_alive() -> Condition:
+    """Return the condition that an operation is neither completed nor cancelled."""
+    return columns.state.in_(sorted(ALIVE))
+
+
+def is_resting() -> Condition:
+    """Return the condition that it is the standing operation, and is not cut: nothing is due."""
+    standing = columns.operation_id == STANDING_OPERATION
+    return standing & (columns.state == RetryOperationState.WAITING)
+
+
+def with_canaries() -> Select[Any]:
+    """Return the query for rows of operations, each with its canary if it has one."""
+    return select(
+        retry_operations,
+        canaries.size.label("canary_size"),
+        canaries.wait_ms.label("canary_wait"),
+        canaries.most_back.label("canary_most_back"),
+        canaries.state.label("canary_state"),
+    ).outerjoin_from(
+        retry_operations,
+        retry_operation_canaries,
+        canaries.operation_id == columns.operation_id,
+    )
+
+
+def operation_from_row(row: Mapping[str, Any]) -> RetryOperation:
+    """Return a row of retry_operations, or of `with_canaries`, as a RetryOperation."""
+    return RetryOperation(
+        **{column.name: row[column.name] for column in _PLAIN},
+        retry_type=RetryType(row["retry_type"]),
+        selection=from_json(row["selection"]),
+        limit=row["message_limit"],
+        priority=Priority(row["priority"]),
+        state=RetryOperationState(row["state"]),
+        canary=_canary(row),
+        drop_headers=tuple(row["drop_headers"] or ()),
+    )
+
+
+def _canary(row: Mapping[str, Any]) -> RunningCanary | None:
+    if row.get("canary_size") is None:
+        return None
+    return RunningCanary(
+        size=row["canary_size"],
+        wait=timedelta(milliseconds=row["canary_wait"]),
+        most_back=row["canary_most_back"],
+        state=CanaryState(row["canary_state"]),
+    )
+
+
+def read_skipped(tx: Transaction, operation_id: str) -> dict[str, str]:
+    """Return why named ids were skipped so far, the first 1000 of them."""
+    named = retry_operation_messages.c
+    query = (
+        select(named.unique_message_id, named.skipped_because)
+        .where(named.operation_id == operation_id, named.skipped_because.is_not(None))
+        .order_by(named.position)
+        .limit(SHOWN_SKIPPED)
+    )
+    return {row.unique_message_id: row.skipped_because for row in tx.execute(query)}
+
+
+DEPTH = 10
+"""Historic operations that are shown (ServiceControl: RetryHistoryDepth)."""
+
+MOST_FINISHED = 200
+"""Finished operations that are looked at, the newest ones."""
+
+_UNSEEN_TYPES = (RetryType.SINGLE_MESSAGE, RetryType.MULTIPLE_MESSAGES)
+"""Nobody has to acknowledge these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """The last operations that are over; of each request the last one that nobody has seen."""
+
+    historic: tuple[RetryOperation, ...]
+    unacknowledged: tuple[RetryOperation, ...]
+
+
+@reading
+def read_history(tx: Transaction) -> History:
+    """Return the history, newest first. Raises DatabaseUnavailable."""
+    seen_by_nobody = (
+        columns.acknowledged_at.is_(None),
+        columns.retry_type.not_in(_UNSEEN_TYPES),
+    )
+    unseen = _finished(tx, MOST_FINISHED, *seen_by_nobody)
+    return History(
+        historic=tuple(_finished(tx, DEPTH)), unacknowledged=tuple(_newest_of_each(unseen))
+    )
+
+
+def finished_of_groups(tx: Transaction) -> dict[str, RetryOperation]:
+    """Return the last finished retry of each group, by the group's id."""
+    newest_last = [*_finished(tx, MOST_FINISHED, _of_group())][::-1]
+    return {group: each for each in newest_last if (group := group_of(each)) is not None}
+
+
+def find_unacknowledged(tx: Transaction, group_id: str) -> list[str]:
+    """Return the ids of a group's finished retries that nobody has acknowledged."""
+    unseen = _finished(tx, None, _of_group(), columns.acknowledged_at.is_(None))
+    wanted = canonical(group_id)
+    return [each.operation_id for each in unseen if group_of(each) == wanted]
+
+
+def find_unacknowledged_like(tx: Transaction, operation_id: str) -> list[str]:
+    """Return the ids of finished retries that asked for the same, and that nobody has acknowledged."""
+    if not is_guid(operation_id):
+        return []
+    row = (
+        tx.execute(select(retry_operations).where(columns.operation_id == canonical(operation_id)))
+        .mappings()
+        .one_or_none()
+    )
+    if row is None:
+        return []
+    asked = operation_from_row(dict(row))
+    if asked.selection.ids is not None:
+        # The ids have rows of their own, so that two lists of ids cannot be told apart here.
+        ended = asked.completed_at is not None and asked.acknowledged_at is None
+        return [asked.operation_id] if ended else []
+    alike = (columns.retry_type == asked.retry_type, columns.acknowledged_at.is_(None))
+    unseen = _finished(tx, None, *alike)
+    return [each.operation_id for each in unseen if each.selection == asked.selection]
+
+
+def group_of(operation: RetryOperation) -> str | None:
+    """Return the id of the group that was retried; None if it was something else."""
+    group = operation.selection.group
+    return canonical(group) if group is not None and is_guid(group) else None
+
+
+def _of_group() -> Condition:
+    return columns.retry_type == RetryType.FAILURE_GROUP
+
+
+def _finished(tx: Transaction, most: int | None, *found: Condition) -> Iterator[RetryOperation]:
+    query = (
+        select(retry_operations)
+        .where(columns.completed_at.is_not(None), *found)
+        .order_by(columns.completed_at.desc(), columns.operation_id)
+        .limit(most)
+    )
+    return (operation_from_row(dict(row)) for row in tx.execute(query).mappings())
+
+
+def _newest_of_each(operations: Iterable[RetryOperation]) -> Iterator[RetryOperation]:
+    known = set()
+    for each in operations:
+        request = (each.retry_type, each.selection)
+        if request not in known:
+            known.add(request)
+            yield each

@@ -1,0 +1,334 @@
+"""Previews: what an operation would do, as things are. Nothing is changed.
+
+Messages are counted by cause first: joined to queues and groups, each message would be several
+rows.
+
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+from sqlalchemy import (
+    CTE,
+    ColumnElement,
+    FromClause,
+    Select,
+    Text,
+    and_,
+    case,
+    cast,
+    exists,
+    func,
+    literal_column,
+    null,
+    select,
+    union_all,
+)
+
+from retrier.domain.classifiers import CLASSIFIERS
+from retrier.domain.failed_message import FailedMessageStatus
+from retrier.domain.retry_operation import (
+    MOST_NUMBERS,
+    RETRY,
+    Plan,
+    RetryRequest,
+    hash_subject,
+    hold_numbers,
+)
+from retrier.domain.selection import Selection
+from retrier.domain.wire import PropertyCodec
+from retrier.store.cuts import CLAIMED, ISSUED
+from retrier.store.engine.database import reading
+from retrier.store.engine.sql_dialect import by_code_point
+from retrier.store.engine.transaction import Transaction
+from retrier.store.marking import judge_named, look_up_named
+from retrier.store.message_lists import ListedMessage, load
+from retrier.store.schema import (
+    cause_groups,
+    causes,
+    failed_message_retries,
+    failed_messages,
+    failure_groups,
+    message_redirects,
+)
+from retrier.store.selections import Condition, conditions_looked_up, may_be_retried
+
+messages = failed_messages.c
+claims = failed_message_retries.c
+
+
+MOST_LINES = 50
+"""Lines of a breakdown; what they leave out is summed."""
+
+AGES = (
+    ("less than an hour", timedelta(hours=1)),
+    ("less than a day", timedelta(days=1)),
+    ("less than a week", timedelta(days=7)),
+    ("less than 30 days", timedelta(days=30)),
+)
+OLDEST = "30 days or more"
+
+
+class By(StrEnum):
+    """By what messages are counted. ALL has one line; COPIES and REDIRECTS leave messages out."""
+
+    ALL = "all"
+    GROUP = "group"
+    QUEUE = "queue"
+    DESTINATION = "destination"
+    AGE = "age"
+    ATTEMPTS = "attempts"
+    REDIRECTS = "redirects"
+    COPIES = "copies"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """How many messages have the same `key`; `name` is for people."""
+
+    key: str
+    name: str
+    count: int
+
+
+Counts = Mapping[By, Sequence[Line]]
+
+
+def count_by(tx: Transaction, chosen: Select[Any]) -> Counts:
+    """Count messages in every way; `chosen` selects COUNTED columns of them.
+
+    Of each way the 50 largest counts, the largest first.
+    """
+    counted = _by_cause(tx, chosen)
+    parts = [_largest(by, *what) for by, what in _ways(counted)]
+    rows = tx.execute(union_all(*parts)).all()
+    found = sorted(rows, key=lambda row: (row.by, -row.n, row.key))
+    return {
+        By(by): [Line(key=row.key, name=row.name or row.key, count=int(row.n)) for row in same]
+        for by, same in groupby(found, attrgetter("by"))
+    }
+
+
+COUNTED = (
+    messages.number,
+    messages.failure_seq,
+    messages.cause_id,
+    messages.attempts,
+    messages.last_failure,
+    messages.maybe_copy_of,
+)
+
+
+def _by_cause(tx: Transaction, chosen: Select[Any]) -> CTE:
+    row = chosen.subquery().c
+    ages = [(row.last_failure > tx.now - age, name) for name, age in AGES]
+    kinds = select(
+        row.cause_id,
+        row.attempts,
+        case(*ages, else_=OLDEST).label("age"),
+        case((row.maybe_copy_of.is_(None), 0), else_=1).label("copy"),
+    ).subquery()
+    keys = (kinds.c.cause_id, kinds.c.attempts, kinds.c.age, kinds.c.copy)
+    return select(*keys, func.count().label("n")).group_by(*keys).cte("counted")
+
+
+Way = tuple[FromClause, ColumnElement[Any], ColumnElement[Any], ColumnElement[Any]]
+"""Where to count, by what, its name, and how many messages a row stands for."""
+
+
+def _ways(counted: CTE) -> Iterator[tuple[By, Way]]:
+    n = counted.c.n
+    of_cause = counted.join(causes, causes.c.cause_id == counted.c.cause_id)
+    to = message_redirects.c.to_queue
+    gone = of_cause.outerjoin(
+        message_redirects, message_redirects.c.from_queue == causes.c.destination
+    )
+    grouped = counted.join(cause_groups, cause_groups.c.cause_id == counted.c.cause_id).join(
+        failure_groups, failure_groups.c.group_id == cause_groups.c.group_id
+    )
+    default = case((failure_groups.c.classifier == CLASSIFIERS[0], n), else_=0)
+    yield By.ALL, (counted, literal_column("''"), null(), n)
+    yield By.COPIES, (counted, literal_column("''"), null(), n * counted.c.copy)
+    yield By.QUEUE, (of_cause, causes.c.queue, null(), n)
+    yield By.DESTINATION, (gone, func.coalesce(to, causes.c.destination), null(), n)
+    yield By.REDIRECTS, (gone, causes.c.destination, to, case((to.is_not(None), n), else_=0))
+    yield By.AGE, (counted, counted.c.age, null(), n)
+    yield By.ATTEMPTS, (counted, counted.c.attempts, null(), n)
+    yield By.GROUP, (grouped, failure_groups.c.group_id, failure_groups.c.title, default)
+
+
+def _largest(
+    by: By,
+    source: FromClause,
+    key: ColumnElement[Any],
+    name: ColumnElement[Any],
+    n: ColumnElement[Any],
+) -> Select[Any]:
+    known = (cast(key, Text).label("key"), cast(name, Text).label("name"))
+    each = select(*known, n.label("n")).select_from(source).subquery().c
+    total = func.sum(each.n)
+    lines = (
+        select(literal_column(f"'{by}'").label("by"), each.key, each.name, total.label("n"))
+        .group_by(each.key, each.name)
+        .having(total > 0)
+        .order_by(total.desc(), by_code_point(each.key))
+        .limit(MOST_LINES)
+        .subquery()
+    )
+    return select(lines)
+
+
+DEAD = "it is dead, and dead messages were not asked for"
+
+SAMPLES = 5
+"""Messages that are shown, at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """What an operation would do; `total` is the one it would have.
+
+    Of these `left` could be claimed now: they are counted in `counts`, and the first of them are
+    the `samples`. `skipped` counts by reason what the selection matches and the operation would
+    not send. `reasons` has those of named ids.
+
+    The rest is for a plan. What failed up to `counted_to` was seen, at the time `at`. `cut_off` is
+    the failure number of the last message that is counted, where a limit leaves out later ones.
+    `passed_over` has those below that another retry had claimed; None if there are too many.
+    """
+
+    counted_to: int
+    at: datetime
+    cut_off: int
+    passed_over: tuple[int, ...] | None
+    total: int
+    skipped: Mapping[str, int]
+    counts: Counts
+    samples: Sequence[ListedMessage]
+    reasons: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def left(self) -> int:
+        """How many messages would be sent."""
+        return sum(line.count for line in self.lines(By.ALL))
+
+    def lines(self, by: By) -> Sequence[Line]:
+        """Return the largest counts, at most 50 of them."""
+        return self.counts.get(by, ())
+
+
+def plan_of(request: RetryRequest, found: Preview) -> Plan:
+    """Return the plan that holds an operation to what its preview counted."""
+    return Plan(
+        subject=hash_subject(RETRY, request.selection),
+        counted_to=found.counted_to,
+        cut_off=found.cut_off,
+        total=found.total,
+        at=found.at,
+        numbers=found.passed_over,
+    )
+
+
+@reading
+def preview(tx: Transaction, request: RetryRequest, cut_off: int, codec: PropertyCodec) -> Preview:
+    """Return what an operation would do with this cut-off. Raises DatabaseUnavailable."""
+    if request.selection.ids is not None:
+        return _preview_named(tx, request, cut_off, codec)
+    selection, limit = request.selection, request.terms.limit
+    matching = conditions_looked_up(tx, selection)
+    up_to = [messages.failure_seq <= cut_off, *matching]
+    retryable = [*up_to, *may_be_retried(selection)]
+    chosen = select(*COUNTED).where(*retryable, ~_is_claimed())
+    if limit is not None:
+        chosen = chosen.order_by(messages.failure_seq).limit(limit)
+    found, dead = _count_unresolved(tx, selection, up_to)
+    skipped = {
+        CLAIMED: _count(tx, [*retryable, _is_claimed()]),
+        ISSUED: _count(tx, [messages.status == FailedMessageStatus.RETRY_ISSUED, *matching]),
+        DEAD: dead,
+    }
+    last = cut_off if limit is None else _find_last(tx, chosen, limit) or cut_off
+    return Preview(
+        counted_to=cut_off,
+        at=tx.now,
+        cut_off=last,
+        passed_over=_find_claimed(tx, [messages.failure_seq <= last, *retryable]),
+        total=found if limit is None else min(found, limit),
+        skipped={reason: count for reason, count in skipped.items() if count},
+        counts=count_by(tx, chosen),
+        samples=_samples(tx, chosen, codec),
+    )
+
+
+def _preview_named(
+    tx: Transaction, request: RetryRequest, cut_off: int, codec: PropertyCodec
+) -> Preview:
+    limit = request.terms.limit
+    ids = tuple(dict.fromkeys(request.selection.ids or ()))
+    found = look_up_named(tx, ids)
+    reasons = judge_named(tx, ids, found, cut_off)
+    # Two ids may be one message, in lower and in upper case.
+    numbers = list(dict.fromkeys(found[each].number for each in ids if each not in reasons))
+    chosen = select(*COUNTED).where(tx.sql.member(messages.number, numbers[:limit]))
+    return Preview(
+        counted_to=cut_off,
+        at=tx.now,
+        cut_off=cut_off,
+        passed_over=(),
+        total=len(ids) if limit is None else min(len(ids), limit),
+        skipped=Counter(reasons.values()),
+        counts=count_by(tx, chosen),
+        samples=load(tx, numbers[:limit][:SAMPLES], codec),
+        reasons=reasons,
+    )
+
+
+def _find_last(tx: Transaction, chosen: Select[Any], limit: int) -> int | None:
+    """Return the failure number of the last message within the limit; None if it is not reached."""
+    counted = chosen.subquery().c
+    count, last = tx.execute(select(func.count(), func.max(counted.failure_seq))).one()
+    return last if count == limit else None
+
+
+def _find_claimed(tx: Transaction, retryable: Sequence[Condition]) -> tuple[int, ...] | None:
+    """Return the failure numbers of what another retry has claimed; None if they are too many.
+
+    Their claims may be released before the act: without these they would be taken instead of what
+    was counted.
+    """
+    query = select(messages.failure_seq).where(*retryable, _is_claimed()).limit(MOST_NUMBERS + 1)
+    return hold_numbers(tx.execute(query).scalars().all())
+
+
+def _is_claimed() -> Condition:
+    return exists().where(claims.number == messages.number)
+
+
+def _count_unresolved(
+    tx: Transaction, selection: Selection, up_to: Sequence[Condition]
+) -> tuple[int, int]:
+    """Count what may be retried and what may not, because it is dead, in one reading."""
+    retryable = func.coalesce(func.sum(case((and_(*may_be_retried(selection)), 1), else_=0)), 0)
+    unresolved = messages.status == FailedMessageStatus.UNRESOLVED
+    query = select(func.count(), retryable).select_from(failed_messages).where(unresolved, *up_to)
+    every, found = tx.execute(query).one()
+    return int(found), int(every - found)
+
+
+def _count(tx: Transaction, found: Sequence[Condition]) -> int:
+    query = select(func.count()).select_from(failed_messages).where(*found)
+    return int(tx.execute(query).scalar_one())
+
+
+def _samples(
+    tx: Transaction, chosen: Select[Any], codec: PropertyCodec
+) -> tuple[ListedMessage, ...]:
+    first = chosen.subquery().c
+    query = select(first.number).order_by(first.failure_seq).limit(SAMPLES)
+    return load(tx, tx.execute(query).scalars().all(), codec)

@@ -1,1 +1,0 @@
-"""One module for each table: the only one that writes it. Only verbs call them."""
