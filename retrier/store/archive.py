@@ -2,7 +2,6 @@
 
 A small request is done before it is answered. A large one is written down (`archive_operations`),
 and the holder of the lease works it off, chunk by chunk. What is done to a message is the same.
-
 """
 
 from collections import Counter
@@ -71,17 +70,6 @@ class Counted:
     because: Mapping[str, int]
 
 
-def add(tx: Transaction, row: dict[str, object]) -> bool:
-    """Add an operation; false if another one has its idempotency key."""
-    inserted = tx.execute(
-        tx.sql.insert(archive_operations)
-        .values(created_at=tx.now, modified_at=tx.now, **row)
-        .on_conflict_do_nothing(index_elements=["idempotency_key"])
-        .returning(operations.operation_id)
-    )
-    return inserted.first() is not None
-
-
 def lock_at(tx: Transaction, operation_id: str, cursor: int) -> StoredRow | None:
     """Lock an operation that is not completed and whose cursor is there; None if there is none.
 
@@ -116,36 +104,6 @@ def move_on(tx: Transaction, before: StoredRow, counted: Counted) -> None:
     )
 
 
-def complete(tx: Transaction, operation_id: str) -> None:
-    """Complete an operation that this transaction has locked."""
-    over = {"state": ArchiveOperationState.COMPLETED, "completed_at": tx.now}
-    tx.execute(
-        update(archive_operations).where(operations.operation_id == operation_id).values(over)
-    )
-
-
-def keep_reason(tx: Transaction, operation_id: str, reason: str) -> None:
-    """Note why an operation stands still."""
-    told = {"reason": reason, "modified_at": tx.now}
-    open_ = operations.state != ArchiveOperationState.COMPLETED
-    tx.execute(
-        update(archive_operations)
-        .where(operations.operation_id == operation_id, open_)
-        .values(told)
-    )
-
-
-def acknowledge(tx: Transaction, operation_ids: Iterable[str]) -> None:
-    """Note that a person has seen that these are completed."""
-    done = operations.state == ArchiveOperationState.COMPLETED
-    those = tx.sql.member(operations.operation_id, sorted(operation_ids))
-    tx.execute(
-        update(archive_operations)
-        .where(those, done, operations.acknowledged_at.is_(None))
-        .values(acknowledged_at=tx.now)
-    )
-
-
 def delete_old(tx: Transaction, conditions: Iterable[ColumnElement[bool]], most: int) -> int:
     """Delete those that meet conditions, the oldest first; return how many.
 
@@ -156,15 +114,6 @@ def delete_old(tx: Transaction, conditions: Iterable[ColumnElement[bool]], most:
     if ids:
         tx.execute(delete(archive_operations).where(tx.sql.member(operations.operation_id, ids)))
     return len(ids)
-
-
-def add_named(tx: Transaction, operation_id: str, unique_ids: Sequence[str]) -> None:
-    """Add the ids in the order given; the caller gives each once."""
-    rows = [
-        {"operation_id": operation_id, "position": position, "unique_message_id": unique_id}
-        for position, unique_id in enumerate(unique_ids, start=1)
-    ]
-    tx.sql.add_rows(tx.conn, archive_operation_messages, rows)
 
 
 def note_refused(tx: Transaction, operation_id: str, refused: Mapping[int, str]) -> None:
@@ -450,7 +399,11 @@ def write_down(tx: Transaction, request: ArchiveRequest, cut_off: int) -> AskedA
     total = len(ids) if selection.ids is not None else count_matches(tx, bounded)
     asked = _add(tx, request, operation_id, {"cut_off": cut_off, **_to_do(total)})
     if ids:
-        add_named(tx, operation_id, ids)
+        rows = [
+            {"operation_id": operation_id, "position": position, "unique_message_id": unique_id}
+            for position, unique_id in enumerate(ids, start=1)
+        ]
+        tx.sql.add_rows(tx.conn, archive_operation_messages, rows)
     event_log.append(tx, [tell_asked(request, operation_id, total)])
     tx.sql.announce_request(tx.conn)
     return asked
@@ -490,7 +443,13 @@ def _add(
         "request_hash": hash_archive_request(request),
         **more,
     }
-    if not add(tx, row):
+    inserted = tx.execute(
+        tx.sql.insert(archive_operations)
+        .values(created_at=tx.now, modified_at=tx.now, **row)
+        .on_conflict_do_nothing(index_elements=["idempotency_key"])
+        .returning(operations.operation_id)
+    )
+    if inserted.first() is None:
         # The same request came twice at once: the next try finds and returns the other operation.
         raise ConcurrentChange
     return AskedArchive(operation=_read(tx, operation_id), repeated=False)
@@ -549,7 +508,9 @@ def work_off(
     counted = _count(operation, before, chunk, acted)
     move_on(tx, before, counted)
     if chunk.is_last:
-        complete(tx, operation.operation_id)
+        over = {"state": ArchiveOperationState.COMPLETED, "completed_at": tx.now}
+        mine = operations.operation_id == operation.operation_id
+        tx.execute(update(archive_operations).where(mine).values(over))
         skipped = sum(counted.because.values())
         event_log.append(tx, [tell_completed(operation, counted.done, skipped)])
     return ChunkOutcome(
@@ -562,7 +523,14 @@ def work_off(
 @writing
 def note_reason(tx: Transaction, operation_id: str, reason: str) -> None:
     """Store why an operation stands still; its next chunk deletes it. Raises DatabaseUnavailable."""
-    keep_reason(tx, operation_id, reason)
+    tx.execute(
+        update(archive_operations)
+        .where(
+            operations.operation_id == operation_id,
+            operations.state != ArchiveOperationState.COMPLETED,
+        )
+        .values(reason=reason, modified_at=tx.now)
+    )
 
 
 def _act(tx: Transaction, operation: ArchiveOperation, chunk: ArchiveChunk) -> ActionResult:
@@ -619,7 +587,13 @@ def acknowledge_archives(tx: Transaction, group_id: str, who: str) -> int:
         if group == canonical(group_id) and each.state is ArchiveOperationState.COMPLETED
     ]
     if seen:
-        acknowledge(tx, seen)
+        done = operations.state == ArchiveOperationState.COMPLETED
+        those = tx.sql.member(operations.operation_id, sorted(seen))
+        tx.execute(
+            update(archive_operations)
+            .where(those, done, operations.acknowledged_at.is_(None))
+            .values(acknowledged_at=tx.now)
+        )
         event_log.append(tx, [_entry(each, who) for each in seen])
     return len(seen)
 

@@ -2,7 +2,6 @@
 
 With them the pointer (`retry_batch_now_forwarding`) at the one batch that is in Forwarding, and
 staging ids (`staging_ids`), committed before anything is sent under them (decision 0020).
-
 """
 
 from collections.abc import Collection, Mapping, Sequence

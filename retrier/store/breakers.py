@@ -4,7 +4,6 @@ A claim says under which breaker it is counted, and when it was sent (`sending_s
 done in the transactions in which retries are recorded and end; each thread adds to rows of its own
 (`breaker_counts`). Only the processor gives claims a breaker: without one configured nothing here
 costs a query.
-
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -130,21 +129,6 @@ def lock_not_closed(tx: Transaction) -> Sequence[StoredRow]:
     """
     query = select(breakers).where(_NOT_CLOSED).order_by(columns.breaker_id).with_for_update()
     return tx.execute(query).all()
-
-
-def follows(row: StoredRow, rule: str, terms: BreakerTerms) -> bool:
-    """Whether a breaker follows these terms already."""
-    return (row.rule, row.grain_ms, row.last_outcomes) == (rule, _grain(terms), terms.last)
-
-
-def follow_rules(tx: Transaction, followed: Mapping[int, tuple[str, BreakerTerms]]) -> None:
-    """Note whose terms breakers follow, and how finely their outcomes are counted."""
-    rows = [
-        {"breaker": key, "rule": rule, "grain_ms": _grain(terms), "last_outcomes": terms.last}
-        for key, (rule, terms) in sorted(followed.items())
-    ]
-    if rows:
-        tx.execute(_FOLLOW_RULE, rows)
 
 
 def _grain(terms: BreakerTerms) -> int:
@@ -374,12 +358,16 @@ def add_breakers(tx: Transaction, counting: Counting) -> Mapping[BreakerKey, int
     ruling = {key: rows[str(key)].rule for key in keys}
     for each in counting.claims:
         ruling[each.key] = rules.first(ruling[each.key], each.rule)
-    followed = {}
+    followed = []
     for key, rule in ruling.items():
         row, terms = rows[str(key)], rules.terms_of(rule)
-        if terms is not None and not follows(row, rule, terms):
-            followed[row.breaker_id] = (rule, terms)
-    follow_rules(tx, followed)
+        if terms is None:
+            continue
+        follows = {"rule": rule, "grain_ms": _grain(terms), "last_outcomes": terms.last}
+        if any(getattr(row, name) != value for name, value in follows.items()):
+            followed.append({"breaker": row.breaker_id, **follows})
+    if followed:
+        tx.execute(_FOLLOW_RULE, sorted(followed, key=itemgetter("breaker")))
     return {key: rows[str(key)].breaker_id for key in keys}
 
 

@@ -15,37 +15,6 @@ from retrier.store.schema import cause_groups, failed_messages, failure_groups, 
 comments = group_comments.c
 
 
-def put(tx: Transaction, group_id: str, comment: str, who: str) -> bool:
-    """Store the comment of a group in place of another one; false if it is the same already.
-
-    One statement: two requests at the same time, or one sent twice, leave one row.
-    """
-    told = {"comment": comment, "who": who, "written_at": tx.now}
-    insert = tx.sql.insert(group_comments).values(group_id=group_id, **told)
-    put = insert.on_conflict_do_update(
-        index_elements=["group_id"], set_=told, where=comments.comment != comment
-    )
-    return tx.execute(put.returning(comments.group_id)).first() is not None
-
-
-def remove(tx: Transaction, group_id: str) -> bool:
-    """Delete the comment of a group; false if it has none."""
-    return tx.execute(delete(group_comments).where(comments.group_id == group_id)).rowcount > 0
-
-
-def remove_of_empty(tx: Transaction) -> int:
-    """Delete the comments of groups of which no message is stored any more; return how many.
-
-    Reads the causes of all messages once, and only if there is a comment at all: no index has them.
-    """
-    if tx.execute(select(group_comments.c.group_id).limit(1)).first() is None:
-        return 0
-    stored = select(cause_groups.c.group_id).where(
-        cause_groups.c.cause_id.in_(select(failed_messages.c.cause_id))
-    )
-    return tx.execute(delete(group_comments).where(comments.group_id.not_in(stored))).rowcount
-
-
 @reading
 def find_comments(tx: Transaction, group_ids: Sequence[str]) -> Mapping[str, Comment]:
     """Return the comments of those groups that have one. Raises DatabaseUnavailable."""
@@ -69,7 +38,13 @@ def write_comment(tx: Transaction, group_id: str, comment: str, who: str) -> Com
     if title is None:
         return CommentRefusal.UNKNOWN
     key = canonical(group_id)
-    if put(tx, key, comment, who):
+    told = {"comment": comment, "who": who, "written_at": tx.now}
+    insert = tx.sql.insert(group_comments).values(group_id=key, **told)
+    # One statement: two requests at the same time, or one sent twice, leave one row.
+    put = insert.on_conflict_do_update(
+        index_elements=["group_id"], set_=told, where=comments.comment != comment
+    )
+    if tx.execute(put.returning(comments.group_id)).first() is not None:
         _note(tx, "group_commented", f"on the group {title}: {comment}", who, key)
     return None
 
@@ -84,7 +59,7 @@ def delete_comment(tx: Transaction, group_id: str, who: str) -> CommentRefusal |
     if title is None:
         return CommentRefusal.UNKNOWN
     key = canonical(group_id)
-    if remove(tx, key):
+    if tx.execute(delete(group_comments).where(comments.group_id == key)).rowcount:
         _note(tx, "group_comment_deleted", f"the comment on the group {title}", who, key)
     return None
 
@@ -94,9 +69,16 @@ def sweep_comments(tx: Transaction) -> int:
     """Delete the comments of groups whose last message retention has deleted; return how many.
 
     Without the fence: it is right whoever does it, and the lease is not locked meanwhile. After a
-    crash before this, the next sweep that deletes a message does it. Raises DatabaseUnavailable.
+    crash before this, the next sweep that deletes a message does it. Reads the causes of all
+    messages once, and only if there is a comment at all: no index has them. Raises
+    DatabaseUnavailable.
     """
-    return remove_of_empty(tx)
+    if tx.execute(select(comments.group_id).limit(1)).first() is None:
+        return 0
+    stored = select(cause_groups.c.group_id).where(
+        cause_groups.c.cause_id.in_(select(failed_messages.c.cause_id))
+    )
+    return tx.execute(delete(group_comments).where(comments.group_id.not_in(stored))).rowcount
 
 
 def _find_title(tx: Transaction, group_id: str) -> str | None:

@@ -7,7 +7,6 @@ on behind it.
 
 That is written in a table of its own (`unfinished_copy`). It is no part of the schema: it is made
 in the target when a copy begins, and dropped when it is finished.
-
 """
 
 import json

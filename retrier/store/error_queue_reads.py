@@ -9,7 +9,7 @@ from sqlalchemy import delete, exists, func, select, update
 from retrier.domain.error_queue_reads import QueueRead, why_unread
 from retrier.domain.retry_operation import CanaryState
 from retrier.store.engine.database import reading, writing
-from retrier.store.engine.transaction import StoredRow, Transaction
+from retrier.store.engine.transaction import Transaction
 from retrier.store.lease import Holder
 from retrier.store.schema import error_queue_reads, retry_operation_canaries
 
@@ -20,7 +20,7 @@ KEPT = timedelta(days=1)
 """A queue that nobody has read for so long is an error queue no more."""
 
 
-def put(
+def _put(
     tx: Transaction, process: Mapping[str, object], seen: Mapping[str, Mapping[str, object]]
 ) -> None:
     """Write what a process sees of its queues; `level_at` stays where nothing newer is known."""
@@ -45,23 +45,11 @@ def put(
     )
 
 
-def find_others(tx: Transaction, session_id: str, host: str) -> Sequence[StoredRow]:
-    """Return the other processes of a host that have not ended in good order, as far as known."""
-    names = (reads.session_id, reads.host, reads.pid, reads.process_started)
-    others = (reads.host == host, reads.session_id != session_id, ~reads.stopped)
-    return tx.execute(select(*names).where(*others).distinct()).all()
-
-
-def stop(tx: Transaction, session_ids: Sequence[str]) -> None:
+def _stop(tx: Transaction, session_ids: Sequence[str]) -> None:
     """Write that these processes read no more, and have nothing in hand."""
     if session_ids:
         those = update(error_queue_reads).where(tx.sql.member(reads.session_id, session_ids))
         tx.execute(those.values(stopped=True, seen_at=tx.now))
-
-
-def delete_old(tx: Transaction) -> None:
-    """Delete what was written long ago."""
-    tx.execute(delete(error_queue_reads).where(reads.seen_at < tx.now - KEPT))
 
 
 _SHOWN = (reads.queue, reads.host, reads.seen_at, reads.level_at, reads.ready, reads.stopped)
@@ -92,15 +80,17 @@ def note_reads(
     A process of the same host that is certainly dead has nothing in hand any more: the broker has
     seen its connection end. Raises DatabaseUnavailable.
     """
-    others = find_others(tx, process.session_id, process.host)
-    found = [Holder(**row._mapping) for row in others]  # noqa: SLF001 - SQLAlchemy's own name
-    stop(tx, [each.session_id for each in found if is_dead(each)])
-    put(tx, asdict(process), seen)
-    delete_old(tx)
+    names = (reads.session_id, reads.host, reads.pid, reads.process_started)
+    others = (reads.host == process.host, reads.session_id != process.session_id, ~reads.stopped)
+    rows = tx.execute(select(*names).where(*others).distinct()).mappings().all()
+    found = [Holder(**row) for row in rows]
+    _stop(tx, [each.session_id for each in found if is_dead(each)])
+    _put(tx, asdict(process), seen)
+    tx.execute(delete(error_queue_reads).where(reads.seen_at < tx.now - KEPT))
     return tx.now
 
 
 @writing
 def note_stopped(tx: Transaction, session_id: str) -> None:
     """Write that a process reads no more. Raises DatabaseUnavailable."""
-    stop(tx, [session_id])
+    _stop(tx, [session_id])

@@ -5,7 +5,6 @@ there first. Who follows the log by the highest id seen would never come back fo
 
 An act on many messages has one entry for each chunk: one for each of 300,000 messages would push
 everything else out of sight. What was done to one message is found by its number.
-
 """
 
 from collections.abc import Mapping, Sequence

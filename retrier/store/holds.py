@@ -2,7 +2,6 @@
 
 However many breakers are not closed, a cut asks as many statements: what it leaves out is one
 condition, and one statement finds what may try them.
-
 """
 
 from collections.abc import Callable, Mapping, Sequence

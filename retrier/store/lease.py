@@ -1,7 +1,6 @@
 """The processor's lease (`processor_lease`): one row, whose epoch fences commits.
 
 Who is the processor, and transactions that only the processor may commit.
-
 """
 
 from collections.abc import Callable
@@ -34,46 +33,6 @@ def lock(tx: Transaction) -> StoredRow:
     """Lock the only row and return it; the first call makes it."""
     tx.execute(tx.sql.insert(processor_lease).values(id=1, epoch=0).on_conflict_do_nothing())
     return tx.execute(select(processor_lease).with_for_update()).one()
-
-
-def renew(tx: Transaction, epoch: int, duration: timedelta) -> datetime | None:
-    """Extend the lease of this epoch; return the database's time, None if the epoch is over.
-
-    Only the epoch counts: a lease that ran out but that nobody took is still ours. The row lock
-    makes a successor wait until this transaction has ended.
-    """
-    known = {"fenced": epoch, **tx.sql.tell(tx.conn, duration)}
-    moment: datetime | None = tx.execute(_renew(tx.sql), known).scalar_one_or_none()
-    return moment
-
-
-def share(tx: Transaction, epoch: int) -> bool:
-    """Make a takeover wait until this transaction has ended; false if the epoch is over.
-
-    Renewals pass on PostgreSQL: FOR KEY SHARE conflicts only with changes of columns that a unique
-    index has, and with the FOR UPDATE of a takeover. On SQLite nobody else writes meanwhile.
-    """
-    return tx.execute(_SHARE, {"fenced": epoch}).first() is not None
-
-
-def take(tx: Transaction, epoch: int, duration: timedelta, holder: dict[str, object]) -> None:
-    """Give the lease to a holder under a new epoch; the caller has locked the row."""
-    tx.execute(
-        update(processor_lease).values(
-            epoch=epoch,
-            acquired_at=tx.now,
-            renewed_at=tx.now,
-            expires_at=tx.now + duration,
-            **holder,
-        )
-    )
-
-
-def release(tx: Transaction, epoch: int) -> None:
-    """Let the next processor in at once; nothing happens if the epoch is over already."""
-    tx.execute(
-        update(processor_lease).where(lease.epoch == epoch).values(session_id=None, expires_at=None)
-    )
 
 
 @cache
@@ -167,8 +126,13 @@ def fenced(body: InTransaction[P, T]) -> Callable[Concatenate[Database, Fence, P
 
 
 def hold(tx: Transaction, fence: Fence) -> None:
-    """Renew the lease in this transaction; `tx.now` is the time of that. Raises LeaseLost."""
-    moment = renew(tx, fence.epoch, fence.duration)
+    """Renew the lease in this transaction; `tx.now` is the time of that. Raises LeaseLost.
+
+    Only the epoch counts: a lease that ran out but that nobody took is still ours. The row lock
+    makes a successor wait until this transaction has ended.
+    """
+    known = {"fenced": fence.epoch, **tx.sql.tell(tx.conn, fence.duration)}
+    moment: datetime | None = tx.execute(_renew(tx.sql), known).scalar_one_or_none()
     if moment is None:
         raise LeaseLost(f"epoch {fence.epoch} is over")
     tx.hold(fence.epoch, moment)
@@ -178,9 +142,11 @@ def share_lease(tx: Transaction, fence: Fence) -> None:
     """Make sure that the lease stays ours until this transaction ends, without renewing it.
 
     For transactions that take long: `hold` would make every window of Forwarding wait for them.
-    Raises LeaseLost.
+    A takeover waits until this transaction has ended, and renewals pass on PostgreSQL: FOR KEY
+    SHARE conflicts only with changes of columns that a unique index has, and with the FOR UPDATE
+    of a takeover. On SQLite nobody else writes meanwhile. Raises LeaseLost.
     """
-    if not share(tx, fence.epoch):
+    if tx.execute(_SHARE, {"fenced": fence.epoch}).first() is None:
         raise LeaseLost(f"epoch {fence.epoch} is over")
 
 
@@ -217,7 +183,15 @@ def acquire_lease(
             expires_at=row.expires_at,
         )
     epoch = row.epoch + 1
-    take(tx, epoch, duration, asdict(holder))
+    tx.execute(
+        update(processor_lease).values(
+            epoch=epoch,
+            acquired_at=tx.now,
+            renewed_at=tx.now,
+            expires_at=tx.now + duration,
+            **asdict(holder),
+        )
+    )
     return Fence(epoch=epoch, duration=duration)
 
 
@@ -230,7 +204,8 @@ def renew_lease(tx: Transaction) -> None:
 @writing
 def release_lease(tx: Transaction, fence: Fence) -> None:
     """Let the next processor in at once; nothing happens if the lease is lost already."""
-    release(tx, fence.epoch)
+    ours = update(processor_lease).where(lease.epoch == fence.epoch)
+    tx.execute(ours.values(session_id=None, expires_at=None))
 
 
 def _is_taken(

@@ -3,7 +3,6 @@
 On PostgreSQL a cut is one transaction, and the batch is added in Staging (decision 0027). For
 several named ids (0030), and on SQLite, each step commits by itself: a crash between them leaves a
 batch in Marking, which is adopted.
-
 """
 
 from collections.abc import Iterable, Mapping, Sequence

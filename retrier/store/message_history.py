@@ -2,7 +2,6 @@
 
 Each thing is told once: the end of a retry is left out where the failure, or the event log's entry
 of the same transaction, tells it with more words.
-
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,6 @@
 """Failed messages as lists show them: the orders of a list, and the messages on one page.
 
 A message without the value that the list is sorted by comes last, in either direction.
-
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -2,7 +2,6 @@
 
 With them the ids named in a request (`retry_operation_messages`), and the canaries: the few
 messages of an operation that are sent first (`retry_operation_canaries`).
-
 """
 
 from collections import Counter

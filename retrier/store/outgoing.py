@@ -2,7 +2,6 @@
 
 Settling is not fenced by the lease: what the broker has confirmed is sent, whoever is the processor
 by now. With a fence the next processor would send it again.
-
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -63,40 +62,10 @@ def add(
         tx.sql.add_rows(tx.conn, outgoing, rows)
 
 
-def put_notices(
-    tx: Transaction, queue: str, notices: Sequence[tuple[DeadMessage, Mapping[str, object]]]
-) -> None:
-    """Have these notices sent to a queue, each about the message it stands beside."""
-    rows = [
-        {
-            "number": dead.number,
-            "attempt_id": dead.attempt_id,
-            "queue": queue,
-            "created_at": tx.now,
-            "notice": notice,
-        }
-        for dead, notice in notices
-    ]
-    if rows:
-        tx.execute(outgoing.insert(), rows)
-
-
 def find_messages(tx: Transaction, numbers: Sequence[int]) -> frozenset[int]:
     """Return the numbers of those of these messages that have a copy to be sent."""
     query = select(outgoing.c.number).where(tx.sql.member(outgoing.c.number, numbers))
     return frozenset(tx.execute(query).scalars())
-
-
-def remove(tx: Transaction, ids: Sequence[int]) -> None:
-    """Delete rows whose copies are sent."""
-    tx.execute(outgoing.delete().where(tx.sql.member(outgoing.c.outgoing_id, ids)))
-
-
-def put_off(tx: Transaction, reasons: Mapping[int, str], until: datetime) -> None:
-    """Have these rows wait until then, each with the reason why its copy was not taken."""
-    change = outgoing.update().where(outgoing.c.outgoing_id == bindparam("row"))
-    values = [{"row": key, "why": short(reason), "until": until} for key, reason in reasons.items()]
-    tx.execute(change.values(not_before=bindparam("until"), reason=bindparam("why")), values)
 
 
 _NOTICE_ID = headers.NOTICE_ID.encode()
@@ -320,9 +289,18 @@ def add_notices(tx: Transaction, queue: str, dead: Sequence[DeadMessage]) -> Non
     Part of a larger transaction, to be called after the rows of messages and attempts are written.
     What the notice says, and its id, are written down now: each time it is sent, it is the same.
     """
-    if dead:
-        told = [(of, {**said, NOTICE_ID: str(uuid4())}) for of, said in describe_dead(tx, dead)]
-        put_notices(tx, queue, told)
+    rows = [
+        {
+            "number": of.number,
+            "attempt_id": of.attempt_id,
+            "queue": queue,
+            "created_at": tx.now,
+            "notice": {**said, NOTICE_ID: str(uuid4())},
+        }
+        for of, said in (describe_dead(tx, dead) if dead else ())
+    ]
+    if rows:
+        tx.execute(outgoing.insert(), rows)
 
 
 @writing
@@ -334,6 +312,9 @@ def settle_outgoing(
     Raises DatabaseUnavailable.
     """
     if sent:
-        remove(tx, sent)
+        tx.execute(outgoing.delete().where(tx.sql.member(waiting.outgoing_id, sent)))
     if refused:
-        put_off(tx, refused, tx.now + wait)
+        later = outgoing.update().where(waiting.outgoing_id == bindparam("row"))
+        until = tx.now + wait
+        values = [{"row": key, "why": short(why), "until": until} for key, why in refused.items()]
+        tx.execute(later.values(not_before=bindparam("until"), reason=bindparam("why")), values)

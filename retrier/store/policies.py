@@ -25,37 +25,6 @@ sets = policy_sets.c
 attempts = processing_attempts.c
 
 
-def tell(
-    tx: Transaction,
-    process: Mapping[str, object],
-    *,
-    set_hash: str,
-    file_time: datetime | None,
-    loaded_at: datetime,
-    problems: Sequence[str],
-) -> None:
-    """Store what a process judges by; `process` has its session id, instance, host and pid."""
-    told = {
-        "set_hash": set_hash,
-        "file_time": file_time,
-        "loaded_at": loaded_at,
-        "problems": list(problems),
-        "seen_at": tx.now,
-    }
-    insert = tx.sql.insert(policy_sets).values(**process, **told)
-    tx.execute(insert.on_conflict_do_update(index_elements=["session_id"], set_=told))
-
-
-def forget_silent(tx: Transaction, since: timedelta) -> None:
-    """Delete the rows of processes that have told nothing for this long: they have ended."""
-    tx.execute(delete(policy_sets).where(sets.seen_at < tx.now - since))
-
-
-def forget(tx: Transaction, session_id: str) -> None:
-    """Delete the row of a process."""
-    tx.execute(delete(policy_sets).where(sets.session_id == session_id))
-
-
 SILENT = timedelta(seconds=90)
 """A process that has told nothing for so long has ended: it tells every 30 seconds."""
 
@@ -113,23 +82,24 @@ def tell_set(tx: Transaction, told: ToldSet, *, news: Sequence[str] = ()) -> Non
 
     `news` are problems that the event log does not have yet. Raises DatabaseUnavailable.
     """
-    names = ("session_id", "instance", "host", "pid")
-    tell(
-        tx,
-        {name: getattr(told, name) for name in names},
-        set_hash=told.set_hash,
-        file_time=told.file_time,
-        loaded_at=told.loaded_at,
-        problems=told.problems,
-    )
-    forget_silent(tx, SILENT)
+    process = {name: getattr(told, name) for name in ("session_id", "instance", "host", "pid")}
+    judges_by = {
+        "set_hash": told.set_hash,
+        "file_time": told.file_time,
+        "loaded_at": told.loaded_at,
+        "problems": list(told.problems),
+        "seen_at": tx.now,
+    }
+    insert = tx.sql.insert(policy_sets).values(**process, **judges_by)
+    tx.execute(insert.on_conflict_do_update(index_elements=["session_id"], set_=judges_by))
+    tx.execute(delete(policy_sets).where(sets.seen_at < tx.now - SILENT))
     event_log.append(tx, [_entry(told, news)] if news else [])
 
 
 @writing
 def forget_set(tx: Transaction, session_id: str) -> None:
     """Forget what a process judged by: it has no policies any more. Raises DatabaseUnavailable."""
-    forget(tx, session_id)
+    tx.execute(delete(policy_sets).where(sets.session_id == session_id))
 
 
 def _entry(told: ToldSet, problems: Sequence[str]) -> Entry:

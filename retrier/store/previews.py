@@ -2,7 +2,6 @@
 
 Messages are counted by cause first: joined to queues and groups, each message would be several
 rows.
-
 """
 
 from collections import Counter

@@ -1,6 +1,5 @@
 """Processes that run (`processes`): each writes its own row again and again."""
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import timedelta
 
@@ -12,23 +11,6 @@ from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import processes
 
 rows = processes.c
-
-
-def put(tx: Transaction, process: Mapping[str, object]) -> None:
-    """Write a process, seen now."""
-    seen = {**process, "seen_at": tx.now}
-    insert = tx.sql.insert(processes).values(**seen)
-    tx.execute(insert.on_conflict_do_update(index_elements=["session_id"], set_=seen))
-
-
-def forget(tx: Transaction, session_id: str) -> None:
-    """Delete the row of a process."""
-    tx.execute(delete(processes).where(rows.session_id == session_id))
-
-
-def forget_silent(tx: Transaction, since: timedelta) -> None:
-    """Delete processes that have written nothing for this long: they have ended."""
-    tx.execute(delete(processes).where(rows.seen_at < tx.now - since))
 
 
 SILENT = timedelta(seconds=60)
@@ -61,11 +43,13 @@ def list_processes(tx: Transaction) -> tuple[RunningProcess, ...]:
 def note_process(tx: Transaction, process: RunningProcess) -> None:
     """Write that a process runs, and forget those that have ended. Raises DatabaseUnavailable."""
     lists = {"roles": list(process.roles), "error_queues": list(process.error_queues)}
-    put(tx, {**asdict(process), **lists})
-    forget_silent(tx, SILENT)
+    seen = {**asdict(process), **lists, "seen_at": tx.now}
+    insert = tx.sql.insert(processes).values(**seen)
+    tx.execute(insert.on_conflict_do_update(index_elements=["session_id"], set_=seen))
+    tx.execute(delete(processes).where(rows.seen_at < tx.now - SILENT))
 
 
 @writing
 def forget_process(tx: Transaction, session_id: str) -> None:
     """Forget a process that ends. Raises DatabaseUnavailable."""
-    forget(tx, session_id)
+    tx.execute(delete(processes).where(rows.session_id == session_id))

@@ -3,7 +3,6 @@
 The next cut is looked at before the lease is held. What streams hold, what was written in the text
 of a selection, what is behind a million messages: a look may read any number of rows. The cut
 itself only takes what was found.
-
 """
 
 from collections.abc import Sequence

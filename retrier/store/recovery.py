@@ -19,18 +19,6 @@ claims = failed_message_retries.c
 messages = failed_messages.c
 
 
-def put(tx: Transaction, since: datetime, who: str) -> None:
-    """Begin one; of one that is under way only the time of the backup is changed."""
-    row = {"id": 1, "since": since, "begun_at": tx.now, "begun_by": who}
-    insert = tx.sql.insert(recovery).values(row)
-    tx.execute(insert.on_conflict_do_update(index_elements=["id"], set_={"since": since}))
-
-
-def remove(tx: Transaction) -> bool:
-    """End it; false if none is under way."""
-    return tx.execute(delete(recovery)).rowcount > 0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnItsWay:
     """What was on its way of the messages that failed on a queue.
@@ -108,7 +96,10 @@ def begin_recovery(tx: Transaction, since: datetime, who: str) -> Recovery | Rec
     lease.lock(tx)
     if since > tx.now:
         return RecoveryRefusal.NOT_YET
-    put(tx, since, event_log.short(who))
+    row = {"id": 1, "since": since, "begun_at": tx.now, "begun_by": event_log.short(who)}
+    insert = tx.sql.insert(recovery).values(row)
+    # Of one that is under way only the time of the backup is changed.
+    tx.execute(insert.on_conflict_do_update(index_elements=["id"], set_={"since": since}))
     begun = find_recovery(tx)
     if begun is None:
         raise AssertionError("the row that was just written is gone")
@@ -120,7 +111,7 @@ def begin_recovery(tx: Transaction, since: datetime, who: str) -> Recovery | Rec
 @writing
 def end_recovery(tx: Transaction, who: str) -> bool:
     """End the recovery; false if none is under way. Raises DatabaseUnavailable."""
-    if not remove(tx):
+    if not tx.execute(delete(recovery)).rowcount:
         return False
     text = "the recovery is over: what was sent long ago may be presumed to have succeeded"
     event_log.append(tx, [Entry(kind="recovery_ended", text=text, who=who)])

@@ -32,26 +32,6 @@ def read(tx: Transaction) -> Mapping[str, str]:
     return {row[0]: row[1] for row in rows}
 
 
-def add(tx: Transaction, from_queue: str, to_queue: str) -> None:
-    """Add one."""
-    values = {"from_queue": from_queue, "to_queue": to_queue, "modified_at": tx.now}
-    tx.execute(message_redirects.insert().values(values))
-
-
-def change(tx: Transaction, from_queue: str, to_queue: str) -> None:
-    """Change the target of one."""
-    tx.execute(
-        update(message_redirects)
-        .where(redirects.from_queue == from_queue)
-        .values(to_queue=to_queue, modified_at=tx.now)
-    )
-
-
-def remove(tx: Transaction, from_queue: str) -> None:
-    """Delete one."""
-    tx.execute(delete(message_redirects).where(redirects.from_queue == from_queue))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redirect:
     """Retries for one queue go to another."""
@@ -69,7 +49,7 @@ class Redirect:
 @reading
 def list_redirects(tx: Transaction) -> tuple[Redirect, ...]:
     """Return all redirects, sorted by `from_queue`. Raises DatabaseUnavailable."""
-    query = select(message_redirects).order_by(by_code_point(message_redirects.c.from_queue))
+    query = select(message_redirects).order_by(by_code_point(redirects.from_queue))
     return tuple(Redirect(**row) for row in tx.execute(query).mappings())
 
 
@@ -86,7 +66,8 @@ def create_redirect(
         return None
     refusal = why_not_redirect(existing, from_queue, to_queue, own_queues)
     if refusal is None:
-        add(tx, from_queue, to_queue)
+        values = {"from_queue": from_queue, "to_queue": to_queue, "modified_at": tx.now}
+        tx.execute(message_redirects.insert().values(values))
         _note(tx, who, "redirect_created", f"retries for {from_queue} go to {to_queue}")
     return refusal
 
@@ -106,7 +87,8 @@ def change_redirect(
     others = {queue: to for queue, to in existing.items() if queue != from_queue}
     refusal = why_not_redirect(others, from_queue, to_queue, own_queues)
     if refusal is None:
-        change(tx, from_queue, to_queue)
+        mine = update(message_redirects).where(redirects.from_queue == from_queue)
+        tx.execute(mine.values(to_queue=to_queue, modified_at=tx.now))
         _note(tx, who, "redirect_changed", f"retries for {from_queue} go to {to_queue}")
     return refusal
 
@@ -116,7 +98,7 @@ def delete_redirect(tx: Transaction, wanted_id: str, *, who: str) -> None:
     """Delete a redirect if it exists. Raises DatabaseUnavailable."""
     from_queue = _find(lock(tx), wanted_id)
     if from_queue is not None:
-        remove(tx, from_queue)
+        tx.execute(delete(message_redirects).where(redirects.from_queue == from_queue))
         _note(tx, who, "redirect_deleted", f"retries for {from_queue} go there again")
 
 

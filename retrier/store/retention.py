@@ -2,7 +2,6 @@
 
 Each of them is fenced: it holds the row of the lease, as every transaction of the processor does.
 So no claim is taken, stamped or recorded while it works, and two instances never do it at once.
-
 """
 
 from collections.abc import Sequence

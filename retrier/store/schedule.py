@@ -3,7 +3,6 @@
 The turns are one statement, whose cost does not grow with what is due: it goes from one pair of a
 rule and a cause to the next in an index, one look each, and takes the first few messages of each
 pair.
-
 """
 
 from collections import ChainMap

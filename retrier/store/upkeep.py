@@ -1,7 +1,6 @@
 """What the service needs of the database: tried at the start, probed, and swept.
 
 Here also is the installation (`installation`): a random id that marks its copies on the broker.
-
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

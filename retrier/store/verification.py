@@ -2,7 +2,6 @@
 
 Every rule holds at the end of every transaction. All rules are checked on one snapshot of the
 database, so they hold while the service works, too.
-
 """
 
 from collections.abc import Callable

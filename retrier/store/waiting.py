@@ -1,7 +1,6 @@
 """Why messages wait, whatever holds them; and waits that began after now.
 
 The database's clock was set back, then: they are counted anew.
-
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -9,7 +9,6 @@ does not know, so it is said by statements (decision 0079):
   every transaction says it for itself alone, with its BEGIN: no round trip more.
 
 A connection also limits how long it waits for any answer, whatever the server does.
-
 """
 
 from collections.abc import Generator, Mapping
