@@ -15,7 +15,6 @@ from retrier.events.service import (
 )
 from retrier.ingestion.inspection import tell_delivery_limit
 from retrier.store.queries.outgoing import is_any_outgoing
-from retrier.store.verbs.message_texts import complete_texts
 from retrier.store.verbs.upgrade import find_revision, upgrade_schema
 from retrier.store.verbs.upkeep import get_installation_id
 
@@ -73,8 +72,6 @@ class Startup:
             upgrade_schema(db)
         else:
             self._check_revision()
-        # Before anything is asked for: a message without its text would not be found by it.
-        complete_texts(db, self.parts.transport.codec)
         self.installation_id = get_installation_id(db)
         copies = self.parts.settings.ingestion.forward_to is not None
         # A file of policies that is read again may name a queue for notices at any time.

@@ -299,11 +299,3 @@ Index("ix_failed_messages_message_id", failed_messages.c.message_id)
 # The messages with a text that was found, and whether a text has any message left. With the status,
 # so that those of a text that very many have are counted without a look at each.
 Index("ix_failed_messages_text", failed_messages.c.text_id, failed_messages.c.status)
-_without_text = text("text_id IS NULL")
-# What a version before revision 1026 has stored: empty as soon as it has its texts.
-Index(
-    "ix_failed_messages_without_text",
-    failed_messages.c.number,
-    postgresql_where=_without_text,
-    sqlite_where=_without_text,
-)

@@ -308,22 +308,6 @@ def schedule_anew(tx: Transaction, times: Mapping[int, datetime]) -> None:
         tx.execute(_SCHEDULE_ANEW, rows)
 
 
-def give_texts(tx: Transaction, rows: Sequence[Mapping[str, int]]) -> None:
-    """Give messages that have no text yet (`key`) the `text` of the failure `shown`.
-
-    One that failed again meanwhile got its text with that.
-    """
-    if rows:
-        tx.execute(_GIVE_TEXT, rows)
-
-
-_GIVE_TEXT = (
-    update(failed_messages)
-    .where(_KEY, messages.text_id.is_(None), messages.attempt_id == bindparam("shown"))
-    .values(text_id=bindparam("text"))
-)
-
-
 @cache
 def _moved_anew(move: Move, names: Sequence[str], *, counts: bool) -> Update:
     columns = shown_values(names, stays_in_stream=counts)

@@ -44,7 +44,7 @@ def _find(tx: Transaction, digests: Sequence[str]) -> dict[str, int]:
 def classify_anew(tx: Transaction, reasons: Mapping[int, str | None]) -> Mapping[int, int]:
     """Return the text ids, by number, of messages that are classified under these reasons now.
 
-    The caller has locked the messages. One without a text, which is given one later, is left out.
+    The caller has locked the messages. One whose text somebody has deleted by hand is left out.
     """
     query = (
         select(messages.number, texts.folded)

@@ -238,7 +238,6 @@ sa.Table(
     _index("ix_failed_messages_derived", "derived_from", where="derived_from IS NOT NULL"),
     sa.Index("ix_failed_messages_message_id", "message_id"),
     sa.Index("ix_failed_messages_text", "text_id", "status"),
-    _index("ix_failed_messages_without_text", "number", where="text_id IS NULL"),
 )
 
 sa.Table(
