@@ -44,7 +44,6 @@ processing_attempts = Table(
     Column("raw_properties", LargeBinary, nullable=False),
     # Behind the rest: SQLite puts the end of a row that exceeds its page into other pages.
     Column("body", LargeBinary),
-    # Added by revision 1008: SQLite adds a column at the end.
     Column("reason", Text),
     Column("failure_count", Integer),
     Column("retry_at", UtcTime),

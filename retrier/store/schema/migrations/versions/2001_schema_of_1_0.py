@@ -576,7 +576,7 @@ sa.Table(
     sa.Column("fingerprint", sa.LargeBinary, nullable=False),
     sa.Column("received_at", UtcTime, nullable=False),
     sa.Column("redelivered", sa.Boolean, nullable=False, server_default=sa.false()),
-    sa.Column("stored_seq", Number),
+    sa.Column("stored_seq", Number, nullable=False),
     sa.Index("ix_failed_imports_redelivery", "fingerprint"),
     sa.Index("ix_failed_imports_received", "received_at"),
 )
