@@ -29,7 +29,6 @@ from retrier.private_files import find_open_to_others
 from retrier.settings import ErrorQueue, Settings, make_definition
 from retrier.store.engine.database import Database
 from retrier.store.engine.requests import WHY_UNHEARD, hears_requests
-from retrier.store.message_texts import complete_texts
 from retrier.store.processes import list_processes
 from retrier.store.recovery import get_recovery
 from retrier.store.upgrade import SchemaRevision, find_revision, upgrade_schema
@@ -239,15 +238,12 @@ def upgrade_database(settings: Settings, *, may_create: bool = True) -> str:
         raise ConfigurationError([f"database.url: must be given: {_NOT_CREATED} {db.place}"])
     try:
         before = upgrade_schema(db)
-        completed = complete_texts(db, make_transport(settings).codec)
     finally:
         db.dispose()
-    texts = f"; {completed} messages were given the texts by which they are found"
-    rest = texts if completed else ""
     if before.is_current:
-        return f"the database at {db.place} is at revision {before.wanted} already{rest}"
+        return f"the database at {db.place} is at revision {before.wanted} already"
     origin = before.current or "an empty schema"
-    return f"the database at {db.place} was brought from {origin} to revision {before.wanted}{rest}"
+    return f"the database at {db.place} was brought from {origin} to revision {before.wanted}"
 
 
 def _check_streams(settings: Settings) -> Iterator[CheckResult]:

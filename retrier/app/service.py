@@ -64,7 +64,6 @@ from retrier.ingestion.ingestor import Ingestor, tell_delivery_limit
 from retrier.processor.broker import Progress
 from retrier.processor.lease import Lease
 from retrier.settings import Role, Settings, find_used_knobs, is_database_named
-from retrier.store.message_texts import complete_texts
 from retrier.store.outgoing import is_any_outgoing
 from retrier.store.upgrade import find_revision, upgrade_schema
 from retrier.store.upkeep import get_installation_id, probe_read
@@ -124,8 +123,6 @@ class Startup:
             upgrade_schema(db)
         else:
             self._check_revision()
-        # Before anything is asked for: a message without its text would not be found by it.
-        complete_texts(db, self.parts.transport.codec)
         self.installation_id = get_installation_id(db)
         copies = self.parts.settings.ingestion.forward_to is not None
         # A file of policies that is read again may name a queue for notices at any time.

@@ -28,7 +28,7 @@ class Known:
 
     `claim` is the retry id of the claim in force. `last_failure` is None if the last failure has
     no time. `confirmed_at` is the time in the confirmation. `word` is what its row says of a
-    person's last word; `last_word` knows more.
+    person's last word; a retry ends it (`last_word`).
     """
 
     status: FailedMessageStatus
@@ -141,20 +141,8 @@ class Standing:
 
 
 def last_word(known: Known) -> LastWord | None:
-    """Return what a person said of a message last; None if they retried it or took it back since.
-
-    The status of what is archived or resolved by hand says it too: of rows of before revision 1021
-    nothing else does.
-    """
-    match known.status:
-        case FailedMessageStatus.ARCHIVED:
-            return LastWord.ARCHIVED
-        case FailedMessageStatus.RETRY_ISSUED:
-            return None
-        case FailedMessageStatus.RESOLVED if known.resolution is Resolution.BY_HAND:
-            return LastWord.RESOLVED
-        case _:
-            return known.word
+    """Return what a person said of a message last; None if they retried it or took it back since."""
+    return None if known.status is FailedMessageStatus.RETRY_ISSUED else known.word
 
 
 def what_stands(standing: Standing, decision: Decision) -> Stands:

@@ -16,7 +16,7 @@ def find_keyed(tx: Transaction, key: str, own: Table) -> StoredRow | None:
     Raises KeyReused if it is in another table: that is a request of another kind.
     """
     tx.sql.reserve_key(tx.conn, key)
-    # Its own first: a database of earlier versions may have a key in both.
+    # Its own first: a request that is sent again is found by one query.
     for table in (own, *(other for other in _KEYED if other is not own)):
         row = tx.execute(select(table).where(table.c.idempotency_key == key)).first()
         if row is not None and table is not own:

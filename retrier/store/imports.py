@@ -341,8 +341,7 @@ def conditions_of(wanted: ImportSelection) -> list[ColumnElement[bool]]:
     if wanted.error_queue is not None:
         conditions.append(imports.error_queue == wanted.error_queue)
     if wanted.counted_to is not None:
-        seq = imports.stored_seq
-        conditions.append(or_(seq.is_(None), seq <= wanted.counted_to))
+        conditions.append(imports.stored_seq <= wanted.counted_to)
     if wanted.ids is not None:
         conditions.append(imports.import_id.between(wanted.ids.first, wanted.ids.last))
     return conditions

@@ -1,18 +1,13 @@
 """Texts that are searched (`message_texts`): each stored once, however many messages have it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 from sqlalchemy import delete, exists, select
 
-from retrier.domain.failed_message import FailureDetails
-from retrier.domain.shown import digest_of, searched_text, with_reason
-from retrier.domain.wire import PropertyCodec
-from retrier.store import messages
+from retrier.domain.shown import digest_of, with_reason
 from retrier.store.engine.database import Database, bind
 from retrier.store.engine.transaction import Transaction
-from retrier.store.message_lists import SOURCES, texts_of
-from retrier.store.schema import causes, failed_messages, message_texts, processing_attempts
+from retrier.store.schema import failed_messages, message_texts, processing_attempts
 
 message_columns = failed_messages.c
 texts = message_texts.c
@@ -52,7 +47,7 @@ def _find(tx: Transaction, digests: Sequence[str]) -> dict[str, int]:
 def classify_anew(tx: Transaction, reasons: Mapping[int, str | None]) -> Mapping[int, int]:
     """Return the text ids, by number, of messages that are classified under these reasons now.
 
-    The caller has locked the messages. One without a text, which is given one later, is left out.
+    The caller has locked the messages. One whose text somebody has deleted by hand is left out.
     """
     query = (
         select(message_columns.number, texts.folded)
@@ -91,66 +86,8 @@ def remove_unused(tx: Transaction, ids: Sequence[int]) -> int:
 _IS_USED = exists().where(message_columns.text_id == texts.text_id)
 
 
-_AT_ONCE = 1000
 _PAUSE = 0.02
 """Seconds between two looks for texts: nobody waits for this."""
-_OF_CAUSE = (
-    causes.c.destination,
-    causes.c.endpoint,
-    causes.c.message_type,
-    causes.c.exception_type,
-    causes.c.failure_reason,
-)
-_WITHOUT_TEXT = (
-    select(
-        message_columns.number,
-        message_columns.attempt_id,
-        message_columns.reason,
-        *_OF_CAUSE,
-        *SOURCES,
-    )
-    .join_from(failed_messages, causes, causes.c.cause_id == message_columns.cause_id)
-    .outerjoin(processing_attempts, attempts.attempt_id == message_columns.attempt_id)
-    .where(message_columns.text_id.is_(None))
-    .order_by(message_columns.number)
-    .limit(_AT_ONCE)
-)
-
-
-def complete_texts(db: Database, codec: PropertyCodec) -> int:
-    """Give each message without a text its own; return how many. Raises DatabaseUnavailable.
-
-    Revision 1026 cannot do it: it does not know how the broker's bytes are read. A thousand in one
-    transaction; after a kill the next start goes on. Several processes may do it at once.
-    """
-    completed = 0
-    while given := db.transact(bind(_complete_some, codec)):
-        completed += given
-    return completed
-
-
-def _complete_some(tx: Transaction, codec: PropertyCodec) -> int:
-    found = tx.execute(_WITHOUT_TEXT).mappings().all()
-    shown = [searched_text(_details(dict(row), codec), row["reason"]) for row in found]
-    ids = identify_texts(tx, shown)
-    messages.give_texts(
-        tx,
-        [
-            {"key": row["number"], "shown": row["attempt_id"], "text": ids[text]}
-            for row, text in zip(found, shown, strict=True)
-        ],
-    )
-    return len(found)
-
-
-def _details(row: Mapping[str, Any], codec: PropertyCodec) -> FailureDetails:
-    # Without its attempt, which somebody deleted by hand, it shows what its cause says.
-    is_there = row["raw_properties"] is not None
-    return FailureDetails(
-        queue=row["queue"],
-        **{column.name: row[column.name] for column in _OF_CAUSE},
-        exception_message=texts_of(row, codec).exception_message if is_there else None,
-    )
 
 
 def sweep_texts(db: Database, stopped: Callable[[float], bool]) -> int:

@@ -234,7 +234,7 @@ _KEPT = {
 NO_CHANGE: Columns = MappingProxyType({})
 _NOT_KEPT = dict.fromkeys(_KEPT)
 _GIVEN_BACK = {
-    "disposition": func.coalesce(messages.archived_disposition, Disposition.MANUAL),
+    "disposition": messages.archived_disposition,
     "disposition_reason": messages.archived_reason,
     "policy": messages.archived_policy,
     # Its time has passed meanwhile: it is due at once. The rate of the policies spreads many.
@@ -470,22 +470,6 @@ def schedule_anew(tx: Transaction, times: Mapping[int, datetime]) -> None:
     if times:
         rows = [{"key": number, "due": at, "now": tx.now} for number, at in times.items()]
         tx.execute(_SCHEDULE_ANEW, rows)
-
-
-def give_texts(tx: Transaction, rows: Sequence[Mapping[str, int]]) -> None:
-    """Give messages that have no text yet (`key`) the `text` of the failure `shown`.
-
-    One that failed again meanwhile got its text with that.
-    """
-    if rows:
-        tx.execute(_GIVE_TEXT, rows)
-
-
-_GIVE_TEXT = (
-    update(failed_messages)
-    .where(_KEY, messages.text_id.is_(None), messages.attempt_id == bindparam("shown"))
-    .values(text_id=bindparam("text"))
-)
 
 
 @cache

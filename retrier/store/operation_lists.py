@@ -133,10 +133,7 @@ def find_evidence(tx: Transaction, operation: RetryOperation) -> Evidence:
     """
     query = select(canaries.retries, canaries.waited_until)
     row = tx.execute(query.where(canaries.operation_id == operation.operation_id)).one()
-    back, until = (
-        operation.failed + _count_failed_again(tx, row.retries),
-        row.waited_until or tx.now,
-    )
+    back, until = operation.failed + _count_failed_again(tx, row.retries), row.waited_until
     missing = operation.sent - back - _count_confirmed(tx, row.retries)
     unread = find_why_unread(tx, until) if missing > 0 else None
     return Evidence(came_back=back, unread=unread, waited_until=until)

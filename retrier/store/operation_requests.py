@@ -44,7 +44,6 @@ from retrier.store.operation_lists import (
 from retrier.store.schema import (
     failed_messages,
     retry_batches,
-    retry_operation_messages,
     retry_operations,
 )
 from retrier.store.selections import (
@@ -178,7 +177,7 @@ def find_repeated(
     row = find_keyed(tx, request.idempotency_key, retry_operations)
     if row is None:
         return None
-    if row.retry_type != request.retry_type or not _is_same(tx, row, request, selection):
+    if row.retry_type != request.retry_type or not _is_same(row, request, selection):
         raise reused(row)
     return CreatedOperation(
         operation_id=row.operation_id,
@@ -233,29 +232,10 @@ def _find_skipped(tx: Transaction, operation_id: str, ids: Sequence[str]) -> Map
     return read_skipped(tx, operation_id)
 
 
-def _is_same(
-    tx: Transaction, row: StoredRow, request: RetryRequest, selection: Selection | None
-) -> bool:
+def _is_same(row: StoredRow, request: RetryRequest, selection: Selection | None) -> bool:
     if selection is None:
         return bool(row.originator == request.originator)
-    if row.request_hash is not None:
-        return bool(row.request_hash == hash_request(replace(request, selection=selection)))
-    return _was_same(tx, row, request, selection)
-
-
-def _was_same(tx: Transaction, row: StoredRow, request: RetryRequest, selection: Selection) -> bool:
-    """Compare with an operation of a version that kept no hash, and knew no terms."""
-    if request.terms != RetryTerms() or request.why is not None:
-        return False
-    if row.selection != to_json(selection):
-        return False
-    if selection.ids is None:
-        return True
-    ids = retry_operation_messages.c
-    query = select(ids.unique_message_id).where(ids.operation_id == row.operation_id)
-    # The originator distinguishes a retry from a retry of pending ones.
-    known = set(tx.execute(query).scalars())
-    return bool(row.originator == request.originator) and known == set(selection.ids)
+    return bool(row.request_hash == hash_request(replace(request, selection=selection)))
 
 
 @writing

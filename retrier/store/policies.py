@@ -1,6 +1,5 @@
 """Sets of policies (`policy_sets`) that processes judge by; stored failures judged as a trial."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -155,10 +154,8 @@ def _simulate(
     simulation, judged = Simulation(policies), 0
     end = bounds.seconds() + bounds.longest.total_seconds()
     for chunk in _walk(tx, tx.now - bounds.since):
-        ranks = _find_ranks(tx, chunk)
         for row in chunk[: bounds.most - judged]:
-            failures = row.failure_count or ranks.get(row.attempt_id, 1)
-            simulation.judge(_failure(row._mapping, failures, codec))  # noqa: SLF001 - its public name
+            simulation.judge(_failure(row._mapping, codec))  # noqa: SLF001 - its public name
         judged += len(chunk)
         if judged >= bounds.most:
             return _stopped(simulation, f"after the newest {bounds.most} failures")
@@ -181,7 +178,8 @@ def _walk(tx: Transaction, since: datetime) -> Iterator[list[StoredRow]]:
             newest = newest.where(attempts.attempt_id < below)
         ids = list(tx.execute(newest).scalars())
         rows = [row for row in _load(tx, ids) if row.received_at >= since]
-        yield [row for row in rows if _was_judged(row)]
+        # One that changed nothing was not counted, and nothing was decided about it.
+        yield [row for row in rows if row.failure_count is not None]
         if len(ids) < _AT_ONCE or not rows:
             return
         below = ids[-1]
@@ -190,25 +188,6 @@ def _walk(tx: Transaction, since: datetime) -> Iterator[list[StoredRow]]:
 def _load(tx: Transaction, ids: Sequence[int]) -> list[StoredRow]:
     query = _STORED.where(tx.sql.member(attempts.attempt_id, ids))
     return list(tx.execute(query.order_by(attempts.attempt_id.desc())))
-
-
-def _find_ranks(tx: Transaction, rows: Sequence[StoredRow]) -> Mapping[int, int]:
-    """Return for failures that nothing counted how many of their message there were with each."""
-    numbers = sorted({row.number for row in rows if row.failure_count is None})
-    query = select(attempts.number, attempts.attempt_id).where(
-        tx.sql.member(attempts.number, numbers)
-    )
-    seen: Counter[int] = Counter()
-    ranks: dict[int, int] = {}
-    for number, attempt_id in tx.execute(query.order_by(attempts.attempt_id)) if numbers else ():
-        seen[number] += 1
-        ranks[attempt_id] = seen[number]
-    return ranks
-
-
-def _was_judged(row: StoredRow) -> bool:
-    """Say whether the failure counted; one of before revision 1008 says nothing, and is taken."""
-    return row.reason is None or row.failure_count is not None
 
 
 _STORED = (
@@ -238,7 +217,7 @@ _STORED = (
 )
 
 
-def _failure(row: Mapping[Any, Any], failures: int, codec: PropertyCodec) -> StoredFailure:
+def _failure(row: Mapping[Any, Any], codec: PropertyCodec) -> StoredFailure:
     said = read_said(codec, row["raw_properties"], dialect=row["dialect"], otherwise=row["queue"])
     details = FailureDetails(
         **{name: row[name] for name in _OF_CAUSE},
@@ -251,14 +230,10 @@ def _failure(row: Mapping[Any, Any], failures: int, codec: PropertyCodec) -> Sto
         unique_message_id=row["unique_message_id"],
         received_at=row["received_at"],
         facts=facts_of(details),
-        failures=failures,
+        failures=row["failure_count"],
         reason=row["reason"],
         copy_of=row["maybe_copy_of"],
-        verdict=Verdict(
-            rule=rule_of(row["policy"]),
-            # Before there were policies nothing was written, and every message waited for a person.
-            decision=Disposition(row["disposition"] or Disposition.MANUAL),
-        ),
+        verdict=Verdict(rule=rule_of(row["policy"]), decision=Disposition(row["disposition"])),
     )
 
 

@@ -274,7 +274,7 @@ def _of_plan(selection: Selection) -> Iterator[Condition]:
 
 
 def _by(number: ColumnElement[int], counted_to: int) -> Condition:
-    """Return the condition that a number is no higher; what has none is older than the column."""
+    """Return the condition that a number is no higher, or that there is none."""
     return or_(number.is_(None), number <= counted_to)
 
 

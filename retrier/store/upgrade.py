@@ -1,5 +1,6 @@
 """The schema of a database: its revision, and its upgrade; foreign keys are checked at the end."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,11 +49,12 @@ def refuse_strays(tx: Transaction) -> None:
 _UPGRADE_LOCK = "7263, 2"
 """The key (two numbers) of the lock: one instance upgrades while the others wait."""
 
-_BEFORE_THE_FIRST_RELEASE = frozenset({"0001", "0002", "0003", "0004", "0005", "0006"})
+_BEFORE_1_0 = re.compile("[01][0-9]{3}")
+"""The revisions of versions before 1.0, of which none was released: 0001 to 0006, 1001 to 1029."""
 
 _NOTHING_CARRIED_OVER = (
-    "was made by a version before the first release and cannot be upgraded; name a new, empty "
-    "database"
+    "a version before 1.0, which was never released, has made it, and it cannot be upgraded. Send "
+    "back what is still in it with that version, then name a new, empty database"
 )
 
 UNFINISHED = "unfinished copy"
@@ -83,7 +85,7 @@ def upgrade_schema(db: Database, migrations: Path = MIGRATIONS) -> SchemaRevisio
     """Apply all missing revisions in one transaction; return the revision before that.
 
     Safe when several instances start at once. Raises DatabaseUnavailable, and ConfigurationError
-    for a database that was made before the first release.
+    for a database that was made before 1.0.
     """
     # Look first: only an upgrade has to wait for its lock without a limit.
     found = find_revision(db, migrations)
@@ -97,10 +99,9 @@ def find_revision(db: Database, migrations: Path = MIGRATIONS) -> SchemaRevision
     found = _find_revision(db, migrations)
     if found.current == UNFINISHED:
         raise ConfigurationError([f"database.url: the database at {db.place} {_IS_UNFINISHED}"])
-    if found.current in _BEFORE_THE_FIRST_RELEASE:
-        raise ConfigurationError(
-            [f"database.url: the database at {db.place} {_NOTHING_CARRIED_OVER}"]
-        )
+    if found.current is not None and _BEFORE_1_0.fullmatch(found.current):
+        where = f"the database at {db.place} is at revision {found.current}"
+        raise ConfigurationError([f"database.url: {where}: {_NOTHING_CARRIED_OVER}"])
     return found
 
 

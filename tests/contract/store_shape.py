@@ -38,6 +38,19 @@ def sequences_of(db: Database) -> list[str]:
     return [] if db.is_sqlite else sorted(inspect(db.engine).get_sequence_names())
 
 
+def relations_of(db: Database) -> list[tuple[str, str]]:
+    """Return whatever has a name in the database: tables, indexes, views, sequences."""
+    sqlite = "SELECT name, type FROM sqlite_master ORDER BY name"
+    postgres = (
+        "SELECT relname::text, relkind::text FROM pg_class "
+        "WHERE relnamespace NOT IN ('pg_catalog'::regnamespace, "
+        "'information_schema'::regnamespace, 'pg_toast'::regnamespace) ORDER BY relname"
+    )
+    with db.engine.connect() as conn:
+        found = conn.execute(text(sqlite if db.is_sqlite else postgres))
+        return [(name, kind) for name, kind in found]
+
+
 def particulars_of(db: Database) -> dict[str, str]:
     """Return what makes a table special, of which no inspection tells.
 

@@ -46,6 +46,17 @@ def beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
+def test_a_file_that_is_opened_and_read_keeps_every_byte(db: Database, path: Path) -> None:
+    db.dispose()
+    before = path.read_bytes()
+
+    again = open_database(f"sqlite:///{path}")
+    names(again)
+    again.dispose()
+
+    assert path.read_bytes() == before
+
+
 class TestAFileThatIsGone:
     @pytest.mark.parametrize("suffix", ["", *LOGS])
     def test_takes_no_writes(self, db: Database, path: Path, suffix: str) -> None:

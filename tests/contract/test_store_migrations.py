@@ -1,5 +1,6 @@
 """Migrations: what they build is what the code says, once, also for two who start together."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -10,19 +11,22 @@ from sqlalchemy import inspect, text
 
 from retrier.errors import ConfigurationError, DatabaseUnavailable
 from retrier.store.engine.database import Database
-from retrier.store.engine.transaction import Transaction
 from retrier.store.schema import VIEWS, metadata
-from retrier.store.upgrade import find_revision, take_views_away, upgrade_schema
+from retrier.store.upgrade import find_revision, upgrade_schema
 from tests.contract.conftest import OpenNew
 from tests.contract.store_retries import STAGED, bring_to
 from tests.contract.store_rows import everything_but, message, record, select_rows
-from tests.contract.store_shape import all_rows, particulars_of, sequences_of, shape_of
+from tests.contract.store_shape import (
+    all_rows,
+    particulars_of,
+    relations_of,
+    sequences_of,
+    shape_of,
+)
 from tests.support.bench import Bench
 from tests.support.databases import open_database, open_upgraded, temporary_postgres
-from tests.support.factories import failed_import, failure, unique_id
-from tests.support.revisions import downgrade, newest_revision, widened
-
-IMPORTS = "failed_imports"
+from tests.support.factories import failure
+from tests.support.revisions import newest_revision
 
 
 def compressions(db: Database) -> set[str]:
@@ -85,6 +89,15 @@ class TestAnUpgradedDatabase:
 
         assert set(inspect(new.engine).get_view_names()) == set(VIEWS)
 
+    def test_lets_the_lease_be_locked_against_a_takeover_only(self, new: Database) -> None:
+        """The lock conflicts with changes of columns that a unique index has."""
+        upgrade_schema(new)
+
+        indexes = inspect(new.engine).get_indexes("processor_lease")
+        assert [(each["column_names"], bool(each["unique"])) for each in indexes] == [
+            (["epoch"], True)
+        ]
+
     def test_shows_what_the_tables_say_in_its_views(self, new: Database) -> None:
         upgrade_schema(new)
         retry = bring_to(Bench(new), STAGED)
@@ -106,38 +119,6 @@ class TestAnUpgradedDatabase:
         assert len(select_rows(new, text("SELECT * FROM v_failed_messages"))) == 3
 
 
-class TestADatabaseOfTheFirstRevision:
-    def test_keeps_every_row_when_it_is_upgraded(self, new: Database) -> None:
-        # Given rows in nearly every table, as that revision has them
-        upgrade_schema(new)
-        bench = Bench(new)
-        bring_to(bench, STAGED)
-        bench.receive(failed_import(b"\xff", b"\x00body"), failed_import())
-        downgrade(new, "1001")
-        with new.engine.begin() as conn:
-            take_views_away(Transaction(conn, new.sql))
-        before = all_rows(new)
-
-        upgrade_schema(new)
-
-        after = all_rows(new)
-        same = {name: after[name] for name in before if name not in {"alembic_version", IMPORTS}}
-        expected = before | {
-            "retry_operations": widened(
-                before["retry_operations"], by=[None, False, None, 0, None, None, None]
-            ),
-            "processing_attempts": widened(before["processing_attempts"], by=[None] * 3),
-            "failed_messages": widened(
-                before["failed_messages"], by=[None, None, "2", *[None] * 11]
-            ),
-            "failed_message_retries": widened(before["failed_message_retries"], by=[None] * 3),
-        }
-        assert same == {name: expected[name] for name in same}
-        kept = [row.removesuffix(")") for row in before[IMPORTS]]
-        assert after[IMPORTS] == [f"{row}, False, None)" for row in kept]
-        assert after["failed_import_sends"] == []
-
-
 class TestADatabaseThatIsNotUpgraded:
     def test_says_so(self, new: Database) -> None:
         revision = find_revision(new)
@@ -153,29 +134,45 @@ class TestADatabaseThatIsNotUpgraded:
             upgrade_schema(new)
 
         assert set(shape_of(new)) == {"ledger"}
+        assert sequences_of(new) == []
         assert find_revision(new).current is None
 
 
-@pytest.mark.parametrize("revision", ["0001", "0002", "0003", "0004", "0005", "0006"])
-def test_a_database_from_before_the_first_release_is_refused_and_left_alone(
-    new: Database, revision: str
-) -> None:
-    # Given a database as such a version left it, as far as this one looks at it
+@pytest.fixture(params=["0001", "0006", "1001", "1029"])
+def older(new: Database, request: pytest.FixtureRequest) -> Database:
+    """Give a database with tables and a message, of a revision that came before the first one."""
+    upgrade_schema(new)
+    record(new, failure())
     with new.engine.begin() as conn:
-        conn.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32) PRIMARY KEY)"))
-        conn.execute(text("INSERT INTO alembic_version VALUES (:now)"), {"now": revision})
-        conn.execute(text("CREATE TABLE failed_messages (unique_message_id TEXT, headers TEXT)"))
-        conn.execute(text("INSERT INTO failed_messages VALUES ('m1', '{}')"))
-    before = all_rows(new), shape_of(new)
+        conn.execute(text("UPDATE alembic_version SET version_num = :it"), {"it": request.param})
+    return new
 
-    with pytest.raises(ConfigurationError, match="before the first release") as refused:
-        upgrade_schema(new)
 
-    (line,) = str(refused.value).splitlines()
-    assert line.startswith(f"database.url: the database at {new.place} ")
-    assert (all_rows(new), shape_of(new)) == before
-    with pytest.raises(ConfigurationError):
-        find_revision(new)
+class TestADatabaseOfAVersionBefore10:
+    """None was released, and no revision leads from it to the first one that stays."""
+
+    @pytest.mark.parametrize("use", [find_revision, upgrade_schema])
+    def test_is_refused_in_one_line(self, older: Database, use: Callable[[Database], None]) -> None:
+        (revision,) = all_rows(older)["alembic_version"]
+
+        with pytest.raises(ConfigurationError) as refused:
+            use(older)
+
+        (line,) = str(refused.value).splitlines()
+        said = revision.strip("(),'")
+        assert line.startswith(
+            f"database.url: the database at {older.place} is at revision {said}: a version before 1.0"
+        )
+        assert "Send back what is still in it with that version" in line
+        assert line.endswith("then name a new, empty database")
+
+    def test_is_left_alone(self, older: Database) -> None:
+        before = all_rows(older), shape_of(older), relations_of(older)
+
+        with pytest.raises(ConfigurationError):
+            upgrade_schema(older)
+
+        assert (all_rows(older), shape_of(older), relations_of(older)) == before
 
 
 def test_two_processes_that_upgrade_at_once_upgrade_once(new: Database) -> None:
@@ -201,27 +198,6 @@ def test_a_database_of_a_newer_version_is_refused_with_words(new: Database) -> N
 
     with pytest.raises(DatabaseUnavailable, match="9999"):
         upgrade_schema(new)
-
-
-class TestADowngrade:
-    def test_leaves_nothing(self, new: Database) -> None:
-        upgrade_schema(new)
-
-        downgrade(new)
-
-        assert (shape_of(new), sequences_of(new)) == ({}, [])
-
-    def test_can_be_undone(self, new: Database) -> None:
-        upgrade_schema(new)
-        shape = shape_of(new)
-        downgrade(new)
-
-        upgrade_schema(new)
-
-        assert shape_of(new) == shape
-        stored = failure()
-        record(new, stored)
-        assert message(new, unique_id(stored))["number"] == 1
 
 
 @pytest.mark.postgres

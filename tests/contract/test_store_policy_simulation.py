@@ -54,7 +54,7 @@ def change_attempts(db: Database, **values: object) -> None:
         conn.execute(update(processing_attempts).values(**values))
 
 
-def test_failures_are_ranked_where_nothing_counted_them(database: Database) -> None:
+def test_each_failure_is_judged_by_its_count(database: Database) -> None:
     receive(database, *(failure(message_id="m") for _ in range(3)), failure())
 
     found = simulate(database)
@@ -64,7 +64,7 @@ def test_failures_are_ranked_where_nothing_counted_them(database: Database) -> N
     assert verdicts(found) == {Disposition.DEAD: 2, Disposition.SCHEDULED: 2}
 
 
-def test_the_count_of_then_decides_where_there_is_one(database: Database) -> None:
+def test_the_count_of_then_decides(database: Database) -> None:
     receive(database, *(failure(message_id="m") for _ in range(3)))
     change_attempts(database, reason="unknown", failure_count=1)
 

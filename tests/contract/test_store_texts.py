@@ -15,13 +15,12 @@ from retrier.store.engine.transaction import Transaction
 from retrier.store.groups import list_queues, summarise
 from retrier.store.message_lists import Order, PageRequest, Sort, list_messages
 from retrier.store.message_texts import (
-    complete_texts,
     find_unused,
     identify_texts,
     remove_unused,
     sweep_texts,
 )
-from retrier.store.schema import failed_messages, message_texts, processing_attempts
+from retrier.store.schema import failed_messages, message_texts
 from retrier.store.selections import find_chunk
 from retrier.store.verification import verify_store
 from retrier.transport.rabbitmq.properties import AmqpPropertyCodec
@@ -286,43 +285,10 @@ class TestTheSweep:
         assert sweep_texts(database, never) == 1499
 
 
-class TestAMessageWithoutAText:
-    """A version before revision 1026 stored it."""
+def test_a_message_without_its_text_is_told_by_verify(database: Database) -> None:
+    one = failure()
+    record(database, one)
 
-    def test_is_given_what_it_shows(self, database: Database) -> None:
-        one = failure(exception_message="CARD expired")
-        record(database, one, failure())
-        before = rows(database, message_texts)
-        forget_texts(database)
+    set_columns(database, unique_id(one), text_id=None)
 
-        assert complete_texts(database, CODEC) == 2
-
-        assert {row["folded"] for row in rows(database, message_texts)} == {
-            row["folded"] for row in before
-        }
-        assert found(database, "card expired") == [unique_id(one)]
-        assert complete_texts(database, CODEC) == 0
-
-    def test_is_given_that_of_its_cause_if_somebody_deleted_its_attempt(
-        self, database: Database
-    ) -> None:
-        record(database, failure())
-        forget_texts(database)
-        with database.engine.begin() as conn:
-            conn.execute(processing_attempts.delete())
-
-        assert complete_texts(database, CODEC) == 1
-
-    def test_is_told_by_verify(self, database: Database) -> None:
-        one = failure()
-        record(database, one)
-
-        set_columns(database, unique_id(one), text_id=None)
-
-        assert broken_rules(database) == ["the text by which a message is found is there"]
-
-
-def forget_texts(db: Database) -> None:
-    with db.engine.begin() as conn:
-        conn.execute(update(failed_messages).values(text_id=None))
-        conn.execute(message_texts.delete())
+    assert broken_rules(database) == ["the text by which a message is found is there"]

@@ -1,15 +1,12 @@
-"""Folders of migrations that end before the newest one, to make databases of older versions."""
+"""Folders of migrations: those that there are, to be followed by one more."""
 
 from pathlib import Path
 from shutil import copy
 
-from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from retrier.store.engine.database import Database
-from retrier.store.engine.transaction import Transaction
-from retrier.store.upgrade import MIGRATIONS, take_views_away
+from retrier.store.upgrade import MIGRATIONS
 
 
 def newest_revision() -> str:
@@ -31,19 +28,3 @@ def _scripts() -> ScriptDirectory:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     return ScriptDirectory.from_config(config)
-
-
-def widened(rows: list[str], *, by: list[object]) -> list[str]:
-    """Return rows, as texts, with the values of the columns that a revision adds at the end."""
-    added = ", ".join(repr(value) for value in by)
-    return [f"{row.removesuffix(')')}, {added})" for row in rows]
-
-
-def downgrade(db: Database, revision: str = "base") -> None:
-    """Go back to a revision, or to before the first one, in one transaction."""
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    with db.engine.begin() as conn:
-        take_views_away(Transaction(conn, db.sql))
-        config.attributes["connection"] = conn
-        command.downgrade(config, revision)

@@ -13,7 +13,6 @@ LOADED_LATE = (
     "alembic.command",
     "apscheduler.triggers.interval",
     "psycopg",
-    "retrier.store.schema.migrations.first",
     "retrier.transport.embedded.transport",
     "retrier.transport.rabbitmq.transport",
     "uvicorn.lifespan.off",

@@ -89,15 +89,13 @@ def test_another_message_under_its_retry_is_for_a_person_after_a_word() -> None:
 
 @pytest.mark.parametrize("word", WORDS)
 class TestTheLastWord:
-    def test_is_what_the_status_says_of_a_row_that_says_nothing(self, word: LastWord) -> None:
-        by_hand = known(RESOLVED, Resolution.BY_HAND, word)
-
-        assert last_word(known(ARCHIVED, word=word)) is LastWord.ARCHIVED
-        assert last_word(by_hand) is LastWord.RESOLVED
-
     def test_is_ended_by_a_retry(self, word: LastWord) -> None:
         assert last_word(known(ISSUED, word=word)) is None
 
     def test_outlasts_a_failure_and_a_confirmation(self, word: LastWord) -> None:
         assert last_word(known(UNRESOLVED, word=word)) is word
         assert last_word(known(RESOLVED, Resolution.CONFIRMED, word)) is word
+
+    def test_stays_while_the_message_is_closed(self, word: LastWord) -> None:
+        assert last_word(known(RESOLVED, Resolution.BY_HAND, word)) is word
+        assert last_word(known(ARCHIVED, word=word)) is word

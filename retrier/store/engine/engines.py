@@ -198,13 +198,12 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     # The driver must not begin transactions by itself: it would take no write lock at BEGIN.
     connection.isolation_level = None
     # `auto_vacuum` works on a file without tables only, and before WAL has written its header: then
-    # deleted rows can be given back to the file system. On any other file it does nothing.
-    for pragma in (
-        "auto_vacuum=INCREMENTAL",
-        "journal_mode=WAL",
-        "synchronous=FULL",
-        "foreign_keys=ON",
-    ):
+    # deleted rows can be given back to the file system. Where it is on already it would write, and
+    # wait for whoever writes: each connection that is opened would.
+    (auto_vacuum,) = connection.execute("PRAGMA auto_vacuum").fetchone()
+    if not auto_vacuum:
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
 
 

@@ -133,28 +133,23 @@ failed_messages = Table(
     Column("maybe_copy_of", Id),
     Column("edit_of", Id),
     Column("archive_operation_id", Id),
-    # Added by revision 1011: SQLite adds a column at the end.
     Column("stream_queue", Text),
-    # Added by revision 1014.
     Column("derived_from", Id),
-    # Added by revision 1017.
     Column("stream_position", String(30), nullable=False, server_default=NO_POSITION),
     Column("stream_position_unread", Text),
-    # Added by revision 1020. Of the newest failure, and no part of its cause: a machine more would
+    # Of the newest failure, and no part of its cause: a machine more would
     # double the groups.
     Column("host", Text),
     Column("process", Text),
     Column("node", Text),
-    # Added by revision 1021.
     Column("last_word", String(16)),
-    # Added by revision 1024.
     Column("archived_disposition", String(16)),
     Column("archived_reason", Text),
     Column("archived_policy", Text),
     Column("archived_retry_at", UtcTime),
-    # Added by revision 1026. No foreign key: each would cost a look-up for each failure.
+    # No foreign key: each would cost a look-up for each failure.
     Column("text_id", Number),
-    # Added by revision 1027. The number, of the counter of failure numbers, under which it was
+    # The number, of the counter of failure numbers, under which it was
     # archived, or an attempt was counted that did not make it unresolved: a plan asks for it.
     Column("changed_seq", Number),
     one_of("status", FailedMessageStatus),
@@ -300,14 +295,6 @@ Index("ix_failed_messages_message_id", failed_messages.c.message_id)
 # The messages with a text that was found, and whether a text has any message left. With the status,
 # so that those of a text that very many have are counted without a look at each.
 Index("ix_failed_messages_text", failed_messages.c.text_id, failed_messages.c.status)
-_without_text = text("text_id IS NULL")
-# What a version before revision 1026 has stored: empty as soon as it has its texts.
-Index(
-    "ix_failed_messages_without_text",
-    failed_messages.c.number,
-    postgresql_where=_without_text,
-    sqlite_where=_without_text,
-)
 
 
 processing_attempts = Table(
@@ -338,7 +325,6 @@ processing_attempts = Table(
     Column("raw_properties", LargeBinary, nullable=False),
     # Behind the rest: SQLite puts the end of a row that exceeds its page into other pages.
     Column("body", LargeBinary),
-    # Added by revision 1008: SQLite adds a column at the end.
     Column("reason", Text),
     Column("failure_count", Integer),
     Column("retry_at", UtcTime),

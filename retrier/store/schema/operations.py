@@ -59,17 +59,14 @@ retry_operations = Table(
     Column("started_at", UtcTime),
     Column("completed_at", UtcTime),
     Column("modified_at", UtcTime, nullable=False),
-    # Added by revision 1007: SQLite adds a column at the end.
     Column("next_cut", UtcTime),
     Column("passed_over", Boolean, nullable=False, server_default=false()),
     Column("request_hash", Digest),
-    # Added by revision 1008.
     Column("dead_left_out", Integer, nullable=False, server_default=text("0")),
-    # Added by revision 1011.
     Column("look_again_at", UtcTime),
-    # Added by revision 1015. The delay that was asked for; NULL: none, or a time.
+    # The delay that was asked for; NULL: none, or a time.
     Column("delay_ms", Number),
-    # Added by revision 1018. Patterns of headers that its retries go without; NULL: none.
+    # Patterns of headers that its retries go without; NULL: none.
     Column("drop_headers", Json),
     one_of("retry_type", RETRY_TYPES),
     one_of("state", RetryOperationState),
@@ -120,7 +117,6 @@ retry_operation_canaries = Table(
     Column("retries", Json, nullable=False),
     # Counted when it is judged: later the operation's own counts say nothing about the canary.
     Column("came_back", Integer),
-    # Added by revision 1025.
     Column("waited_until", UtcTime),
     one_of("state", CanaryState),
     CheckConstraint("size >= 1", name="sends_something"),
@@ -184,9 +180,9 @@ failed_message_retries = Table(
     Column("operation_id", Id, nullable=False),
     Column("sending_since", UtcTime),
     Column("forwarded_at", UtcTime),
-    # Added by revision 1010. The breaker that counts what becomes of the retry; NULL if none does.
+    # The breaker that counts what becomes of the retry; NULL if none does.
     Column("breaker_id", Number),
-    # Added by revision 1027. The number, of the counter of failure numbers, under which it was
+    # The number, of the counter of failure numbers, under which it was
     # recorded as forwarded; and the queue it goes to, NULL if that is the one of the failure.
     Column("sent_seq", Number),
     Column("sent_to", Text),

@@ -48,8 +48,8 @@ failed_imports = Table(
     Column("fingerprint", Digest, nullable=False),
     Column("received_at", UtcTime, nullable=False),
     Column("redelivered", Boolean, nullable=False, server_default=false()),
-    # Added by revision 1027. The number, of the counter of failure numbers, under which it was kept.
-    Column("stored_seq", Number),
+    # The number, of the counter of failure numbers, under which it was kept.
+    Column("stored_seq", Number, nullable=False),
 )
 
 Index("ix_failed_imports_redelivery", failed_imports.c.fingerprint)
@@ -84,7 +84,7 @@ outgoing = Table(
     Column("created_at", UtcTime, nullable=False),
     Column("not_before", UtcTime),
     Column("reason", Text),
-    # Added by revision 1008. A notice that a message is dead: what it says. NULL: a copy.
+    # A notice that a message is dead: what it says. NULL: a copy.
     Column("notice", Json),
     CheckConstraint("(not_before IS NULL) = (reason IS NULL)", name="put_off_says_why"),
 )

@@ -309,20 +309,6 @@ class TestAKey:
         assert post(api, {"ids": [UNKNOWN, "c"]}, key="k").status_code == 422
         assert post(api, {"ids": ["b", UNKNOWN]}, key="k").status_code == 202
 
-    @pytest.mark.parametrize(
-        ("terms", "status"), [({}, 202), ({"limit": 5}, 422), ({"why": "monday"}, 422)], ids=str
-    )
-    def test_of_an_operation_without_a_hash_is_compared_by_its_selection(
-        self, api: Api, terms: dict[str, Any], status: int
-    ) -> None:
-        """An older version wrote it, which knew no terms."""
-        post(api, {"queue": "orders"}, key="k")
-        with api.db.engine.begin() as conn:
-            conn.execute(update(retry_operations).values(request_hash=None))
-
-        assert post(api, {"queue": "orders"}, key="k", **terms).status_code == status
-        assert post(api, {"queue": "bills"}, key="k", **terms).status_code == 422
-
 
 def test_headers_to_drop_are_kept_and_shown(api: Api) -> None:
     api.receive(failure())

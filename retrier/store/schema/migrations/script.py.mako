@@ -13,8 +13,3 @@ depends_on = ${repr(depends_on)}
 def upgrade() -> None:
     """Apply the revision."""
     ${upgrades if upgrades else "pass"}
-
-
-def downgrade() -> None:
-    """Take the revision back."""
-    ${downgrades if downgrades else "pass"}
