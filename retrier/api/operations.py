@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, model_
 from retrier.api.answers import (
     TOTAL_COUNT,
     Json,
-    WrongField,
     accepted,
     answer,
     camel,
@@ -23,7 +22,7 @@ from retrier.api.answers import (
     told,
 )
 from retrier.api.messages import claim, item
-from retrier.api.parts import ApiParts, Parts, Sight
+from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import IdsQuery, InContext, PageQuery, RequestContext, page_headers
 from retrier.api.selections import YEAR, AskedBody, named_plan, refuse_plan
 from retrier.domain.headers import why_not_dropped
@@ -48,6 +47,8 @@ from retrier.domain.retry_operation import (
 from retrier.domain.schedule import Schedule
 from retrier.domain.selection import Selection, chosen_parts, describe
 from retrier.domain.waiting import estimate_end, why_it_waits
+from retrier.http.parts import Sight
+from retrier.http.problems import WrongField
 from retrier.store.queries.batches import BatchCount, BatchDetails, find_batch, list_batches
 from retrier.store.queries.groups import find_title
 from retrier.store.queries.operations import (

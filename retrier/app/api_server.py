@@ -8,7 +8,6 @@ from starlette.types import ASGIApp
 from retrier import __version__
 from retrier.api.application import ApiParts, create_api
 from retrier.api.live import LiveFeed
-from retrier.api.parts import AT_WORK
 from retrier.app.composition import ANSWER_LIMIT, make_gateway
 from retrier.app.page import Faces, PageState, make_page
 from retrier.app.parts import Parts, make_hosts
@@ -17,6 +16,7 @@ from retrier.app.queue_looks import QueueLooks
 from retrier.app.server import WebServer
 from retrier.errors import ConfigurationError, ServiceUnavailable
 from retrier.events.service import HealthNotListening
+from retrier.http.places import AT_WORK
 from retrier.settings import Role, name_settings_queues
 
 Health = Callable[[], Mapping[str, tuple[bool, str]]]

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from threading import Lock
 
-from retrier.api.parts import Sight
 from retrier.clock import Clock
+from retrier.http.parts import Sight
 
 MOST_NAMES = 100
 """Names that are remembered, and so asked in a minute: a sender may write any number of them."""

@@ -13,6 +13,7 @@ from retrier.domain.failed_message import Disposition, FailedMessageStatus, Reso
 from retrier.domain.identity import canonical
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
 from retrier.domain.selection import Selection
+from retrier.http.filters import FilterQuery
 from retrier.store.queries.archive_previews import plan_act
 from retrier.store.queries.comments import find_comments
 from retrier.store.queries.message_waits import why_listed_wait
@@ -22,7 +23,6 @@ from retrier.store.queries.pending import time_before
 from retrier.store.queries.selections import last_number
 from retrier.web.filters import (
     ANY_STATUS,
-    FilterQuery,
     Selected,
     only_status,
     read_address,

@@ -13,7 +13,7 @@ from retrier.policy.policy_set import Definition, InForce, Match, PolicySet, Rul
 from retrier.policy.simulation import Sample, Verdict
 from retrier.policy.words import Told, explain
 from retrier.store.queries.policy_sets import JudgingProcess, list_judging_processes
-from retrier.store.queries.policy_simulation import Bounds, SimulatedBefore, simulate_policies
+from retrier.store.queries.policy_simulation import SimulatedBefore
 from retrier.web.forms import Form, SentForm
 from retrier.web.page import show
 from retrier.web.parts import PageParts, Parts
@@ -254,8 +254,8 @@ policies:
 @router.get("")
 def get_policies(request: Request, parts: Parts) -> Response:
     """Show the set in force, and the form that simulates another."""
-    text = parts.policies.text() or EXAMPLE
-    view = policy_view(parts.policies.in_force(), list_judging_processes(parts.db), text, _SINCE)
+    text = parts.policy_text() or EXAMPLE
+    view = policy_view(parts.policies(), list_judging_processes(parts.db), text, _SINCE)
     return show(request, "policies.html", view, current=_HERE)
 
 
@@ -267,11 +267,11 @@ def simulate(request: Request, parts: Parts, form: SentForm) -> Response:
     wrong: tuple[str, ...] = ()
     simulated = None
     try:
-        simulated = _simulate(parts, parts.policies.read(text), since)
+        simulated = _simulate(parts, parts.read_policies(text), since)
     except ConfigurationError as error:
         wrong = error.problems
     view = policy_view(
-        parts.policies.in_force(),
+        parts.policies(),
         list_judging_processes(parts.db),
         text,
         since,
@@ -289,11 +289,5 @@ def _read_text(form: Form) -> str:
 
 
 def _simulate(parts: PageParts, policies: PolicySet, since: str) -> SimulationView:
-    if not parts.policies.simulating.acquire(blocking=False):
-        raise HTTPException(503, "Another simulation is running. Try again when it is over.")
-    try:
-        bounds = Bounds(since=int(since[:-1]) * _UNITS[since[-1]])
-        found = simulate_policies(parts.db, policies, parts.codec, bounds)
-    finally:
-        parts.policies.simulating.release()
+    found = parts.simulate(policies, int(since[:-1]) * _UNITS[since[-1]])
     return simulation_view(found, policies.hash)

@@ -7,12 +7,13 @@ from fastapi import APIRouter, Request, Response
 
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
 from retrier.domain.selection import Selection
+from retrier.http.parts import Sight
 from retrier.store.queries.preview_counts import By
 from retrier.store.queries.previews import Preview, plan_of, preview
 from retrier.store.queries.selections import take_cut_off
 from retrier.web.forms import SentForm
 from retrier.web.page import IN_FULL, see_other, show
-from retrier.web.parts import PageParts, Parts, Sight
+from retrier.web.parts import PageParts, Parts
 from retrier.web.wording import plural
 
 

@@ -5,8 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from retrier.api.answers import LONGEST, AnswerCache
+from retrier.api.answers import LONGEST
 from retrier.errors import AnswerTooSlow
+from retrier.http.cache import AnswerCache
 from tests.support.frozen_clock import FrozenClock
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
-from retrier.api.parts import Sight
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.retry_operation import RETRY, Plan, hash_subject
 from retrier.domain.selection import Selection
+from retrier.http.parts import Sight
 from retrier.store.engine.database import Database
 from retrier.store.queries.cuts import ISSUED
 from retrier.store.schema import failed_messages, metadata, retry_operations
