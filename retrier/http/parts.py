@@ -1,6 +1,6 @@
 """What both faces are built from, and what the broker says of queues."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from threading import Lock
@@ -13,6 +13,8 @@ from retrier.http.problems import later
 from retrier.policy.policy_set import InForce, PolicySet
 from retrier.store.engine.database import Database
 from retrier.store.queries.policy_simulation import Bounds, SimulatedBefore, simulate_policies
+from retrier.store.queries.preview_counts import By
+from retrier.store.queries.previews import Preview
 
 Health = Mapping[str, tuple[bool, str]]
 """For each part of this process whether it works, and a reason."""
@@ -36,6 +38,21 @@ class Sight:
 def see_nothing(_queues: Sequence[str]) -> Sight:
     """Take every queue for existing, without a look."""
     return Sight()
+
+
+def warnings_of(found: Preview, seen: Sight) -> Iterator[tuple[str, str]]:
+    """Yield the kind and the words of what is to be known before a retry, missing queues aside."""
+    for queue, why_not in sorted(seen.unsure.items()):
+        yield "not_looked_at", f"It is not known whether the queue {queue} exists: {why_not}."
+    if seen.why_not is not None:
+        yield "not_looked_at", f"Nobody looked whether these queues exist: {seen.why_not}."
+    for line in found.lines(By.REDIRECTS):
+        messages = f"{line.count:,} message{'' if line.count == 1 else 's'}"
+        yield "redirect", f"A redirect applies: {messages} for {line.key} go to {line.name}."
+    copies = sum(line.count for line in found.lines(By.COPIES))
+    if copies:
+        messages = f"{copies:,} message{'' if copies == 1 else 's'}"
+        yield "maybe_copies", f"{messages} of them may be copies of other failed messages."
 
 
 def have_none() -> InForce:

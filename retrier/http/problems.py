@@ -33,6 +33,10 @@ _GRANT = (
     "Trying again does not help before somebody has changed the database: run `retrier check` with "
     "the settings of the service, it names what is missing and the GRANT for it."
 )
+_OTHER_KEY = (
+    "Send this request under another key; repeat only the very same one under this key. On the "
+    "page, open the form anew."
+)
 
 
 class WrongField(HTTPException):
@@ -94,10 +98,7 @@ def _explain(error: Exception, place: str) -> Problem:
             detail = "The database takes no such value: a text is too long or no valid text."
             return Problem(status=400, detail=detail)
         case KeyReused():
-            advice = (
-                "Send this request under another key; repeat only the very same one under this key."
-            )
-            return Problem(status=422, detail=str(error), advice=advice)
+            return Problem(status=422, detail=str(error), advice=_OTHER_KEY)
         case _:
             detail = f"The request failed unexpectedly ({type(error).__name__})."
             return Problem(status=500, detail=detail)

@@ -274,7 +274,7 @@ def test_a_queue_that_was_not_answered_for_is_told_beside_a_missing_one(api: Api
     assert missing["kind"] == "queue_missing"
     assert unsure == {
         "kind": "not_looked_at",
-        "text": "Not known whether the queue orders exists: nobody knows.",
+        "text": "It is not known whether the queue orders exists: nobody knows.",
     }
 
 
