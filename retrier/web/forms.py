@@ -30,7 +30,7 @@ from retrier.gateway import AskedAgain
 from retrier.http import asking
 from retrier.http.asking import LONGEST_KEY, one_line
 from retrier.store.queries.archive_previews import ArchivePreview
-from retrier.web.wording import plural
+from retrier.web.wording import ACTS, plural
 
 LONGEST_WHY = 1000
 LONGEST_HEADERS = 1000
@@ -229,7 +229,6 @@ def _form(request: Request, content: Annotated[bytes, Depends(read_form)]) -> Fo
 SentForm = Annotated[Form, Depends(_form)]
 
 
-_NAMES = {Act.ARCHIVE: "Archive", Act.UNARCHIVE: "Unarchive", Act.RESOLVE: "Resolve"}
 _WHAT = {
     Act.ARCHIVE: "They are set aside: no retry takes them. It can be undone "
     "until they are deleted, `retention.archived` after this: 10 days by default.",
@@ -262,7 +261,7 @@ class Question:
 
 def ask_about(act: Act, what: str, found: ArchivePreview, base: Question) -> Question:
     """Return the question before an act on many; `base` has its addresses and fields."""
-    count, name = plural(found.total, "message"), _NAMES[act]
+    count, name = plural(found.total, "message"), ACTS[act]
     return Question(
         title=f"{name} {count}?" if found.total else "Nothing would be changed",
         what=what,

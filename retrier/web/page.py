@@ -28,8 +28,6 @@ from retrier.web.forms import NAME_COOKIE, SentForm, local, name_of, new_key
 from retrier.web.parts import NAVIGATION, PageParts, Place
 from retrier.web.wording import number, plural
 
-_WORDS = {Act.ARCHIVE: "archived", Act.UNARCHIVE: "unarchived", Act.RESOLVE: "resolved"}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flash:
@@ -114,7 +112,7 @@ def _of_archive(db: Database, operation_id: str) -> Flash | None:
 
 
 def _tell(found: ArchiveOperation) -> str:
-    words = _WORDS.get(found.act, "changed")
+    words = wording.DONE[found.act]
     if found.state is not ArchiveOperationState.COMPLETED:
         return f"{number(found.done)} of {plural(found.total, 'message')} {words} so far."
     if not found.skipped_because:

@@ -7,7 +7,6 @@ from itertools import islice
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from retrier.domain.failed_message import Disposition
 from retrier.errors import ConfigurationError
 from retrier.policy.policy_set import Definition, InForce, Match, PolicySet, Rule, Unmatched
 from retrier.policy.simulation import Sample, Verdict
@@ -17,7 +16,7 @@ from retrier.store.queries.policy_simulation import SimulatedBefore
 from retrier.web.forms import Form, SentForm
 from retrier.web.page import show
 from retrier.web.parts import PageParts, Parts
-from retrier.web.wording import plural
+from retrier.web.wording import DISPOSITIONS, plural
 
 SHOWN_DELAYS = 50
 SHORT_HASH = 8
@@ -28,12 +27,6 @@ SINCE = {
     "30d": "the last 30 days",
 }
 """How far back a simulation may look."""
-
-_DECISIONS = {
-    Disposition.MANUAL: "waits for a person",
-    Disposition.SCHEDULED: "retried by itself",
-    Disposition.DEAD: "dead",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +224,7 @@ def _sample(sample: Sample) -> SampleRow:
 
 
 def _verdict(verdict: Verdict) -> str:
-    decision = _DECISIONS[verdict.decision]
+    decision, _ = DISPOSITIONS[verdict.decision]
     return decision if verdict.rule is None else f"{decision}, by {verdict.rule}"
 
 
