@@ -34,8 +34,8 @@ _GRANT = (
     "the settings of the service, it names what is missing and the GRANT for it."
 )
 _OTHER_KEY = (
-    "Send this request under another key; repeat only the very same one under this key. On the "
-    "page, open the form anew."
+    "Under one key only the very same request may be repeated: send this one under another key, or "
+    "from a form that is opened anew."
 )
 
 
