@@ -4,32 +4,22 @@
 """
 
 import json
-import re
-import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from enum import StrEnum
 from hashlib import sha256
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any, TypeVar, cast, get_args, overload
+from typing import Any, get_args, overload
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
-from starlette.exceptions import HTTPException
 
-from retrier.clock import Clock, SystemClock
 from retrier.domain.parameters import nearest
-from retrier.errors import (
-    AnswerTooSlow,
-    BrokerUnavailable,
-    DatabaseRefused,
-    DatabaseUnavailable,
-    DataRefused,
-    KeyReused,
-)
+from retrier.http import problems
+from retrier.http.problems import RETRY_AFTER, Problem
 
 SERVICECONTROL_VERSION = "6.19.2"
 """The ServiceControl version whose API this is; its clients choose their features by it."""
@@ -112,60 +102,6 @@ def present(members: Mapping[str, object]) -> Json:
     return {name: value for name, value in members.items() if value is not None}
 
 
-T = TypeVar("T")
-
-COSTLY = 0.2
-"""Seconds; an answer that takes less is not cached."""
-
-TIMES_ITS_COST = 10
-LONGEST = 60.0
-"""Seconds an answer is cached at most."""
-
-FINDING_TIMEOUT = 5.0
-"""Seconds to wait while another thread finds an answer."""
-
-
-class AnswerCache:
-    """Caches a costly answer for ten times as long as it took to find.
-
-    So counting a million messages uses at most a tenth of one thread, however many clients poll.
-    With few messages nothing is cached.
-    """
-
-    def __init__(self, clock: Clock | None = None, timeout: float = FINDING_TIMEOUT) -> None:
-        self._clock = clock or SystemClock()
-        self._timeout = timeout
-        self._lock = threading.Lock()
-        self._finding: dict[Hashable, threading.Lock] = {}
-        self._answers: dict[Hashable, tuple[object, float]] = {}
-
-    def get(self, key: Hashable, find: Callable[[], T]) -> T:
-        """Return the cached answer of the key, or find it: one thread finds, the others wait.
-
-        Raises AnswerTooSlow after `timeout`: if queries hang, threads must not hang in turn.
-        """
-        with self._lock:
-            finding = self._finding.setdefault(key, threading.Lock())
-        if not finding.acquire(timeout=self._timeout):
-            raise AnswerTooSlow(f"others have waited for this answer for {self._timeout:g} s")
-        try:
-            answer, until = self._answers.get(key, (None, 0.0))
-            if self._clock.monotonic() < until:
-                return cast("T", answer)
-            return self._find(key, find)
-        finally:
-            finding.release()
-
-    def _find(self, key: Hashable, find: Callable[[], T]) -> T:
-        started = self._clock.monotonic()
-        answer = find()
-        ended = self._clock.monotonic()
-        cost = ended - started
-        if cost >= COSTLY:
-            self._answers[key] = (answer, ended + min(cost * TIMES_ITS_COST, LONGEST))
-        return answer
-
-
 _ADVICE: Mapping[int, str] = MappingProxyType(
     {
         400: "Correct the request as the detail says; sending it again as it is will not help.",
@@ -181,33 +117,11 @@ _ADVICE: Mapping[int, str] = MappingProxyType(
         "A request with an Idempotency-Key can be repeated safely.",
     }
 )
-_DETAILS: Mapping[int, str] = MappingProxyType(
-    {404: "There is nothing at this address.", 405: "This address has no such method."}
-)
-_PATH = re.compile(r"""(?<![\w:/])/[^\s"':,;()]+""")
 _MOST_ERRORS = 100
 """Of a list with 100,000 wrong ids the first ones say enough."""
 _LONGEST_NAME = 100
-_SECONDS = "5"
-_TOO_SLOW = (
-    "Narrow the request, with a filter or a smaller page, or try again in a few seconds. If it "
-    "stays so, somebody holds a lock in the database."
-)
-_GRANT = (
-    "Trying again does not help before somebody has changed the database: run `retrier check` with "
-    "the settings of the service, it names what is missing and the GRANT for it."
-)
-
 OUT_OF_BOUNDS = "out_of_bounds"
 """The type of a validation error about a value of the right shape that is out of its range."""
-
-
-class WrongField(HTTPException):
-    """A field of the path or the query has a value that is not allowed; `detail` says why."""
-
-    def __init__(self, field: str, detail: str) -> None:
-        super().__init__(400, detail)
-        self.field = field
 
 
 def problem(status: int, detail: str, **more: object) -> Response:
@@ -226,27 +140,18 @@ def problem(status: int, detail: str, **more: object) -> Response:
 
 def add_handlers(api: FastAPI) -> None:
     """Turn every error of the API into a problem."""
-    api.add_exception_handler(HTTPException, _refused)
+    problems.add_handlers(api, _show)
     api.add_exception_handler(RequestValidationError, _misshapen)
-    api.add_exception_handler(AnswerTooSlow, _too_slow)
-    api.add_exception_handler(DatabaseRefused, _database_refused)
-    api.add_exception_handler(DatabaseUnavailable, _unavailable)
-    api.add_exception_handler(BrokerUnavailable, _broker_unavailable)
-    api.add_exception_handler(DataRefused, _data_refused)
-    api.add_exception_handler(KeyReused, _key_reused)
-    api.add_exception_handler(Exception, _unexpected)
 
 
-def _refused(_request: Request, error: Exception) -> Response:
-    if not isinstance(error, HTTPException):
-        raise error
-    unsaid = error.detail == HTTPStatus(error.status_code).phrase
-    detail = _DETAILS.get(error.status_code, error.detail) if unsaid else error.detail
+def _show(_request: Request, found: Problem) -> Response:
     more: dict[str, object] = {}
-    if isinstance(error, WrongField):
-        more = {"errors": [{"field": error.field, "reason": detail}]}
-    answer = problem(error.status_code, detail, **more)
-    answer.headers.update(error.headers or {})
+    if found.advice is not None:
+        more = {"advice": found.advice}
+    if found.wrong_field is not None:
+        more |= {"errors": [{"field": found.wrong_field, "reason": found.detail}]}
+    answer = problem(found.status, found.detail, **more)
+    answer.headers.update(found.headers)
     return answer
 
 
@@ -282,48 +187,10 @@ def _why_stray(name: str, known: AbstractSet[str]) -> str:
     return f"Nothing here reads a member {shown}; what is read: {', '.join(sorted(known))}."
 
 
-def _too_slow(request: Request, error: Exception) -> Response:
-    detail = _sentence("The database took too long", request, error)
-    return later(problem(503, detail, advice=_TOO_SLOW))
-
-
-def _database_refused(request: Request, error: Exception) -> Response:
-    return later(problem(503, _sentence("The request failed", request, error), advice=_GRANT))
-
-
-def _unavailable(request: Request, error: Exception) -> Response:
-    return later(problem(503, _sentence("The database is out of reach", request, error)))
-
-
-def _broker_unavailable(_request: Request, error: Exception) -> Response:
-    reason = _PATH.sub("...", str(error)).rstrip(".")
-    return later(problem(503, f"Nothing was sent, for want of the broker: {reason}."))
-
-
-def _sentence(what: str, request: Request, error: Exception) -> str:
-    """Return a whole sentence, without paths: clients append the advice to it."""
-    place = request.app.state.parts.db.place
-    reason = _PATH.sub("...", str(error).replace(place, "its address"))
-    return f"{what}: {reason.rstrip('.')}."
-
-
 def later(answer: Response) -> Response:
     """Add when to come again."""
-    answer.headers["Retry-After"] = _SECONDS
+    answer.headers["Retry-After"] = str(RETRY_AFTER)
     return answer
-
-
-def _data_refused(_request: Request, _error: Exception) -> Response:
-    return problem(400, "The database takes no such value: a text is too long or no valid text.")
-
-
-def _key_reused(_request: Request, error: Exception) -> Response:
-    advice = "Send this request under another key; repeat only the very same one under this key."
-    return problem(422, str(error), advice=advice)
-
-
-def _unexpected(_request: Request, error: Exception) -> Response:
-    return problem(500, f"The request failed unexpectedly ({type(error).__name__}).")
 
 
 def _members_at(body: Any, within: Sequence[str]) -> frozenset[str]:

@@ -1,25 +1,23 @@
 """The event log: listed, and followed in an answer that does not end."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
-from anyio import CancelScope, create_task_group, to_thread
+from anyio import to_thread
 from fastapi import APIRouter, Depends, Header, HTTPException, Query, Request, Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Send
 
-from retrier.api.answers import HEADERS, Json, WrongField, answer, encode, present, time
+from retrier.api.answers import HEADERS, Json, answer, encode, present, time
 from retrier.api.live import Relay
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import PageQuery, page_headers
 from retrier.domain.identity import canonical, is_guid
 from retrier.errors import RetrierError
+from retrier.http.live_answer import LiveAnswer, happens, part
+from retrier.http.problems import WrongField
 from retrier.store.event_log import EventFilter, LoggedEvent, list_events, list_events_after
-
-COMMENT_EVERY = 15.0
-"""Seconds after which a comment says that the connection lives, though nothing happens."""
 
 _AT_ONCE = 500
 """Events that are read at once for a reader that lags behind."""
@@ -28,7 +26,6 @@ _WRITTEN_AT_ONCE = 50
 _BEGINNING = "retry: 2000\nid: {place}\n\n"
 """Milliseconds after which a client connects again, and where it goes on then."""
 _COMMENT = ": nothing new\nid: {place}\n\n"
-_HEADERS = {**HEADERS, "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,33 +36,18 @@ class Following:
     wanted: EventFilter
 
 
-class EventStreamAnswer(Response):
-    """Answers with events until the client leaves, the service stops or the database is lost."""
-
-    media_type = "text/event-stream"
+class EventStream:
+    """Writes events until the client leaves, the service stops or the database is lost."""
 
     def __init__(self, parts: ApiParts, asked: Following) -> None:
-        # Not that of the base class: it would say how long the answer is.
-        self.status_code = 200
-        self.background = None
-        self.init_headers(_HEADERS)
         self._parts = parts
         self._asked = asked
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the form of ASGI
-        """Answer. Raises HTTPException if there is no place left, and DatabaseUnavailable."""
-        async with self._parts.feed.joined() as relay:
-            start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-            await send(start)
-            async with create_task_group() as group:
-                group.start_soon(_end_when_gone, receive, group.cancel_scope)
-                await self._write(relay, send)
-                group.cancel_scope.cancel()
-
-    async def _write(self, relay: Relay, send: Send) -> None:
+    async def write(self, relay: Relay, send: Send) -> None:
+        """Write what was asked for, and then what happens."""
         after = self._asked.after
         place = relay.position if after is None else min(after, relay.position)
-        await send(_part(_BEGINNING.format(place=place)))
+        await send(part(_BEGINNING.format(place=place).encode()))
         while not relay.over.is_set():
             changed = relay.changed
             if place < relay.position:
@@ -74,10 +56,9 @@ class EventStreamAnswer(Response):
                 except (HTTPException, RetrierError):
                     break  # too late for another status: the client comes again and is told then
                 for begin in range(0, len(events), _WRITTEN_AT_ONCE):
-                    await send(_part(_lines(events[begin : begin + _WRITTEN_AT_ONCE])))
-            elif not await _happens(changed):
-                await send(_part(_COMMENT.format(place=place)))
-        await send({"type": "http.response.body", "body": b""})
+                    await send(part(_lines(events[begin : begin + _WRITTEN_AT_ONCE])))
+            elif not await happens(changed):
+                await send(part(_COMMENT.format(place=place).encode()))
 
     async def _find(self, relay: Relay, after: int) -> tuple[Sequence[LoggedEvent], int]:
         """Return wanted events, and up to which id these are all."""
@@ -91,30 +72,10 @@ class EventStreamAnswer(Response):
         return found, found[-1].event_id if len(found) == _AT_ONCE else until
 
 
-async def _end_when_gone(receive: Receive, scope: CancelScope) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    scope.cancel()
-
-
-async def _happens(changed: asyncio.Event) -> bool:
-    """Wait for it as long as a connection may be silent; say whether it has happened."""
-    try:
-        async with asyncio.timeout(COMMENT_EVERY):
-            await changed.wait()
-    except TimeoutError:
-        return False
-    return True
-
-
-def _lines(events: Sequence[LoggedEvent]) -> str:
-    return "".join(
-        f"id: {each.event_id}\ndata: {encode(event(each)).decode()}\n\n" for each in events
+def _lines(events: Sequence[LoggedEvent]) -> bytes:
+    return b"".join(
+        b"id: %d\ndata: %b\n\n" % (each.event_id, encode(event(each))) for each in events
     )
-
-
-def _part(text: str) -> Message:
-    return {"type": "http.response.body", "body": text.encode(), "more_body": True}
 
 
 _SEVERITIES = {
@@ -225,4 +186,5 @@ async def follow_events(
     parts: Parts, wanted: WantedEvents, after: Annotated[int | None, Depends(_after)]
 ) -> Response:
     """Tell what happens as it happens, as server-sent events; the answer does not end."""
-    return EventStreamAnswer(parts, Following(after=after, wanted=wanted))
+    stream = EventStream(parts, Following(after=after, wanted=wanted))
+    return LiveAnswer(parts.feed.joined, stream.write, HEADERS)

@@ -10,11 +10,10 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import takewhile
 
-from fastapi import HTTPException
-
 from retrier.errors import DatabaseUnavailable
 from retrier.events.event import Emit, ignore
 from retrier.events.service import PartFailed
+from retrier.http.live_answer import Readers
 from retrier.store.engine.database import Database
 from retrier.store.engine.requests import Wait, listening_for_events
 from retrier.store.event_log import EventReader, LoggedEvent
@@ -160,12 +159,10 @@ class LiveFeed:
         """Read in this database; nothing is connected before the first reader."""
         self._db = db
         self._emit = emit
-        self._most = most
-        self._readers = 0
+        self._readers = Readers(most, "readers follow the events of this process")
         self._relay: Relay | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._stopped = False
 
     @asynccontextmanager
     async def joined(self) -> AsyncIterator[Relay]:
@@ -173,11 +170,7 @@ class LiveFeed:
 
         Raises HTTPException if there is no place left, and DatabaseUnavailable.
         """
-        if self._stopped:
-            raise _later("The service is being stopped.")
-        if self._readers >= self._most:
-            raise _later(f"{self._readers} readers follow the events of this process already.")
-        with self._counted() as relay:
+        with self._readers.joined(), self._counted() as relay:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_BEGIN_TIMEOUT):
                     await relay.begun.wait()
@@ -187,7 +180,7 @@ class LiveFeed:
 
     def stop(self) -> None:
         """End all answers, and refuse new readers; any thread may call it."""
-        self._stopped = True
+        self._readers.is_over = True
         relay, loop = self._relay, self._loop
         if relay is not None and loop is not None:
             # A loop that is closed has no readers any more.
@@ -204,12 +197,10 @@ class LiveFeed:
         relay = self._relay
         if relay is None or relay.over.is_set():
             relay = self._relay = self._start()
-        self._readers += 1
         relay.readers += 1
         try:
             yield relay
         finally:
-            self._readers -= 1
             relay.readers -= 1
             if relay.readers == 0:
                 relay.over.set()
@@ -220,7 +211,3 @@ class LiveFeed:
         self._thread = threading.Thread(target=run, name="events", daemon=True)
         self._thread.start()
         return relay
-
-
-def _later(detail: str) -> HTTPException:
-    return HTTPException(503, detail, {"Retry-After": "5"})

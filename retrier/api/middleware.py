@@ -14,10 +14,11 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from retrier.api.answers import WrongField, problem
+from retrier.api.answers import problem
 from retrier.domain.hosts import Hosts, parse_host
 from retrier.domain.parameters import Stray, find_strays, find_too_long, names_read_by
 from retrier.domain.text import COLUMN_BYTES
+from retrier.http.problems import WrongField
 
 _LONGEST_SHOWN = 100
 _MOST_MEMBERS = 1000

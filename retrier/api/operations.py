@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, model_
 from retrier.api.answers import (
     TOTAL_COUNT,
     Json,
-    WrongField,
     accepted,
     answer,
     camel,
@@ -23,7 +22,7 @@ from retrier.api.answers import (
     told,
 )
 from retrier.api.messages import claim, item
-from retrier.api.parts import ApiParts, Parts, Sight
+from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import IdsQuery, InContext, PageQuery, RequestContext, page_headers
 from retrier.api.selections import YEAR, AskedBody, named_plan, refuse_plan
 from retrier.domain.headers import why_not_dropped
@@ -48,6 +47,8 @@ from retrier.domain.retry_operation import (
 from retrier.domain.schedule import Schedule
 from retrier.domain.selection import Selection, chosen_parts, describe
 from retrier.domain.waiting import estimate_end, why_it_waits
+from retrier.http.parts import Sight, warnings_of
+from retrier.http.problems import WrongField
 from retrier.store.batches import BatchCount, BatchDetails, find_batch, list_batches
 from retrier.store.groups import find_title
 from retrier.store.operation_lists import (
@@ -274,21 +275,12 @@ def _by_number(line: Line) -> int:
 
 def _warnings(found: Preview, destination: str | None, seen: Sight) -> Iterator[Json]:
     for queue in sorted(seen.missing):
-        yield _warning("queue_missing", f"The queue {queue} does not exist: retries to it fail.")
-    for queue, why_not in sorted(seen.unsure.items()):
-        yield _warning("not_looked_at", f"Not known whether the queue {queue} exists: {why_not}.")
-    if seen.why_not is not None:
-        yield _warning("not_looked_at", f"Not looked whether the queues exist: {seen.why_not}.")
-    for line in found.lines(By.REDIRECTS) if destination is None else ():
-        text = f"A redirect applies: {line.count} messages for {line.key} go to {line.name}."
-        yield _warning("redirect", text)
-    copies = sum(line.count for line in found.lines(By.COPIES))
-    if copies:
-        yield _warning("maybe_copies", f"{copies} of them may be copies of other failed messages.")
-
-
-def _warning(kind: str, text: str) -> Json:
-    return {"kind": kind, "text": text}
+        text = f"The queue {queue} does not exist: retries to it fail."
+        yield {"kind": "queue_missing", "text": text}
+    for kind, text in warnings_of(found, seen):
+        # Who names the queue to send to is not redirected.
+        if kind != "redirect" or destination is None:
+            yield {"kind": kind, "text": text}
 
 
 router = APIRouter(prefix="/api", tags=["operations"])

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any, assert_never
 
-from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict
 
 from retrier.api.answers import Json, answer, present, problem, time, told
@@ -26,13 +26,7 @@ from retrier.policy.delays import (
 )
 from retrier.policy.policy_set import Definition, InForce, PolicySet, Rule
 from retrier.policy.simulation import Sample, Verdict
-from retrier.store.policies import (
-    Bounds,
-    JudgingProcess,
-    SimulatedBefore,
-    list_judging_processes,
-    simulate_policies,
-)
+from retrier.store.policies import JudgingProcess, SimulatedBefore, list_judging_processes
 from retrier.store.processes import list_processes
 
 SHOWN_DELAYS = 50
@@ -192,12 +186,7 @@ def simulate(body: SimulationBody, parts: Parts) -> Response:
         policies = _read(body, parts)
     except ConfigurationError as error:
         return _wrong(error)
-    if not parts.simulating.acquire(blocking=False):
-        raise HTTPException(503, "Another simulation is running.", {"Retry-After": "30"})
-    try:
-        found = simulate_policies(parts.db, policies, parts.codec, Bounds(since=body.since))
-    finally:
-        parts.simulating.release()
+    found = parts.simulate(policies, body.since)
     return told(simulated(found, policies))
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from retrier.api.answers import HEADERS, Json, WrongField, answer, time, told
+from retrier.api.answers import HEADERS, Json, answer, time, told
 from retrier.api.archive import archive_preview
 from retrier.api.parts import ApiParts, Parts
 from retrier.api.requests import InContext, Moment, recovered_retries
@@ -15,6 +15,7 @@ from retrier.api.selections import PlanText, named_plan, refuse_plan
 from retrier.domain.archive_operation import Act
 from retrier.domain.recovery import Recovery, RecoveryRefusal
 from retrier.domain.retry_operation import OF_ANOTHER, as_counted, hash_subject
+from retrier.http.problems import WrongField
 from retrier.store.archive_lists import plan_act
 from retrier.store.pending import time_before
 from retrier.store.recovery import Recovering, get_recovery, list_recovering

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 from fastapi import Body, Depends, Header, HTTPException, Query, Request, Response
 from pydantic import BeforeValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from retrier.api.answers import OUT_OF_BOUNDS, TOTAL_COUNT, Json, WrongField, accepted
+from retrier.api.answers import OUT_OF_BOUNDS, TOTAL_COUNT, Json, accepted
 from retrier.api.parts import Parts
 from retrier.clock import SystemClock
 from retrier.domain.archive_operation import Act, ArchiveRequest
@@ -23,12 +23,7 @@ from retrier.domain.identity import is_guid
 from retrier.domain.recovery import Recovery
 from retrier.domain.retry_operation import RetryRequest, RetryType
 from retrier.domain.selection import (
-    NO_DEAD,
     Selection,
-    WantedDisposition,
-    asks_for_dead,
-    find_unknown_status,
-    read_statuses,
 )
 from retrier.domain.text import SHORTEST, IdRange, clean, ids_beginning
 from retrier.domain.times import (
@@ -42,6 +37,9 @@ from retrier.domain.times import (
     read_moment,
 )
 from retrier.gateway import AskedAgain, Gateway
+from retrier.http.asking import LONGEST_KEY, asked_by
+from retrier.http.filters import FilterQuery, read_filter
+from retrier.http.problems import WrongField
 from retrier.store.message_lists import Key, Order, Page, PageRequest, Place, Sort
 from retrier.store.operation_requests import CreatedOperation
 
@@ -158,13 +156,6 @@ _READERS: Mapping[Sort, Sequence[Callable[[object], Key]]] = {
 
 _RANGE = "A range is two times in ISO 8601: 2026-05-04T00:00:00Z...2026-05-05T00:00:00Z, or 7d...2h"
 
-_TURNED = "It lies before `failed_from`, so that nothing would match."
-_NO_COUNT = "It is a whole number."
-_NO_DISPOSITION = f"It is one of: {', '.join(WantedDisposition)}."
-
-LARGEST_INTEGER = 2**31 - 1
-"""What fits the integers of both databases."""
-
 Range = tuple[datetime, datetime]
 
 
@@ -225,35 +216,11 @@ _BEGINNING = f"id_prefix is the beginning of an id: {SHORTEST} to 36 hexadecimal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilterQuery:
-    """The filter in the query of a request; an empty part is no condition."""
+class ListQuery(FilterQuery):
+    """The filter of a list; ServiceControl's clients write `queueaddress` and `modified`."""
 
-    status: Annotated[
-        str, Query(description="e.g. unresolved,retryIssued or -archived; or dead")
-    ] = ""
     modified: Annotated[str, Query(description="from...to, in ISO 8601, or 7d...2h")] = ""
     queueaddress: Annotated[str, Query(description="the same as queue")] = ""
-    queue: str = ""
-    endpoint: str = ""
-    group: str = ""
-    exception_type: str = ""
-    message_type: str = ""
-    reason: str = ""
-    stream: Annotated[str, Query(description="the id of a stream, of whichever queue")] = ""
-    host: Annotated[str, Query(description="the machine on which it failed last")] = ""
-    process: Annotated[str, Query(description="the process there, as its number")] = ""
-    node: Annotated[str, Query(description="the worker's name among those of its application")] = ""
-    failed_from: Annotated[str, Query(description="last failed then or later: ISO 8601, or 2h")] = (
-        ""
-    )
-    failed_to: Annotated[str, Query(description="last failed then or before: ISO 8601, or 2h")] = ""
-    attempts_at_least: Annotated[str, Query(description="failed so often or more")] = ""
-    disposition: Annotated[str, Query(description=f"one of: {', '.join(WantedDisposition)}")] = ""
-    text: Annotated[
-        str, Query(description="in what each shows: queue, endpoint, types, exception, reason")
-    ] = ""
-    archived_by: Annotated[str, Query(description="the id of an archive operation")] = ""
-    message_id: Annotated[str, Query(description="the id that its sender gave it")] = ""
 
 
 def _ids(
@@ -272,72 +239,11 @@ def _ids(
 IdsQuery = Annotated[IdRange | None, Depends(_ids)]
 
 
-def _filter(query: Annotated[FilterQuery, Depends()], ids: IdsQuery) -> Selection:
+def _filter(query: Annotated[ListQuery, Depends()], ids: IdsQuery) -> Selection:
     if query.queueaddress and query.queue and query.queueaddress != query.queue:
         raise HTTPException(400, "queue and queueaddress are the same, and name two queues here.")
-    return Selection(
-        group=query.group or None,
-        queue=query.queueaddress or query.queue or None,
-        endpoint=query.endpoint or None,
-        exception_type=query.exception_type or None,
-        message_type=query.message_type or None,
-        statuses=read_statuses(query.status),
-        modified=_range(query.modified),
-        id_range=ids,
-        reason=query.reason or None,
-        stream=query.stream or None,
-        host=query.host or None,
-        process=query.process or None,
-        node=query.node or None,
-        **_of_failure(query),
-        text=query.text or None,
-        archived_by=query.archived_by or None,
-        message_id=query.message_id or None,
-    )
-
-
-class _OfFailure(TypedDict):
-    failed_from: datetime | None
-    failed_to: datetime | None
-    attempts_at_least: int | None
-    disposition: WantedDisposition | None
-
-
-def _of_failure(query: FilterQuery) -> _OfFailure:
-    first, last = query.failed_from, query.failed_to
-    found = _OfFailure(
-        failed_from=_read_end(first, "query.failed_from") if first else None,
-        failed_to=_read_end(last, "query.failed_to", _read_last) if last else None,
-        attempts_at_least=_attempts(query.attempts_at_least),
-        disposition=_disposition(query),
-    )
-    if first and last and _read_last(last) < _read_moment(first):
-        raise WrongField("query.failed_to", _TURNED)
-    return found
-
-
-def _attempts(text: str) -> int | None:
-    if not text:
-        return None
-    if not (text.isascii() and text.isdecimal()):
-        raise WrongField("query.attempts_at_least", _NO_COUNT)
-    # A larger number would not fit the integers of databases; no message failed so often.
-    return min(int(text[:_DIGITS]), LARGEST_INTEGER)
-
-
-def _disposition(query: FilterQuery) -> WantedDisposition | None:
-    text = query.disposition
-    if text and text not in list(WantedDisposition):
-        raise WrongField("query.disposition", _NO_DISPOSITION)
-    dead = asks_for_dead(query.status, text)
-    if dead is None:
-        raise WrongField("query.status", NO_DEAD)
-    if dead:
-        return WantedDisposition.DEAD
-    why_not = find_unknown_status(query.status)
-    if why_not is not None:
-        raise WrongField("query.status", why_not)
-    return WantedDisposition(text) if text else None
+    asked = query if query.queue else replace(query, queue=query.queueaddress)
+    return replace(read_filter(asked), modified=_range(query.modified), id_range=ids)
 
 
 def _order(
@@ -438,11 +344,6 @@ def _positive(text: str, default: int) -> int:
     return number or default
 
 
-LONGEST_NAME = 200
-LONGEST_KEY = 255
-NOBODY = "anonymous"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
     """Who asks, under which idempotency key, and through which gateway."""
@@ -540,7 +441,9 @@ def recovered_retries(recovery: Recovery, queue: str | None = None) -> Selection
 def _context(
     request: Request,
     parts: Parts,
-    x_retrier_user: Annotated[str, Header(description="the name to log")] = "",
+    _x_retrier_user: Annotated[
+        str, Header(alias="x-retrier-user", description="the name to log")
+    ] = "",
     idempotency_key: Annotated[
         str, Header(description="makes repeating safe: the same key, the same operation")
     ] = "",
@@ -550,22 +453,14 @@ def _context(
         raise HTTPException(400, "Idempotency-Key stands twice in the request.")
     if len(idempotency_key) > LONGEST_KEY:
         raise HTTPException(400, f"Idempotency-Key has at most {LONGEST_KEY} characters.")
-    address = request.client.host if request.client else "unknown address"
     return RequestContext(
         gateway=parts.gateway,
-        requested_by=f"{_name(x_retrier_user)} ({address})",
+        requested_by=asked_by(request),
         idempotency_key=idempotency_key or None,
     )
 
 
 InContext = Annotated[RequestContext, Depends(_context)]
-
-
-def _name(header: str) -> str:
-    """Return who asks, in one printable line. Header bytes come as Latin-1, but most are UTF-8."""
-    text = header.encode("latin-1", "replace").decode("utf-8", "replace")
-    line = "".join(character if character.isprintable() else " " for character in text)
-    return line.strip()[:LONGEST_NAME].strip() or NOBODY
 
 
 MOST_IDS = 100_000

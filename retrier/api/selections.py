@@ -17,15 +17,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from retrier.api.answers import Json, problem
-from retrier.api.requests import (
-    LARGEST_INTEGER,
-    MOST_IDS,
-    ComingMoment,
-    Duration,
-    LastMoment,
-    Moment,
-    is_id,
-)
+from retrier.api.requests import MOST_IDS, ComingMoment, Duration, LastMoment, Moment, is_id
 from retrier.domain.retry_operation import (
     HIGHEST_RATE,
     LONGEST,
@@ -36,6 +28,7 @@ from retrier.domain.retry_operation import (
 )
 from retrier.domain.selection import Selection, WantedDisposition
 from retrier.domain.text import COLUMN_BYTES, clean
+from retrier.http.filters import LARGEST_INTEGER, TURNED
 
 _NO_PLAN = "It is not the plan of a preview."
 
@@ -74,7 +67,6 @@ _NO_ID = "Every id is a text that is not empty."
 _UNCLEAN = "No failed message has such a text: it holds NUL."
 _TOO_LONG = f"has at most {COLUMN_BYTES} bytes."
 _ONLY_TRUE = "It is true, or it is left out."
-_TURNED = "It lies before `failed_from`, so that nothing would match."
 
 
 def _cleaned(text: str, of: ValidationInfo) -> str:
@@ -154,7 +146,7 @@ class SelectionBody(BaseModel):
     def _not_turned(cls, value: Moment, known: ValidationInfo) -> Moment:
         first = known.data.get("failed_from")
         if first is not None and value < first:
-            raise PydanticCustomError("turned", _TURNED)
+            raise PydanticCustomError("turned", TURNED)
         return value
 
     @model_validator(mode="after")

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from threading import BoundedSemaphore, Lock, Thread
 
-from retrier.api.parts import Sight
 from retrier.clock import Clock
 from retrier.errors import BrokerUnavailable, QueueSilent
+from retrier.http.parts import Sight
 from retrier.transport.seam import Transport
 
 MOST_QUEUES = 20

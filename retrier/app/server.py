@@ -16,19 +16,19 @@ from retrier import __version__
 from retrier.api.application import ApiParts, create_api
 from retrier.api.live import LiveFeed
 from retrier.api.middleware import RequestMiddleware
-from retrier.api.parts import AT_WORK
 from retrier.app.parts import ANSWER_LIMIT, Parts, make_gateway, make_hosts
 from retrier.app.policies import read_policies, read_policy_text
 from retrier.app.queue_looks import QueueLooks
 from retrier.errors import ConfigurationError, DatabaseUnavailable, ServiceUnavailable
 from retrier.events.service import HealthNotListening, RequestsHeard, RequestsUnheard
+from retrier.http.places import AT_WORK
 from retrier.settings import Role, name_settings_queues
 from retrier.store.engine.requests import Listener, Unheard, listen_for_requests
 from retrier.web.application import create_page, warm_up
 from retrier.web.counts import Counts
 from retrier.web.live_page import LivePage
 from retrier.web.live_values import live_values
-from retrier.web.parts import Addition, PageParts, PolicyParts, QueueState
+from retrier.web.parts import Addition, PageParts, QueueState
 
 _COUNT_LIMIT = timedelta(seconds=60)
 """How long one statement of the counts may take."""
@@ -69,8 +69,8 @@ def make_page(parts: Parts, api: ApiParts, state: PageState) -> ASGIApp:
         gateway=api.gateway,
         counts=state.counts,
         live=state.live,
-        reads=api.reads.taken,
-        acts=api.acts.taken,
+        reads=api.reads,
+        acts=api.acts,
         look_at=api.look_at,
         version=api.version,
         instance=parts.settings.instance,
@@ -79,20 +79,13 @@ def make_page(parts: Parts, api: ApiParts, state: PageState) -> ASGIApp:
         queues=state.queues,
         session_id=api.session_id,
         additions=state.additions,
-        policies=_policy_parts(parts, api),
+        simulating=api.simulating,
+        policies=api.policies,
+        policy_text=parts.policies.text,
+        read_policies=partial(read_policy_text, own_queues=name_settings_queues(parts.settings)),
     )
     state.counts.do_before(partial(warm_up, page_parts))
     return RequestMiddleware(create_page(page_parts), make_hosts(parts.settings.api))
-
-
-def _policy_parts(parts: Parts, api: ApiParts) -> PolicyParts:
-    own_queues = name_settings_queues(parts.settings)
-    return PolicyParts(
-        in_force=api.policies,
-        text=parts.policies.text,
-        read=partial(read_policy_text, own_queues=own_queues),
-        simulating=api.simulating,
-    )
 
 
 class Faces:

@@ -186,14 +186,14 @@ def _act(
     ctx: typer.Context, act: str, chosen: SelectionOptions, options: ActOptions, service: Service
 ) -> None:
     chosen.check()
-    headers, tools = options.headers(), tools_of(ctx)
+    headers, tools, printer = options.headers(), tools_of(ctx), service.printer(ctx)
     with service.open(ctx) as api:
         body = {"act": act, "selection": chosen.selection(api)} | _reason(options.why)
         if options.dry_run:
-            _preview(tools, api, body, as_json=service.as_json)
+            _preview(printer, api, body)
             return
         done = api.ask(PATH, body | planned(options.plan), headers)
-        _print_done(tools, api, act, done, watch=options.watch, as_json=service.as_json)
+        _print_done(tools, printer, api, act, done, watch=options.watch)
     raise typer.Exit(ExitCode.REFUSED if changed_none(done) else ExitCode.DONE)
 
 
@@ -201,48 +201,37 @@ def _reason(why: str | None) -> Json:
     return {} if why is None else {"why": why}
 
 
-def _preview(tools: Tools, api: ApiClient, body: Json, *, as_json: bool) -> None:
-    found = api.look((*PATH, "preview"), body)
-    what = describe(body["selection"])
-    if as_json:
-        tools.printer.document({"dry_run": True, "what": what, **found})
-    else:
-        show_archive_preview(tools.printer, body["act"], what, found)
+def _preview(printer: Printer, api: ApiClient, body: Json) -> None:
+    found, what = api.look((*PATH, "preview"), body), describe(body["selection"])
+    printer.show(
+        {"dry_run": True, "what": what, **found},
+        lambda printer, _: show_archive_preview(printer, body["act"], what, found),
+    )
 
 
 def _print_done(
-    tools: Tools, api: ApiClient, act: str, done: Json, *, watch: bool, as_json: bool
+    tools: Tools, printer: Printer, api: ApiClient, act: str, done: Json, *, watch: bool
 ) -> None:
     if watch and done["state"] != "completed":
         found = watch_operation(tools, api, done["operation_id"], ARCHIVES)
-        _print_operation(tools, found, as_json=as_json)
-    elif as_json:
-        tools.printer.document(done)
+        printer.show(found, show_archive_operation)
     else:
-        show_act(tools.printer, act, done)
-
-
-def _print_operation(tools: Tools, found: Json, *, as_json: bool) -> None:
-    if as_json:
-        tools.printer.document(found)
-    else:
-        show_archive_operation(tools.printer, found)
+        printer.show(done, lambda printer, done: show_act(printer, act, done))
 
 
 @app.command("list", epilog="Example: retrier archive-operations list --limit 10")
 @command
 def list_archive_operations(ctx: typer.Context, pages: Pages, service: Service) -> None:
     """List archive operations, the newest first."""
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         found = pages.fetch(api, *PATH)
-    if service.as_json:
-        printer.document({"total": found.total, "items": found.items})
-    elif found.items:
-        show_archive_operations(printer, found.items)
-        printer.note(f"{len(found.items):,} of {counted(found.total, 'operation')}")
-    else:
-        printer.note("nothing was archived, unarchived or resolved yet")
+    printer.show_list(
+        found,
+        show_archive_operations,
+        "operation",
+        "nothing was archived, unarchived or resolved yet",
+    )
 
 
 @app.command(epilog="Example: retrier archive-operations show 8d07c3aa --watch")
@@ -258,7 +247,7 @@ def show(
     with service.open(ctx) as api:
         whole = find_archive_id(api, operation_id)
         found = watch_operation(tools, api, whole, ARCHIVES) if watch else api.find(*PATH, whole)
-    _print_operation(tools, found, as_json=service.as_json)
+    service.printer(ctx).show(found, show_archive_operation)
 
 
 @app.command(epilog="Example: retrier archive-operations undo 8d07c3aa --watch")
@@ -282,7 +271,7 @@ def undo(
         whole = find_archive_id(api, operation_id)
         archived = api.find(*PATH, whole)["done"]
         done = api.ask((*PATH, whole, "undo"), _reason(why), headers)
-        _print_done(tools, api, "unarchive", done, watch=watch, as_json=service.as_json)
+        _print_done(tools, service.printer(ctx), api, "unarchive", done, watch=watch)
     if done["total"] < archived:
         tools.printer.note(_GONE.format(gone=archived - done["total"], archived=archived))
     raise typer.Exit(ExitCode.DONE if done["total"] else ExitCode.REFUSED)

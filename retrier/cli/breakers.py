@@ -1,13 +1,13 @@
 """`retrier breakers`: which destinations get no retries now; opened and closed by hand."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
 
 from retrier.cli.api_client import Json
-from retrier.cli.command import Pages, Service, User, command, make_app, name_user, tools_of
-from retrier.cli.printer import Column, counted, minute
+from retrier.cli.command import Pages, Service, User, command, make_app, name_user
+from retrier.cli.printer import Column, Printer, minute
 from retrier.cli.selection import duration
 
 app = make_app("Breakers: destinations that get no retries while they fail.")
@@ -35,16 +35,15 @@ Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="The reason, for
 @command
 def list_breakers(ctx: typer.Context, pages: Pages, service: Service) -> None:
     """List the breakers, those that are not closed first."""
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         found = pages.fetch(api, "breakers")
-    if service.as_json:
-        printer.document({"total": found.total, "items": found.items})
-    elif found.items:
-        printer.table(_COLUMNS, [_row(each) for each in found.items])
-        printer.note(f"{len(found.items):,} of {counted(found.total, 'breaker')}")
-    else:
-        printer.note("there is no breaker: nothing was counted, and none was opened")
+    printer.show_list(
+        found,
+        _show_table,
+        "breaker",
+        "there is no breaker: nothing was counted, and none was opened",
+    )
 
 
 @app.command("open", epilog='Example: retrier breakers open orders --for 2h --why "it is moved"')
@@ -87,15 +86,16 @@ def _set(
     key, word = act
     if not key.strip():
         raise typer.BadParameter("KEY is empty.")
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         done = api.act("POST", ("breakers", key, word), content, name_user(user))
-    if service.as_json:
-        printer.document(done)
-        return
-    printer.line(str(done.get("waits_because") or f"{key} gets its retries again"))
-    if done.get("never_seen"):
+    printer.show(done, str(done.get("waits_because") or f"{key} gets its retries again"))
+    if done.get("never_seen") and not service.as_json:
         printer.note(f"nothing was ever sent to {key}, and nothing has failed there")
+
+
+def _show_table(printer: Printer, items: Sequence[Json]) -> None:
+    printer.table(_COLUMNS, [_row(each) for each in items])
 
 
 def _row(item: Json) -> tuple[object, ...]:

@@ -164,6 +164,12 @@ def tools_of(ctx: typer.Context) -> Tools:
     return ctx.ensure_object(Tools)
 
 
+def printer_of(ctx: typer.Context, *, as_json: bool) -> Printer:
+    """Return the printer with which the command line was started, for documents or for words."""
+    printer = tools_of(ctx).printer
+    return Printer(printer.out, printer.err, as_json=as_json)
+
+
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Make a command of a function: dataclasses become options, errors become exit codes."""
     return with_exit_code(spread(function))
@@ -480,6 +486,10 @@ class Service:
         ),
     ] = None
     as_json: AsJson = False
+
+    def printer(self, ctx: typer.Context) -> Printer:
+        """Return the printer of the command, which shows documents or words as is asked for."""
+        return printer_of(ctx, as_json=self.as_json)
 
     @contextmanager
     def open(self, ctx: typer.Context) -> Iterator[ApiClient]:

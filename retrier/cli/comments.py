@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from retrier.cli.api_client import Json
-from retrier.cli.command import Service, User, command, find_group_id, make_app, name_user, tools_of
+from retrier.cli.command import Service, User, command, find_group_id, make_app, name_user
 from retrier.cli.printer import short_id
 
 app = make_app("Comment on failure groups.")
@@ -47,8 +47,5 @@ def comment(
         params = {} if text is None else {"comment": text}
         api.act("DELETE" if delete else "POST", path, None, name_user(user), params)
     done: Json = {"group": whole, "comment": text}
-    printer = tools_of(ctx).printer
-    if service.as_json:
-        printer.document(done)
-    else:
-        printer.line(f"comment {'deleted' if delete else 'kept'}: group {short_id(whole)}")
+    printer = service.printer(ctx)
+    printer.show(done, f"comment {'deleted' if delete else 'kept'}: group {short_id(whole)}")

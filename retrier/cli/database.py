@@ -13,6 +13,7 @@ from retrier.cli.command import (
     command,
     load_remarking,
     make_app,
+    printer_of,
     tools_of,
 )
 from retrier.cli.printer import Column, Printer, counted, duration
@@ -43,11 +44,8 @@ def upgrade(
 
     # Beside a file of settings the default is a mistake: a new file would look like the database.
     done = upgrade_database(settings, may_create=config is None or is_database_named(settings))
-    printer = tools_of(ctx).printer
-    if as_json:
-        printer.document({"result": done})
-    else:
-        printer.line(done)
+    printer = printer_of(ctx, as_json=as_json)
+    printer.show({"result": done}, done)
 
 
 _NOTE_EVERY = 1.0
@@ -96,10 +94,10 @@ def copy(
 
     done = asdict(copy_database(settings, target, tell))
     seconds = tools.clock.monotonic() - begun
-    if as_json:
-        tools.printer.document({"ok": not done["broken"], "seconds": round(seconds, 3), **done})
-    else:
-        _show_copy(tools.printer, done, seconds)
+    printer_of(ctx, as_json=as_json).show(
+        {"ok": not done["broken"], "seconds": round(seconds, 3), **done},
+        lambda printer, done: _show_copy(printer, done, seconds),
+    )
     raise typer.Exit(ExitCode.REFUSED if done["broken"] else ExitCode.DONE)
 
 

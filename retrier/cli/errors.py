@@ -22,7 +22,6 @@ from retrier.cli.command import (
     make_app,
     note_imports,
     one_of,
-    tools_of,
     write_bytes,
 )
 from retrier.cli.printer import Column, Printer, counted, minute, moment, one_line, short_id
@@ -404,7 +403,7 @@ def list_errors(
     ctx: typer.Context, wanted: Filters, order: Order, pages: Pages, service: Service
 ) -> None:
     """List failed messages, the newest failure first."""
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         conditions = wanted.params(api)
         found = pages.fetch_messages(api, "errors", **conditions, **order.params())
@@ -441,14 +440,15 @@ def show(ctx: typer.Context, message_id: MessageId, service: Service) -> None:
 
     Where, when and why it failed, its headers, attempts and groups, and the retry under way.
     """
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         found = api.find("errors", find_one_message(api, message_id))
-    if service.as_json:
-        printer.document(found)
-    else:
-        show_message(printer, found)
-        advise_on_missing_queue(printer, found.get("disposition_reason"), found["id"])
+    printer.show(found, _show_with_advice)
+
+
+def _show_with_advice(printer: Printer, found: Json) -> None:
+    show_message(printer, found)
+    advise_on_missing_queue(printer, found.get("disposition_reason"), found["id"])
 
 
 @app.command(
@@ -467,7 +467,7 @@ def body(
 
     On a terminal its control characters are written out, and a body that is no text is refused.
     """
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         # Not every text is a unique id: bodies are also found by message id, which can be any text.
         whole = find_message_id(api, message_id) if is_short(message_id) else message_id
@@ -492,14 +492,16 @@ def body(
 @command
 def hosts(ctx: typer.Context, service: Service) -> None:
     """Count unresolved messages by their host."""
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         counts = api.find("errors", "summary")["Hosts"]
     found = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
-    if service.as_json:
-        printer.document([{"host": host, "count": count} for host, count in found])
-    elif found:
-        printer.table(_HOSTS, [(f"{count:,}", host) for host, count in found])
+    printer.show([{"host": host, "count": count} for host, count in found], _show_hosts)
+
+
+def _show_hosts(printer: Printer, found: Sequence[Json]) -> None:
+    if found:
+        printer.table(_HOSTS, [(f"{each['count']:,}", each["host"]) for each in found])
     else:
         printer.note("no unresolved message tells on which host it failed")
 

@@ -22,7 +22,7 @@ from retrier.cli.command import (
 )
 from retrier.cli.errors import MessageId
 from retrier.cli.errors import app as errors_app
-from retrier.cli.printer import Column, Printer, counted, moment, one_line
+from retrier.cli.printer import Column, Printer, moment, one_line
 from retrier.errors import ServiceUnavailable
 
 _PAUSE = 2.0
@@ -199,25 +199,19 @@ def events(
         params = wanted.params(api)
         if follow:
             came = islice(EventFollower(tools, api, params).follow(), pages.limit)
-            _show_as_they_come(tools, came, as_json=service.as_json)
+            _show_as_they_come(service.printer(ctx), came)
             return
         found = pages.fetch(api, "eventlogitems", **params)
-    if service.as_json:
-        tools.printer.document({"total": found.total, "items": found.items})
-    elif found.items:
-        show_events(tools.printer, found.items)
-        tools.printer.note(f"{len(found.items):,} of {counted(found.total, 'event')}")
-    else:
-        tools.printer.note("no event matches")
+    service.printer(ctx).show_list(found, show_events, "event", "no event matches")
 
 
-def _show_as_they_come(tools: Tools, came: Iterable[Json], *, as_json: bool) -> None:
+def _show_as_they_come(printer: Printer, came: Iterable[Json]) -> None:
     try:
         for event in came:
-            if as_json:
-                tools.printer.record(event)
+            if printer.as_json:
+                printer.record(event)
             else:
-                show_event(tools.printer, event)
+                show_event(printer, event)
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
@@ -244,7 +238,7 @@ def history(
     The oldest first: its failures, who asked for which retry, when it was sent, and what became of
     it.
     """
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         whole = find_message_id(api, message_id)
         found = pages.fetch(api, "errors", whole, "attempts" if attempts else "events")

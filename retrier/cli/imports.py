@@ -4,6 +4,7 @@ from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Annotated
 
@@ -345,7 +346,7 @@ def list_imports(
     ] = False,
 ) -> None:
     """List failed imports, the newest first."""
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         direction = "asc" if ascending else "desc"
         found = pages.fetch(api, "imports", error_queue=queue or "", direction=direction)
@@ -375,7 +376,7 @@ def show(ctx: typer.Context, import_id: ImportId, service: Service, output: Outp
 
     Why it could not be read, its headers as far as they can be, and its bytes. With --output its body is written to a file, byte for byte.
     """
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         whole = find_import_id(api, import_id)
         found = api.find("imports", whole)
@@ -383,11 +384,12 @@ def show(ctx: typer.Context, import_id: ImportId, service: Service, output: Outp
             data, _ = api.body("imports", whole, "body")
             write_bytes(output, data)
             printer.note(f"{counted(len(data), 'byte')} written to {output}")
-    if service.as_json:
-        printer.document(found)
-    else:
-        show_import(printer, found)
-        advise_on_imports(printer, [found])
+    printer.show(found, _show_with_advice)
+
+
+def _show_with_advice(printer: Printer, found: Json) -> None:
+    show_import(printer, found)
+    advise_on_imports(printer, [found])
 
 
 @app.command(
@@ -407,25 +409,23 @@ def retry(ctx: typer.Context, which: Which, service: Service, user: User = "") -
     With the settings of today. What can be read is a failed message or a confirmation then.
     """
     which.check()
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         if which.dry_run:
-            _show_preview(printer, which.look(api), as_json=service.as_json)
+            printer.show({"dry_run": True, **which.look(api)}, _show_preview)
             return
         came_to = which.ask(api, name_user(user))
-    if service.as_json:
-        printer.document(came_to)
-    else:
-        show_read_again(printer, came_to)
-        advise_on_kept(printer, came_to)
+    printer.show(came_to, _show_kept)
     if came_to["kept"] or came_to["skipped"]:
         raise typer.Exit(ExitCode.REFUSED)
 
 
-def _show_preview(printer: Printer, found: Json, *, as_json: bool) -> None:
-    if as_json:
-        printer.document({"dry_run": True, **found})
-        return
+def _show_kept(printer: Printer, came_to: Json) -> None:
+    show_read_again(printer, came_to)
+    advise_on_kept(printer, came_to)
+
+
+def _show_preview(printer: Printer, found: Json) -> None:
     printer.line(f"would read again {counted(found['total'], 'failed import')}")
     note_plan(printer, found)
 
@@ -450,18 +450,14 @@ def send(
 
     Byte for byte. What the broker has taken is no failed import any more; what it did not take stays.
     """
-    printer, headers = tools_of(ctx).printer, name_user(user)
+    printer, headers = service.printer(ctx), name_user(user)
     to = sending.to
     with service.open(ctx) as api:
         done, refused = act_on_each(
             api, ("POST", "send"), find_import_ids(api, ids), headers, sending.content()
         )
-    if service.as_json:
-        printer.document({"sent_to": to, "sent": list(done), "refused": refused})
-    else:
-        total = counted(len(done) + len(refused), "failed import")
-        printer.line(f"{len(done):,} of {total} sent to {to}")
-        show_refused(printer, refused)
+    document = {"sent_to": to, "sent": list(done), "refused": refused}
+    printer.show(document, partial(_show_done, len(done), f"sent to {to}"))
     if refused:
         raise typer.Exit(ExitCode.REFUSED)
 
@@ -492,11 +488,13 @@ def delete(
         whole = find_import_ids(api, ids)
         make_sure(tools.confirm, len(whole), yes=yes)
         done, refused = act_on_each(api, ("DELETE",), whole, headers)
-    if service.as_json:
-        tools.printer.document({"deleted": list(done), "refused": refused})
-    else:
-        total = counted(len(done) + len(refused), "failed import")
-        tools.printer.line(f"{len(done):,} of {total} deleted")
-        show_refused(tools.printer, refused)
+    document = {"deleted": list(done), "refused": refused}
+    service.printer(ctx).show(document, partial(_show_done, len(done), "deleted"))
     if refused:
         raise typer.Exit(ExitCode.REFUSED)
+
+
+def _show_done(done: int, what: str, printer: Printer, document: Json) -> None:
+    total = counted(done + len(document["refused"]), "failed import")
+    printer.line(f"{done:,} of {total} {what}")
+    show_refused(printer, document["refused"])

@@ -268,16 +268,10 @@ Watch = Annotated[bool, typer.Option("--watch", help="Follow it until it is over
 @command
 def list_operations(ctx: typer.Context, pages: Pages, service: Service) -> None:
     """List retry operations, the newest first."""
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         found = pages.fetch(api, "operations")
-    if service.as_json:
-        printer.document({"total": found.total, "items": found.items})
-    elif found.items:
-        show_operations(printer, found.items)
-        printer.note(f"{len(found.items):,} of {counted(found.total, 'operation')}")
-    else:
-        printer.note("no retry was asked for yet")
+    printer.show_list(found, show_operations, "operation", "no retry was asked for yet")
 
 
 @operations_app.command(
@@ -301,10 +295,9 @@ def show(
     with service.open(ctx) as api:
         whole = find_operation_id(api, operation_id)
         found = watch_operation(tools, api, whole) if watch else api.find("operations", whole)
-        if service.as_json:
-            tools.printer.document(found)
-        else:
-            show_operation(tools.printer, with_pending(api, found))
+        service.printer(ctx).show(
+            found, lambda printer, found: show_operation(printer, with_pending(api, found))
+        )
     if watch:
         raise typer.Exit(exit_code_of(found))
 
@@ -320,7 +313,7 @@ BatchId = Annotated[
 @command
 def list_batches(ctx: typer.Context, service: Service) -> None:
     """List every batch now alive, the oldest first."""
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         found = api.page("batches")
     if service.as_json:
@@ -338,13 +331,10 @@ def show_batch_alive(ctx: typer.Context, batch_id: BatchId, service: Service) ->
 
     With the claims that are in doubt: perhaps sent, but not recorded as sent.
     """
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         found = api.find("batches", find_batch_id(api, batch_id))
-    if service.as_json:
-        printer.document(found)
-    else:
-        show_batch(printer, found)
+    printer.show(found, show_batch)
 
 
 groups_app = make_app("Look at failure groups.")
@@ -372,7 +362,7 @@ def groups(ctx: typer.Context, service: Service, classifier: Classifier = None) 
 
     Groups with unresolved messages or with a retry in progress, the newest failure first.
     """
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         names = api.texts("recoverability", "classifiers")
         if classifier is not None and classifier not in names:
@@ -470,14 +460,11 @@ def _read_rate(text: str) -> int | None:
 def _steer(
     ctx: typer.Context, operation_id: str, service: Service, user: str, method: str, content: object
 ) -> None:
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         whole = find_operation_id(api, operation_id)
         found = api.act(method, ("operations", whole), content, name_user(user))
-    if service.as_json:
-        printer.document(found)
-    else:
-        printer.line(f"{short_id(whole)}: {describe_standing(found)}")
+    printer.show(found, f"{short_id(whole)}: {describe_standing(found)}")
 
 
 history_app = make_app("Look at retries that are over.")
@@ -495,12 +482,13 @@ _COLUMNS = (
 @command
 def history(ctx: typer.Context, service: Service) -> None:
     """List the retries that were over last."""
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         found = api.find("recoverability", "history")
-    if service.as_json:
-        printer.document(found)
-        return
+    printer.show(found, _show_history)
+
+
+def _show_history(printer: Printer, found: Json) -> None:
     if found["historic_operations"]:
         printer.table(_COLUMNS, [_row(each) for each in found["historic_operations"]])
     else:
@@ -523,11 +511,8 @@ def acknowledge(ctx: typer.Context, group: Group, service: Service, user: User =
         whole = find_group_id(api, group)
         path = ("recoverability", "unacknowledgedgroups", whole)
         api.act("DELETE", path, None, name_user(user))
-    printer = tools_of(ctx).printer
-    if service.as_json:
-        printer.document({"acknowledged": whole})
-    else:
-        printer.line(f"acknowledged: group {short_id(whole)}")
+    printer = service.printer(ctx)
+    printer.show({"acknowledged": whole}, f"acknowledged: group {short_id(whole)}")
 
 
 def _row(item: Json) -> tuple[object, ...]:

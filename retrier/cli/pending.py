@@ -19,7 +19,6 @@ from retrier.cli.command import (
     find_operation_id,
     make_app,
     name_user,
-    tools_of,
 )
 from retrier.cli.errors import name_of, title_of_names
 from retrier.cli.operations import show_refused
@@ -152,18 +151,13 @@ TWICE = (
 @command
 def list_pending(ctx: typer.Context, wanted: Filters, pages: Pages, service: Service) -> None:
     """List the pending retries, the longest wait first."""
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         found = pages.fetch(api, "pendingretries", **wanted.params(api))
-    if service.as_json:
-        printer.document({"total": found.total, "items": found.items})
-    elif wanted.ids:
+    if wanted.ids and not service.as_json:
         printer.lines(item["id"] for item in found.items)
-    elif found.items:
-        show_pending(printer, found.items)
-        printer.note(f"{len(found.items):,} of {counted(found.total, 'pending retry')}")
     else:
-        printer.note("no retry waits for its outcome")
+        printer.show_list(found, show_pending, "pending retry", "no retry waits for its outcome")
 
 
 @app.command(
@@ -183,21 +177,20 @@ def retry(ctx: typer.Context, chosen: Chosen, asking: Asking, service: Service) 
     first, and the command asks whether to go on.
     """
     matching, headers = chosen.check(), asking.headers()
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         ids = resolve_ids(api, chosen.ids) if chosen.ids else ()
         if chosen.dry_run:
-            _show_preview(
-                printer, chosen.look(api, "retry"), "retry again", as_json=service.as_json
-            )
+            _show_preview(printer, chosen.look(api, "retry"), "retry again")
             return
         printer.note(TWICE)
         plan = _ask(printer, api, chosen, ids, ("retry", "Retry {} again?"))
         path = ("pendingretries", "retry") if ids else ("pendingretries", "retry", "all")
         accepted = api.ask(path, ids or {**matching, **planned(plan)}, headers)
-    if service.as_json:
-        printer.document(accepted)
-        return
+    printer.show(accepted, _show_accepted)
+
+
+def _show_accepted(printer: Printer, accepted: Json) -> None:
     operations = ", ".join(map(short_id, accepted["operations"])) or "none"
     total = counted(accepted["total"], "message")
     printer.line(f"asked for another retry of {total}; operations: {operations}")
@@ -220,20 +213,17 @@ def resolve(ctx: typer.Context, chosen: Chosen, service: Service, user: User = "
     A failure that comes later makes its message unresolved again.
     """
     matching = chosen.check()
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         ids = resolve_ids(api, chosen.ids) if chosen.ids else ()
         if chosen.dry_run:
-            _show_preview(printer, chosen.look(api, "resolve"), "resolve", as_json=service.as_json)
+            _show_preview(printer, chosen.look(api, "resolve"), "resolve")
             return
         plan = _ask(printer, api, chosen, ids, ("resolve", "Resolve {} by hand?"))
         path = ("pendingretries", "resolve") if ids else ("pendingretries", "resolve", "all")
         body = {"uniquemessageids": ids} if ids else {**matching, **planned(plan)}
         done = api.change(path, body, name_user(user))
-    if service.as_json:
-        printer.document(done)
-    else:
-        show_act(printer, "resolve", done)
+    printer.show(done, lambda printer, done: show_act(printer, "resolve", done))
     raise typer.Exit(ExitCode.REFUSED if ids and changed_none(done) else ExitCode.DONE)
 
 
@@ -260,13 +250,13 @@ def _ask(
     return str(chosen.plan or found["plan"])
 
 
-def _show_preview(printer: Printer, found: Json, what: str, *, as_json: bool) -> None:
-    if as_json:
-        printer.document({"dry_run": True, **found})
-        return
-    printer.line(f"would {what} {counted(found['total'], 'message')}")
-    show_refused(printer, found)
-    note_plan(printer, found)
+def _show_preview(printer: Printer, found: Json, what: str) -> None:
+    def for_people(printer: Printer, found: Json) -> None:
+        printer.line(f"would {what} {counted(found['total'], 'message')}")
+        show_refused(printer, found)
+        note_plan(printer, found)
+
+    printer.show({"dry_run": True, **found}, for_people)
 
 
 def confirm(printer: Printer, question: str) -> None:

@@ -16,6 +16,7 @@ from retrier.cli.command import (
     command,
     load_for_policies,
     make_app,
+    printer_of,
     tools_of,
 )
 from retrier.cli.printer import Column, Printer, counted, moment, short_id
@@ -201,7 +202,7 @@ def check(
     Every problem is listed, and the command ends with 2. What is allowed and can hardly be meant is
     a warning.
     """
-    settings, printer = load_for_policies(ctx, config), tools_of(ctx).printer
+    settings, printer = load_for_policies(ctx, config), printer_of(ctx, as_json=as_json)
     section = settings.policies
     warnings = [] if section is None else list(find_policy_warnings(section))
     policies = _policies_of(settings)
@@ -251,13 +252,8 @@ def list_policies(
         now = tools_of(ctx).clock.now()
         in_force = InForce(policies=_policies_of(settings), is_configured=configured, loaded_at=now)
         found = show_as_json(in_force, ())
-    printer = tools_of(ctx).printer
-    if service.as_json:
-        printer.document(found)
-    elif explain:
-        explain_policies(printer, found)
-    else:
-        show_policies(printer, found)
+    printer = service.printer(ctx)
+    printer.show(found, explain_policies if explain else show_policies)
 
 
 def _policies_of(settings: Settings) -> PolicySet:
@@ -293,14 +289,11 @@ def simulate(ctx: typer.Context, service: Service, file: File = None, since: Sin
 
     It shows what would be decided differently. Nothing is changed. At most the newest 100,000 failures are judged, for at most 30 seconds.
     """
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     asked = {"since": since} | ({} if file is None else {"policies": _read_policies(file)})
     with service.open(ctx) as api:
         found = api.look(("policies", "simulate"), asked)
-    if service.as_json:
-        printer.document(found)
-    else:
-        show_simulation(printer, found)
+    printer.show(found, show_simulation)
 
 
 def _read_policies(file: Path) -> Any:

@@ -5,14 +5,18 @@ Answers go to standard output and remarks to standard error, so that a pipe has 
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from retrier.cli.api_client import Json, Listing
+
+T = TypeVar("T")
 
 SHORT_ID = 8
 """Characters of an id that lists show; commands accept them instead of the whole id."""
@@ -120,9 +124,38 @@ class Column:
 class Printer:
     """Prints to standard output and standard error, or to the consoles it is given."""
 
-    def __init__(self, out: Console | None = None, err: Console | None = None) -> None:
+    def __init__(
+        self, out: Console | None = None, err: Console | None = None, *, as_json: bool = False
+    ) -> None:
+        """With `as_json` what is shown is a document for a program, not words for a person."""
         self.out = out or _console(stderr=False)
         self.err = err or _console(stderr=True)
+        self.as_json = as_json
+
+    def show(self, document: T, for_people: str | Callable[["Printer", T], object]) -> None:
+        """Print an answer: the document as JSON, or for people a line, or what is printed of it."""
+        if self.as_json:
+            self.document(document)
+        elif isinstance(for_people, str):
+            self.line(for_people)
+        else:
+            for_people(self, document)
+
+    def show_list(
+        self,
+        found: Listing,
+        for_people: Callable[["Printer", Sequence[Json]], object],
+        noun: str,
+        nothing: str,
+    ) -> None:
+        """Print a list; for people with how many of them there are, or `nothing` if it is empty."""
+        if self.as_json:
+            self.document({"total": found.total, "items": found.items})
+        elif found.items:
+            for_people(self, found.items)
+            self.note(f"{len(found.items):,} of {counted(found.total, noun)}")
+        else:
+            self.note(nothing)
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> None:
         """Print one line per row; cells may be any text, and each is shown as one line."""

@@ -3,7 +3,7 @@
 import typer
 
 from retrier.cli.api_client import Json
-from retrier.cli.command import ExitCode, Service, command, make_app, tools_of
+from retrier.cli.command import ExitCode, Service, command, make_app
 from retrier.cli.printer import Column, Printer, moment, short_id
 
 _OPERATIONS = (
@@ -62,13 +62,10 @@ app = make_app("Look at the service.")
 @command
 def processor(ctx: typer.Context, service: Service) -> None:
     """Show what the processor does, and what it waits for."""
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         found = api.find("processor")
-    if service.as_json:
-        printer.document(found)
-    else:
-        show_processor(printer, found)
+    printer.show(found, show_processor)
 
 
 @app.command(epilog="Example: retrier ledger")
@@ -78,12 +75,9 @@ def ledger(ctx: typer.Context, service: Service) -> None:
 
     Ends with 1 if the counts do not add up.
     """
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         found = api.find("ledger")
-    if service.as_json:
-        printer.document(found)
-    else:
-        show_ledger(printer, found)
+    printer.show(found, show_ledger)
     if any(found[part]["difference"] for part in ("deliveries", "messages")):
         raise typer.Exit(ExitCode.REFUSED)

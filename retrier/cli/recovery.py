@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from retrier.cli.api_client import ApiClient, Json
-from retrier.cli.command import Service, command, make_app, tools_of
+from retrier.cli.command import Service, command, make_app
 from retrier.cli.pending import TWICE, confirm
 from retrier.cli.printer import Column, Printer, counted, minute, short_id
 from retrier.cli.retry import Asking
@@ -75,11 +75,11 @@ def recover(ctx: typer.Context, act: Act, asking: Asking, service: Service) -> N
     """
     act.check()
     headers = asking.headers()
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         if act.over:
             api.act("DELETE", ("recovery",), None, headers)
-            _tell(printer, service, {"held": False}, "the recovery is over: presumption goes on")
+            printer.show({"held": False}, "the recovery is over: presumption goes on")
             return
         found = (
             api.find("recovery")
@@ -87,14 +87,14 @@ def recover(ctx: typer.Context, act: Act, asking: Asking, service: Service) -> N
             else api.act("POST", ("recovery",), {"since": act.since}, headers)
         )
         if not act.again:
-            _show(printer, service, found)
+            printer.show(found, _show)
             return
         body: Json = {} if act.queue is None else {"queue": act.queue}
         plan = _ask(printer, api, act, body) if found["held"] else None  # else the service says so
         accepted = api.ask(("recovery", "retry"), body | planned(plan), headers)
     operations = ", ".join(map(short_id, accepted["operations"])) or "none"
     words = f"asked for another retry of {counted(accepted['total'], 'message')}"
-    _tell(printer, service, accepted, f"{words}; operations: {operations}")
+    printer.show(accepted, f"{words}; operations: {operations}")
 
 
 def _ask(printer: Printer, api: ApiClient, act: Act, body: Json) -> str | None:
@@ -110,10 +110,7 @@ def _ask(printer: Printer, api: ApiClient, act: Act, body: Json) -> str | None:
     return str(counts["plan"])
 
 
-def _show(printer: Printer, service: Service, found: Json) -> None:
-    if service.as_json:
-        printer.document(found)
-        return
+def _show(printer: Printer, found: Json) -> None:
     if not found["held"]:
         printer.note(_NOT_HELD)
         return
@@ -131,10 +128,3 @@ def _show(printer: Printer, service: Service, found: Json) -> None:
 def _row(item: Json) -> tuple[object, ...]:
     names = ("sent", "sent_before", "in_doubt", "not_sent")
     return item["queue"], *(f"{item[name]:,}" for name in names)
-
-
-def _tell(printer: Printer, service: Service, done: Json, sentence: str) -> None:
-    if service.as_json:
-        printer.document(done)
-    else:
-        printer.line(sentence)

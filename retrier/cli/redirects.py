@@ -1,12 +1,13 @@
 """`retrier redirects`: retries for one queue go to another: listed, set, deleted."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from retrier.cli.api_client import ApiClient, Json
-from retrier.cli.command import Pages, Service, User, command, make_app, name_user, tools_of
-from retrier.cli.printer import Column, Printer, counted, minute
+from retrier.cli.command import Pages, Service, User, command, make_app, name_user
+from retrier.cli.printer import Column, Printer, minute
 from retrier.domain.redirects import redirect_id
 from retrier.errors import RequestRefused
 
@@ -27,16 +28,10 @@ To = Annotated[str, typer.Argument(metavar="TO", help="The queue it leads to.")]
 @command
 def list_redirects(ctx: typer.Context, pages: Pages, service: Service) -> None:
     """List the redirects, by the queue they come from."""
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         found = pages.fetch(api, "redirects", direction="asc")
-    if service.as_json:
-        printer.document({"total": found.total, "items": found.items})
-    elif found.items:
-        printer.table(_COLUMNS, [_row(each) for each in found.items])
-        printer.note(f"{len(found.items):,} of {counted(found.total, 'redirect')}")
-    else:
-        printer.note("no redirect is set")
+    printer.show_list(found, _show_table, "redirect", "no redirect is set")
 
 
 @app.command("set", epilog="Example: retrier redirects set orders orders.new")
@@ -69,7 +64,7 @@ def set_redirect(
             body = names | {"retryexisting": pending}
             api.act("POST", ("redirects",), body, name_user(user))
     done: Json = {"from_physical_address": source, "to_physical_address": target}
-    _tell(tools_of(ctx).printer, service, done, f"retries for {source} go to {target}")
+    service.printer(ctx).show(done, f"retries for {source} go to {target}")
 
 
 @app.command("delete", epilog="Example: retrier redirects delete orders")
@@ -82,7 +77,7 @@ def delete_redirect(ctx: typer.Context, source: From, service: Service, user: Us
             raise RequestRefused(f"No redirect comes from the queue {source}.")
         api.act("DELETE", ("redirects", redirect_id(source)), None, name_user(user))
     deleted: Json = {"deleted": source}
-    _tell(tools_of(ctx).printer, service, deleted, f"retries for {source} go there again")
+    service.printer(ctx).show(deleted, f"retries for {source} go there again")
 
 
 def _check(*queues: str) -> None:
@@ -95,11 +90,8 @@ def _find(api: ApiClient, source: str) -> Json | None:
     return next((each for each in listed if each["from_physical_address"] == source), None)
 
 
-def _tell(printer: Printer, service: Service, done: Json, sentence: str) -> None:
-    if service.as_json:
-        printer.document(done)
-    else:
-        printer.line(sentence)
+def _show_table(printer: Printer, items: Sequence[Json]) -> None:
+    printer.table(_COLUMNS, [_row(each) for each in items])
 
 
 def _row(item: Json) -> tuple[object, ...]:

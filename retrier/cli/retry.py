@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Annotated
 from uuid import uuid4
@@ -137,37 +138,35 @@ def retry(
     chosen.check()
     terms.check()
     headers = asking.headers()
-    tools = tools_of(ctx)
+    tools, printer = tools_of(ctx), service.printer(ctx)
     with service.open(ctx) as api:
         body = {"selection": chosen.selection(api), **terms.given()}
         if options.dry_run:
-            _preview(tools.printer, api, body, as_json=service.as_json)
+            _preview(printer, api, body)
             return
         accepted = api.ask(("operations",), body, headers)
         if not service.as_json:
-            note_imports_among(tools.printer, api, accepted)
+            note_imports_among(printer, api, accepted)
         if not options.watch:
-            _print_accepted(tools.printer, accepted, body["selection"], as_json=service.as_json)
+            printer.show(accepted, partial(_show_accepted, body["selection"]))
             raise typer.Exit(_exit_code_of_asking(accepted))
         found = with_pending(api, watch_operation(tools, api, accepted["operation_id"]))
-    _print_outcome(tools.printer, found, as_json=service.as_json)
+    printer.show(found, show_outcome)
     raise typer.Exit(exit_code_of(found))
 
 
-def _preview(printer: Printer, api: ApiClient, body: Json, *, as_json: bool) -> None:
+def _preview(printer: Printer, api: ApiClient, body: Json) -> None:
     found = api.look(("operations", "preview"), body)
     what = describe(body["selection"])
-    if as_json:
-        printer.document({"dry_run": True, "what": what, **found})
-    else:
+
+    def for_people(printer: Printer, found: Json) -> None:
         show_preview(printer, what, found)
         note_dead(printer, found, body["selection"])
 
+    printer.show({"dry_run": True, "what": what, **found}, for_people)
 
-def _print_accepted(printer: Printer, accepted: Json, selection: Json, *, as_json: bool) -> None:
-    if as_json:
-        printer.document(accepted)
-        return
+
+def _show_accepted(selection: Json, printer: Printer, accepted: Json) -> None:
     if not accepted["total"]:
         printer.line("There is nothing to retry: no unresolved message matches.")
         note_dead(printer, accepted, selection)
@@ -191,13 +190,6 @@ def _exit_code_of_asking(accepted: Json) -> ExitCode:
     """Return 1 where messages were named and none of them can be retried."""
     nothing_left = accepted["total"] and not _count_left(accepted)
     return ExitCode.REFUSED if nothing_left else ExitCode.DONE
-
-
-def _print_outcome(printer: Printer, found: Json, *, as_json: bool) -> None:
-    if as_json:
-        printer.document(found)
-    else:
-        show_outcome(printer, found)
 
 
 given_up_app = errors_app
@@ -228,15 +220,12 @@ def revive(ctx: typer.Context, message_ids: Ids, asking: Asking, service: Servic
     Each one is a retry of its own. What is not dead is refused; `retrier retry` sends that. For
     many at once: `retrier retry --disposition dead`.
     """
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     headers = asking.headers()
     with service.open(ctx) as api:
         texts = list(dict.fromkeys(with_standard_input(message_ids)))
         answers = [_revive(api, text, headers, alone=len(texts) == 1) for text in texts]
-    if service.as_json:
-        printer.document({"items": answers})
-    else:
-        _show(printer, answers)
+    printer.show({"items": answers}, lambda printer, found: _show(printer, found["items"]))
     refused = not answers or any("refused" in each for each in answers)
     raise typer.Exit(ExitCode.REFUSED if refused else ExitCode.DONE)
 
@@ -279,15 +268,12 @@ def dead(
     Only a person's retry takes it from now on. A retry that has claimed it and not sent it goes on without it. One that is being sent or was
     sent is refused. `retrier errors revive` takes it back.
     """
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         whole = find_one_message(api, message_id)
         body = {"why": why} if reason is None else {"why": why, "reason": reason}
         found = api.act("POST", ("errors", whole, "dead"), body, name_user(user))
-    if service.as_json:
-        printer.document(found)
-    else:
-        printer.line(f"{short_id(whole)} is dead: {why}")
+    printer.show(found, f"{short_id(whole)} is dead: {why}")
 
 
 def _revive(api: ApiClient, text: str, headers: dict[bytes, bytes], *, alone: bool) -> Json:

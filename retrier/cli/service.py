@@ -14,7 +14,7 @@ from retrier.cli.command import (
     load_config,
     load_remarking,
     make_app,
-    tools_of,
+    printer_of,
 )
 from retrier.cli.printer import Column, Printer, counted
 from retrier.settings import Role
@@ -80,7 +80,7 @@ def check(
     settings = load_remarking(ctx, config)
     from retrier.app import check as look  # noqa: PLC0415 - as in run
 
-    printer = tools_of(ctx).printer
+    printer = printer_of(ctx, as_json=as_json)
     if not as_json:
         printer.line("settings: ok")
     results = look(settings)
@@ -114,12 +114,10 @@ def verify(
     from retrier.app import verify as look  # noqa: PLC0415 - as in run
 
     found = asdict(look(settings))
-    printer = tools_of(ctx).printer
+    printer = printer_of(ctx, as_json=as_json)
     broken = [rule for rule in found["rules"] if rule["broken"]]
-    if as_json:
-        printer.document({"ok": not broken and found["broker_problem"] is None, **found})
-    else:
-        _show_rules(printer, found, broken)
+    document = {"ok": not broken and found["broker_problem"] is None, **found}
+    printer.show(document, lambda printer, found: _show_rules(printer, found, broken))
     raise typer.Exit(_end_of_verify(found, broken))
 
 

@@ -14,7 +14,6 @@ from retrier.cli.command import (
     find_message_id,
     make_app,
     name_user,
-    tools_of,
 )
 from retrier.cli.printer import Column, Printer, counted, minute, short_id
 from retrier.cli.selection import PlanOption, note_plan, planned
@@ -107,30 +106,21 @@ def list_streams(
     held: OnlyHeld = False,
 ) -> None:
     """List the streams with open messages, most held first."""
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     filters = {"held": "true"} if held else {}
     with service.open(ctx) as api:
         found = pages.fetch(api, "streams", queue=queue, **filters)
-    if service.as_json:
-        printer.document({"total": found.total, "items": found.items})
-    elif found.items:
-        show_streams(printer, found.items)
-        printer.note(f"{len(found.items):,} of {counted(found.total, 'stream')}")
-    else:
-        printer.note("no stream has open messages")
+    printer.show_list(found, show_streams, "stream", "no stream has open messages")
 
 
 @app.command(epilog='Example: retrier streams show "order 42" --queue orders')
 @command
 def show(ctx: typer.Context, stream: StreamId, service: Service, queue: Queue) -> None:
     """Show a stream: its open messages, and what holds them."""
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     with service.open(ctx) as api:
         found = api.find("streams", stream, queue=queue)
-    if service.as_json:
-        printer.document(found)
-    else:
-        show_stream(printer, found)
+    printer.show(found, show_stream)
 
 
 @app.command(
@@ -159,29 +149,23 @@ def release(
 
     All that is held now, or those that are named. What fails again is held again.
     """
-    printer = tools_of(ctx).printer
+    printer = service.printer(ctx)
     if ids and (dry_run or plan is not None):
         raise typer.BadParameter("--dry-run and --plan go with no ids.")
     with service.open(ctx) as api:
         path = ("streams", stream, "release")
         if dry_run:
             found = api.act("POST", (*path, "preview"), None, {}, {"queue": queue})
-            _show_preview(printer, found, as_json=service.as_json)
+            printer.show({"dry_run": True, **found}, _show_preview)
             return
         named = {"ids": [find_message_id(api, each) for each in ids]} if ids else planned(plan)
         body = named or None
         done = api.act("POST", path, body, name_user(user), {"queue": queue})
-    if service.as_json:
-        printer.document(done)
-        return
-    printer.line(f"released: {counted(done['released'], 'message')} of stream {stream}")
-    for each in done["not_held"]:
+    printer.show(done, f"released: {counted(done['released'], 'message')} of stream {stream}")
+    for each in () if service.as_json else done["not_held"]:
         printer.note(f"{each}: nothing held it")
 
 
-def _show_preview(printer: Printer, found: Json, *, as_json: bool) -> None:
-    if as_json:
-        printer.document({"dry_run": True, **found})
-        return
+def _show_preview(printer: Printer, found: Json) -> None:
     printer.line(f"would release {counted(found['total'], 'message')}")
     note_plan(printer, found)

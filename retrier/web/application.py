@@ -1,6 +1,5 @@
 """Builds the page out of its routes, one module per noun; and the pages of errors."""
 
-import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -8,18 +7,12 @@ from types import MappingProxyType
 
 from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
 
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Selection
-from retrier.errors import (
-    AnswerTooSlow,
-    BrokerUnavailable,
-    DatabaseRefused,
-    DatabaseUnavailable,
-    DataRefused,
-    KeyReused,
-)
+from retrier.http import problems
+from retrier.http.places import READING
+from retrier.http.problems import RETRY_AFTER, Problem
 from retrier.store.message_lists import Order, PageRequest, list_messages
 from retrier.web import (
     archives,
@@ -65,11 +58,6 @@ def warm_up(parts: PageParts) -> None:
     list_messages(parts.db, unresolved, Order(), _ONE, parts.codec)
 
 
-_PATH = re.compile(r"""(?<![\w:/])/[^\s"':,;()]+""")
-_AGAIN = 5
-"""Seconds after which the browser asks again for what the database could not answer."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorView:
     """`again` are the seconds after which it is tried again; `last` tells the last known state."""
@@ -91,6 +79,7 @@ _TITLES: Mapping[int, str] = MappingProxyType(
         409: "This cannot be done now",
         413: "This is too much at once",
         421: "This host is not known",
+        422: "This cannot be understood",
         500: "Something went wrong",
         503: "No answer is possible now",
     }
@@ -112,32 +101,25 @@ _ADVICE: Mapping[int, str] = MappingProxyType(
 
 def add_handlers(page: FastAPI) -> None:
     """Turn every error of the page into a page."""
-    page.add_exception_handler(HTTPException, _refused)
+    problems.add_handlers(page, _show_problem)
     page.add_exception_handler(RequestValidationError, _misshapen)
-    page.add_exception_handler(AnswerTooSlow, _too_slow)
-    page.add_exception_handler(DatabaseRefused, _database_refused)
-    page.add_exception_handler(DatabaseUnavailable, _unavailable)
-    page.add_exception_handler(BrokerUnavailable, _broker_unavailable)
-    page.add_exception_handler(DataRefused, _data_refused)
-    page.add_exception_handler(KeyReused, _key_reused)
-    page.add_exception_handler(Exception, _unexpected)
 
 
-def problem_page(request: Request, status: int, text: str, advice: str = "") -> Response:
-    """Return the page of an error; `text` is a whole sentence."""
+def _show_problem(request: Request, found: Problem) -> Response:
     parts: PageParts = request.app.state.parts
-    away = status == HTTPStatus.SERVICE_UNAVAILABLE
+    status, away = found.status, found.status == HTTPStatus.SERVICE_UNAVAILABLE
     view = ErrorView(
         status=status,
         title=_TITLES.get(status, HTTPStatus(status).phrase),
-        text=text,
-        advice=advice or _ADVICE.get(status, _ADVICE[400]),
-        again=_AGAIN if away and request.method == "GET" else None,
+        text=sentence(found.detail),
+        advice=found.advice or _ADVICE.get(status, _ADVICE[400]),
+        again=RETRY_AFTER if away and request.method == "GET" else None,
         last=_last_state(parts.counts) if away else None,
     )
     answer = show(request, "error.html", view, status=status)
     if away:
-        answer.headers["Retry-After"] = str(_AGAIN)
+        answer.headers["Retry-After"] = str(RETRY_AFTER)
+    answer.headers.update(found.headers)
     return answer
 
 
@@ -148,59 +130,12 @@ def _last_state(counts: Counts) -> str | None:
     return f"{count:,} messages were unresolved {duration(counts.age())} ago."
 
 
-def _refused(request: Request, error: Exception) -> Response:
-    if not isinstance(error, HTTPException):
-        raise error
-    unsaid = error.detail == HTTPStatus(error.status_code).phrase
-    text = "No page has this address." if unsaid and error.status_code == 404 else error.detail  # noqa: PLR2004 - not found
-    answer = problem_page(request, error.status_code, sentence(text))
-    answer.headers.update(error.headers or {})
-    return answer
-
-
 def _misshapen(request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
     fields = ", ".join(str(each["loc"][-1]) for each in error.errors())
-    return problem_page(request, 400, f"The address has a value that is not allowed: {fields}.")
-
-
-def _too_slow(request: Request, error: Exception) -> Response:
-    advice = "Narrow it down by a filter, or wait: somebody may hold a lock in the database."
-    return problem_page(request, 503, _why("The database took too long", request, error), advice)
-
-
-def _database_refused(request: Request, error: Exception) -> Response:
-    advice = "Run `retrier check` with the settings of the service: it names what is missing."
-    return problem_page(request, 503, _why("The database refuses", request, error), advice)
-
-
-def _unavailable(request: Request, error: Exception) -> Response:
-    return problem_page(request, 503, _why("The database is away", request, error))
-
-
-def _broker_unavailable(request: Request, error: Exception) -> Response:
-    return problem_page(request, 503, _why("The broker is away", request, error))
-
-
-def _why(what: str, request: Request, error: Exception) -> str:
-    """Return a whole sentence, without paths."""
-    place = request.app.state.parts.db.place
-    reason = _PATH.sub("...", str(error).replace(place, "its address"))
-    return f"{what}: {reason.rstrip('.')}."
-
-
-def _data_refused(request: Request, _error: Exception) -> Response:
-    return problem_page(request, 400, "A text is too long for the database, or no valid text.")
-
-
-def _key_reused(request: Request, error: Exception) -> Response:
-    advice = "This form was sent before with other values. Open it anew."
-    return problem_page(request, 409, sentence(str(error)), advice)
-
-
-def _unexpected(request: Request, error: Exception) -> Response:
-    return problem_page(request, 500, f"It failed unexpectedly ({type(error).__name__}).")
+    detail = f"The address has a value that is not allowed: {fields}."
+    return _show_problem(request, Problem(status=400, detail=detail))
 
 
 FREE = (static_router, live_values.router)
@@ -230,9 +165,6 @@ WORKING = (
 """Routes that use the database, each with a place. Of two that match, the first one answers."""
 
 
-_READING = frozenset({"GET", "HEAD"})
-
-
 def create_page(parts: PageParts) -> FastAPI:
     """Return the ASGI application. It opens nothing and starts nothing."""
     page = FastAPI(
@@ -253,11 +185,10 @@ def create_page(parts: PageParts) -> FastAPI:
 
 async def _take_place(request: Request) -> AsyncIterator[None]:
     parts: PageParts = request.app.state.parts
-    reads = request.method in _READING
-    async with parts.reads() if reads else parts.acts():
+    async with parts.places_for(request.method).taken():
         # Before anything is read: a page may show what was read before the newest texts were told,
         # and would never hear of them if it claimed to know these.
         request.state.live = told_version(parts)
         yield
-    if not reads:
+    if request.method not in READING:
         parts.counts.note_change()

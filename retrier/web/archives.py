@@ -30,9 +30,8 @@ from retrier.web.forms import Confirmation, Form, SentForm
 from retrier.web.page import IN_FULL, see_other, show
 from retrier.web.pages import PAGE, Listing, page_number
 from retrier.web.parts import Parts
-from retrier.web.wording import Fact, number, plural, sentence, time_facts
+from retrier.web.wording import DONE, Fact, number, plural, sentence, time_facts
 
-_DONE = {Act.ARCHIVE: "archived", Act.UNARCHIVE: "unarchived", Act.RESOLVE: "resolved"}
 SHOWN_REFUSED = 100
 
 
@@ -114,7 +113,7 @@ def archive_page(
 
 def tell_archive(shown: ArchiveOperation) -> str:
     """Say in a few words how far it is; the same text replaces itself while it goes on."""
-    words = [f"{number(shown.done)} of {plural(shown.total, 'message')} {_DONE[shown.act]}"]
+    words = [f"{number(shown.done)} of {plural(shown.total, 'message')} {DONE[shown.act]}"]
     if shown.skipped:
         words.append(f"{number(shown.skipped)} left as they were")
     return " · ".join(words)
@@ -141,7 +140,7 @@ def _asked(shown: ArchiveOperation) -> Iterator[Fact]:
 def _progress(shown: ArchiveOperation) -> Iterator[Fact]:
     live = f"archive/{shown.operation_id}"
     yield Fact(name="Messages", value=number(shown.total))
-    yield Fact(name=_DONE[shown.act].capitalize(), value=number(shown.done), live=f"{live}/changed")
+    yield Fact(name=DONE[shown.act].capitalize(), value=number(shown.done), live=f"{live}/changed")
     yield Fact(name="Left as they were", value=number(shown.skipped), live=f"{live}/skipped")
     if shown.reason:
         yield Fact(name="State", value=sentence(shown.reason))

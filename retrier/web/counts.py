@@ -18,6 +18,7 @@ from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_operation import RetryOperation
 from retrier.domain.streams import Stream
 from retrier.errors import DatabaseUnavailable, RetrierError
+from retrier.http.cache import Pace
 from retrier.store.archive_lists import find_archive_operation, list_open_archives
 from retrier.store.breaker_lists import SeenByPeople, show_breakers
 from retrier.store.engine.database import Database
@@ -47,27 +48,24 @@ from retrier.store.streams import (
 )
 from retrier.web.live_page import MOST_TABS
 
-TIMES_ITS_COST = 20
-"""A whole count and a look at what is new may each take a twentieth of a thread."""
-LEAST = 1.0
-"""Seconds between two counts at least."""
 WATCHED_FOR = 60.0
 """Seconds after the last look of a person in which somebody counts as looking."""
-UNWATCHED = 30.0
-"""Seconds between two counts at least while nobody looks; they cost a tenth of that time's share."""
+WATCHED = Pace(times=20, least=1.0)
+"""A whole count and a look at what is new may each take a twentieth of a thread."""
+UNWATCHED = Pace(times=200, least=30.0)
+"""A tenth of that while nobody looks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class Done:
     """When something was done last, and what it cost, in seconds of our own clock."""
 
     ended: float = 0.0
     cost: float = 0.0
 
-    def is_due(self, now: float, *, watched: bool) -> bool:
+    def is_due(self, now: float, pace: Pace) -> bool:
         """Say whether it may be done again."""
-        times = TIMES_ITS_COST if watched else TIMES_ITS_COST * 10
-        return now >= self.ended + max(LEAST if watched else UNWATCHED, times * self.cost)
+        return now >= self.ended + pace.rest(self.cost)
 
 
 _KEPT = 50
@@ -443,8 +441,8 @@ class Counts:
         self._facts: dict[int, CauseFacts] = {}
         self._snapshot: Snapshot | None = None
         self._trouble: Trouble | None = None
-        self._whole = Pace()
-        self._news = Pace()
+        self._whole = Done()
+        self._news = Done()
         self._looked_at = clock.monotonic() - WATCHED_FOR
         self._changed = False
         self._counting = threading.Lock()
@@ -512,8 +510,8 @@ class Counts:
             act()
         now = self._clock.monotonic()
         watched = now - self._looked_at < WATCHED_FOR
-        whole = self._snapshot is None or self._whole.is_due(now, watched=watched)
-        if not whole and not (watched and self._news.is_due(now, watched=True)):
+        whole = self._snapshot is None or self._whole.is_due(now, WATCHED if watched else UNWATCHED)
+        if not whole and not (watched and self._news.is_due(now, WATCHED)):
             return
         with self._counting:
             try:
@@ -525,7 +523,7 @@ class Counts:
     def _is_to_be_made(self) -> bool:
         if self._snapshot is None:
             return True
-        old = self._changed or self._clock.monotonic() >= self._whole.ended + LEAST
+        old = self._changed or self._clock.monotonic() >= self._whole.ended + WATCHED.least
         return old and self._whole.cost <= QUICK and self._trouble is None
 
     def _try_to_count(self) -> None:
@@ -564,10 +562,10 @@ class Counts:
             messages=self._messages.look(),
         )
         self._keep(found_now)
-        pace = self._pace(began)
+        done = self._done(began)
         # The first count also prepares its statements: that says nothing of the next one, and who
         # opens a page just after the start would see what was there 30 seconds ago.
-        self._whole = pace if last is not None else replace(pace, cost=min(pace.cost, QUICK))
+        self._whole = done if last is not None else replace(done, cost=min(done.cost, QUICK))
 
     def _count_new(self) -> None:
         """Add what failed since the last count, and look at what is being retried."""
@@ -595,7 +593,7 @@ class Counts:
             operations={**last.operations, **self._ended(last, alive), **operations_of(alive)},
         )
         self._keep(news)
-        self._news = self._pace(began)
+        self._news = self._done(began)
 
     def _ended(self, last: Snapshot, alive: ProcessorState) -> Mapping[str, RetryOperation]:
         """Return the operations that were alive a moment ago as they ended."""
@@ -608,9 +606,9 @@ class Counts:
         while some := list(islice(unknown, _FACTS_AT_ONCE)):
             self._facts.update(find_cause_facts(self._db, some))
 
-    def _pace(self, began: float) -> Pace:
+    def _done(self, began: float) -> Done:
         ended = self._clock.monotonic()
-        return Pace(ended=ended, cost=ended - began)
+        return Done(ended=ended, cost=ended - began)
 
     def _keep(self, found: Snapshot) -> None:
         self._trouble = None

@@ -1,8 +1,7 @@
 """The filter of the list of messages, the selection it means, and what is selected for an act."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from datetime import datetime
+from dataclasses import dataclass, fields, replace
 from typing import Annotated
 
 from fastapi import Depends, HTTPException
@@ -16,56 +15,20 @@ from retrier.domain.selection import (
     WantedDisposition,
     asks_for_dead,
     describe,
-    find_unknown_status,
-    read_statuses,
 )
 from retrier.domain.text import clean
-from retrier.domain.times import NoTime, as_sentence, is_duration, last_moment_of, read_moment
+from retrier.domain.times import is_duration, read_moment
+from retrier.http.filters import FilterQuery, read_filter
 from retrier.store.groups import find_title
 from retrier.web.forms import Form
 from retrier.web.parts import PageParts
 
 ANY_STATUS = "all"
-LARGEST = 2**31 - 1
-"""What fits the integers of both databases."""
-
 _UNCLEAN = "No message has such a text as {}: it holds NUL, or it is too long."
-_TURNED = "The end of the time lies before its beginning, so that nothing would match."
-_NO_COUNT = "The number of attempts is a whole number."
-_NO_DISPOSITION = f"What happens next is one of: {', '.join(WantedDisposition)}."
 _NO_ID = "An id is 32 hexadecimal digits with dashes."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilterQuery:
-    """The conditions as texts, named as in the API; an empty one is no condition."""
-
-    status: str = ""
-    text: str = ""
-    group: str = ""
-    queue: str = ""
-    endpoint: str = ""
-    message_type: str = ""
-    exception_type: str = ""
-    reason: str = ""
-    stream: str = ""
-    host: str = ""
-    process: str = ""
-    node: str = ""
-    message_id: str = ""
-    failed_from: str = ""
-    failed_to: str = ""
-    attempts_at_least: str = ""
-    disposition: str = ""
-    archived_by: str = ""
-
-    @property
-    def values(self) -> dict[str, str]:
-        """The conditions that are set, by name. Blanks are one: without it more would be selected."""
-        return {name: value for name, value in asdict(self).items() if value}
-
-
-def read_filter(form: Form) -> FilterQuery:
+def read_fields(form: Form) -> FilterQuery:
     """Return the filter in the hidden fields of a form, exactly as it was shown."""
     names = (each.name for each in fields(FilterQuery))
     return FilterQuery(**{name: next(iter(form.values(name)), "") for name in names})
@@ -89,33 +52,14 @@ def read_address(query: Annotated[FilterQuery, Depends()]) -> FilterQuery:
 
 def understand(query: FilterQuery) -> Selection:
     """Return the messages that a list with this filter shows. Raises HTTPException."""
-    given = query.values
-    check_texts(given)
-    first, last = _time(given.get("failed_from")), _time(given.get("failed_to"))
-    if last is not None:
-        last = last_moment_of(last, given["failed_to"])
-    if first is not None and last is not None and last < first:
-        raise HTTPException(400, _TURNED)
-    return Selection(
-        group=given.get("group"),
-        queue=given.get("queue"),
-        endpoint=given.get("endpoint"),
-        exception_type=given.get("exception_type"),
-        message_type=given.get("message_type"),
-        reason=given.get("reason"),
-        stream=given.get("stream"),
-        host=given.get("host"),
-        process=given.get("process"),
-        node=given.get("node"),
-        text=given.get("text"),
-        message_id=given.get("message_id"),
-        archived_by=given.get("archived_by"),
-        failed_from=first,
-        failed_to=last,
-        attempts_at_least=_count(given.get("attempts_at_least")),
-        disposition=_disposition(given.get("disposition")),
-        statuses=_statuses(query),
-    )
+    check_texts(query.values)
+    if query.status == ANY_STATUS:
+        return read_filter(replace(query, status=""))
+    found = read_filter(query)
+    # Whoever looks for certain messages wants them whatever became of them.
+    if query.status or query.message_id or query.archived_by:
+        return found
+    return replace(found, statuses=frozenset({FailedMessageStatus.UNRESOLVED}))
 
 
 def check_texts(given: Mapping[str, str]) -> None:
@@ -153,28 +97,6 @@ def only_status(shown: Selection) -> FailedMessageStatus | None:
     return next(iter(only)) if len(only) == 1 else None
 
 
-def _statuses(query: FilterQuery) -> frozenset[FailedMessageStatus] | None:
-    """Unresolved if nothing is said; any where one looks for certain messages."""
-    if query.status == ANY_STATUS:
-        return None
-    if not query.status:
-        certain = query.message_id or query.archived_by
-        return None if certain else frozenset({FailedMessageStatus.UNRESOLVED})
-    why_not = find_unknown_status(query.status)
-    if why_not is not None:
-        raise HTTPException(400, why_not)
-    return read_statuses(query.status)
-
-
-def _time(text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        return read_moment(text.strip(), SystemClock().now())
-    except NoTime as error:
-        raise HTTPException(400, as_sentence(error)) from None
-
-
 def _settle(text: str) -> str:
     """Return a time that is the same whenever it is read again: `2h` becomes a moment.
 
@@ -183,20 +105,6 @@ def _settle(text: str) -> str:
     if not is_duration(text.strip()):
         return text
     return read_moment(text.strip(), SystemClock().now()).isoformat(timespec="microseconds")
-
-
-def _count(text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdecimal()):
-        raise HTTPException(400, _NO_COUNT)
-    return min(int(text[:18]), LARGEST)
-
-
-def _disposition(text: str | None) -> WantedDisposition | None:
-    if text is not None and text not in list(WantedDisposition):
-        raise HTTPException(400, _NO_DISPOSITION)
-    return None if text is None else WantedDisposition(text)
 
 
 _BOTH = "Say first which status: all that match cannot be selected over several."
@@ -237,7 +145,7 @@ def sent(parts: PageParts, form: Form) -> Selected:
     everything = bool(form.text("all"))
     if not ids and not everything:
         raise HTTPException(400, "Nothing is selected.")
-    return select(parts, read_filter(form), ids, everything=everything)
+    return select(parts, read_fields(form), ids, everything=everything)
 
 
 def title_of(parts: PageParts, group: str) -> str | None:

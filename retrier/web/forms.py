@@ -27,12 +27,12 @@ from retrier.domain.retry_operation import LONGEST as LONGEST_PLAN
 from retrier.domain.selection import Selection
 from retrier.domain.text import clean
 from retrier.gateway import AskedAgain
+from retrier.http import asking
+from retrier.http.asking import LONGEST_KEY, one_line
 from retrier.store.archive_lists import ArchivePreview
-from retrier.web.wording import plural
+from retrier.web.wording import ACTS, plural
 
-LONGEST_KEY = 255
 LONGEST_WHY = 1000
-LONGEST_NAME = 200
 LONGEST_HEADERS = 1000
 LONGEST_ADDRESS = 8000
 """Bytes: names of queues and streams may stand in it."""
@@ -40,7 +40,6 @@ MOST_FIELDS = 10_000
 LARGEST_FORM = 256 * 1024
 """Bytes. The text of policies is the longest that a form of ours has: 64 Ki characters."""
 OTHER_THAN_COUNTED = "What was selected is not what the preview counted. Look again."
-NOBODY = "anonymous"
 NAME_COOKIE = "retrier_user"
 
 
@@ -188,17 +187,13 @@ def local(path: str, otherwise: str) -> str:
     return path if is_plain and path.startswith("/") and not path.startswith("//") else otherwise
 
 
-def one_line(text: str, most: int) -> str:
-    """Return text in one printable line of at most so many bytes."""
-    line = "".join(character if character.isprintable() else " " for character in text)
-    return clean(line.strip(), most).strip()
-
-
 def name_of(request: Request) -> str:
     """Return the name of who asks: as a proxy tells it, or as the person wrote it on the page."""
-    told = request.headers.get("x-retrier-user", "")
-    name = told.encode("latin-1", "replace").decode("utf-8", "replace")
-    return one_line(name or unquote(request.cookies.get(NAME_COOKIE, "")), LONGEST_NAME) or NOBODY
+    return asking.name_of(request, _written_name(request))
+
+
+def _written_name(request: Request) -> str:
+    return unquote(request.cookies.get(NAME_COOKIE, ""))
 
 
 _TOO_LARGE = f"A form has at most {LARGEST_FORM:,} bytes."
@@ -228,14 +223,12 @@ def _form(request: Request, content: Annotated[bytes, Depends(read_form)]) -> Fo
         fields = parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
     except ValueError:
         raise HTTPException(400, "The form cannot be read.") from None
-    address = request.client.host if request.client else "unknown address"
-    return Form(fields=fields, requested_by=f"{name_of(request)} ({address})")
+    return Form(fields=fields, requested_by=asking.asked_by(request, _written_name(request)))
 
 
 SentForm = Annotated[Form, Depends(_form)]
 
 
-_NAMES = {Act.ARCHIVE: "Archive", Act.UNARCHIVE: "Unarchive", Act.RESOLVE: "Resolve"}
 _WHAT = {
     Act.ARCHIVE: "They are set aside: no retry takes them. It can be undone "
     "until they are deleted, `retention.archived` after this: 10 days by default.",
@@ -268,7 +261,7 @@ class Question:
 
 def ask_about(act: Act, what: str, found: ArchivePreview, base: Question) -> Question:
     """Return the question before an act on many; `base` has its addresses and fields."""
-    count, name = plural(found.total, "message"), _NAMES[act]
+    count, name = plural(found.total, "message"), ACTS[act]
     return Question(
         title=f"{name} {count}?" if found.total else "Nothing would be changed",
         what=what,

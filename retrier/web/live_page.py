@@ -8,20 +8,17 @@ import asyncio
 import json
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from uuid import uuid4
 
-from anyio import CancelScope, create_task_group
-from starlette.exceptions import HTTPException
-from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Send
+
+from retrier.http.live_answer import Readers, happens, part
 
 MOST_TABS = 500
 """Tabs that one process serves at the same time."""
-COMMENT_EVERY = 15.0
-"""Seconds after which a comment says that the connection lives, though nothing happens."""
 COUNT, NONE = "/count", "0"
 """How the keys of counts end, and what those say that have nothing to count."""
 OPEN = "/open"
@@ -31,7 +28,6 @@ _KEPT = 120
 _MOST_DIGITS = 12
 _BEGINNING = "retry: 2000\n\n"
 _COMMENT = ": nothing new\n\n"
-_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +44,13 @@ class LivePage:
     """
 
     def __init__(self, most: int = MOST_TABS) -> None:
-        self._most = most
         self._epoch = uuid4().hex[:8]
         self._lock = threading.Lock()
         self._number = 0
         self._texts: dict[str, _Text] = {}
         self._changes: deque[tuple[int, bytes]] = deque(maxlen=_KEPT)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._tabs = 0
-        self._over = False
+        self._tabs = Readers(most, "tabs follow this process")
         self._changed = asyncio.Event()
 
     @property
@@ -79,7 +73,7 @@ class LivePage:
 
     def stop(self) -> None:
         """End all answers, and refuse new tabs; any thread may call it."""
-        self._over = True
+        self._tabs.is_over = True
         self._wake()
 
     def since(self, version: str) -> bytes:
@@ -101,30 +95,23 @@ class LivePage:
 
     async def follow(self, version: str, send: Send, note_reader: Callable[[], None]) -> None:
         """Write what changes until the service stops; note each time that there is a reader."""
-        await send(_part(_BEGINNING.encode()))
-        while not self._over:
+        await send(part(_BEGINNING.encode()))
+        while not self._tabs.is_over:
             note_reader()
             changed = self._changed
             now = self.version
             if news := self.since(version):
                 version = now
-                await send(_part(news))
-            elif not await _happens(changed):
-                await send(_part(_COMMENT.encode()))
-        await send({"type": "http.response.body", "body": b""})
+                await send(part(news))
+            elif not await happens(changed):
+                await send(part(_COMMENT.encode()))
 
-    def join(self) -> None:
-        """Take a place for a tab. Raises HTTPException if there is none left."""
-        if self._over:
-            raise _later("The service is being stopped.")
-        if self._tabs >= self._most:
-            raise _later(f"{self._tabs} tabs follow this process already.")
-        self._loop = asyncio.get_running_loop()
-        self._tabs += 1
-
-    def leave(self) -> None:
-        """Give the place back."""
-        self._tabs -= 1
+    @asynccontextmanager
+    async def joined(self) -> AsyncIterator[None]:
+        """Be a tab while the context is open. Raises HTTPException if there is no place left."""
+        with self._tabs.joined():
+            self._loop = asyncio.get_running_loop()
+            yield
 
     def _text(self, key: str) -> str | None:
         known = self._texts.get(key)
@@ -177,61 +164,7 @@ class LivePage:
         changed.set()
 
 
-class LiveAnswer(Response):
-    """Answers with what changes until the client leaves or the service stops."""
-
-    media_type = "text/event-stream"
-
-    def __init__(
-        self, live: LivePage, version: str, note_reader: Callable[[], None] = lambda: None
-    ) -> None:
-        # Not that of the base class: it would say how long the answer is.
-        self.status_code = 200
-        self.background = None
-        self.init_headers(_HEADERS)
-        self._live = live
-        self._version = version
-        self._note_reader = note_reader
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the form of ASGI
-        """Answer. Raises HTTPException if there is no place left."""
-        self._live.join()
-        try:
-            start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-            await send(start)
-            async with create_task_group() as group:
-                group.start_soon(_end_when_gone, receive, group.cancel_scope)
-                await self._live.follow(self._version, send, self._note_reader)
-                group.cancel_scope.cancel()
-        finally:
-            self._live.leave()
-
-
 def _encode(epoch: str, number: int, texts: Mapping[str, str], born: tuple[str, ...]) -> bytes:
     content = {"set": texts, "new": born} if born else {"set": texts}
     data = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
     return f"id: {epoch}-{number}\ndata: {data}\n\n".encode()
-
-
-async def _end_when_gone(receive: Receive, scope: CancelScope) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    scope.cancel()
-
-
-async def _happens(changed: asyncio.Event) -> bool:
-    """Wait for it as long as a connection may be silent; say whether it has happened."""
-    try:
-        async with asyncio.timeout(COMMENT_EVERY):
-            await changed.wait()
-    except TimeoutError:
-        return False
-    return True
-
-
-def _part(content: bytes) -> Message:
-    return {"type": "http.response.body", "body": content, "more_body": True}
-
-
-def _later(detail: str) -> HTTPException:
-    return HTTPException(503, detail, {"Retry-After": "5"})

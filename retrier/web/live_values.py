@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 
 from fastapi import APIRouter, Request, Response
+from starlette.types import Send
 
+from retrier.http.live_answer import LiveAnswer
 from retrier.web.archives import archive_line
 from retrier.web.breakers import breaker_rows
 from retrier.web.counts import Snapshot, Trouble
 from retrier.web.groups import group_prefix
-from retrier.web.live_page import LiveAnswer
 from retrier.web.operation_lines import OperationLine, operation_line
 from retrier.web.overview import headline, lead, tiles
 from retrier.web.parts import Parts
@@ -139,4 +140,8 @@ async def follow_page(
 
     note_reader()
     known = request.headers.get("last-event-id") or since
-    return LiveAnswer(parts.live, known, note_reader)
+
+    async def write(_tab: None, send: Send) -> None:
+        await parts.live.follow(known, send, note_reader)
+
+    return LiveAnswer(parts.live.joined, write)

@@ -57,7 +57,7 @@ from retrier.web.pages import Listing, page_number
 from retrier.web.parts import PageParts, Parts
 from retrier.web.previews import Asked, look_ahead
 from retrier.web.streams import Waits
-from retrier.web.wording import number, sentence
+from retrier.web.wording import DISPOSITIONS, STATUSES, number, sentence
 
 Sentence = Sequence[str | datetime]
 
@@ -83,20 +83,10 @@ def tell_state(found: MessageDetails, *, waits: bool) -> Sentence:
 
 def tell_badge(message: ListedMessage) -> tuple[str, str]:
     """Return the state in one word, and its tone."""
-    if message.status is not FailedMessageStatus.UNRESOLVED:
-        return _BADGES[message.status]
-    return _BADGES_OF_UNRESOLVED.get(message.disposition, ("unresolved", "bad"))
-
-
-_BADGES = {
-    FailedMessageStatus.RETRY_ISSUED: ("being retried", "wait"),
-    FailedMessageStatus.RESOLVED: ("resolved", "good"),
-    FailedMessageStatus.ARCHIVED: ("archived", ""),
-}
-_BADGES_OF_UNRESOLVED = {
-    Disposition.DEAD: ("dead", "bad"),
-    Disposition.SCHEDULED: ("scheduled", "wait"),
-}
+    unresolved = message.status is FailedMessageStatus.UNRESOLVED
+    if unresolved and message.disposition is not Disposition.MANUAL:
+        return DISPOSITIONS[message.disposition]
+    return STATUSES[message.status]
 
 
 def _of_unresolved(message: ListedMessage, *, waits: bool) -> Sentence:

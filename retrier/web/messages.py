@@ -9,10 +9,11 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 
 from retrier.domain.archive_operation import Act
 from retrier.domain.comments import Comment
-from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
+from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.identity import canonical
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
 from retrier.domain.selection import Selection
+from retrier.http.filters import FilterQuery
 from retrier.store.archive_lists import plan_act
 from retrier.store.comments import find_comments
 from retrier.store.message_lists import ListedMessage, Order, PageRequest, Sort, list_messages
@@ -21,7 +22,6 @@ from retrier.store.selections import last_number
 from retrier.store.waiting import why_listed_wait
 from retrier.web.filters import (
     ANY_STATUS,
-    FilterQuery,
     Selected,
     only_status,
     read_address,
@@ -36,20 +36,16 @@ from retrier.web.page import IN_FULL, see_other, show
 from retrier.web.pages import PAGE, Listing, page_number
 from retrier.web.parts import PageParts, Parts
 from retrier.web.previews import Asked, look_ahead
+from retrier.web.wording import ACTS, DISPOSITIONS, RESOLUTIONS, STATUSES
 
 DEFAULT_SORT = Sort.TIME_OF_FAILURE
 
 STATUS_NAMES: Mapping[str, str] = {
-    FailedMessageStatus.UNRESOLVED: "unresolved",
-    FailedMessageStatus.RETRY_ISSUED: "being retried",
-    FailedMessageStatus.RESOLVED: "resolved",
-    FailedMessageStatus.ARCHIVED: "archived",
+    **{status: word for status, (word, _) in STATUSES.items()},
     ANY_STATUS: "all",
 }
 DISPOSITION_NAMES: Mapping[str, str] = {
-    "manual": "waits for a person",
-    "scheduled": "is retried by itself",
-    "dead": "is dead",
+    **{disposition: word for disposition, (word, _) in DISPOSITIONS.items()},
     "any": "dead or not",
 }
 SORT_NAMES: Mapping[str, str] = {
@@ -59,11 +55,6 @@ SORT_NAMES: Mapping[str, str] = {
     Sort.MESSAGE_TYPE: "message type",
     Sort.MESSAGE_ID: "message id",
     Sort.STATUS: "status",
-}
-RESOLUTION_NAMES: Mapping[Resolution, str] = {
-    Resolution.CONFIRMED: "resolved: its retry was confirmed",
-    Resolution.PRESUMED: "resolved: its retry did not come back",
-    Resolution.BY_HAND: "resolved by hand",
 }
 _TOKENS: Mapping[str, str] = {
     "text": "text",
@@ -90,13 +81,6 @@ _ACTS: Mapping[FailedMessageStatus | None, tuple[str, ...]] = {
     FailedMessageStatus.ARCHIVED: ("unarchive",),
     FailedMessageStatus.RESOLVED: (),
     None: ("retry", "archive", "resolve"),
-}
-ACT_NAMES = {
-    "retry": "Retry",
-    "again": "Retry again",
-    "archive": "Archive",
-    "unarchive": "Unarchive",
-    "resolve": "Resolve",
 }
 
 
@@ -195,7 +179,7 @@ def status_of(shown: Selection) -> str:
 
 def acts_on(shown: Selection) -> Mapping[str, str]:
     """Return what can be done with the messages of a list."""
-    return {act: ACT_NAMES[act] for act in _ACTS[only_status(shown)]}
+    return {act: ACTS[act] for act in _ACTS[only_status(shown)]}
 
 
 def tokens(
@@ -240,26 +224,10 @@ def row(found: ListedMessage, waits: str | None = None) -> MessageRow:
 
 def describe_next(found: ListedMessage) -> tuple[str, str]:
     """Return in few words what happens next with a message, and the tone of these words."""
-    match found.status:
-        case FailedMessageStatus.RETRY_ISSUED:
-            return "being retried", "wait"
-        case FailedMessageStatus.ARCHIVED:
-            return "archived", ""
-        case FailedMessageStatus.RESOLVED:
-            words = RESOLUTION_NAMES[found.resolution] if found.resolution else "resolved"
-            return words, "good"
-        case _:
-            return _next_of_unresolved(found.disposition)
-
-
-def _next_of_unresolved(disposition: Disposition) -> tuple[str, str]:
-    match disposition:
-        case Disposition.DEAD:
-            return "dead", "bad"
-        case Disposition.SCHEDULED:
-            return "retried", "wait"
-        case _:
-            return "waits for a person", ""
+    if found.status is FailedMessageStatus.UNRESOLVED:
+        return DISPOSITIONS[found.disposition]
+    words, tone = STATUSES[found.status]
+    return words if found.resolution is None else RESOLUTIONS[found.resolution], tone
 
 
 def _is(found: ListedMessage, disposition: Disposition) -> bool:
@@ -329,8 +297,8 @@ def ask_about_selected(
         return see_other("/messages?done=nothing")
     selected = select(parts, query, chosen.ids, everything=bool(chosen.everything))
     back = local(chosen.back, "/messages")
-    if chosen.everything and chosen.act in ACT_NAMES.keys() - acts_on(understand(query)).keys():
-        raise HTTPException(400, UNFIT.format(ACT_NAMES[chosen.act]))
+    if chosen.everything and chosen.act in ACTS.keys() - acts_on(understand(query)).keys():
+        raise HTTPException(400, UNFIT.format(ACTS[chosen.act]))
     match chosen.act:
         case "retry":
             view = look_ahead(parts, _to_retry(selected, back))

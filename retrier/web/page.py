@@ -19,15 +19,14 @@ from retrier.domain.archive_operation import Act, ArchiveOperation, ArchiveOpera
 from retrier.domain.parameters import Stray, find_strays, find_too_long, names_read_by
 from retrier.domain.text import COLUMN_BYTES
 from retrier.errors import DatabaseUnavailable
+from retrier.http.asking import LONGEST_NAME, NOBODY
 from retrier.store.archive_lists import find_archive_operation
 from retrier.store.engine.database import Database
 from retrier.store.operation_lists import find_operation
 from retrier.web import wording
-from retrier.web.forms import LONGEST_NAME, NAME_COOKIE, NOBODY, SentForm, local, name_of, new_key
+from retrier.web.forms import NAME_COOKIE, SentForm, local, name_of, new_key
 from retrier.web.parts import NAVIGATION, PageParts, Place
 from retrier.web.wording import number, plural
-
-_WORDS = {Act.ARCHIVE: "archived", Act.UNARCHIVE: "unarchived", Act.RESOLVE: "resolved"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +112,7 @@ def _of_archive(db: Database, operation_id: str) -> Flash | None:
 
 
 def _tell(found: ArchiveOperation) -> str:
-    words = _WORDS.get(found.act, "changed")
+    words = wording.DONE[found.act]
     if found.state is not ArchiveOperationState.COMPLETED:
         return f"{number(found.done)} of {plural(found.total, 'message')} {words} so far."
     if not found.skipped_because:

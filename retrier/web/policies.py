@@ -7,22 +7,15 @@ from itertools import islice
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from retrier.domain.failed_message import Disposition
 from retrier.errors import ConfigurationError
 from retrier.policy.policy_set import Definition, InForce, Match, PolicySet, Rule, Unmatched
 from retrier.policy.simulation import Sample, Verdict
 from retrier.policy.words import Told, explain
-from retrier.store.policies import (
-    Bounds,
-    JudgingProcess,
-    SimulatedBefore,
-    list_judging_processes,
-    simulate_policies,
-)
+from retrier.store.policies import JudgingProcess, SimulatedBefore, list_judging_processes
 from retrier.web.forms import Form, SentForm
 from retrier.web.page import show
 from retrier.web.parts import PageParts, Parts
-from retrier.web.wording import plural
+from retrier.web.wording import DISPOSITIONS, plural
 
 SHOWN_DELAYS = 50
 SHORT_HASH = 8
@@ -33,12 +26,6 @@ SINCE = {
     "30d": "the last 30 days",
 }
 """How far back a simulation may look."""
-
-_DECISIONS = {
-    Disposition.MANUAL: "waits for a person",
-    Disposition.SCHEDULED: "retried by itself",
-    Disposition.DEAD: "dead",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +223,7 @@ def _sample(sample: Sample) -> SampleRow:
 
 
 def _verdict(verdict: Verdict) -> str:
-    decision = _DECISIONS[verdict.decision]
+    decision, _ = DISPOSITIONS[verdict.decision]
     return decision if verdict.rule is None else f"{decision}, by {verdict.rule}"
 
 
@@ -259,8 +246,8 @@ policies:
 @router.get("")
 def get_policies(request: Request, parts: Parts) -> Response:
     """Show the set in force, and the form that simulates another."""
-    text = parts.policies.text() or EXAMPLE
-    view = policy_view(parts.policies.in_force(), list_judging_processes(parts.db), text, _SINCE)
+    text = parts.policy_text() or EXAMPLE
+    view = policy_view(parts.policies(), list_judging_processes(parts.db), text, _SINCE)
     return show(request, "policies.html", view, current=_HERE)
 
 
@@ -272,11 +259,11 @@ def simulate(request: Request, parts: Parts, form: SentForm) -> Response:
     wrong: tuple[str, ...] = ()
     simulated = None
     try:
-        simulated = _simulate(parts, parts.policies.read(text), since)
+        simulated = _simulate(parts, parts.read_policies(text), since)
     except ConfigurationError as error:
         wrong = error.problems
     view = policy_view(
-        parts.policies.in_force(),
+        parts.policies(),
         list_judging_processes(parts.db),
         text,
         since,
@@ -294,11 +281,5 @@ def _read_text(form: Form) -> str:
 
 
 def _simulate(parts: PageParts, policies: PolicySet, since: str) -> SimulationView:
-    if not parts.policies.simulating.acquire(blocking=False):
-        raise HTTPException(503, "Another simulation is running. Try again when it is over.")
-    try:
-        bounds = Bounds(since=int(since[:-1]) * _UNITS[since[-1]])
-        found = simulate_policies(parts.db, policies, parts.codec, bounds)
-    finally:
-        parts.policies.simulating.release()
+    found = parts.simulate(policies, int(since[:-1]) * _UNITS[since[-1]])
     return simulation_view(found, policies.hash)

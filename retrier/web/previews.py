@@ -1,18 +1,18 @@
 """What a person sees before a retry of many, or of everything that is unresolved."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fastapi import APIRouter, Request, Response
 
 from retrier.domain.retry_operation import RetryRequest, RetryTerms, type_of
 from retrier.domain.selection import Selection
-from retrier.store.previews import By, Preview, plan_of, preview
+from retrier.http.parts import warnings_of
+from retrier.store.previews import By, plan_of, preview
 from retrier.store.selections import take_cut_off
 from retrier.web.forms import SentForm
 from retrier.web.page import IN_FULL, see_other, show
-from retrier.web.parts import PageParts, Parts, Sight
-from retrier.web.wording import plural
+from retrier.web.parts import PageParts, Parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,22 +81,10 @@ def look_ahead(parts: PageParts, asked: Asked) -> RetryPreview:
         ],
         others=found.left - sum(each.count for each in lines),
         skipped=found.skipped,
-        warnings=list(_warnings(found, seen)),
+        warnings=[text for _, text in warnings_of(found, seen)],
         fields=asked.fields,
         asks_where=asked.asks_where,
     )
-
-
-def _warnings(found: Preview, seen: Sight) -> Iterator[str]:
-    for queue, why_not in sorted(seen.unsure.items()):
-        yield f"It is not known whether the queue {queue} exists: {why_not}."
-    if seen.why_not is not None:
-        yield f"Nobody looked whether these queues exist: {seen.why_not}."
-    for line in found.lines(By.REDIRECTS):
-        yield f"A redirect applies: {plural(line.count, 'message')} for {line.key} go to {line.name}."
-    copies = sum(line.count for line in found.lines(By.COPIES))
-    if copies:
-        yield f"{plural(copies, 'message')} of them may be copies of other failed messages."
 
 
 router = APIRouter(prefix="/retry")

@@ -10,6 +10,7 @@ from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.processes import RunningProcess, find_differences
 from retrier.domain.processor_work import Awaited, Work, find_work
 from retrier.domain.retry_batch import RetryBatchStatus
+from retrier.http.parts import Health
 from retrier.store.batches import BatchCount, list_batches
 from retrier.store.figures import KINDS_OF_DELIVERY, Ledger, count_taken_off, read_ledger
 from retrier.store.outgoing import OutgoingCounts, count_outgoing
@@ -18,7 +19,7 @@ from retrier.store.processes import list_processes
 from retrier.store.processor_work import Processor, ProcessorState, find_processor
 from retrier.web.operation_lines import MOMENT, BatchView, OperationLine, batch_view, operation_line
 from retrier.web.page import show
-from retrier.web.parts import Health, Parts, QueueState
+from retrier.web.parts import Parts, QueueState
 from retrier.web.wording import Fact, number, plural, sentence, time_facts
 
 _KINDS = {

@@ -10,11 +10,12 @@ from retrier.domain.redirects import RedirectRefusal, what_it_moves
 from retrier.domain.retry_operation import RetryTerms
 from retrier.domain.selection import Selection
 from retrier.gateway import AskedAgain
+from retrier.http.parts import Sight
 from retrier.store.redirects import Redirect, list_redirects
 from retrier.web.counts import Snapshot
 from retrier.web.forms import Form, Question, SentForm
 from retrier.web.page import see_other, show
-from retrier.web.parts import PageParts, Parts, Sight
+from retrier.web.parts import PageParts, Parts
 from retrier.web.wording import plural, sentence
 
 

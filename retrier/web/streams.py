@@ -30,7 +30,7 @@ from retrier.web.forms import Form, Question, SentForm
 from retrier.web.page import IN_FULL, see_other, show
 from retrier.web.pages import PAGE, Listing, page_number
 from retrier.web.parts import Parts
-from retrier.web.wording import number, plural, sentence
+from retrier.web.wording import DISPOSITIONS, STATUSES, number, plural, sentence
 
 PLACE = "/streams"
 _DIGITS = 32
@@ -206,14 +206,11 @@ def _state(each: StreamMessage) -> tuple[str, str]:
     if each.held_because is not None:
         return "held", "wait"
     if each.status is FailedMessageStatus.RETRY_ISSUED or each.on_its_way:
-        return "being retried", "wait"
-    match each.disposition:
-        case Disposition.DEAD:
-            return "dead", "bad"
-        case Disposition.SCHEDULED:
-            return "retried", "wait"
-        case Disposition.MANUAL:
-            return "unresolved", ""
+        return STATUSES[FailedMessageStatus.RETRY_ISSUED]
+    if each.disposition is not Disposition.MANUAL:
+        return DISPOSITIONS[each.disposition]
+    # Most of a stream are: in red they would hide what is dead.
+    return STATUSES[FailedMessageStatus.UNRESOLVED][0], ""
 
 
 def _rule(each: StreamMessage) -> str:

@@ -1,9 +1,12 @@
-"""Numbers, times and durations as people read them; and a name with what it stands for."""
+"""The words of the page: states and acts, and numbers, times and durations as people read them."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+
+from retrier.domain.archive_operation import Act
+from retrier.domain.failed_message import Disposition, FailedMessageStatus, Resolution
 
 _WORDS = [
     "no",
@@ -20,6 +23,39 @@ _WORDS = [
     "eleven",
     "twelve",
 ]
+STATUSES: Mapping[FailedMessageStatus, tuple[str, str]] = {
+    FailedMessageStatus.UNRESOLVED: ("unresolved", "bad"),
+    FailedMessageStatus.RETRY_ISSUED: ("being retried", "wait"),
+    FailedMessageStatus.RESOLVED: ("resolved", "good"),
+    FailedMessageStatus.ARCHIVED: ("archived", ""),
+}
+"""What has become of a message, and the tone of the word."""
+DISPOSITIONS: Mapping[Disposition, tuple[str, str]] = {
+    Disposition.MANUAL: ("waits for a person", ""),
+    Disposition.SCHEDULED: ("scheduled", "wait"),
+    Disposition.DEAD: ("dead", "bad"),
+}
+"""What happens next with one that is unresolved."""
+RESOLUTIONS: Mapping[Resolution, str] = {
+    Resolution.CONFIRMED: "resolved: its retry was confirmed",
+    Resolution.PRESUMED: "resolved: its retry did not come back",
+    Resolution.BY_HAND: "resolved by hand",
+}
+ACTS: Mapping[str, str] = {
+    "retry": "Retry",
+    "again": "Retry again",
+    Act.ARCHIVE: "Archive",
+    Act.UNARCHIVE: "Unarchive",
+    Act.RESOLVE: "Resolve",
+}
+"""What stands on the button of an act."""
+DONE: Mapping[Act, str] = {
+    Act.ARCHIVE: "archived",
+    Act.UNARCHIVE: "unarchived",
+    Act.RESOLVE: "resolved",
+}
+"""What an act has done with its messages."""
+
 _STEPS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 _KIB = 1024
 _UNSEEN = re.compile(

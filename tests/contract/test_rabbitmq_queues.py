@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 import pika.exceptions
 import pytest
 
-from retrier.api.parts import Sight
 from retrier.app.queue_looks import QueueLooks, WholeNames
 from retrier.clock import SystemClock
 from retrier.errors import BrokerUnavailable, StagingQueueUnusable
+from retrier.http.parts import Sight
 from retrier.transport.rabbitmq import RabbitMQTransport
 from retrier.transport.rabbitmq.queues import NO_PRIORITY, RabbitMQQueues
 from retrier.transport.seam import DeliveryLimit, QueueKind

@@ -8,16 +8,16 @@ from typing import Any
 from sqlalchemy import select, update
 from starlette.routing import BaseRoute
 
-from retrier.api.answers import AnswerCache
 from retrier.api.application import ApiParts, create_api
 from retrier.api.live import LiveFeed
-from retrier.api.parts import Sight, see_nothing
 from retrier.app.policies import read_policies
 from retrier.domain.failed_message import FailedMessageStatus, Failure, Received, Resolution
 from retrier.domain.hosts import Hosts
 from retrier.events.event import Event
 from retrier.events.service import RetryAsked
 from retrier.gateway import Gateway
+from retrier.http.cache import AnswerCache
+from retrier.http.parts import Sight, see_nothing
 from retrier.ingestion.parsing import QueueMapping
 from retrier.store.engine.database import Database
 from retrier.store.lease import Fence, Holder, acquire_lease

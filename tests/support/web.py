@@ -9,11 +9,12 @@ import httpx
 from retrier.api.middleware import RequestMiddleware
 from retrier.app.policies import read_policy_text
 from retrier.domain.hosts import Hosts
+from retrier.http.parts import have_none
 from retrier.web.application import create_page
 from retrier.web.counts import Counts
 from retrier.web.live_page import LivePage
 from retrier.web.live_values import live_values
-from retrier.web.parts import Addition, PageParts, PolicyParts, QueueState, have_none
+from retrier.web.parts import Addition, PageParts, QueueState
 from tests.support.api import Api
 from tests.support.bench import STAGING
 from tests.support.factories import ERROR_QUEUE
@@ -41,8 +42,8 @@ class Web:
             gateway=of_api.gateway,
             counts=self.counts,
             live=self.live,
-            reads=of_api.reads.taken,
-            acts=of_api.acts.taken,
+            reads=of_api.reads,
+            acts=of_api.acts,
             look_at=of_api.look_at,
             version="1.2.3",
             instance="retrier",
@@ -50,12 +51,10 @@ class Web:
             queues=lambda: self.queues,
             session_id=of_api.session_id,
             additions=additions,
-            policies=PolicyParts(
-                in_force=lambda: self.in_force,
-                text=lambda: self.policy_text,
-                read=partial(read_policy_text, own_queues=frozenset({ERROR_QUEUE, STAGING})),
-                simulating=of_api.simulating,
-            ),
+            policies=lambda: self.in_force,
+            policy_text=lambda: self.policy_text,
+            read_policies=partial(read_policy_text, own_queues=frozenset({ERROR_QUEUE, STAGING})),
+            simulating=of_api.simulating,
         )
         page = create_page(self.parts)
         page.add_middleware(RequestMiddleware, hosts=Hosts())

@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from retrier.api.answers import LONGEST, AnswerCache
 from retrier.errors import AnswerTooSlow
+from retrier.http.cache import ANSWERS, AnswerCache
 from tests.support.frozen_clock import FrozenClock
 
 
@@ -71,7 +71,7 @@ def test_no_answer_is_remembered_for_longer_than_a_minute(
     find = Counting(clock, seconds=100)
     ask(find)
 
-    clock.advance(LONGEST)
+    clock.advance(ANSWERS.longest)
 
     assert ask(find) == 2
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
-from retrier.api.parts import Sight
 from retrier.domain.failed_message import Disposition, FailedMessageStatus
 from retrier.domain.retry_operation import RETRY, Plan, hash_subject
 from retrier.domain.selection import Selection
+from retrier.http.parts import Sight
 from retrier.store.cuts import ISSUED
 from retrier.store.engine.database import Database
 from retrier.store.schema import failed_messages, metadata, retry_operations
@@ -274,7 +274,7 @@ def test_a_queue_that_was_not_answered_for_is_told_beside_a_missing_one(api: Api
     assert missing["kind"] == "queue_missing"
     assert unsure == {
         "kind": "not_looked_at",
-        "text": "Not known whether the queue orders exists: nobody knows.",
+        "text": "It is not known whether the queue orders exists: nobody knows.",
     }
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from retrier.api.parts import Sight
 from retrier.app.queue_looks import QueueLooks
 from retrier.errors import BrokerUnavailable, QueueSilent
+from retrier.http.parts import Sight
 from tests.support.frozen_clock import FrozenClock
 from tests.support.scripted_connections import ScriptedQueues
 from tests.support.scripted_transport import ScriptedTransport

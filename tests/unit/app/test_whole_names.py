@@ -2,8 +2,8 @@
 
 import pytest
 
-from retrier.api.parts import Sight
 from retrier.app.queue_looks import KEPT, KEPT_UNKNOWN, MOST_NAMES, WholeNames
+from retrier.http.parts import Sight
 from tests.support.frozen_clock import FrozenClock
 
 NAME = "billing@eu"

@@ -38,7 +38,7 @@ def test_a_database_that_is_away_is_503_and_tried_again(away: Web) -> None:
 
     assert answer.status_code == 503
     assert answer.headers["Retry-After"] == "5"
-    assert "The database is away" in answer.text
+    assert "The database is out of reach" in answer.text
     assert '<meta http-equiv="refresh" content="5">' in answer.text
 
 

@@ -1,5 +1,6 @@
 """What open pages are told: changes only, each once, and all of them to who comes again."""
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -97,16 +98,21 @@ def test_a_version_that_is_no_number_is_no_error() -> None:
     assert told(live, f"{epoch}-{'9' * 40}") == []
 
 
+async def join(live: LivePage) -> None:
+    async with live.joined():
+        pass
+
+
 def test_a_process_that_stops_refuses_new_tabs() -> None:
     live = LivePage()
     live.stop()
 
     with pytest.raises(HTTPException, match="stopped"):
-        live.join()
+        asyncio.run(join(live))
 
 
 def test_there_are_places_for_so_many_tabs_and_no_more() -> None:
     live = LivePage(most=0)
 
     with pytest.raises(HTTPException, match="0 tabs"):
-        live.join()
+        asyncio.run(join(live))

@@ -198,7 +198,7 @@ def test_dead_and_scheduled_are_shown_with_words(web: Web) -> None:
     html = web.get("/messages")
 
     assert "failed 3 of 3 times, by rule payments" in html
-    assert ">retried at <time" in html
+    assert ">scheduled for <time" in html
     assert DUE.strftime("%Y-%m-%dT%H:%M:%S") in html
 
 

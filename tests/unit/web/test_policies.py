@@ -127,7 +127,7 @@ def test_a_simulation_shows_old_against_new_with_samples(web: Web) -> None:
     html = simulate(web).text
 
     assert "1 of 2 failures" in html
-    assert "retried by itself, by keys" in html
+    assert "scheduled, by keys" in html
     assert "waits for a person" in html
     assert f'href="/messages/{key}"' in html
 

@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from retrier.api.parts import Sight
+from retrier.http.parts import Sight
 from tests.contract.store_retries import SENT, bring_to
 from tests.support.bench import QUEUE, STAGING, Bench
 from tests.support.factories import failure

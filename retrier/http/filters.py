@@ -1,0 +1,126 @@
+"""The conditions in an address: which failed messages are meant."""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import Query
+
+from retrier.clock import SystemClock
+from retrier.domain.selection import (
+    NO_DEAD,
+    Selection,
+    WantedDisposition,
+    asks_for_dead,
+    find_unknown_status,
+    read_statuses,
+)
+from retrier.domain.times import NoTime, as_sentence, last_moment_of, read_moment
+from retrier.http.problems import WrongField
+
+LARGEST_INTEGER = 2**31 - 1
+"""What fits the integers of both databases."""
+
+TURNED = "The end of the time lies before its beginning, so that nothing would match."
+_NO_COUNT = "The number of attempts is a whole number."
+_NO_DISPOSITION = f"A disposition is one of: {', '.join(WantedDisposition)}."
+_DIGITS = 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterQuery:
+    """The conditions as texts; an empty one is no condition."""
+
+    status: Annotated[
+        str, Query(description="e.g. unresolved,retryIssued or -archived; or dead")
+    ] = ""
+    text: Annotated[
+        str, Query(description="in what each shows: queue, endpoint, types, exception, reason")
+    ] = ""
+    group: str = ""
+    queue: str = ""
+    endpoint: str = ""
+    message_type: str = ""
+    exception_type: str = ""
+    reason: str = ""
+    stream: Annotated[str, Query(description="the id of a stream, of whichever queue")] = ""
+    host: Annotated[str, Query(description="the machine on which it failed last")] = ""
+    process: Annotated[str, Query(description="the process there, as its number")] = ""
+    node: Annotated[str, Query(description="the worker's name among those of its application")] = ""
+    message_id: Annotated[str, Query(description="the id that its sender gave it")] = ""
+    failed_from: Annotated[str, Query(description="last failed then or later: ISO 8601, or 2h")] = (
+        ""
+    )
+    failed_to: Annotated[str, Query(description="last failed then or before: ISO 8601, or 2h")] = ""
+    attempts_at_least: Annotated[str, Query(description="failed so often or more")] = ""
+    disposition: Annotated[str, Query(description=f"one of: {', '.join(WantedDisposition)}")] = ""
+    archived_by: Annotated[str, Query(description="the id of an archive operation")] = ""
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The conditions that are set, by name. Blanks are one: without it more would be selected."""
+        return {name: value for name, value in asdict(self).items() if value}
+
+
+def read_filter(query: FilterQuery) -> Selection:
+    """Return the messages that the conditions mean. Raises WrongField."""
+    first = _read_time(query.failed_from, "query.failed_from")
+    last = _read_time(query.failed_to, "query.failed_to")
+    if last is not None:
+        last = last_moment_of(last, query.failed_to)
+    if first is not None and last is not None and last < first:
+        raise WrongField("query.failed_to", TURNED)
+    return Selection(
+        group=query.group or None,
+        queue=query.queue or None,
+        endpoint=query.endpoint or None,
+        exception_type=query.exception_type or None,
+        message_type=query.message_type or None,
+        statuses=read_statuses(query.status),
+        reason=query.reason or None,
+        stream=query.stream or None,
+        host=query.host or None,
+        process=query.process or None,
+        node=query.node or None,
+        failed_from=first,
+        failed_to=last,
+        attempts_at_least=_read_count(query.attempts_at_least),
+        disposition=_read_disposition(query),
+        text=query.text or None,
+        archived_by=query.archived_by or None,
+        message_id=query.message_id or None,
+    )
+
+
+def _read_time(text: str, name: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        return read_moment(text.strip(), SystemClock().now())
+    except NoTime as error:
+        raise WrongField(name, as_sentence(error)) from None
+
+
+def _read_count(text: str) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal()):
+        raise WrongField("query.attempts_at_least", _NO_COUNT)
+    # A larger number would not fit the integers of databases; no message failed so often.
+    return min(int(text[:_DIGITS]), LARGEST_INTEGER)
+
+
+def _read_disposition(query: FilterQuery) -> WantedDisposition | None:
+    """Return what was decided; people write that something is dead as its status, too."""
+    text = query.disposition
+    if text and text not in list(WantedDisposition):
+        raise WrongField("query.disposition", _NO_DISPOSITION)
+    dead = asks_for_dead(query.status, text)
+    if dead is None:
+        raise WrongField("query.status", NO_DEAD)
+    if dead:
+        return WantedDisposition.DEAD
+    why_not = find_unknown_status(query.status)
+    if why_not is not None:
+        raise WrongField("query.status", why_not)
+    return WantedDisposition(text) if text else None

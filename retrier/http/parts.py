@@ -1,0 +1,103 @@
+"""What both faces are built from, and what the broker says of queues."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from threading import Lock
+
+from retrier.domain.wire import PropertyCodec
+from retrier.errors import ConfigurationError
+from retrier.gateway import Gateway
+from retrier.http.places import READING, Places
+from retrier.http.problems import later
+from retrier.policy.policy_set import InForce, PolicySet
+from retrier.store.engine.database import Database
+from retrier.store.policies import Bounds, SimulatedBefore, simulate_policies
+from retrier.store.previews import By, Preview
+
+Health = Mapping[str, tuple[bool, str]]
+"""For each part of this process whether it works, and a reason."""
+
+_OTHER_SIMULATION = "Another simulation is running. Try again when it is over."
+_SIMULATION_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """Which queues the broker does not have.
+
+    `unsure` says of single queues why it is not known; `why_not` says why the look ended early.
+    """
+
+    missing: frozenset[str] = frozenset()
+    unsure: Mapping[str, str] = field(default_factory=dict)
+    why_not: str | None = None
+
+
+def see_nothing(_queues: Sequence[str]) -> Sight:
+    """Take every queue for existing, without a look."""
+    return Sight()
+
+
+def warnings_of(found: Preview, seen: Sight) -> Iterator[tuple[str, str]]:
+    """Yield the kind and the words of what is to be known before a retry, missing queues aside."""
+    for queue, why_not in sorted(seen.unsure.items()):
+        yield "not_looked_at", f"It is not known whether the queue {queue} exists: {why_not}."
+    if seen.why_not is not None:
+        yield "not_looked_at", f"Nobody looked whether these queues exist: {seen.why_not}."
+    for line in found.lines(By.REDIRECTS):
+        messages = f"{line.count:,} message{'' if line.count == 1 else 's'}"
+        yield "redirect", f"A redirect applies: {messages} for {line.key} go to {line.name}."
+    copies = sum(line.count for line in found.lines(By.COPIES))
+    if copies:
+        messages = f"{copies:,} message{'' if copies == 1 else 's'}"
+        yield "maybe_copies", f"{messages} of them may be copies of other failed messages."
+
+
+def have_none() -> InForce:
+    """Return what is in force where there are no policies."""
+    return InForce(
+        policies=PolicySet(), is_configured=False, loaded_at=datetime(1970, 1, 1, tzinfo=UTC)
+    )
+
+
+def refuse_policies(_content: object) -> PolicySet:
+    """Read no other policies. Raises ConfigurationError."""
+    raise ConfigurationError(["policies: they cannot be read here"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaceParts:
+    """What the handlers of a face work with.
+
+    `db` is for reading, and `codec` decodes the properties of what is read. `health` returns for
+    each part of this process whether it works, and a reason. `look_at` looks for queues. `policies`
+    returns the set in force; one simulation of others runs at a time (`simulating`). `reads` and
+    `acts` bound how many requests are at work. `session_id` is what this process is called in the
+    lease.
+    """
+
+    db: Database
+    codec: PropertyCodec
+    gateway: Gateway
+    version: str
+    health: Callable[[], Health] = dict
+    look_at: Callable[[Sequence[str]], Sight] = see_nothing
+    policies: Callable[[], InForce] = have_none
+    session_id: str = ""
+    reads: Places = field(default_factory=Places)
+    acts: Places = field(default_factory=Places)
+    simulating: Lock = field(default_factory=Lock)
+
+    def places_for(self, method: str) -> Places:
+        """Return the places of a kind of requests: reads cannot block acts, nor acts reads."""
+        return self.reads if method in READING else self.acts
+
+    def simulate(self, policies: PolicySet, since: timedelta) -> SimulatedBefore:
+        """Judge stored failures by policies. Raises HTTPException while another one does."""
+        if not self.simulating.acquire(blocking=False):
+            raise later(_OTHER_SIMULATION, _SIMULATION_SECONDS)
+        try:
+            return simulate_policies(self.db, policies, self.codec, Bounds(since=since))
+        finally:
+            self.simulating.release()
