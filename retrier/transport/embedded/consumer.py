@@ -66,6 +66,10 @@ class EmbeddedConsumer:
         """Acknowledge these messages, in one transaction. Raises BrokerUnavailable."""
         self._settle(deliveries, self._db.forget)
 
+    def surely_holds(self) -> bool:
+        """See the seam."""
+        return self._hold is not None and self._hold.is_sure
+
     def put_back(self, deliveries: Sequence[Delivery]) -> None:
         """Put these messages back in their places in the queue. Raises BrokerUnavailable."""
         self._settle(deliveries, self._db.give_back)

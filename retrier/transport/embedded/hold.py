@@ -10,6 +10,8 @@ from retrier.transport.embedded.rows import Held, QueueGone
 
 LEASE = 30.0
 """Seconds after which a holder that may be dead or alive loses its messages."""
+SURE = 0.9
+"""The part of a lease for which a holder relies on its last renewal."""
 WATCH_EVERY = 0.25
 FAREWELL = 1.0
 
@@ -23,6 +25,7 @@ class Hold:
         self._lease = lease
         self._stop = Event()
         self._watched = float("-inf")
+        self._kept_at = monotonic()
         self.id = db.enter(lease)
         Thread(target=self._keep_renewing, name="embedded broker lease", daemon=True).start()
 
@@ -46,9 +49,14 @@ class Hold:
         if queue is not None and queue.active == self.id:
             self._db.step_down(queue)
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether the lease cannot have run out yet; nobody is asked, so nothing is waited for."""
+        return monotonic() - self._kept_at <= SURE * self._lease
+
     def is_kept(self) -> bool:
         """Renew the lease; False if another process has ended it. Raises BrokerUnavailable."""
-        return self._db.renew(self.id, FAREWELL)
+        return self._renew(FAREWELL)
 
     def close(self) -> None:
         """Give everything back; never raises, and waits some seconds at most for other writers."""
@@ -70,4 +78,11 @@ class Hold:
         kept = True
         while kept and not self._stop.wait(self._lease / 3):
             with suppress(BrokerUnavailable):
-                kept = self._db.renew(self.id, timeout=self._lease / 6)
+                kept = self._renew(self._lease / 6)
+
+    def _renew(self, timeout: float) -> bool:
+        began = monotonic()
+        kept = self._db.renew(self.id, timeout)
+        if kept:
+            self._kept_at = began
+        return kept

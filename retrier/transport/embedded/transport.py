@@ -140,7 +140,6 @@ class EmbeddedTransport:
         """
         self.path = parse_address(url)
         self.place = str(self.path)
-        self.longest_silence = 0.9 * lease
         self._lease = lease
         self._busy_timeout = busy_timeout
 

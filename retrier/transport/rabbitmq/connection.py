@@ -92,6 +92,11 @@ class BrokerConnection:
         """Whether it is connected, as far as is known."""
         return self._raw is not None
 
+    @property
+    def kept(self) -> bool:
+        """Whether the broker surely has not given it up, and so nothing that it has sent here."""
+        return self._raw is not None and self._raw.signs.suffice
+
     def is_fit(self) -> bool:
         """Return whether it is open, and was used within the last heartbeat interval."""
         if self._raw is None or monotonic() - self._used > self.heartbeat:
@@ -156,6 +161,7 @@ class BrokerConnection:
         """
         raw = self._live()
         self.silence.begin()
+        asked = monotonic()
         raw.question = Question(self.silence, timeout, self.tick)
         try:
             answer = question(self.channel)
@@ -163,6 +169,7 @@ class BrokerConnection:
             self._break(error, queue)
         finally:
             raw.question = None
+        raw.signs.answered(asked)
         self._used = monotonic()
         return answer
 
@@ -193,7 +200,6 @@ class BrokerConnection:
             raw.transport.write(b"".join(frames))
         except BREAKS as error:
             self._break(error)
-        raw.bytes_sent += len(frames)  # else py-amqp would send a heartbeat as well
 
     def write_ack(self, tag: int, *, multiple: bool) -> None:
         """Acknowledge a delivery. Raises BrokerUnavailable.
@@ -201,12 +207,13 @@ class BrokerConnection:
         Written by hand: there is no answer, and py-amqp takes as long for it as for all the rest.
         """
         raw = self._live()
+        began = monotonic()
         method = struct.pack(">HHQB", *spec.Basic.Ack, tag, multiple)
         try:
             raw.transport.write(write_frame(METHOD, self.channel.channel_id, method))
         except BREAKS as error:
             self._break(error)
-        raw.bytes_sent += 1  # else py-amqp would send a heartbeat as well
+        raw.signs.sent(began)
         self._used = monotonic()
 
     def close(self) -> None:
