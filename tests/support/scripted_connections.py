@@ -148,7 +148,7 @@ class ScriptedConsumer(ScriptedConnection):
 
     def surely_holds(self) -> bool:
         """Say no after the script has stood still (seam)."""
-        return not self.given_up
+        return self.broken is None and not self.given_up
 
     def put_back(self, deliveries: Sequence[Delivery]) -> None:
         """Hand messages back to their queue, where they stood (seam)."""
