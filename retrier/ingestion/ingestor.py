@@ -107,10 +107,10 @@ class Ingestor:
         Raises BrokerUnavailable, DatabaseUnavailable, ErrorQueueUnusable.
         """
         consumer = self._consumer or self._open()
-        self._make_sure()
         began = self.clock.monotonic()
         reading = self._ahead or self._receive(consumer, RECEIVE_TIMEOUT)
         self._ahead = None
+        self._make_sure()
         if reading is None:
             self.empty_since = began
         else:
@@ -184,8 +184,8 @@ class Ingestor:
         """
         if self._consumer is None or not self._consumer.surely_holds():
             raise BrokerUnavailable(
-                f"for too long nothing was said to the broker at {self.transport.place}: it may have "
-                "given what is in hand to another process, so all of it is received again"
+                f"the connection to the broker at {self.transport.place} ended, or nothing was said on "
+                "it for too long: others may have what is in hand, so all of it is received again"
             )
 
     @property

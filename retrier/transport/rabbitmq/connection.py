@@ -23,6 +23,7 @@ from retrier.transport.rabbitmq.library import (
     Question,
     dial,
     hear_out,
+    is_closed_by_peer,
     read_frame,
     read_frames,
     read_version,
@@ -95,7 +96,8 @@ class BrokerConnection:
     @property
     def kept(self) -> bool:
         """Whether the broker surely has not given it up, and so nothing that it has sent here."""
-        return self._raw is not None and self._raw.signs.suffice
+        raw = self._raw
+        return raw is not None and raw.signs.suffice and not is_closed_by_peer(raw.sock)
 
     def is_fit(self) -> bool:
         """Return whether it is open, and was used within the last heartbeat interval."""

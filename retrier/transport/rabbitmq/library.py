@@ -4,7 +4,7 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from select import POLLIN, POLLOUT, poll
+from select import POLLIN, POLLOUT, POLLRDHUP, poll
 from time import monotonic
 
 import amqp
@@ -148,6 +148,13 @@ class PollingTransport(TCPTransport):  # type: ignore[misc]  # py-amqp has no ty
         writable.register(self.sock, POLLOUT)
         if not writable.poll(STALL) and self.stalled is not None:
             self.stalled()
+
+
+def is_closed_by_peer(sock: socket.socket) -> bool:
+    """Return whether the other side has closed it, also if there is more to read ahead of that."""
+    looked_at = poll()
+    looked_at.register(sock, POLLRDHUP)
+    return bool(looked_at.poll(0))
 
 
 def read_frame(connection: amqp.Connection, timeout: float) -> bool:
