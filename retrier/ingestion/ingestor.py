@@ -241,8 +241,6 @@ class Ingestor:
     """When the broker last delivered something here, at first the start; monotonic seconds."""
     empty_since: float | None = field(init=False, default=None)
     """When the newest look at the queue began that found nothing or no queue, with nothing in hand."""
-    _heard_at: float = field(init=False, default=0.0)
-    """Since when what is in hand is surely ours: the last sign of life to the broker, or from it."""
     _consumer: Consumer | None = field(init=False, default=None)
     _ahead: Reading | None = field(init=False, default=None)
     _window: int = field(init=False, default=1)
@@ -267,10 +265,10 @@ class Ingestor:
         Raises BrokerUnavailable, DatabaseUnavailable, ErrorQueueUnusable.
         """
         consumer = self._consumer or self._open()
-        self._make_sure()
         began = self.clock.monotonic()
         reading = self._ahead or self._receive(consumer, RECEIVE_TIMEOUT)
         self._ahead = None
+        self._make_sure()
         if reading is None:
             self.empty_since = began
         else:
@@ -303,7 +301,6 @@ class Ingestor:
         self.emit(ErrorQueueOpened(queue=self.mapping.queue))
         self._window = 1
         self._consumer = self.transport.consumer(self.mapping.queue, self._window)
-        self._heard_at = self.clock.monotonic()
         return self._consumer
 
     def _inspect(self) -> None:
@@ -333,23 +330,20 @@ class Ingestor:
             if not more:
                 break
             deliveries += more
-        # Also after a receive: a process that was frozen in it reads what was sent before.
-        self._make_sure()
-        self._heard_at = self.clock.monotonic()
         return self._read(deliveries) if deliveries else None
 
     def _make_sure(self) -> None:
         """Raise BrokerUnavailable if the broker may have given away what is in hand.
 
         A process that was frozen, or that waited for the database for long, would store it as new
-        failures, after the process that got it then. If it comes here again, it is marked as
-        delivered before, and is recognised.
+        failures, after the process that got it then. So it gives up this consumer with all that was
+        sent to it, in hand or not yet read. What comes here again is marked as delivered before,
+        and is recognised.
         """
-        silent = self.clock.monotonic() - self._heard_at
-        if silent > self.transport.longest_silence:
+        if self._consumer is None or not self._consumer.surely_holds():
             raise BrokerUnavailable(
-                f"for {silent:.0f} s nothing was said to the broker at {self.transport.place}: it may "
-                "have given what is in hand to another process, so all of it is received again"
+                f"the connection to the broker at {self.transport.place} ended, or nothing was said on "
+                "it for too long: others may have what is in hand, so all of it is received again"
             )
 
     @property
@@ -385,9 +379,7 @@ class Ingestor:
     def _ack(self, consumer: Consumer, reading: Reading) -> None:
         # Acknowledged after the commit: after a crash in between the broker redelivers the batch,
         # and its fingerprints show that it is stored already.
-        self._make_sure()
         consumer.ack(reading.deliveries)
-        self._heard_at = self.clock.monotonic()
         self.emit(BatchAcked(queue=self.mapping.queue, count=len(reading.deliveries)))
 
     def _store(self, deliveries: Sequence[Delivery], received: Sequence[Received]) -> BatchStored:

@@ -212,7 +212,6 @@ class AttendedTransport:
         self.codec = inner.codec
         self.user = inner.user
         self.place = inner.place
-        self.longest_silence = inner.longest_silence
 
     def publisher(self, probe: Outgoing | None = None) -> Publisher:
         """See the seam."""

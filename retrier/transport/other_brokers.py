@@ -7,7 +7,6 @@ when a process dies comes back only where the broker does so. docs/worker.md say
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from math import inf
 from threading import Event
 from time import monotonic
 from typing import Any, NoReturn
@@ -136,6 +135,10 @@ class KombuConsumer:
         for delivery in deliveries:
             self._settle(delivery, self._line.channel.basic_ack)
 
+    def surely_holds(self) -> bool:
+        """Return True: nothing is known of when such a broker gives messages away."""
+        return True
+
     def put_back(self, deliveries: Sequence[Delivery]) -> None:
         """Put these messages to the end of their queue. Raises BrokerUnavailable."""
         for delivery in deliveries:
@@ -228,7 +231,6 @@ class KombuTransport:
         self._url = url
         self._options = options
         self.place = str(maybe_sanitize_url(url))
-        self.longest_silence = inf
 
     def publisher(self, probe: Outgoing | None = None) -> KombuPublisher:  # noqa: ARG002 - no alarms
         """Connect a publisher. Raises BrokerUnavailable."""

@@ -109,6 +109,15 @@ class Consumer(Protocol):
         """Acknowledge these messages. Raises BrokerUnavailable."""
         ...
 
+    def surely_holds(self) -> bool:
+        """Return whether the broker surely has given nothing of what is unacknowledged to others.
+
+        False for a process that stood still for long, or did not receive for long: others may have
+        been handed its messages, and its own copies do not show that. It stays so until the
+        consumer is closed, or the broker has answered it again. Nothing is asked here.
+        """
+        ...
+
     def put_back(self, deliveries: Sequence[Delivery]) -> None:
         """Hand these messages back to their queue. Raises BrokerUnavailable."""
         ...
@@ -237,8 +246,6 @@ class Transport(Protocol):
     """The connection's own user: the only `user_id` the broker would accept from us."""
     place: str
     """Where the broker is, for people: host and port, or the path of a file; no password."""
-    longest_silence: float
-    """Seconds without a sign of life after which the broker may give a consumer's messages away."""
 
     def publisher(self, probe: Outgoing | None = None) -> Publisher:
         """Connect a publisher. Raises BrokerUnavailable.

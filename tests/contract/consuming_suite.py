@@ -28,6 +28,16 @@ class ConsumingSuite(TransportFixtures):
 
         assert (delivery.queue, delivery.redelivered) == (queue, False)
 
+    def test_what_was_just_received_is_surely_its_own(
+        self, publisher: Publisher, consume: Consume, queue: str
+    ) -> None:
+        publisher.publish([self.message(queue)], nothing)
+        consumer = consume(queue)
+
+        receive(consumer, 1)
+
+        assert consumer.surely_holds()
+
     def test_waits_for_the_first_message_and_no_longer_than_told(
         self, consume: Consume, queue: str
     ) -> None:

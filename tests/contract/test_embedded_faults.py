@@ -339,6 +339,14 @@ class TestLostLease(FaultFixtures):
         with pytest.raises(BrokerUnavailable, match="lease"):
             consumer.receive(1, 0)
 
+    def test_who_holds_nothing_any_more_does_not_believe_it_for_longer_than_the_lease(
+        self, consume: Consume, path: Path, queue: str
+    ) -> None:
+        consumer = consume(queue)
+        take_leases_away(path)
+
+        wait_until(lambda: not consumer.surely_holds(), 20)
+
     def test_settling_what_a_deleted_queue_held_is_fine(
         self, publisher: Publisher, consume: Consume, queues: Queues, queue: str
     ) -> None:
@@ -360,6 +368,7 @@ class TestLostLease(FaultFixtures):
         ((start,),) = ask_file(path, LEASE_ENDS)
 
         wait_until(lambda: ask_file(path, LEASE_ENDS)[0][0] > start + LEASE, 20)
+        wait_until(consumer.surely_holds, 20)
         consumer.ack(received)
 
 

@@ -20,6 +20,9 @@ from tests.support.waiting import let_pass, wait_until
 
 pytestmark = pytest.mark.rabbitmq
 
+SOON = 4
+"""Seconds: less than the silence after which it would not be sure in any case."""
+
 
 def message(queue: str, body: bytes = b"x", raw: bytes = NO_PROPERTIES) -> Outgoing:
     return Outgoing(queue=queue, raw=raw, body=body)
@@ -321,6 +324,20 @@ def test_a_consumer_whose_line_is_cut_says_so_from_then_on(
         consumer.receive(1, 5)
     with pytest.raises(BrokerUnavailable):
         consumer.ack(received)
+
+
+def test_a_consumer_whose_connection_was_ended_knows_it_though_there_is_more_to_read(
+    proxy: TcpProxy, far_side: FarSide, classic_queue: str
+) -> None:
+    far_side.publish(classic_queue, 5)
+    consumer = transport_at(proxy.url).consumer(classic_queue, 5)
+    receive(consumer, 1)
+    assert consumer.surely_holds()
+
+    proxy.cut()
+
+    wait_until(lambda: not consumer.surely_holds(), SOON)
+    consumer.close()
 
 
 def test_a_consumer_of_a_frozen_broker_gives_up_by_its_heartbeats(

@@ -10,7 +10,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from io import StringIO
-from math import inf
 from pathlib import Path
 
 import httpx
@@ -98,8 +97,6 @@ class World:
             self._end_time = freeze_postgres(url, self.clock)
         self.db = FrozenDatabase(DatabaseOptions(url=url), clock=self.clock, sent=self.sent)
         self.transport = ScriptedTransport()
-        # Hours pass between two looks of the ingestor here.
-        self.transport.longest_silence = inf
         self.transport.on_idle = lambda _seconds: None
         for queue in (ERROR, *QUEUES):
             self.transport.broker.declare(queue)

@@ -32,7 +32,9 @@ class Cue:
 
 
 class Breakable(Protocol):
-    """A connection that can be broken."""
+    """A connection that can be broken, and given up."""
+
+    given_up: bool
 
     def break_off(self, reason: str) -> None:
         """Break it for good."""
@@ -98,6 +100,11 @@ class Script:
         """Break every connection: unacknowledged messages go back, marked redelivered."""
         for connection in list(self.connections):
             connection.break_off(reason)
+
+    def stand_still(self) -> None:
+        """Let the broker hear nothing for so long that it may have given up every connection."""
+        for connection in self.connections:
+            connection.given_up = True
 
     def connected(self, kind: type | None = None) -> int:
         """Return how many connections (of one kind) are open."""

@@ -28,6 +28,7 @@ class ScriptedConnection:
     def __init__(self, script: Script) -> None:
         self.script = script
         self.broken: str | None = None
+        self.given_up = False
 
     def call(self, verb: str, act: Callable[[], T]) -> T:
         """Do one call of the seam; whatever breaks it makes the object useless."""
@@ -144,6 +145,10 @@ class ScriptedConsumer(ScriptedConnection):
     def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Acknowledge (seam). Fails the test on a delivery that is not this consumer's."""
         self.call("ack", lambda: self._ack(deliveries))
+
+    def surely_holds(self) -> bool:
+        """Say no after the script has stood still (seam)."""
+        return self.broken is None and not self.given_up
 
     def put_back(self, deliveries: Sequence[Delivery]) -> None:
         """Hand messages back to their queue, where they stood (seam)."""

@@ -7,6 +7,7 @@
     transport.fail("consumer.receive", BrokerUnavailable(""))  # the next call of that name raises
     transport.on_idle = clock.advance                          # an empty receive passes the time
     transport.drop_connections()                               # unacknowledged messages go back
+    transport.stand_still()                                    # others may have what is in hand
     transport.go_down(); transport.come_up()
     transport.waits = 5                                        # a publish waits that often
 
@@ -44,7 +45,6 @@ class ScriptedTransport(Script):
         self.codec: PropertyCodec = codec or AmqpPropertyCodec()
         self.user = user
         self.place = "in memory"
-        self.longest_silence = 7.0
 
     def publisher(self, probe: Outgoing | None = None) -> ScriptedPublisher:
         """Connect a publisher (seam)."""

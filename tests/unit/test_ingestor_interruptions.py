@@ -4,7 +4,6 @@ import pytest
 
 from retrier.domain.failed_message import FailedImport
 from retrier.errors import BrokerUnavailable, DatabaseUnavailable, DataRefused
-from retrier.events.ingestion import BatchStored
 from tests.support.ingestion_bench import QUEUE, IngestionBench
 
 DOWN = DatabaseUnavailable("no route to the database")
@@ -148,70 +147,66 @@ class TestWithoutBroker:
 class TestAProcessThatStoodStill:
     """The broker has given it up meanwhile, and its messages to another one, which stores them."""
 
-    LONG, SHORT = 8.0, 6.0
-
     def flags(self, bench):
         return [[each.redelivered for each in batch] for batch in bench.store.batches]
 
-    def stand_still(self, bench, seconds, times=1):
-        """Return what passes the time, the first times it is called."""
-        left = [seconds] * times
-        return lambda *_: bench.clock.advance(left.pop()) if left else None
+    def once(self, act):
+        """Return what does it, the first time it is called."""
+        left = [act]
+        return lambda *_: left.pop()() if left else None
 
     def test_stores_nothing_that_it_was_sent_before_it_was_frozen(self, bench):
         bench.turns(1)
-        bench.transport.on_idle = lambda _seconds: (
-            bench.fail(b"one"),
-            bench.clock.advance(self.LONG),
+        bench.transport.on_idle = self.once(
+            lambda: (bench.fail(b"one"), bench.transport.stand_still())
         )
-        bench.turns(1)
-        bench.transport.on_idle = lambda _seconds: None
 
-        bench.turns(2)
+        bench.turns(3)
 
         assert bench.told.names[:2] == ["ingestion.started", "ingestion.paused"]
         assert self.flags(bench) == [[True]]
 
     def test_stores_nothing_after_a_long_wait_for_a_lock(self, bench):
         bench.fail(b"one")
-        bench.store.waits = self.stand_still(bench, self.LONG)
+        bench.store.waits = self.once(bench.transport.stand_still)
 
         bench.turns(3)
 
         assert self.flags(bench) == [[True]]
 
-    def test_stores_after_a_short_wait_for_a_lock(self, bench):
-        bench.fail(b"one")
-        bench.store.waits = self.stand_still(bench, self.SHORT)
-
-        bench.turns(2)
-
-        assert self.flags(bench) == [[False]]
-
-    def test_acknowledges_nothing_if_it_was_frozen_after_the_commit(self):
-        bench = IngestionBench(
-            subscriber=lambda event: (
-                bench.clock.advance(self.LONG)
-                if isinstance(event, BatchStored) and len(bench.store.batches) == 1
-                else None
-            )
+    def test_stores_nothing_that_it_received_ahead(self):
+        bench = IngestionBench(prefetch=3)
+        bench.fail(b"one", b"two", b"three", b"four", b"five")
+        acks = []
+        bench.transport.after_call = lambda name: (
+            (acks.append(name), len(acks) == 3 and bench.transport.stand_still())
+            if name == "consumer.ack"
+            else None
         )
-        bench.fail(b"one")
+
+        bench.turns(6)
+
+        assert bench.recorded() == [[b"one"], [b"two", b"three"], [b"four"], [b"five"]]
+        assert self.flags(bench) == [[False], [False, False], [False], [True]]
+
+    def test_connects_anew_at_once_with_nothing_in_hand(self, bench):
+        bench.transport.on_idle = self.once(bench.transport.stand_still)
 
         bench.turns(3)
 
-        assert self.flags(bench) == [[False], [True]]
+        assert bench.transport.calls.count("transport.consumer") == 2
+        assert bench.told.names == ["ingestion.paused", "ingestion.started"]
 
     def test_says_why_it_receives_all_of_it_again(self, bench):
         bench.fail(b"one")
-        bench.store.waits = self.stand_still(bench, self.LONG, times=2)
+        bench.store.waits = bench.transport.stand_still
 
         bench.turns(1)
 
         told = dict(bench.told.events)["ingestion.paused"]
         assert told["reason"] == (
-            "for 8 s nothing was said to the broker at in memory: it may have given what is in hand "
-            "to another process, so all of it is received again"
+            "the connection to the broker at in memory ended, or nothing was said on it for too long: "
+            "others may have what is in hand, so all of it is received again"
         )
 
 

@@ -41,6 +41,8 @@ from retrier.transport.transports import TransportOptions
 
 LEASE = 30.0
 """Seconds after which a holder that may be dead or alive loses its messages."""
+SURE = 0.9
+"""The part of a lease for which a holder relies on its last renewal."""
 WATCH_EVERY = 0.25
 FAREWELL = 1.0
 
@@ -54,6 +56,7 @@ class Hold:
         self._lease = lease
         self._stop = Event()
         self._watched = float("-inf")
+        self._kept_at = monotonic()
         self.id = db.enter(lease)
         Thread(target=self._keep_renewing, name="embedded broker lease", daemon=True).start()
 
@@ -77,9 +80,14 @@ class Hold:
         if queue is not None and queue.active == self.id:
             self._db.step_down(queue)
 
+    @property
+    def is_sure(self) -> bool:
+        """Whether the lease cannot have run out yet; nobody is asked, so nothing is waited for."""
+        return monotonic() - self._kept_at <= SURE * self._lease
+
     def is_kept(self) -> bool:
         """Renew the lease; False if another process has ended it. Raises BrokerUnavailable."""
-        return self._db.renew(self.id, FAREWELL)
+        return self._renew(FAREWELL)
 
     def close(self) -> None:
         """Give everything back; never raises, and waits some seconds at most for other writers."""
@@ -101,7 +109,14 @@ class Hold:
         kept = True
         while kept and not self._stop.wait(self._lease / 3):
             with suppress(BrokerUnavailable):
-                kept = self._db.renew(self.id, timeout=self._lease / 6)
+                kept = self._renew(self._lease / 6)
+
+    def _renew(self, timeout: float) -> bool:
+        began = monotonic()
+        kept = self._db.renew(self.id, timeout)
+        if kept:
+            self._kept_at = began
+        return kept
 
 
 CODEC = EnvelopePropertyCodec()
@@ -246,6 +261,10 @@ class EmbeddedConsumer:
     def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Acknowledge these messages, in one transaction. Raises BrokerUnavailable."""
         self._settle(deliveries, self._db.forget)
+
+    def surely_holds(self) -> bool:
+        """See the seam."""
+        return self._hold is not None and self._hold.is_sure
 
     def put_back(self, deliveries: Sequence[Delivery]) -> None:
         """Put these messages back in their places in the queue. Raises BrokerUnavailable."""
@@ -455,7 +474,6 @@ class EmbeddedTransport:
         """
         self.path = parse_address(url)
         self.place = str(self.path)
-        self.longest_silence = 0.9 * lease
         self._lease = lease
         self._busy_timeout = busy_timeout
 

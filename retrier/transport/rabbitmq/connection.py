@@ -33,6 +33,7 @@ from retrier.transport.rabbitmq.library import (
     Taker,
     dial,
     hear_out,
+    is_closed_by_peer,
     read_frame,
     read_frames,
     read_version,
@@ -304,6 +305,12 @@ class BrokerConnection:
         """Whether it is connected, as far as is known."""
         return self._raw is not None
 
+    @property
+    def kept(self) -> bool:
+        """Whether the broker surely has not given it up, and so nothing that it has sent here."""
+        raw = self._raw
+        return raw is not None and raw.signs.suffice and not is_closed_by_peer(raw.sock)
+
     def is_fit(self) -> bool:
         """Return whether it is open, and was used within the last heartbeat interval."""
         if self._raw is None or monotonic() - self._used > self.heartbeat:
@@ -368,6 +375,7 @@ class BrokerConnection:
         """
         raw = self._live()
         self.silence.begin()
+        asked = monotonic()
         raw.question = Question(self.silence, timeout, self.tick)
         try:
             answer = question(self.channel)
@@ -375,6 +383,7 @@ class BrokerConnection:
             self._break(error, queue)
         finally:
             raw.question = None
+        raw.signs.answered(asked)
         self._used = monotonic()
         return answer
 
@@ -405,7 +414,6 @@ class BrokerConnection:
             raw.transport.write(b"".join(frames))
         except BREAKS as error:
             self._break(error)
-        raw.bytes_sent += len(frames)  # else py-amqp would send a heartbeat as well
 
     def write_ack(self, tag: int, *, multiple: bool) -> None:
         """Acknowledge a delivery. Raises BrokerUnavailable.
@@ -413,12 +421,13 @@ class BrokerConnection:
         Written by hand: there is no answer, and py-amqp takes as long for it as for all the rest.
         """
         raw = self._live()
+        began = monotonic()
         method = struct.pack(">HHQB", *spec.Basic.Ack, tag, multiple)
         try:
             raw.transport.write(write_frame(METHOD, self.channel.channel_id, method))
         except BREAKS as error:
             self._break(error)
-        raw.bytes_sent += 1  # else py-amqp would send a heartbeat as well
+        raw.signs.sent(began)
         self._used = monotonic()
 
     def close(self) -> None:

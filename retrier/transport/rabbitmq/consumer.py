@@ -61,6 +61,10 @@ class RabbitMQConsumer:
         for tag in sorted(wanted.difference(oldest)):
             self._ack([tag], multiple=False)
 
+    def surely_holds(self) -> bool:
+        """See the seam."""
+        return self._connection.kept
+
     def put_back(self, deliveries: Sequence[Delivery]) -> None:
         """Hand these messages back to their queue. Raises BrokerUnavailable."""
         for tag in sorted(self._still_unsettled(deliveries)):

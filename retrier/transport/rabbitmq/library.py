@@ -15,7 +15,7 @@ import ssl
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from select import POLLIN, POLLOUT, poll
+from select import POLLIN, POLLOUT, POLLRDHUP, poll
 from time import monotonic
 
 import amqp
@@ -28,6 +28,7 @@ from kombu.transport import pyamqp
 from retrier.domain.wire import Outgoing
 from retrier.private_files import NOT_ASKED, is_encrypted
 from retrier.transport.rabbitmq.address import Address
+from retrier.transport.rabbitmq.signs_of_life import SignsOfLife
 from retrier.transport.transports import Tls
 
 ANSWER_TIMEOUT = 10.0
@@ -397,6 +398,13 @@ class PollingTransport(TCPTransport):  # type: ignore[misc]  # py-amqp has no ty
             self.stalled()
 
 
+def is_closed_by_peer(sock: socket.socket) -> bool:
+    """Return whether the other side has closed it, also if there is more to read ahead of that."""
+    looked_at = poll()
+    looked_at.register(sock, POLLRDHUP)
+    return bool(looked_at.poll(0))
+
+
 def read_frame(connection: amqp.Connection, timeout: float) -> bool:
     """Read one frame; False if none came within `timeout`. Raises what py-amqp raises."""
     line = connection.transport
@@ -465,12 +473,30 @@ class RawConnection(pyamqp.Connection):
 
     question: Question | None = None
     """The question under way, if any; never set while connecting."""
+    signs: SignsOfLife
+    """What the broker has heard of us; not there before the heartbeat is agreed upon."""
+    last_heartbeat_sent: float
 
     def _on_tune(self, channel_max: int, frame_max: int, heartbeat: int) -> None:
         """Take the lower limits, ours or the broker's: py-amqp takes the broker's. 0 is none."""
         channels = min(channel_max or self.channel_max, self.channel_max)
         frames = min(frame_max or self.frame_max, self.frame_max)
         super()._on_tune(channels, frames, heartbeat)
+        self.signs = SignsOfLife(self.heartbeat)
+
+    def heartbeat_tick(self, rate: int = 2) -> None:
+        """Send a heartbeat if one is due, whatever else was sent. Raises what py-amqp raises.
+
+        py-amqp counts from when it noticed that something was sent. After a standstill that is
+        much later than it was sent, and so later than the broker heard of us.
+        """
+        now = monotonic()
+        if self.heartbeat and now - self.last_heartbeat_sent > self.heartbeat / rate:
+            self.last_heartbeat_sent = now
+            self.send_heartbeat()
+            self.signs.sent(now)
+        self.prev_sent = self.bytes_sent
+        super().heartbeat_tick(rate)
 
     def drain_events(self, timeout: float | None = None) -> None:
         """Read at least one frame; send heartbeats while waiting for an answer. Raises NoAnswer.

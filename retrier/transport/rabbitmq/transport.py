@@ -222,9 +222,6 @@ class RabbitMQTransport:
         self._staging_queue_type: QueueKind = staging_queue_type
         self._connection_name = connection_name
         self._heartbeat = addresses[0].heartbeat or heartbeat
-        # RabbitMQ gives a connection up after two heartbeats of silence, and half of one may have
-        # passed before we were heard the last time.
-        self.longest_silence = 1.4 * self._heartbeat
         self.user: str | None = addresses[0].user
         self.place = str(self._nodes)
 

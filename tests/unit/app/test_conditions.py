@@ -1,7 +1,5 @@
 """How ingestion is, in words, while the database takes its time, or the broker hands out nothing."""
 
-from math import inf
-
 import pytest
 
 from retrier.app.readiness import Backlogs, describe_ingestion
@@ -50,7 +48,6 @@ def test_a_batch_that_the_database_does_not_take_is_told(
         return make_recorded()
 
     bench = IngestionBench(record=record)
-    bench.transport.longest_silence = inf
     bench.ingestor.ingest_once()
     bench.fail(b"one")
 
@@ -92,7 +89,6 @@ def test_a_backlog_that_becomes_less_is_somebody_elses_work(bench: IngestionBenc
 def test_a_backlog_of_which_some_is_handed_out_here_is_worked_on(bench: IngestionBench) -> None:
     backlogs = look(bench, 9, 9, 9)
     bench.fail(b"one")
-    bench.transport.longest_silence = inf
     bench.ingestor.ingest_once()
 
     assert told(bench, backlogs) == CONSUMING
