@@ -53,6 +53,7 @@ REFUSED = {
     "\ud800": "has half of a character, which no text has",
     ".{1000}.{1000}": "takes more than 10000 steps for each character of a text",
     r"(?:\pL|\pN){0,300}": "takes more than 10000 steps for each character of a text",
+    r"\pL{1000}": "takes more than 10000 steps for each character of a text",
     "(a" * 5000: "no regular expression",
     "a" * 10_001: "is longer than 10000 characters",
 }
