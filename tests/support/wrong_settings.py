@@ -52,7 +52,8 @@ WRONG_FILES = {
         "broker.tls: is for a broker.url that begins with amqps://"
     ),
     "database: {url: 'postgresql://127.0.0.1/db?sslmod=require'}": (
-        "database.url: has a parameter that PostgreSQL's library does not know: sslmod"
+        "database.url: has a parameter that PostgreSQL's library does not know: sslmod "
+        "(perhaps sslmode is meant)"
     ),
     "database: {url: 'postgresql://127.0.0.1/db?sslmode=verify'}": (
         "database.url: has an sslmode that there is not: known are disable, allow, prefer, "
