@@ -192,9 +192,9 @@ def find_parameter_problem(url: str) -> str | None:
     if not parameters:
         return None
     # Slow to load, and most commands have no database.
-    from retrier.store.engine.parameters import list_parameters  # noqa: PLC0415
+    from psycopg.pq import Conninfo  # noqa: PLC0415
 
-    known = list_parameters()
+    known = frozenset(option.keyword.decode() for option in Conninfo.get_defaults())
     unknown = sorted({name for name, _ in parameters} - known)
     if unknown:
         named = ", ".join(_with_nearest(name, known) for name in unknown)
