@@ -53,7 +53,7 @@ class Archives:
     def ask(self, request: ArchiveRequest) -> AskedArchive:
         """Do it or write it down; the same request under the same key gives the same operation.
 
-        Raises KeyReused, DatabaseUnavailable.
+        Raises KeyReused.
         """
         self._emit(RequestReceived())
         asked = ask_archive(self._db, request, self._at_once)
@@ -69,7 +69,7 @@ class Archives:
 
         `make` makes the request from the selection of these messages.
 
-        Raises KeyReused, DatabaseUnavailable.
+        Raises KeyReused.
         """
         found = find_archive_operation(self._db, operation_id)
         if found is None:
@@ -84,8 +84,7 @@ class Archives:
     ) -> Refusal | None:
         """Declare one message dead; return why it is left as it is, or None.
 
-        `reason` is a built-in one, by which it is found until its retry fails. Raises
-        DatabaseUnavailable.
+        `reason` is a built-in one, by which it is found until its retry fails.
         """
         self._emit(RequestReceived())
         refusal = declare_dead(

@@ -18,20 +18,14 @@ class Comments:
     emit: Emit
 
     def write(self, group_id: str, written: str, who: str) -> CommentRefusal | None:
-        """Comment on a group, in place of an earlier comment; return why not, or None.
-
-        Raises DatabaseUnavailable.
-        """
+        """Comment on a group, in place of an earlier comment; return why not, or None."""
         text = read_comment(written)
         if isinstance(text, CommentRefusal):
             return text
         return self._record(lambda: write_comment(self.db, group_id, text, who))
 
     def delete(self, group_id: str, who: str) -> CommentRefusal | None:
-        """Delete the comment of a group; return why not, or None: also if it had no comment.
-
-        Raises DatabaseUnavailable.
-        """
+        """Delete the comment of a group; return why not, or None: also if it had no comment."""
         return self._record(lambda: delete_comment(self.db, group_id, who))
 
     def _record(self, transact: Callable[[], CommentRefusal | None]) -> CommentRefusal | None:

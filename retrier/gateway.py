@@ -88,7 +88,7 @@ class Gateway:
         """Create the operation, durable when this returns, then wake the processor.
 
         The same request under the same idempotency key gives the same operation again. A crash
-        before the wake-up costs time, not the request. Raises KeyReused, DatabaseUnavailable.
+        before the wake-up costs time, not the request. Raises KeyReused.
         """
         created = self._emit_asked(self._record(partial(create_operation, self._db, request)))
         self._wake()
@@ -103,7 +103,7 @@ class Gateway:
 
         For each 1000 of them one transaction releases their claims and creates an operation. With
         an idempotency key that is known, the first operation is returned and nothing is done.
-        Raises KeyReused, DatabaseUnavailable.
+        Raises KeyReused.
         """
         made: list[CreatedOperation] = []
         selection = None if selection is None else known_by_now(self._db, selection)
@@ -125,7 +125,7 @@ class Gateway:
     def revive(self, request: RetryRequest, unique_id: str) -> CreatedOperation | Refusal:
         """Create the operation that retries one dead message; or return why it is not retried.
 
-        Raises KeyReused, DatabaseUnavailable.
+        Raises KeyReused.
         """
         created = self._record(partial(revive, self._db, request, unique_id))
         if isinstance(created, Refusal):
@@ -136,7 +136,7 @@ class Gateway:
     def acknowledge_group(self, group_id: str, who: str) -> bool:
         """Note that a person has seen that the retries and archives of a group are over.
 
-        False if there was nothing to see. Raises DatabaseUnavailable.
+        False if there was nothing to see.
         """
         acknowledge = partial(acknowledging.acknowledge_group, group_id=group_id, who=who)
         seen = self._record(partial(acknowledge, self._db))
@@ -146,7 +146,7 @@ class Gateway:
     def acknowledge_operation(self, operation_id: str, who: str) -> bool:
         """Note that a person has seen that a retry is over, and earlier ones that asked for the same.
 
-        False if there was nothing to see. Raises DatabaseUnavailable.
+        False if there was nothing to see.
         """
         acknowledge = partial(acknowledging.acknowledge_operation, operation_id=operation_id)
         return self._record(partial(acknowledge, self._db, who=who))
@@ -156,7 +156,7 @@ class Gateway:
     ) -> Steered | SteeringRefusal:
         """Pause, resume or cancel an operation, or set its rate; then wake the processor.
 
-        An order that is carried out already changes nothing. Raises DatabaseUnavailable.
+        An order that is carried out already changes nothing.
         """
         steer = partial(steer_operation, operation_id=operation_id, orders=orders, who=who)
         steered = self._record(partial(steer, self._db))
@@ -175,7 +175,7 @@ class Gateway:
     ) -> Released | UnknownStream | NotInStream:
         """Let go of what is held in a stream, all of it or these; then wake the processor.
 
-        With `counted`, failure numbers of a plan, only of what has one of these. Raises DatabaseUnavailable.
+        With `counted`, failure numbers of a plan, only of what has one of these.
         """
         done = self._record(partial(streams.release_stream, self._db, stream, ids, who, counted))
         if isinstance(done, Released) and done.ids:
@@ -192,7 +192,7 @@ class Gateway:
         who: str,
         why: str | None,
     ) -> HandedBreaker:
-        """Open or close a breaker by hand, then wake the processor. Raises DatabaseUnavailable."""
+        """Open or close a breaker by hand, then wake the processor."""
         act = partial(set_breaker, key=key, state=state, lasts=lasts, who=who, why=why)
         done = self._record(partial(act, self._db))
         words = why_waiting(done.breaker, done.at) or why_closed(done.breaker, f"{who} says so")
@@ -201,25 +201,25 @@ class Gateway:
         return done
 
     def begin_recovery(self, since: datetime, who: str) -> Recovery | RecoveryRefusal:
-        """Begin a recovery after a restore: nothing is presumed. Raises DatabaseUnavailable."""
+        """Begin a recovery after a restore: nothing is presumed."""
         return self._record(partial(begin_recovery, self._db, since, who))
 
     def end_recovery(self, who: str) -> bool:
-        """End the recovery; False if none is under way. Raises DatabaseUnavailable."""
+        """End the recovery; False if none is under way."""
         return self._record(partial(end_recovery, self._db, who))
 
     def create_redirect(self, from_queue: str, to_queue: str, who: str) -> str | None:
-        """Create a redirect; return None, or why it is refused. Raises DatabaseUnavailable."""
+        """Create a redirect; return None, or why it is refused."""
         create = partial(redirects.create_redirect, own_queues=self._own_queues, who=who)
         return self._record(partial(create, self._db, from_queue, to_queue))
 
     def change_redirect(self, redirect_id: str, to_queue: str, who: str) -> str | None:
-        """Change where a redirect leads; None, or why it is refused. Raises DatabaseUnavailable."""
+        """Change where a redirect leads; None, or why it is refused."""
         change = partial(redirects.change_redirect, own_queues=self._own_queues, who=who)
         return self._record(partial(change, self._db, redirect_id, to_queue))
 
     def delete_redirect(self, redirect_id: str, who: str) -> None:
-        """Delete a redirect if it exists. Raises DatabaseUnavailable."""
+        """Delete a redirect if it exists."""
         self._record(partial(redirects.delete_redirect, self._db, redirect_id, who=who))
 
     def _record(self, transact: Callable[[], Done]) -> Done:

@@ -53,7 +53,7 @@ class EventStreamAnswer(Response):
         self._asked = asked
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the form of ASGI
-        """Answer. Raises HTTPException if there is no place left, and DatabaseUnavailable."""
+        """Answer. Raises HTTPException if there is no place left."""
         async with self._parts.feed.joined() as relay:
             start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
             await send(start)

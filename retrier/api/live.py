@@ -172,7 +172,7 @@ class LiveFeed:
     async def joined(self) -> AsyncIterator[Relay]:
         """Be a reader while the context is open.
 
-        Raises HTTPException if there is no place left, and DatabaseUnavailable.
+        Raises HTTPException if there is no place left.
         """
         if self._stopped:
             raise _later("The service is being stopped.")
