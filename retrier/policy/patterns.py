@@ -29,7 +29,7 @@ _TOO_LARGE = (
 )
 
 _LEAST_LEFT_OUT = re.compile(r"(?<!\\)(?:\\\\)*\{,\d*\}")
-_REPEATED_FOR_EVER = re.compile(r"(?<!\\)(?:\\\\)*\{(?:\d{9,}(?:,\d*)?|\d+,\d{9,})\}")
+_REPEATED_FOR_EVER = re.compile(r"(?<!\\)(?:\\\\)*\{(?:\d{10,}(?:,\d*)?|\d+,\d{10,})\}")
 """What RE2 takes for plain text, though Python takes it for a repetition."""
 
 _NO_TEXT_AROUND = "look-around is not known: write that text as a part of the expression"
@@ -107,7 +107,7 @@ class Patterns:
 
     def __init__(self, patterns: Iterable[str]) -> None:
         """Compile them. Raises re2.error if one of them is wrong, or they are too large."""
-        self._patterns = tuple(dict.fromkeys(patterns))
+        self._patterns = tuple(patterns)
         self._set = re2.Set.SearchSet(_options())
         for each in self._patterns:
             self._set.Add(each.encode())
