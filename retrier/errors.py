@@ -65,7 +65,10 @@ class QueueSilent(BrokerUnavailable):
 
 
 class DatabaseUnavailable(RetrierError):
-    """The database cannot be reached, or the connection to it broke."""
+    """The database cannot be reached, or the connection to it broke.
+
+    Whatever reads or writes the database raises it. This is said here, and not at each function.
+    """
 
 
 class AnswerTooSlow(DatabaseUnavailable):

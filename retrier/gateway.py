@@ -86,7 +86,7 @@ class Archives:
     def ask(self, request: ArchiveRequest) -> AskedArchive:
         """Do it or write it down; the same request under the same key gives the same operation.
 
-        Raises KeyReused, DatabaseUnavailable.
+        Raises KeyReused.
         """
         with recording(self._emit):
             asked = ask_archive(self._db, request, self._at_once)
@@ -101,7 +101,7 @@ class Archives:
 
         `make` makes the request from the selection of these messages.
 
-        Raises KeyReused, DatabaseUnavailable.
+        Raises KeyReused.
         """
         found = find_archive_operation(self._db, operation_id)
         if found is None:
@@ -145,10 +145,7 @@ class Comments:
     emit: Emit
 
     def write(self, group_id: str, written: str, who: str) -> CommentRefusal | None:
-        """Comment on a group, in place of an earlier comment; return why not, or None.
-
-        Raises DatabaseUnavailable.
-        """
+        """Comment on a group, in place of an earlier comment; return why not, or None."""
         text = read_comment(written)
         if isinstance(text, CommentRefusal):
             return text
@@ -156,10 +153,7 @@ class Comments:
             return write_comment(self.db, group_id, text, who)
 
     def delete(self, group_id: str, who: str) -> CommentRefusal | None:
-        """Delete the comment of a group; return why not, or None: also if it had no comment.
-
-        Raises DatabaseUnavailable.
-        """
+        """Delete the comment of a group; return why not, or None: also if it had no comment."""
         with recording(self.emit):
             return delete_comment(self.db, group_id, who)
 
@@ -204,7 +198,7 @@ class Gateway:
         """Create the operation, durable when this returns, then wake the processor.
 
         The same request under the same idempotency key gives the same operation again. A crash
-        before the wake-up costs time, not the request. Raises KeyReused, DatabaseUnavailable.
+        before the wake-up costs time, not the request. Raises KeyReused.
         """
         with recording(self._emit):
             created = create_operation(self._db, request)
@@ -221,7 +215,7 @@ class Gateway:
 
         For each 1000 of them one transaction releases their claims and creates an operation. With
         an idempotency key that is known, the first operation is returned and nothing is done.
-        Raises KeyReused, DatabaseUnavailable.
+        Raises KeyReused.
         """
         made: list[CreatedOperation] = []
         selection = None if selection is None else known_by_now(self._db, selection)
@@ -245,7 +239,7 @@ class Gateway:
     def revive(self, request: RetryRequest, unique_id: str) -> CreatedOperation | Refusal:
         """Create the operation that retries one dead message; or return why it is not retried.
 
-        Raises KeyReused, DatabaseUnavailable.
+        Raises KeyReused.
         """
         with recording(self._emit):
             created = revive(self._db, request, unique_id)
@@ -258,7 +252,7 @@ class Gateway:
     def acknowledge_group(self, group_id: str, who: str) -> bool:
         """Note that a person has seen that the retries and archives of a group are over.
 
-        False if there was nothing to see. Raises DatabaseUnavailable.
+        False if there was nothing to see.
         """
         with recording(self._emit):
             seen = operation_requests.acknowledge_group(self._db, group_id, who)
@@ -269,7 +263,7 @@ class Gateway:
     def acknowledge_operation(self, operation_id: str, who: str) -> bool:
         """Note that a person has seen that a retry is over, and earlier ones that asked for the same.
 
-        False if there was nothing to see. Raises DatabaseUnavailable.
+        False if there was nothing to see.
         """
         with recording(self._emit):
             return operation_requests.acknowledge_operation(self._db, operation_id, who)
@@ -279,7 +273,7 @@ class Gateway:
     ) -> Steered | SteeringRefusal:
         """Pause, resume or cancel an operation, or set its rate; then wake the processor.
 
-        An order that is carried out already changes nothing. Raises DatabaseUnavailable.
+        An order that is carried out already changes nothing.
         """
         with recording(self._emit):
             steered = steer_operation(self._db, operation_id, orders, who)
@@ -298,7 +292,7 @@ class Gateway:
     ) -> Released | UnknownStream | NotInStream:
         """Let go of what is held in a stream, all of it or these; then wake the processor.
 
-        With `counted`, failure numbers of a plan, only of what has one of these. Raises DatabaseUnavailable.
+        With `counted`, failure numbers of a plan, only of what has one of these.
         """
         with recording(self._emit):
             done = streams.release_stream(self._db, stream, ids, who, counted)
@@ -316,7 +310,7 @@ class Gateway:
         who: str,
         why: str | None,
     ) -> HandedBreaker:
-        """Open or close a breaker by hand, then wake the processor. Raises DatabaseUnavailable."""
+        """Open or close a breaker by hand, then wake the processor."""
         with recording(self._emit):
             done = set_breaker(self._db, key, state, lasts=lasts, who=who, why=why)
         words = why_waiting(done.breaker, done.at) or why_closed(done.breaker, f"{who} says so")
@@ -325,31 +319,31 @@ class Gateway:
         return done
 
     def begin_recovery(self, since: datetime, who: str) -> Recovery | RecoveryRefusal:
-        """Begin a recovery after a restore: nothing is presumed. Raises DatabaseUnavailable."""
+        """Begin a recovery after a restore: nothing is presumed."""
         with recording(self._emit):
             return begin_recovery(self._db, since, who)
 
     def end_recovery(self, who: str) -> bool:
-        """End the recovery; False if none is under way. Raises DatabaseUnavailable."""
+        """End the recovery; False if none is under way."""
         with recording(self._emit):
             return end_recovery(self._db, who)
 
     def create_redirect(self, from_queue: str, to_queue: str, who: str) -> str | None:
-        """Create a redirect; return None, or why it is refused. Raises DatabaseUnavailable."""
+        """Create a redirect; return None, or why it is refused."""
         with recording(self._emit):
             return redirects.create_redirect(
                 self._db, from_queue, to_queue, own_queues=self._own_queues, who=who
             )
 
     def change_redirect(self, redirect_id: str, to_queue: str, who: str) -> str | None:
-        """Change where a redirect leads; None, or why it is refused. Raises DatabaseUnavailable."""
+        """Change where a redirect leads; None, or why it is refused."""
         with recording(self._emit):
             return redirects.change_redirect(
                 self._db, redirect_id, to_queue, own_queues=self._own_queues, who=who
             )
 
     def delete_redirect(self, redirect_id: str, who: str) -> None:
-        """Delete a redirect if it exists. Raises DatabaseUnavailable."""
+        """Delete a redirect if it exists."""
         with recording(self._emit):
             redirects.delete_redirect(self._db, redirect_id, who=who)
 

@@ -124,7 +124,7 @@ class FailedImports:
         return replace(self, read=read) if reason is None else WrongQueue(reason)
 
     def read_again(self, import_id: str, who: str) -> ReadAgain:
-        """Read one again. Raises DatabaseUnavailable."""
+        """Read one again."""
         if not is_guid(import_id):
             return ReadAgain.refusing(ImportRefusal.UNKNOWN)
         return self._read_again([canonical(import_id)], who)
@@ -134,8 +134,8 @@ class FailedImports:
     ) -> ReadAgain:
         """Read all of an error queue again, or all there are; what comes meanwhile is left out.
 
-        With `counted_to` also what came after the preview that counted up to there. In transactions of at most 500. After a crash the same request reads the rest. Raises
-        DatabaseUnavailable.
+        With `counted_to` also what came after the preview that counted up to there. In transactions
+        of at most 500. After a crash the same request reads the rest.
         """
         total, wanted = ReadAgain(), ImportSelection(error_queue=error_queue, counted_to=counted_to)
         for import_ids in self._find_chunks(wanted):
@@ -169,7 +169,7 @@ class FailedImports:
             return self._send(line, stamped)
 
     def delete(self, import_id: str, who: str) -> ImportRefusal | None:
-        """Delete one; None, or why it may not be. Raises DatabaseUnavailable."""
+        """Delete one; None, or why it may not be."""
         if not is_guid(import_id):
             return ImportRefusal.UNKNOWN
         with recording(self.emit):

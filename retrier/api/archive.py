@@ -146,7 +146,7 @@ def _selection(shown: ArchiveOperation) -> Json:
 def act_on_one(context: RequestContext, act: Act, unique_id: str) -> Response:
     """Answer 202, also if the act was done before; 404 or 409 with the reason if it is refused.
 
-    Raises KeyReused, DatabaseUnavailable.
+    Raises KeyReused.
     """
     words = f"{act} of message {unique_id}"
     request = context.archive_request(act, Selection(ids=(unique_id,)), words)
@@ -162,7 +162,7 @@ def act_on_one(context: RequestContext, act: Act, unique_id: str) -> Response:
 def act_on_ids(context: RequestContext, act: Act, unique_ids: tuple[str, ...]) -> Response:
     """Answer 202 with how many were changed and why the others were not, or that it goes on.
 
-    Raises KeyReused, DatabaseUnavailable.
+    Raises KeyReused.
     """
     words = f"{act} of {len(unique_ids)} messages"
     return answer_to(context, context.archive_request(act, Selection(ids=unique_ids), words))
@@ -175,7 +175,7 @@ def act_on(context: RequestContext, act: Act, selection: Selection, words: str) 
 
 
 def answer_to(context: RequestContext, request: ArchiveRequest) -> Response:
-    """Ask the gateway; answer 202 with the operation. Raises KeyReused, DatabaseUnavailable."""
+    """Ask the gateway; answer 202 with the operation. Raises KeyReused."""
     return answer_with(context.gateway.archives.ask(request).operation)
 
 

@@ -34,7 +34,7 @@ from retrier.store.waiting import why_groups_wait
 
 
 def comments_of(db: Database, groups: Sequence[GroupCount]) -> Mapping[str, Json]:
-    """Return what is added to those groups that have a comment. Raises DatabaseUnavailable."""
+    """Return what is added to those groups that have a comment."""
     found = find_comments(db, [each.group.group_id for each in groups])
     return {group_id: comment(each) for group_id, each in found.items()}
 

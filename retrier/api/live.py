@@ -168,7 +168,7 @@ class LiveFeed:
     async def joined(self) -> AsyncIterator[Relay]:
         """Be a reader while the context is open.
 
-        Raises HTTPException if there is no place left, and DatabaseUnavailable.
+        Raises HTTPException if there is no place left.
         """
         with self._readers.joined(), self._counted() as relay:
             with suppress(TimeoutError):

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import timedelta
+from re import Pattern
 from typing import Any, assert_never
 
 from fastapi import APIRouter, Request, Response
@@ -72,8 +73,8 @@ _OF_REASONS = ("queue", "message_type", "exception", "failure_reason", "built_in
 def _reason(rule: ReasonRule) -> Json:
     conditions = {name: getattr(rule, name) for name in _OF_REASONS}
     asked: Json = {name: list(globs) for name, globs in conditions.items() if globs}
-    pattern = None if rule.message is None else rule.message.pattern
-    return {"reason": rule.reason} | asked | present({"message": pattern})
+    searched = rule.message.pattern if isinstance(rule.message, Pattern) else rule.message
+    return {"reason": rule.reason} | asked | present({"message": searched})
 
 
 def _rule(rule: Rule) -> Json:

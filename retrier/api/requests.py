@@ -353,11 +353,11 @@ class RequestContext:
     idempotency_key: str | None
 
     def retry(self, retry_type: RetryType, selection: Selection, originator: str) -> Response:
-        """Ask the gateway; answer 202 with the operation. Raises KeyReused, DatabaseUnavailable."""
+        """Ask the gateway; answer 202 with the operation. Raises KeyReused."""
         return self.ask(self.request(retry_type, selection, originator))
 
     def ask(self, request: RetryRequest) -> Response:
-        """Ask the gateway; answer 202 with the operation. Raises KeyReused, DatabaseUnavailable."""
+        """Ask the gateway; answer 202 with the operation. Raises KeyReused."""
         return self.accepted(self.gateway.retry(request))
 
     def accepted(self, created: CreatedOperation) -> Response:
@@ -367,7 +367,7 @@ class RequestContext:
     def retry_again(
         self, originator: str, unique_ids: tuple[str, ...], selection: Selection | None = None
     ) -> Response:
-        """Ask the gateway; answer 202 with operations. Raises KeyReused, DatabaseUnavailable."""
+        """Ask the gateway; answer 202 with operations. Raises KeyReused."""
         named = Selection(ids=unique_ids)
         request = self.request(RetryType.MULTIPLE_MESSAGES, named, originator)
         again = self.gateway.retry_again(request, selection)

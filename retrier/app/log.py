@@ -65,7 +65,11 @@ _CAUSED_BY = "\n\nThe cause of the above:\n\n"
 _OF_A_SENTENCE = ("timestamp", "level", "message", "logger", "exception")
 """What a person reads: the sentence names the fields that matter."""
 _KEPT = frozenset({"exc_info", "_record", "_from_structlog"})
-_PASSWORD = re.compile(r"(://[^:/@\s]*):\S*@|(\bpassword\s*=\s*)(?:'[^']*'|[^\s&]+)", re.IGNORECASE)
+_PASSWORD = re.compile(
+    r"(://[^:/@\s]*):\S*@"
+    r"|(\b(?:\w*password|\w*secret|scram_\w+_key)\s*=\s*)(?:'[^']*'|[^\s&]+)",
+    re.IGNORECASE,
+)
 
 
 def finish(stream: TextIO, form: Form, level: int) -> list[Processor]:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from retrier.policy import globs, reasons
 from retrier.policy.facts import Facts, name_of
 from retrier.policy.globs import Globs
-from retrier.policy.pattern_time import LOOKED_AT
+from retrier.policy.patterns import LOOKED_AT, Patterns
 from retrier.policy.reasons import GATEWAY_CODES
 
 _MOST_TYPES = 1024
@@ -25,15 +25,16 @@ UNSAID = "no failure headers"
 class ReasonRule:
     """Gives a reason to the failures that match all its conditions; an empty one asks nothing.
 
-    `message` is searched in the beginning of the exception's message. A rule with `built_in` is
-    asked last: it gives another name to what is left with one of these reasons.
+    `message` is searched in the beginning of the exception's message: an operator's pattern is a
+    text, one of the set `gateway` is compiled by `re`. A rule with `built_in` is asked last: it
+    gives another name to what is left with one of these reasons.
     """
 
     reason: str
     queue: Globs = ()
     exception: Globs = ()
     failure_reason: Globs = ()
-    message: re.Pattern[str] | None = None
+    message: str | re.Pattern[str] | None = None
     message_type: Globs = ()
     built_in: Globs = ()
 
@@ -47,12 +48,6 @@ class ReasonRule:
         )
         return all(globs.matches(wanted, text) for wanted, text in pairs if wanted)
 
-    def finds(self, text: str | None) -> bool:
-        """Say whether the message has what is searched for, if anything is."""
-        if self.message is None:
-            return True
-        return text is not None and self.message.search(text) is not None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
@@ -64,10 +59,24 @@ class Candidates:
     rules: tuple[ReasonRule, ...]
     otherwise: str
 
-    def reason_of(self, message: str | None) -> str:
-        """Return the reason of a failure with this message."""
-        text = message and message[:LOOKED_AT]
-        return next((rule.reason for rule in self.rules if rule.finds(text)), self.otherwise)
+    def reason_of(self, message: str | None, patterns: Patterns) -> str:
+        """Return the reason of a failure with this message; the patterns are those of all rules."""
+        text = None if message is None else message[:LOOKED_AT]
+        found: frozenset[str] | None = None
+        for rule in self.rules:
+            wanted = rule.message
+            if wanted is None:
+                return rule.reason
+            if text is None:
+                continue
+            if isinstance(wanted, str):
+                found = patterns.find_in(text) if found is None else found
+                fits = wanted in found
+            else:
+                fits = wanted.search(text) is not None
+            if fits:
+                return rule.reason
+        return self.otherwise
 
 
 EXCEPTIONS: Sequence[tuple[str, Globs]] = (

@@ -28,7 +28,7 @@ from retrier.policy.classification import (
 from retrier.policy.delays import Backoff, DelayRange, Jitter, Spread, range_of, spread
 from retrier.policy.facts import Facts
 from retrier.policy.globs import Globs
-from retrier.policy.pattern_time import LOOKED_AT
+from retrier.policy.patterns import LOOKED_AT, Patterns
 
 
 class GivingUp(StrEnum):
@@ -196,7 +196,9 @@ class PolicySet:
         self._rules: dict[Hashable, tuple[Rule | None]] = {}
         self._unmatched: dict[Hashable, Judgement] = {}
         self._retries: dict[Hashable, tuple[DelayRange, str, str]] = {}
-        self._reads_messages = any(each.message for each in self.definition.classify)
+        searched = [rule.message for rule in self.definition.classify if rule.message is not None]
+        self._reads_messages = bool(searched)
+        self._patterns = Patterns(each for each in searched if isinstance(each, str))
 
     @property
     def notices(self) -> str | None:
@@ -223,7 +225,7 @@ class PolicySet:
         key = named, text and text[:LOOKED_AT]
         found = self._known.get(key)
         if found is None:
-            reason = self._find_candidates(named, facts).reason_of(text)
+            reason = self._find_candidates(named, facts).reason_of(text, self._patterns)
             found = reason, self._find_rule((named, reason), facts, reason)
             _keep(self._known, key, found)
         return found

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from retrier.domain.headers import why_not_dropped
 from retrier.domain.hosts import is_loopback, parse_host
+from retrier.domain.parameters import nearest
 from retrier.private_files import NOT_ASKED, is_encrypted
 from retrier.transport.transports import TRANSPORTS
 
@@ -179,53 +180,6 @@ def _check_dropped(pattern: str) -> str:
 DroppedHeader = Annotated[HeaderName, AfterValidator(_check_dropped)]
 
 
-PARAMETERS = frozenset(
-    [
-        "application_name",
-        "channel_binding",
-        "client_encoding",
-        "connect_timeout",
-        "dbname",
-        "fallback_application_name",
-        "gssdelegation",
-        "gssencmode",
-        "gsslib",
-        "host",
-        "hostaddr",
-        "keepalives",
-        "keepalives_count",
-        "keepalives_idle",
-        "keepalives_interval",
-        "krbsrvname",
-        "load_balance_hosts",
-        "max_protocol_version",
-        "min_protocol_version",
-        "options",
-        "passfile",
-        "password",
-        "port",
-        "require_auth",
-        "requirepeer",
-        "service",
-        "ssl_max_protocol_version",
-        "ssl_min_protocol_version",
-        "sslcert",
-        "sslcertmode",
-        "sslcompression",
-        "sslcrl",
-        "sslcrldir",
-        "sslkey",
-        "sslmode",
-        "sslnegotiation",
-        "sslpassword",
-        "sslrootcert",
-        "sslsni",
-        "target_session_attrs",
-        "tcp_user_timeout",
-        "user",
-    ]
-)
-"""What libpq 17 takes in a URL. An unknown one would end each try to connect."""
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 SSL_FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
 SYSTEM = "system"
@@ -235,10 +189,25 @@ SYSTEM = "system"
 def find_parameter_problem(url: str) -> str | None:
     """Return what is wrong with the parameters of a PostgreSQL URL, without showing a value."""
     parameters = parse_qsl(urlsplit(url).query, keep_blank_values=True)
-    unknown = sorted({name for name, _ in parameters} - PARAMETERS)
+    if not parameters:
+        return None
+    # Slow to load, and most commands have no database.
+    from psycopg.pq import Conninfo  # noqa: PLC0415
+
+    known = frozenset(option.keyword.decode() for option in Conninfo.get_defaults())
+    unknown = sorted({name for name, _ in parameters} - known)
     if unknown:
-        return f"has a parameter that PostgreSQL's library does not know: {', '.join(unknown)}"
+        named = ", ".join(_with_nearest(name, known) for name in unknown)
+        return f"has a parameter that PostgreSQL's library does not know: {named}"
+    if "replication" in dict(parameters):
+        # Its sessions refuse statements with values, so the first one would end each start.
+        return "has the parameter replication, which is for copies of a server"
     return _find_ssl_problem(parameters)
+
+
+def _with_nearest(name: str, known: frozenset[str]) -> str:
+    near = nearest(name, known)
+    return name if near is None else f"{name} (perhaps {near} is meant)"
 
 
 def _find_ssl_problem(parameters: Sequence[tuple[str, str]]) -> str | None:
@@ -256,7 +225,9 @@ _POSTGRESQL_SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 
 # Greedy up to the last @: a password with an unescaped / or @ must not be shown in part.
 _PASSWORD = re.compile(r"(://[^:/@]*):.*@")
-_PASSWORD_PARAMETER = re.compile(r"([?&]\w*password=)[^&]*", re.IGNORECASE)
+_PASSWORD_PARAMETER = re.compile(
+    r"([?&](?:\w*(?:password|secret)|scram_\w+_key)=)[^&]*", re.IGNORECASE
+)
 
 
 def redact(url: str) -> str:

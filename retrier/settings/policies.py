@@ -33,7 +33,7 @@ from retrier.policy.delays import (
     Preset,
     Spread,
 )
-from retrier.policy.pattern_time import LONGEST_OF_ALL, LONGEST_SEARCH, longest_search
+from retrier.policy.patterns import MOST_STEPS, count_steps
 from retrier.policy.policy_set import (
     PER_SECOND,
     UNMATCHED,
@@ -158,18 +158,7 @@ def _read_globs_or_none(value: object) -> object:
 
 
 def _check_pattern(pattern: str) -> str:
-    try:
-        re.compile(pattern)
-        seconds = longest_search(pattern)
-    except (re.error, OverflowError) as error:
-        raise ValueError(f"is no regular expression ({error})") from None
-    except RecursionError:
-        raise ValueError("is a regular expression that is nested too deeply") from None
-    if seconds > LONGEST_SEARCH:
-        raise ValueError(
-            "may search for longer than 100 ms in a hostile text: repeat less within and behind "
-            "other repetitions, for example with {0,50} in place of *, and leave out .* at its beginning"
-        )
+    count_steps(pattern)
     return pattern
 
 
@@ -336,7 +325,7 @@ _CONDITIONS = ("queue", "message_type", "type", "exception", "failure_reason", "
 _OF_A_SET = ("queue", "message_type", "type")
 """The conditions that limit a set; `type` is another name of `message_type`."""
 
-_SLOWEST_NAMED = 3
+_LARGEST_NAMED = 3
 
 
 def find_policy_clashes(tree: Tree, own_queues: frozenset[str]) -> Iterator[Clash]:
@@ -347,7 +336,7 @@ def find_policy_clashes(tree: Tree, own_queues: frozenset[str]) -> Iterator[Clas
             reasons = _list(policies, "classify")
             for index, each in enumerate(reasons):
                 yield from _find_in_reason(each, (_ROOT, "classify", index))
-            yield from _find_long_searches(reasons)
+            yield from _find_too_many_steps(reasons)
             yield from _find_in_rules(_list(policies, "rules"), own_queues)
         case _:
             return
@@ -390,31 +379,30 @@ def _find_in_reason(entry: Tree, place: tuple[int | str, ...]) -> Iterator[Clash
         )
 
 
-def _find_long_searches(reasons: Sequence[Tree]) -> Iterator[Clash]:
+def _find_too_many_steps(reasons: Sequence[Tree]) -> Iterator[Clash]:
     """Find out whether all regular expressions together may search for too long.
 
-    A message that none of them fits is searched by each, while ingestion and requests wait.
+    They are searched in each message at once, while the transaction that stores it is open.
     """
     texts = ((index, each.get("message")) for index, each in enumerate(reasons))
-    times = [(_estimate(text), index) for index, text in texts if isinstance(text, str)]
-    total = sum(seconds for seconds, _ in times)
-    if total > LONGEST_OF_ALL:
-        slowest = sorted(times, key=lambda each: (-each[0], each[1]))[:_SLOWEST_NAMED]
-        named = ", ".join(f"[{index}] {seconds * 1000:.0f} ms" for seconds, index in slowest)
+    steps = [(_count(text), index) for index, text in texts if isinstance(text, str)]
+    total = sum(each for each, _ in steps)
+    if total > MOST_STEPS:
+        largest = sorted(steps, key=lambda each: (-each[0], each[1]))[:_LARGEST_NAMED]
+        named = ", ".join(f"[{index}] {each}" for each, index in largest)
         words = (
-            f"its regular expressions may search for {total * 1000:.0f} ms together in a hostile "
-            f"text, and {LONGEST_OF_ALL * 1000:.0f} ms are the most; the slowest: {named}"
+            f"its regular expressions take {total} steps together for each character of a text, "
+            f"and {MOST_STEPS} are the most; the largest: {named}"
         )
         yield (_ROOT, "classify"), words
 
 
-def _estimate(pattern: str) -> float:
-    """Return how long a pattern may search; 0 for one that is a problem of its own."""
+def _count(pattern: str) -> int:
+    """Return how many steps a pattern takes; 0 for one that is a problem of its own."""
     try:
-        seconds = longest_search(pattern)
-    except (re.error, OverflowError, RecursionError):
+        return count_steps(pattern)
+    except ValueError:
         return 0
-    return seconds if seconds <= LONGEST_SEARCH else 0
 
 
 def _find_in_rules(rules: list[Tree], own_queues: frozenset[str]) -> Iterator[Clash]:
@@ -495,11 +483,10 @@ def make_definition(section: PoliciesSection) -> Definition:
 def _make_reasons(section: ReasonSection) -> tuple[ReasonRule, ...]:
     if section.set is not None:
         return make_gateway_rules(queue=section.queue, message_type=section.message_type)
-    message = None if section.message is None else re.compile(section.message)
     conditions = section.model_dump(
-        include={"queue", "message_type", "exception", "failure_reason"}
+        include={"queue", "message_type", "exception", "failure_reason", "message"}
     )
-    return (ReasonRule(reason=section.reason or "", message=message, **conditions),)
+    return (ReasonRule(reason=section.reason or "", **conditions),)
 
 
 def _make_rule(section: RuleSection) -> Rule:

@@ -51,7 +51,7 @@ _ONE = PageRequest(size=1)
 
 
 def warm_up(parts: PageParts) -> None:
-    """Compile templates and the statement of a list: 100 ms and more. Raises DatabaseUnavailable."""
+    """Compile templates and the statement of a list: 100 ms and more."""
     for name in _FIRST:
         environment().get_template(name)
     unresolved = Selection(statuses=frozenset({FailedMessageStatus.UNRESOLVED}))

@@ -85,7 +85,7 @@ class ArchiveWatch:
         self._known: Mapping[str, ArchiveOperation] = {}
 
     def look(self) -> Mapping[str, ArchiveOperation]:
-        """Return them by id. Raises DatabaseUnavailable."""
+        """Return them by id."""
         still = {each.operation_id: each for each in list_open_archives(self._db, _KEPT)}
         gone = [
             key
@@ -121,7 +121,7 @@ class StreamWatch:
         self._seen = SeenStreams()
 
     def look(self) -> SeenStreams:
-        """Return what is to be told now. Raises DatabaseUnavailable."""
+        """Return what is to be told now."""
         found = list_streams(self._db, PageRequest(size=MOST_STREAMS)).items
         listed = {each.stream: each for each in found}
         # One that is not listed may only have fallen behind others: then nothing is said of it.
@@ -159,7 +159,7 @@ class MessageWatch:
                 del self._noted[next(iter(self._noted))]
 
     def look(self) -> Mapping[str, MessageMark]:
-        """Return the marks of these messages; nothing is asked for none. Raises DatabaseUnavailable."""
+        """Return the marks of these messages; nothing is asked for none."""
         return find_marks(self._db, self._still())
 
     def _still(self) -> tuple[str, ...]:
@@ -360,10 +360,7 @@ class Series:
         self._confirmed: ByMinute = {}
 
     def look(self, now: datetime) -> None:
-        """Count what happened since the last look, and some of what happened before the first.
-
-        Raises DatabaseUnavailable.
-        """
+        """Count what happened since the last look, and some of what happened before the first."""
         since = now - KEPT
         self._count_new()
         self._count_back(since)
@@ -385,7 +382,7 @@ class Series:
         ]
 
     def count_new_failures(self) -> None:
-        """Count the failures since the last look only. Raises DatabaseUnavailable."""
+        """Count the failures since the last look only."""
         if self._first is not None:
             self._count_new()
 
@@ -504,7 +501,7 @@ class Counts:
         self._before = act
 
     def tick(self) -> None:
-        """Count if it is time to. Raises DatabaseUnavailable."""
+        """Count if it is time to."""
         act, self._before = self._before, None
         if act is not None:
             act()

@@ -58,10 +58,7 @@ def read_again(
     error_queue: str | None,
     all_up_to: int | None,
 ) -> Came:
-    """Read them again, or all of an error queue that were counted up to a number.
-
-    Raises DatabaseUnavailable.
-    """
+    """Read them again, or all of an error queue that were counted up to a number."""
     if all_up_to is not None:
         came = imports.read_all_again(error_queue, who, all_up_to)
     else:
@@ -107,7 +104,7 @@ class SendTerms:
 
 
 def send(imports: FailedImports, ids: Sequence[str], terms: SendTerms, who: str) -> Came:
-    """Send them to a queue as they came, in this order. Raises DatabaseUnavailable.
+    """Send them to a queue as they came, in this order.
 
     Each is stamped before it is sent. A broker that is away ends it: the rest is left as it is.
     """
@@ -128,7 +125,7 @@ def send(imports: FailedImports, ids: Sequence[str], terms: SendTerms, who: str)
 
 
 def delete(imports: FailedImports, ids: Sequence[str], who: str) -> Came:
-    """Delete them for good. Raises DatabaseUnavailable."""
+    """Delete them for good."""
     refused = [imports.delete(each, who) for each in ids]
     left = Counter(each.value for each in refused if each is not None)
     done = len(ids) - left.total()
@@ -192,7 +189,7 @@ class Choice:
 
 
 def choose(db: Database, act: str, query: ChoiceQuery, plan: Plan | None = None) -> Choice:
-    """Return what is meant, as things are now, or what a plan holds. Raises DatabaseUnavailable."""
+    """Return what is meant, as things are now, or what a plan holds."""
     queue = query.error_queue or None
     if not query.everything:
         ids = tuple(dict.fromkeys(query.ids))[:MOST_AT_ONCE]

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
+from re import Pattern
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
@@ -184,10 +185,13 @@ def _globs(conditions: object, names: Sequence[str]) -> str:
 
 
 def _plain(value: object) -> str:
-    pattern = getattr(value, "pattern", None)
-    if pattern is not None:
-        return f"has {pattern}"
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
+    match value:
+        case tuple():
+            return ", ".join(value)
+        case Pattern():
+            return f"has {value.pattern}"
+        case _:
+            return f"has {value}"
 
 
 def simulation_view(result: SimulatedBefore, set_hash: str) -> SimulationView:

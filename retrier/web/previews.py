@@ -64,7 +64,7 @@ class Asked:
 
 
 def look_ahead(parts: PageParts, asked: Asked) -> RetryPreview:
-    """Count what a retry would do as things are. Raises DatabaseUnavailable."""
+    """Count what a retry would do as things are."""
     request = asked.request
     found = preview(parts.db, request, take_cut_off(parts.db), parts.codec)
     lines = found.lines(By.DESTINATION)

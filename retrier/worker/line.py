@@ -82,14 +82,16 @@ def find_counted(transport: Transport, queues: Sequence[str]) -> frozenset[str]:
 
 
 class Line:
-    """Used by one thread. The first error makes it useless: all of it is closed then.
+    """Used by one thread. All that speaks to the broker raises BrokerUnavailable.
+
+    The first error makes it useless: all of it is closed then.
 
     If more than one message may be in hand, it is `careful` at first: one queue after the other,
     and of each only one message. So what comes back after a crash is handled alone (R43).
     """
 
     def __init__(self, transport: Transport, queues: Sequence[str], prefetch: int) -> None:
-        """Connect. Raises BrokerUnavailable."""
+        """Connect."""
         self.counted = find_counted(transport, queues)
         self.careful = prefetch * len(queues) > 1
         self.ceased = False
@@ -112,10 +114,7 @@ class Line:
         self._lost = error
 
     def receive(self, timeout: float) -> list[Received]:
-        """Return what has arrived; wait so long for it if there is one queue, else a part of it.
-
-        Raises BrokerUnavailable.
-        """
+        """Return what has arrived; wait so long for it if there is one queue, else a part of it."""
         if self._lost is not None:
             raise self._lost
         if self.careful:
@@ -132,7 +131,7 @@ class Line:
         """Go on with the next queue; after the last one, consume all of them as fast as can be.
 
         For a queue from which nothing came, or nothing that came back after a crash. Return what
-        has arrived meanwhile. Raises BrokerUnavailable.
+        has arrived meanwhile.
         """
         left = self._cease_one(self._queues[len(self._consumers) - 1])
         if len(self._consumers) < len(self._queues):
@@ -144,7 +143,7 @@ class Line:
         return left
 
     def cease(self) -> list[Received]:
-        """Consume no more; return what has arrived unseen. Raises BrokerUnavailable.
+        """Consume no more; return what has arrived unseen.
 
         Before the last acks: else the broker would hand out more, and count it when we close.
         """
@@ -153,7 +152,7 @@ class Line:
         return [received for queue in queues for received in self._cease_one(queue)]
 
     def await_acks(self) -> None:
-        """Return when the broker has read all acks. After `cease`. Raises BrokerUnavailable.
+        """Return when the broker has read all acks. After `cease`.
 
         A process that ends right after them may take them along. The answer to a second cancel
         comes after what was sent before it.
@@ -164,7 +163,7 @@ class Line:
     def publish(
         self, messages: Sequence[Outgoing], waiting: Callable[[], None]
     ) -> tuple[Outcome, ...]:
-        """Publish, each message confirmed or not taken. Raises BrokerUnavailable."""
+        """Publish, each message confirmed or not taken."""
         if self._lost is not None:
             raise self._lost
         if not messages:
@@ -176,7 +175,7 @@ class Line:
         return tuple(map(_settled, outcomes))
 
     def ack(self, several: Sequence[Held]) -> None:
-        """Acknowledge messages of this line. Raises BrokerUnavailable."""
+        """Acknowledge messages of this line."""
         if len(several) == 1:
             several[0].source.ack([several[0].delivery])
             return
@@ -186,7 +185,7 @@ class Line:
             members[0].source.ack([held.delivery for held in members])
 
     def keep_alive(self) -> None:
-        """Send heartbeats that are due; most calls do nothing. Raises BrokerUnavailable."""
+        """Send heartbeats that are due; most calls do nothing."""
         if monotonic() < self._kept + KEEP_EVERY:
             return
         self._kept = monotonic()

@@ -52,7 +52,8 @@ WRONG_FILES = {
         "broker.tls: is for a broker.url that begins with amqps://"
     ),
     "database: {url: 'postgresql://127.0.0.1/db?sslmod=require'}": (
-        "database.url: has a parameter that PostgreSQL's library does not know: sslmod"
+        "database.url: has a parameter that PostgreSQL's library does not know: sslmod "
+        "(perhaps sslmode is meant)"
     ),
     "database: {url: 'postgresql://127.0.0.1/db?sslmode=verify'}": (
         "database.url: has an sslmode that there is not: known are disable, allow, prefer, "
@@ -157,13 +158,22 @@ WRONG_FILES = {
         "policies.classify[0]: must have at least one of queue, message_type, exception, failure_reason, message"
     ),
     "policies: {classify: [{message: '(', reason: GW_5XX}]}": (
-        "policies.classify[0].message: is no regular expression (missing ), unterminated "
-        "subpattern at position 0), is ("
+        'policies.classify[0].message: is no regular expression of RE2 ("missing ): ("), is ('
     ),
-    "policies: {classify: [{message: '(a+)+b', reason: GW_5XX}]}": (
-        "policies.classify[0].message: may search for longer than 100 ms in a hostile text: "
-        "repeat less within and behind other repetitions, for example with {0,50} in place of *, "
-        "and leave out .* at its beginning, is (a+)+b"
+    "policies: {classify: [{message: 'lock(?!ed)', reason: GW_5XX}]}": (
+        'policies.classify[0].message: is no regular expression of RE2 ("invalid perl operator: '
+        '(?!"): look-around is not known: give what must not be there a reason by an entry before '
+        "this one, is lock(?!ed)"
+    ),
+    "policies: {classify: [{message: 'x{1000}{9}', reason: GW_5XX}]}": (
+        'policies.classify[0].message: is no regular expression of RE2 ("bad repetition operator: '
+        '{1000}{9}"): leave out the second one, for nothing is tried twice, or put (?:...) around '
+        "what it repeats, is x{1000}{9}"
+    ),
+    "policies: {classify: [{message: '.{1000}.{1000}', reason: GW_5XX}]}": (
+        "policies.classify[0].message: takes more than 10000 steps for each character of a text: "
+        "repeat less often, write .* in place of .{0,200}, and name letters in place of \\pL, "
+        "is .{1000}.{1000}"
     ),
     "policies: {rules: [{name: a, match: {}, attempts: 1001, preset: outbox}]}": (
         "policies.rules[0].attempts: must be between 0 and 1000, is 1001"

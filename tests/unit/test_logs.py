@@ -166,6 +166,9 @@ def test_the_exception_of_a_library_is_told_without_its_words() -> None:
         "bad option in host=db user=shop password='pa@ss/word'",
         "bad option in host=db password=pa@ss/word dbname=shop",
         "postgresql://db.example/shop?user=shop&password=pa@ss/word",
+        "postgresql://db.example/shop?user=shop&sslpassword=pa@ss/word",
+        "bad option in host=db oauth_client_secret=pa@ss/word dbname=shop",
+        "bad option in host=db scram_client_key=pa@ss/word dbname=shop",
     ],
 )
 def test_a_password_in_a_reason_is_masked(reason: str) -> None:

@@ -76,8 +76,7 @@ def test_a_whole_section_becomes_a_definition() -> None:
     )
     (reason,) = made.classify
     assert (reason.reason, reason.exception) == ("GW_5XX", ("Shop.GatewayError",))
-    assert reason.message is not None
-    assert reason.message.pattern == r"5\d\d"
+    assert reason.message == r"5\d\d"
 
 
 @pytest.mark.parametrize(
@@ -492,50 +491,49 @@ def test_the_queues_that_retrier_empties_are_those_of_the_settings() -> None:
     assert name_settings_queues(Settings()) == OWN
 
 
-SLOW_TOGETHER = r"""
+LARGE_TOGETHER = r"""
 classify:
-  - {message: "(aa?){1,10}b", reason: one}
+  - {message: "a.{500}b", reason: one}
   - {message: "deadlock", reason: two}
-  - {message: "\\d+[a-z]", reason: three}
-  - {message: "\\w*? ", reason: four}
-  - {message: "(aa?){1,10}c", reason: five}
-  - {message: "(aa?){1,10}d", reason: six}
+  - {message: "a{900}", reason: three}
+  - {message: "a.{400}", reason: four}
+  - {message: "a.{300}", reason: five}
 """
-TOO_SLOW = (
-    "policies.classify: its regular expressions may search for 261 ms together in a hostile text, "
-    "and 250 ms are the most; the slowest: [3] 59 ms, [2] 55 ms, [0] 49 ms"
+TOO_LARGE = (
+    "policies.classify: its regular expressions take 10532 steps together for each character of a "
+    "text, and 10000 are the most; the largest: [0] 4006, [3] 3205, [4] 2405"
 )
 
 
-def test_patterns_that_are_slow_together_are_refused() -> None:
-    assert problems_of(SLOW_TOGETHER) == (TOO_SLOW,)
+def test_patterns_that_are_large_together_are_refused() -> None:
+    assert problems_of(LARGE_TOGETHER) == (TOO_LARGE,)
 
 
 def test_one_pattern_less_is_taken() -> None:
-    text = SLOW_TOGETHER.replace('message: "(aa?){1,10}d"', 'queue: "scans"')
+    text = LARGE_TOGETHER.replace('message: "a{900}"', 'queue: "scans"')
 
-    assert len(checked(text).classify) == 6
+    assert len(checked(text).classify) == 5
 
 
 def test_many_patterns_of_the_usual_kind_are_taken() -> None:
-    entries = "".join(f'\n  - {{message: "(?i)code {n}: .{{0,9}}", reason: a}}' for n in range(200))
+    entries = "".join(f'\n  - {{message: "(?i)code {n}: .{{0,9}}", reason: a}}' for n in range(100))
 
-    assert len(checked(f"classify:{entries}").classify) == 200
+    assert len(checked(f"classify:{entries}").classify) == 100
 
 
 def test_a_pattern_that_is_refused_by_itself_is_told_once() -> None:
-    assert len(problems_of('classify: [{message: "(a+)+b", reason: a}]')) == 1
+    assert len(problems_of('classify: [{message: ".{1000}.{1000}", reason: a}]')) == 1
 
 
-def test_patterns_that_are_slow_together_are_refused_at_the_start_and_in_a_changed_file(
+def test_patterns_that_are_large_together_are_refused_at_the_start_and_in_a_changed_file(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "retrier.yaml"
-    path.write_text(yaml.safe_dump({"policies": yaml.safe_load(SLOW_TOGETHER)}))
+    path.write_text(yaml.safe_dump({"policies": yaml.safe_load(LARGE_TOGETHER)}))
 
     with pytest.raises(ConfigurationError) as at_start:
         load_settings(path, {})
     with pytest.raises(ConfigurationError) as changed:
         load_policies(path, {}, OWN)
 
-    assert (at_start.value.problems, changed.value.problems) == ((TOO_SLOW,), (TOO_SLOW,))
+    assert (at_start.value.problems, changed.value.problems) == ((TOO_LARGE,), (TOO_LARGE,))

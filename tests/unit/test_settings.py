@@ -6,12 +6,14 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from psycopg.pq import Conninfo
 from pydantic import ValidationError
 
 from retrier.domain.breakers import BreakerRules, BreakerTerms, Per
 from retrier.errors import ConfigurationError
 from retrier.policy.policy_set import PolicySet
 from retrier.settings import ErrorQueue, Settings, load_settings, redact
+from retrier.settings.fields import SSL_FILES
 from retrier.settings.policies import make_definition
 from tests.support.setting_keys import SETTING_KEYS, variable_of
 from tests.support.wrong_settings import WRONG_FILES
@@ -476,6 +478,36 @@ def test_every_name_of_postgresql_means_psycopg(scheme: str) -> None:
     )
 
 
+def test_every_parameter_of_postgresqls_library_is_taken() -> None:
+    names = {each.keyword.decode() for each in Conninfo.get_defaults()} - {"replication"}
+    values = {"sslmode": "prefer", **dict.fromkeys(SSL_FILES, "system")}
+    query = "&".join(f"{name}={values.get(name, '1')}" for name in sorted(names))
+
+    settings = load_settings(None, {"RETRIER_DATABASE__URL": f"postgresql://db/shop?{query}"})
+
+    assert settings.database.url.endswith(query)
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        ("sslrotcert=x", "sslrotcert (perhaps sslrootcert is meant)"),
+        ("xyz=1&portt=5", "portt (perhaps port is meant), xyz"),
+    ],
+)
+def test_a_parameter_that_is_not_known_is_refused_with_the_nearest(query: str, named: str) -> None:
+    (problem,) = problems_of(RETRIER_DATABASE__URL=f"postgresql://db/shop?{query}")
+
+    begins = "database.url: has a parameter that PostgreSQL's library does not know: "
+    assert problem == f"{begins}{named} (from RETRIER_DATABASE__URL)"
+
+
+def test_a_session_that_copies_a_server_is_refused() -> None:
+    (problem,) = problems_of(RETRIER_DATABASE__URL="postgresql://db/shop?replication=database")
+
+    assert problem.startswith("database.url: has the parameter replication, ")
+
+
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:"])
 def test_a_database_in_memory_is_a_problem(url: str) -> None:
     (problem,) = problems_of(RETRIER_DATABASE__URL=url)
@@ -544,6 +576,9 @@ def test_settings_do_not_change() -> None:
         ("amqp://guest@127.0.0.1:5672//", "amqp://guest@127.0.0.1:5672//"),
         ("amqp://a:b/c@d@host/", "amqp://a:***@host/"),
         ("postgresql://h/db?password=x&sslmode=off", "postgresql://h/db?password=***&sslmode=off"),
+        ("postgresql://h/db?sslpassword=x&port=1", "postgresql://h/db?sslpassword=***&port=1"),
+        ("postgresql://h/db?oauth_client_secret=x", "postgresql://h/db?oauth_client_secret=***"),
+        ("postgresql://h/db?scram_client_key=x", "postgresql://h/db?scram_client_key=***"),
         ("sqlite:///./retrier.db", "sqlite:///./retrier.db"),
     ],
 )

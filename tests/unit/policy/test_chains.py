@@ -7,6 +7,7 @@ import pytest
 from retrier.domain.failed_message import FailureDetails
 from retrier.policy.classification import find_candidates
 from retrier.policy.facts import WRAPPERS, facts_of, find_inner
+from retrier.policy.patterns import Patterns
 
 JAVA = """java.util.concurrent.ExecutionException: java.lang.RuntimeException: cannot pay
 \tat java.base/java.util.concurrent.FutureTask.report(FutureTask.java:122)
@@ -101,7 +102,7 @@ def reason_of(exception_type: str, message: str | None = None, trace: str | None
         exception_message=message,
         stack_trace=trace,
     )
-    return find_candidates(facts_of(details), ()).reason_of(message)
+    return find_candidates(facts_of(details), ()).reason_of(message, Patterns(()))
 
 
 @pytest.mark.parametrize(

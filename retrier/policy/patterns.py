@@ -1,0 +1,131 @@
+"""Patterns: an operator's regular expressions, searched by RE2 all at once.
+
+RE2 never tries a text twice, so no text holds a search up. It does not know all that Python's `re`
+does: what it refuses is said with what to write instead (decision 0085).
+"""
+
+import re
+from collections.abc import Iterable
+
+import re2
+
+LOOKED_AT = 4096
+"""Characters of a message that are looked at: its first ones."""
+
+MOST_STEPS = 10_000
+"""Steps that all patterns of a set may take together for one byte of a text.
+
+Where nothing can be remembered from one byte to the next, this is a search of a second or two.
+"""
+
+_MOST_CHARACTERS = 10_000
+_SHOWN = 40
+"""Characters of a pattern that are shown with RE2's words about it."""
+_MEMORY = 16 * 1024 * 1024
+"""Bytes that a set of patterns takes at most: it remembers there what it has met in texts."""
+_TOO_LARGE = (
+    f"takes more than {MOST_STEPS} steps for each character of a text: repeat less often, write .* "
+    r"in place of .{0,200}, and name letters in place of \pL"
+)
+
+_LEAST_LEFT_OUT = re.compile(r"(?<!\\)(?:\\\\)*\{,\d*\}")
+_REPEATED_FOR_EVER = re.compile(r"(?<!\\)(?:\\\\)*\{(?:\d{10,}(?:,\d*)?|\d+,\d{10,})\}")
+"""What RE2 takes for plain text, though Python takes it for a repetition."""
+
+_NO_TEXT_AROUND = "look-around is not known: write that text as a part of the expression"
+_NO_TEXT_MISSING = (
+    "look-around is not known: give what must not be there a reason by an entry before this one"
+)
+_NO_TEXT_AGAIN = "back-references are not known: write out the texts that may come again"
+_BY_NUMBER = r"write the character itself, or its number as in \x{20AC}"
+_MOST_REPEATED = (
+    "a part is repeated 1000 times at most, with all that repeats it again, and {n,m} has the "
+    "smaller number first"
+)
+_INSTEAD = {
+    "invalid perl operator: (?=": _NO_TEXT_AROUND,
+    "invalid perl operator: (?<=": _NO_TEXT_AROUND,
+    "invalid perl operator: (?!": _NO_TEXT_MISSING,
+    "invalid perl operator: (?<!": _NO_TEXT_MISSING,
+    "invalid perl operator: (?P": _NO_TEXT_AGAIN,
+    "invalid perl operator: (?>": "write (?:...), for nothing is tried twice",
+    "invalid perl operator: (?(": "conditions are not known: write both cases, as in (?:one|other)",
+    "invalid perl operator: (?#": "leave the comment out",
+    "invalid perl operator: (?": "the flags that are known are i, m, s and U",
+    r"invalid escape sequence: \Z": r"write \z",
+    r"invalid escape sequence: \u": _BY_NUMBER,
+    r"invalid escape sequence: \U": _BY_NUMBER,
+    r"invalid escape sequence: \N": _BY_NUMBER,
+    "invalid repetition size": _MOST_REPEATED,
+    "bad repetition operator": (
+        "leave out the second one, for nothing is tried twice, or put (?:...) around what it repeats"
+    ),
+}
+"""What to write in place of what RE2 does not know, by the beginning of its words."""
+
+
+def count_steps(pattern: str) -> int:
+    """Return how many steps it takes at most for one byte of a text.
+
+    Raises:
+        ValueError: it is no pattern, or too large; with what to write instead.
+    """
+    if len(pattern) > _MOST_CHARACTERS:
+        raise ValueError(f"is longer than {_MOST_CHARACTERS} characters")
+    if _LEAST_LEFT_OUT.search(pattern):
+        raise ValueError(r"has {,n}, which is plain text here: write {0,n}, or \{,n} for that text")
+    if _REPEATED_FOR_EVER.search(pattern):
+        raise ValueError(f"is no regular expression: {_MOST_REPEATED}")
+    try:
+        steps: int = re2.compile(pattern.encode(), _options()).programsize
+    except UnicodeEncodeError:
+        raise ValueError("has half of a character, which no text has") from None
+    except re2.error as error:
+        words: str = error.args[0].decode(errors="replace")
+        raise ValueError(_say_why(words)) from None
+    if steps > MOST_STEPS:
+        raise ValueError(_TOO_LARGE)
+    return steps
+
+
+def _say_why(words: str) -> str:
+    if words.startswith("pattern too large"):
+        return _TOO_LARGE
+    said, _, part = words.partition(": ")
+    shown = f"{said}: {part}" if len(part) <= _SHOWN else said
+    backwards = re.match(r"invalid escape sequence: \\[1-9]", words) is not None
+    known = (instead for begins, instead in _INSTEAD.items() if words.startswith(begins))
+    instead = _NO_TEXT_AGAIN if backwards else next(known, None)
+    return f'is no regular expression of RE2 ("{shown}"){f": {instead}" if instead else ""}'
+
+
+class Patterns:
+    """Patterns that are searched in a text together, in one pass over it.
+
+    They must be such as `count_steps` takes. Threads may share it.
+    """
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        """Compile them. Raises re2.error if one of them is wrong, or they are too large."""
+        self._patterns = tuple(patterns)
+        self._set = re2.Set.SearchSet(_options())
+        for each in self._patterns:
+            self._set.Add(each.encode())
+        if self._patterns:
+            self._set.Compile()
+
+    def find_in(self, text: str) -> frozenset[str]:
+        """Return those that are found in a text."""
+        if not self._patterns:
+            return frozenset()
+        # Half of a character is left out, as it is from what the database holds.
+        found = self._set.Match(text.encode("utf-8", "ignore")) or ()
+        return frozenset(self._patterns[at] for at in found)
+
+
+def _options() -> re2.Options:
+    options = re2.Options()
+    options.max_mem = _MEMORY
+    options.never_capture = True
+    options.log_errors = False
+    return options
