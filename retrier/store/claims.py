@@ -100,7 +100,6 @@ def keep_claimed(tx: Transaction, numbers: Sequence[int], outcome: RetryEnd) -> 
 
     The database copies them: to read and write back a chunk took most of the time of a chunk.
     """
-    claims = failed_message_retries.c
     kept = (claims.number, claims.retry_id, claims.operation_id)
     times = (claims.sending_since, claims.forwarded_at, literal(tx.now, UtcTime))
     rows = select(*kept, *times, literal(str(outcome))).where(

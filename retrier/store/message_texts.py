@@ -20,7 +20,7 @@ attempts = processing_attempts.c
 
 
 AT_ONCE = 1000
-"""How many texts one transaction looks at, at most."""
+"""How many texts, or messages without one, a transaction looks at, at most."""
 
 
 def identify_texts(tx: Transaction, wanted: Iterable[str]) -> Mapping[str, int]:
@@ -91,7 +91,6 @@ def remove_unused(tx: Transaction, ids: Sequence[int]) -> int:
 _IS_USED = exists().where(message_columns.text_id == texts.text_id)
 
 
-_AT_ONCE = 1000
 _PAUSE = 0.02
 """Seconds between two looks for texts: nobody waits for this."""
 _OF_CAUSE = (
@@ -113,7 +112,7 @@ _WITHOUT_TEXT = (
     .outerjoin(processing_attempts, attempts.attempt_id == message_columns.attempt_id)
     .where(message_columns.text_id.is_(None))
     .order_by(message_columns.number)
-    .limit(_AT_ONCE)
+    .limit(AT_ONCE)
 )
 
 
