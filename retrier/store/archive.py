@@ -47,11 +47,10 @@ from retrier.store.engine.sql_dialect import NumberSource
 from retrier.store.engine.transaction import ConcurrentChange, StoredRow, Transaction
 from retrier.store.event_log import Entry, tell_asked, tell_completed, tell_of_many
 from retrier.store.groups import list_group_archives
-from retrier.store.idempotency_keys import find_keyed, reused
 from retrier.store.judging import ensure_standing
 from retrier.store.lease import Fence, share_lease
 from retrier.store.messages import lock_those
-from retrier.store.operation_requests import CreatedOperation
+from retrier.store.operation_requests import CreatedOperation, find_keyed, reused, tell_seen
 from retrier.store.retry_ends import leave_batches
 from retrier.store.schedule import first_due_of
 from retrier.store.schema import archive_operation_messages, archive_operations
@@ -582,13 +581,8 @@ def acknowledge_archives(tx: Transaction, group_id: str, who: str) -> int:
             .where(those, done, operations.acknowledged_at.is_(None))
             .values(acknowledged_at=tx.now)
         )
-        event_log.append(tx, [_entry(each, who) for each in seen])
+        event_log.append(tx, [tell_seen(each, who) for each in seen])
     return len(seen)
-
-
-def _entry(operation_id: str, who: str) -> Entry:
-    text = "somebody has seen that it is over"
-    return Entry(kind="acknowledged", text=text, who=who, operation_id=operation_id)
 
 
 def delete_old(tx: Transaction, conditions: Iterable[ColumnElement[bool]], most: int) -> int:
