@@ -1,1 +1,1 @@
-"""The database: the only SQL. One function is one transaction and one verb of the domain."""
+"""The database: the only SQL. A module is a noun, a function one transaction or a part of one."""

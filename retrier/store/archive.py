@@ -47,11 +47,10 @@ from retrier.store.engine.sql_dialect import NumberSource
 from retrier.store.engine.transaction import ConcurrentChange, StoredRow, Transaction
 from retrier.store.event_log import Entry, tell_asked, tell_completed, tell_of_many
 from retrier.store.groups import list_group_archives
-from retrier.store.idempotency_keys import find_keyed, reused
 from retrier.store.judging import ensure_standing
 from retrier.store.lease import Fence, share_lease
 from retrier.store.messages import lock_those
-from retrier.store.operation_requests import CreatedOperation
+from retrier.store.operation_requests import CreatedOperation, find_keyed, reused, tell_seen
 from retrier.store.retry_ends import leave_batches
 from retrier.store.schedule import first_due_of
 from retrier.store.schema import archive_operation_messages, archive_operations
@@ -59,77 +58,6 @@ from retrier.store.selections import conditions, known_by_now, last_number, take
 
 operations = archive_operations.c
 named = archive_operation_messages.c
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
-    """Where a chunk ended, and the counts of its operation from then on."""
-
-    cursor: int
-    done: int
-    because: Mapping[str, int]
-
-
-def lock_at(tx: Transaction, operation_id: str, cursor: int) -> StoredRow | None:
-    """Lock an operation that is not completed and whose cursor is there; None if there is none.
-
-    A chunk that is done already is not done once more: its cursor has moved on.
-    """
-    query = select(archive_operations).where(
-        operations.operation_id == operation_id,
-        operations.cursor == cursor,
-        operations.state != ArchiveOperationState.COMPLETED,
-    )
-    return tx.execute(query.with_for_update()).first()
-
-
-def move_on(tx: Transaction, before: StoredRow, counted: Counted) -> None:
-    """Move the cursor of an operation that this transaction has locked, and set its counts."""
-    skipped = sum(counted.because.values())
-    tx.execute(
-        update(archive_operations)
-        .where(operations.operation_id == before.operation_id)
-        .values(
-            state=ArchiveOperationState.RUNNING,
-            cursor=counted.cursor,
-            done=counted.done,
-            skipped=skipped,
-            skipped_because=dict(counted.because),
-            # More may match than was counted: another operation went on meanwhile.
-            total=max(before.total, counted.done + skipped),
-            reason=None,
-            started_at=before.started_at or tx.now,
-            modified_at=tx.now,
-        )
-    )
-
-
-def delete_old(tx: Transaction, conditions: Iterable[ColumnElement[bool]], most: int) -> int:
-    """Delete those that meet conditions, the oldest first; return how many.
-
-    The ids that they named go with them (foreign key).
-    """
-    query = select(operations.operation_id).where(*conditions).order_by(operations.completed_at)
-    ids = tx.execute(query.limit(most).with_for_update(skip_locked=True)).scalars().all()
-    if ids:
-        tx.execute(delete(archive_operations).where(tx.sql.member(operations.operation_id, ids)))
-    return len(ids)
-
-
-def note_refused(tx: Transaction, operation_id: str, refused: Mapping[int, str]) -> None:
-    """Note why the messages at these positions were left as they were."""
-    rows = [{"at": position, "why": why} for position, why in sorted(refused.items())]
-    if rows:
-        tx.execute(_note_refused(), [{"operation": operation_id, **row} for row in rows])
-
-
-@cache
-def _note_refused() -> Update:
-    return (
-        update(archive_operation_messages)
-        .where(named.operation_id == bindparam("operation"), named.position == bindparam("at"))
-        .values(refused_because=bindparam("why"))
-    )
 
 
 _DONE: Mapping[Act, tuple[str, str]] = MappingProxyType(
@@ -482,6 +410,15 @@ def _read(tx: Transaction, operation_id: str) -> ArchiveOperation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Counted:
+    """Where a chunk ended, and the counts of its operation from then on."""
+
+    cursor: int
+    done: int
+    because: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkOutcome:
     """How many messages a chunk changed and left as they were; whether it was the last one."""
 
@@ -501,12 +438,12 @@ def work_off(
     lease waits, renewals do not. Raises LeaseLost, DatabaseUnavailable.
     """
     share_lease(tx, fence)
-    before = lock_at(tx, operation.operation_id, operation.cursor)
+    before = _lock_at(tx, operation.operation_id, operation.cursor)
     if before is None:
         return None
     acted = _act(tx, operation, chunk)
     counted = _count(operation, before, chunk, acted)
-    move_on(tx, before, counted)
+    _move_on(tx, before, counted)
     if chunk.is_last:
         over = {"state": ArchiveOperationState.COMPLETED, "completed_at": tx.now}
         mine = operations.operation_id == operation.operation_id
@@ -517,6 +454,40 @@ def work_off(
         done=len(acted.done),
         skipped=sum(counted.because.values()) - before.skipped,
         completed=chunk.is_last,
+    )
+
+
+def _lock_at(tx: Transaction, operation_id: str, cursor: int) -> StoredRow | None:
+    """Lock an operation that is not completed and whose cursor is there; None if there is none.
+
+    A chunk that is done already is not done once more: its cursor has moved on.
+    """
+    query = select(archive_operations).where(
+        operations.operation_id == operation_id,
+        operations.cursor == cursor,
+        operations.state != ArchiveOperationState.COMPLETED,
+    )
+    return tx.execute(query.with_for_update()).first()
+
+
+def _move_on(tx: Transaction, before: StoredRow, counted: Counted) -> None:
+    """Move the cursor of an operation that this transaction has locked, and set its counts."""
+    skipped = sum(counted.because.values())
+    tx.execute(
+        update(archive_operations)
+        .where(operations.operation_id == before.operation_id)
+        .values(
+            state=ArchiveOperationState.RUNNING,
+            cursor=counted.cursor,
+            done=counted.done,
+            skipped=skipped,
+            skipped_because=dict(counted.because),
+            # More may match than was counted: another operation went on meanwhile.
+            total=max(before.total, counted.done + skipped),
+            reason=None,
+            started_at=before.started_at or tx.now,
+            modified_at=tx.now,
+        )
     )
 
 
@@ -551,6 +522,22 @@ def _act(tx: Transaction, operation: ArchiveOperation, chunk: ArchiveChunk) -> A
     if by_name:
         note_refused(tx, operation.operation_id, _by_position(operation, chunk, acted))
     return acted
+
+
+def note_refused(tx: Transaction, operation_id: str, refused: Mapping[int, str]) -> None:
+    """Note why the messages at these positions were left as they were."""
+    rows = [{"at": position, "why": why} for position, why in sorted(refused.items())]
+    if rows:
+        tx.execute(_note_refused(), [{"operation": operation_id, **row} for row in rows])
+
+
+@cache
+def _note_refused() -> Update:
+    return (
+        update(archive_operation_messages)
+        .where(named.operation_id == bindparam("operation"), named.position == bindparam("at"))
+        .values(refused_because=bindparam("why"))
+    )
 
 
 def _by_position(
@@ -594,10 +581,17 @@ def acknowledge_archives(tx: Transaction, group_id: str, who: str) -> int:
             .where(those, done, operations.acknowledged_at.is_(None))
             .values(acknowledged_at=tx.now)
         )
-        event_log.append(tx, [_entry(each, who) for each in seen])
+        event_log.append(tx, [tell_seen(each, who) for each in seen])
     return len(seen)
 
 
-def _entry(operation_id: str, who: str) -> Entry:
-    text = "somebody has seen that it is over"
-    return Entry(kind="acknowledged", text=text, who=who, operation_id=operation_id)
+def delete_old(tx: Transaction, conditions: Iterable[ColumnElement[bool]], most: int) -> int:
+    """Delete those that meet conditions, the oldest first; return how many.
+
+    The ids that they named go with them (foreign key).
+    """
+    query = select(operations.operation_id).where(*conditions).order_by(operations.completed_at)
+    ids = tx.execute(query.limit(most).with_for_update(skip_locked=True)).scalars().all()
+    if ids:
+        tx.execute(delete(archive_operations).where(tx.sql.member(operations.operation_id, ids)))
+    return len(ids)

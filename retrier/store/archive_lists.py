@@ -89,7 +89,6 @@ def find_archive_operation(tx: Transaction, operation_id: str) -> ArchiveOperati
 @reading
 def find_refused(tx: Transaction, operation_id: str) -> Mapping[str, str]:
     """Return why named ids were left as they were, the first 1000. Raises DatabaseUnavailable."""
-    named = archive_operation_messages.c
     query = (
         select(named.unique_message_id, named.refused_because)
         .where(named.operation_id == operation_id, named.refused_because.is_not(None))

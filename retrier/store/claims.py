@@ -34,82 +34,6 @@ from retrier.store.schema.types import Number, UtcTime
 claims = failed_message_retries.c
 
 
-def keep_ended(tx: Transaction, claims: Sequence[StoredRow], outcome: RetryEnd) -> None:
-    """Keep those of these ended claims that were stamped; nothing was sent under the others."""
-    rows = [
-        {
-            "number": claim.number,
-            "retry_id": claim.retry_id,
-            "operation_id": claim.operation_id,
-            "sending_since": claim.sending_since,
-            "forwarded_at": claim.forwarded_at,
-            "ended_at": tx.now,
-            "outcome": outcome,
-        }
-        for claim in claims
-        if claim.sending_since is not None
-    ]
-    if rows:
-        tx.sql.add_rows(tx.conn, ended_retries, rows)
-
-
-COUNTED_ENDS = frozenset({RetryEnd.FAILED, RetryEnd.REVERTED})
-"""The ends of a retry that the failure count of its message counts already.
-
-A retry that a crash doubled may have both, or one of them twice.
-"""
-
-
-class Ended(NamedTuple):
-    """How a retry ended, and on what terms it was sent.
-
-    The queue that its request named instead of the message's own, and the headers it went without.
-    """
-
-    outcome: RetryEnd
-    destination: str | None
-    drop_headers: tuple[str, ...] = ()
-
-
-def find_ended(
-    tx: Transaction, retries: Mapping[int, Collection[str]]
-) -> dict[int, dict[str, Ended]]:
-    """Return, by message, how those of these retries ended that have ended."""
-    columns, asked = ended_retries.c, retry_operations.c
-    query = (
-        select(columns.number, columns.retry_id, columns.outcome)
-        .add_columns(asked.destination, asked.drop_headers)
-        .outerjoin(retry_operations, retry_operations.c.operation_id == columns.operation_id)
-        .where(tx.sql.member(columns.number, sorted(retries)))
-    )
-    ended: dict[int, dict[str, Ended]] = {}
-    for number, retry_id, outcome, destination, dropped in tx.execute(query):
-        if retry_id in retries[number]:
-            found = Ended(RetryEnd(outcome), destination, tuple(dropped or ()))
-            ended.setdefault(number, {})[retry_id] = found
-    return ended
-
-
-def delete_ended(tx: Transaction, numbers: Sequence[int]) -> None:
-    """Delete the ended retries of these messages."""
-    tx.execute(delete(ended_retries).where(tx.sql.member(ended_retries.c.number, numbers)))
-
-
-def keep_claimed(tx: Transaction, numbers: Sequence[int], outcome: RetryEnd) -> None:
-    """Keep the stamped claims of these messages, which the caller has locked and deletes next.
-
-    The database copies them: to read and write back a chunk took most of the time of a chunk.
-    """
-    claims = failed_message_retries.c
-    kept = (claims.number, claims.retry_id, claims.operation_id)
-    times = (claims.sending_since, claims.forwarded_at, literal(tx.now, UtcTime))
-    rows = select(*kept, *times, literal(str(outcome))).where(
-        tx.sql.member(claims.number, numbers), claims.sending_since.is_not(None)
-    )
-    names = ("number", "retry_id", "operation_id", "sending_since", "forwarded_at")
-    tx.execute(insert(ended_retries).from_select([*names, "ended_at", "outcome"], rows))
-
-
 # Made once: SQLAlchemy takes longer to make a statement than to execute it.
 _OF_BATCH = select(claims.number).where(claims.batch_id == bindparam("batch"))
 _LOCK_BATCH = _OF_BATCH.order_by(claims.number).with_for_update()
@@ -339,3 +263,78 @@ def _record_and_stamp(sql: SqlDialect) -> ReturningUpdate[Any]:
             case((claims.breaker_id.is_not(None), claims.sending_since)).label("sending_since"),
         )
     )
+
+
+def keep_ended(tx: Transaction, claims: Sequence[StoredRow], outcome: RetryEnd) -> None:
+    """Keep those of these ended claims that were stamped; nothing was sent under the others."""
+    rows = [
+        {
+            "number": claim.number,
+            "retry_id": claim.retry_id,
+            "operation_id": claim.operation_id,
+            "sending_since": claim.sending_since,
+            "forwarded_at": claim.forwarded_at,
+            "ended_at": tx.now,
+            "outcome": outcome,
+        }
+        for claim in claims
+        if claim.sending_since is not None
+    ]
+    if rows:
+        tx.sql.add_rows(tx.conn, ended_retries, rows)
+
+
+COUNTED_ENDS = frozenset({RetryEnd.FAILED, RetryEnd.REVERTED})
+"""The ends of a retry that the failure count of its message counts already.
+
+A retry that a crash doubled may have both, or one of them twice.
+"""
+
+
+class Ended(NamedTuple):
+    """How a retry ended, and on what terms it was sent.
+
+    The queue that its request named instead of the message's own, and the headers it went without.
+    """
+
+    outcome: RetryEnd
+    destination: str | None
+    drop_headers: tuple[str, ...] = ()
+
+
+def find_ended(
+    tx: Transaction, retries: Mapping[int, Collection[str]]
+) -> dict[int, dict[str, Ended]]:
+    """Return, by message, how those of these retries ended that have ended."""
+    columns, asked = ended_retries.c, retry_operations.c
+    query = (
+        select(columns.number, columns.retry_id, columns.outcome)
+        .add_columns(asked.destination, asked.drop_headers)
+        .outerjoin(retry_operations, retry_operations.c.operation_id == columns.operation_id)
+        .where(tx.sql.member(columns.number, sorted(retries)))
+    )
+    ended: dict[int, dict[str, Ended]] = {}
+    for number, retry_id, outcome, destination, dropped in tx.execute(query):
+        if retry_id in retries[number]:
+            found = Ended(RetryEnd(outcome), destination, tuple(dropped or ()))
+            ended.setdefault(number, {})[retry_id] = found
+    return ended
+
+
+def delete_ended(tx: Transaction, numbers: Sequence[int]) -> None:
+    """Delete the ended retries of these messages."""
+    tx.execute(delete(ended_retries).where(tx.sql.member(ended_retries.c.number, numbers)))
+
+
+def keep_claimed(tx: Transaction, numbers: Sequence[int], outcome: RetryEnd) -> None:
+    """Keep the stamped claims of these messages, which the caller has locked and deletes next.
+
+    The database copies them: to read and write back a chunk took most of the time of a chunk.
+    """
+    kept = (claims.number, claims.retry_id, claims.operation_id)
+    times = (claims.sending_since, claims.forwarded_at, literal(tx.now, UtcTime))
+    rows = select(*kept, *times, literal(str(outcome))).where(
+        tx.sql.member(claims.number, numbers), claims.sending_since.is_not(None)
+    )
+    names = ("number", "retry_id", "operation_id", "sending_since", "forwarded_at")
+    tx.execute(insert(ended_retries).from_select([*names, "ended_at", "outcome"], rows))

@@ -27,7 +27,6 @@ from retrier.store.schema import archive_operations, event_log
 from retrier.store.selections import Condition
 
 events = event_log.c
-entries = event_log.c
 
 
 _ID_BYTES = 36
@@ -87,7 +86,6 @@ def sweep(tx: Transaction, before: datetime, at_once: int) -> int:
     SQLite gives the id after the highest one that is there. With an empty log it would give ids
     again that somebody who follows the log has seen already.
     """
-    events = event_log.c
     newest = select(func.max(events.event_id)).scalar_subquery()
     old = (events.at < before, events.event_id < newest)
     oldest = select(events.event_id).where(*old).order_by(events.at)
@@ -347,12 +345,12 @@ def find_bulk_acts(tx: Transaction, number: int) -> Sequence[LoggedEvent]:
     query = (
         select(event_log)
         .where(
-            entries.operation_id.in_(chunked),
-            entries.kind.in_(sorted(KINDS.values())),
-            entries.details["first"].as_integer() <= number,
-            entries.details["last"].as_integer() >= number,
+            events.operation_id.in_(chunked),
+            events.kind.in_(sorted(KINDS.values())),
+            events.details["first"].as_integer() <= number,
+            events.details["last"].as_integer() >= number,
         )
-        .order_by(entries.event_id)
+        .order_by(events.event_id)
     )
     found = (LoggedEvent(**row) for row in tx.execute(query).mappings())
     return [each for each in found if is_within(number, _ranges(each))]

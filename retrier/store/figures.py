@@ -216,7 +216,6 @@ _DEAD = select(func.count()).select_from(failed_messages).where(are_dead())
 
 def _scheduled(tx: Transaction) -> Select[int, Any]:
     """Count what is scheduled, and find what was due first; by the index that has only those."""
-    messages = failed_messages.c
     free = ~exists().where(failed_message_retries.c.number == messages.number)
     due = func.min(messages.retry_at).filter(messages.retry_at <= tx.now, free)
     return select(func.count(), due).where(are_scheduled())

@@ -20,7 +20,7 @@ from retrier.domain.retry_batch import (
     WindowResult,
 )
 from retrier.policy.policy_set import WAITING, Judge
-from retrier.store import batches, claims, event_log, messages, operations, schema
+from retrier.store import batches, claims, event_log, messages, operations
 from retrier.store.attempts import NAMED_BY_ANY, find_steps
 from retrier.store.breakers import NOTHING_COUNTED, Counting, add_breakers, count_claims, count_sent
 from retrier.store.engine.database import reading
@@ -36,14 +36,15 @@ from retrier.store.schema import (
     failed_messages,
     message_redirects,
     processing_attempts,
+    retry_batches,
+    retry_operations,
 )
-from retrier.store.schema import retry_operations as all_operations
 
 message_columns = failed_messages.c
 retries = failed_message_retries.c
 redirects = message_redirects.c
 attempts = processing_attempts.c
-operation_columns = all_operations.c
+operation_columns = retry_operations.c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,9 +132,9 @@ _DROPPED = "it changed after it was claimed"
 # Not correlated, so the server looks at the operation once for the whole batch. By the batch and not
 # by each claim: all claims of a batch are of its operation.
 _OWN_DESTINATION = (
-    select(schema.retry_operations.c.destination)
-    .join_from(schema.retry_batches, schema.retry_operations)
-    .where(schema.retry_batches.c.batch_id == bindparam("batch"))
+    select(retry_operations.c.destination)
+    .join_from(retry_batches, retry_operations)
+    .where(retry_batches.c.batch_id == bindparam("batch"))
     .scalar_subquery()
 )
 

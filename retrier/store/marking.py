@@ -53,46 +53,6 @@ messages = failed_messages.c
 claim_columns = failed_message_retries.c
 
 
-def look_up_named(tx: Transaction, ids: Iterable[str]) -> Mapping[str, StoredRow]:
-    """Return the messages with these ids, each with its claim if it has one, by the id given."""
-    wanted = {unique_id: canonical(unique_id) for unique_id in ids if is_guid(unique_id)}
-    if not wanted:
-        return {}
-    query = (
-        select(
-            messages.unique_message_id,
-            messages.number,
-            messages.status,
-            messages.failure_seq,
-            claim_columns.retry_id,
-        )
-        .outerjoin_from(
-            failed_messages, failed_message_retries, claim_columns.number == messages.number
-        )
-        .where(tx.sql.member(messages.unique_message_id, sorted({*wanted.values()})))
-    )
-    found = {row.unique_message_id: row for row in tx.execute(query)}
-    return {unique_id: found[key] for unique_id, key in wanted.items() if key in found}
-
-
-def judge_named(
-    tx: Transaction, ids: Sequence[str], found: Mapping[str, StoredRow], cut_off: int
-) -> Mapping[str, str]:
-    """Return why some of these ids cannot be retried as things are, as their cut would judge."""
-    held = tell_those_held(tx, _numbers(found)) if is_any_strict(tx) else {}
-    reasons = {
-        key: why_not(found[key], cut_off) or held.get(found[key].number)
-        if key in found
-        else UNKNOWN_ID
-        for key in ids
-    }
-    return {key: why for key, why in reasons.items() if why is not None}
-
-
-def _numbers(found: Mapping[str, StoredRow]) -> Sequence[int]:
-    return sorted({row.number for row in found.values()})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedBatch:
     """A new batch in Marking, and the operation that it is cut from; `mark`: see HeldLooks.
@@ -133,44 +93,6 @@ def make_marked(opened: OpenedBatch, cut: Cut, claimed: int, end: CutEnd | None)
         end=end,
         mark=opened.mark,
     )
-
-
-def note_cut(tx: Transaction, operation: RetryOperation, cut: Cut, claimed: int) -> None:
-    """Move the floor; store the reason for each skipped id, in its row and as an event."""
-    operation_id = operation.operation_id
-    # No batch of it is alive: what it had claimed and not sent has dropped out.
-    dropped = operation.remaining if operation.retry_type is RetryType.BY_POLICY else 0
-    operations.note_cut(
-        tx,
-        operation,
-        floor=cut.floor,
-        skipped=len(cut.skipped) + dropped,
-        claimed=claimed,
-    )
-    if operation.rate is not None:
-        due = next_cut(operation.next_cut, tx.now, claimed, operation.rate)
-        operations.put_off(tx, operation_id, due)
-    if cut.left_out:
-        operations.count_left_out(tx, operation_id, cut.left_out)
-    operations.note_skipped(tx, operation_id, cut.skipped)
-    skipped = [
-        Entry(
-            kind="retry_skipped",
-            text=f"{unique_id}: not retried: {reason}",
-            who=operation.requested_by,
-            unique_message_id=unique_id[:36],
-            operation_id=operation_id,
-        )
-        for unique_id, reason in cut.skipped.items()
-    ]
-    event_log.append(tx, skipped)
-
-
-def begin_trials(tx: Transaction, batch_id: str, left_out: LeftOut, claimed: Sequence[int]) -> None:
-    """Note which claimed messages try a half-open breaker."""
-    taken = set(claimed)
-    begun = {key: number for key, number in left_out.trials.items() if number in taken}
-    breakers.begin_trials(tx, batch_id, begun)
 
 
 NOTHING = Cut(eligible={}, floor=0)
@@ -381,3 +303,81 @@ def _conclude(
     held: HeldLooks,
 ) -> CutEnd | None:
     return conclude(tx, operation, cut, left_out, held.after) if cut.is_empty else None
+
+
+def note_cut(tx: Transaction, operation: RetryOperation, cut: Cut, claimed: int) -> None:
+    """Move the floor; store the reason for each skipped id, in its row and as an event."""
+    operation_id = operation.operation_id
+    # No batch of it is alive: what it had claimed and not sent has dropped out.
+    dropped = operation.remaining if operation.retry_type is RetryType.BY_POLICY else 0
+    operations.note_cut(
+        tx,
+        operation,
+        floor=cut.floor,
+        skipped=len(cut.skipped) + dropped,
+        claimed=claimed,
+    )
+    if operation.rate is not None:
+        due = next_cut(operation.next_cut, tx.now, claimed, operation.rate)
+        operations.put_off(tx, operation_id, due)
+    if cut.left_out:
+        operations.count_left_out(tx, operation_id, cut.left_out)
+    operations.note_skipped(tx, operation_id, cut.skipped)
+    skipped = [
+        Entry(
+            kind="retry_skipped",
+            text=f"{unique_id}: not retried: {reason}",
+            who=operation.requested_by,
+            unique_message_id=unique_id[:36],
+            operation_id=operation_id,
+        )
+        for unique_id, reason in cut.skipped.items()
+    ]
+    event_log.append(tx, skipped)
+
+
+def begin_trials(tx: Transaction, batch_id: str, left_out: LeftOut, claimed: Sequence[int]) -> None:
+    """Note which claimed messages try a half-open breaker."""
+    taken = set(claimed)
+    begun = {key: number for key, number in left_out.trials.items() if number in taken}
+    breakers.begin_trials(tx, batch_id, begun)
+
+
+def look_up_named(tx: Transaction, ids: Iterable[str]) -> Mapping[str, StoredRow]:
+    """Return the messages with these ids, each with its claim if it has one, by the id given."""
+    wanted = {unique_id: canonical(unique_id) for unique_id in ids if is_guid(unique_id)}
+    if not wanted:
+        return {}
+    query = (
+        select(
+            messages.unique_message_id,
+            messages.number,
+            messages.status,
+            messages.failure_seq,
+            claim_columns.retry_id,
+        )
+        .outerjoin_from(
+            failed_messages, failed_message_retries, claim_columns.number == messages.number
+        )
+        .where(tx.sql.member(messages.unique_message_id, sorted({*wanted.values()})))
+    )
+    found = {row.unique_message_id: row for row in tx.execute(query)}
+    return {unique_id: found[key] for unique_id, key in wanted.items() if key in found}
+
+
+def judge_named(
+    tx: Transaction, ids: Sequence[str], found: Mapping[str, StoredRow], cut_off: int
+) -> Mapping[str, str]:
+    """Return why some of these ids cannot be retried as things are, as their cut would judge."""
+    held = tell_those_held(tx, _numbers(found)) if is_any_strict(tx) else {}
+    reasons = {
+        key: why_not(found[key], cut_off) or held.get(found[key].number)
+        if key in found
+        else UNKNOWN_ID
+        for key in ids
+    }
+    return {key: why for key, why in reasons.items() if why is not None}
+
+
+def _numbers(found: Mapping[str, StoredRow]) -> Sequence[int]:
+    return sorted({row.number for row in found.values()})

@@ -175,7 +175,6 @@ def _ends(number: int, unique_message_id: str) -> Select[Any]:
 
 
 def _logged(unique_message_id: str, bulk: Sequence[int]) -> Select[Any]:
-    events = event_log.c
     line = _line(events.at, Step.LOGGED, ref=events.event_id, operation=events.operation_id)
     named = events.unique_message_id == unique_message_id
     return line.where(or_(named, events.event_id.in_(bulk)))

@@ -15,7 +15,7 @@ attempts = processing_attempts.c
 
 
 AT_ONCE = 1000
-"""How many texts one transaction looks at, at most."""
+"""How many texts, or messages without one, a transaction looks at, at most."""
 
 
 def identify_texts(tx: Transaction, wanted: Iterable[str]) -> Mapping[str, int]:

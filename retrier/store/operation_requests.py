@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import assert_never
 from uuid import uuid4
 
-from sqlalchemy import ColumnElement, case, exists, func, or_, select
+from sqlalchemy import ColumnElement, Table, case, exists, func, or_, select
 
 from retrier.domain.identity import canonical, is_guid
 from retrier.domain.retry_batch import RetryBatchStatus
@@ -28,11 +28,11 @@ from retrier.domain.retry_operation import (
     refuse,
 )
 from retrier.domain.selection import Selection
+from retrier.errors import KeyReused
 from retrier.store import event_log, operations
 from retrier.store.engine.database import Database, writing
 from retrier.store.engine.transaction import ConcurrentChange, StoredRow, Transaction
 from retrier.store.event_log import Entry
-from retrier.store.idempotency_keys import find_keyed, reused
 from retrier.store.marking import judge_named, look_up_named
 from retrier.store.operation_lists import (
     find_unacknowledged,
@@ -42,6 +42,7 @@ from retrier.store.operation_lists import (
     with_canaries,
 )
 from retrier.store.schema import (
+    archive_operations,
     failed_messages,
     retry_batches,
     retry_operations,
@@ -365,10 +366,37 @@ def acknowledge_operation(tx: Transaction, operation_id: str, who: str) -> bool:
 
 def _note_seen(tx: Transaction, found: Sequence[str], who: str) -> bool:
     operations.acknowledge(tx, found)
-    event_log.append(tx, [_seen_entry(each, who) for each in found])
+    event_log.append(tx, [tell_seen(each, who) for each in found])
     return bool(found)
 
 
-def _seen_entry(operation_id: str, who: str) -> Entry:
+def tell_seen(operation_id: str, who: str) -> Entry:
+    """Return the entry of a person who has seen that an operation is over."""
     text = "somebody has seen that it is over"
     return Entry(kind="acknowledged", text=text, who=who, operation_id=operation_id)
+
+
+_KEYED = (retry_operations, archive_operations)
+"""Requests of all kinds share one namespace of idempotency keys."""
+
+
+def find_keyed(tx: Transaction, key: str, own: Table) -> StoredRow | None:
+    """Return the row of this table that has the key; None if no request has it.
+
+    Nobody else can take the key until this transaction ends. Call it before locking any row.
+    Raises KeyReused if it is in another table: that is a request of another kind.
+    """
+    tx.sql.reserve_key(tx.conn, key)
+    # Its own first: a request that is sent again is found by one query.
+    for table in (own, *(other for other in _KEYED if other is not own)):
+        row = tx.execute(select(table).where(table.c.idempotency_key == key)).first()
+        if row is not None and table is not own:
+            raise reused(row)
+        if row is not None:
+            return row
+    return None
+
+
+def reused(row: StoredRow) -> KeyReused:
+    """Return the error that says which request had the key."""
+    return KeyReused(f"This Idempotency-Key was used for another request: {row.originator}.")

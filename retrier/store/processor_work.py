@@ -327,7 +327,6 @@ def _find_holder(tx: Transaction) -> Processor | None:
 
 def _find_batches(tx: Transaction) -> tuple[RetryBatch, ...]:
     """Return the batches alive as they are moved: Forwarding, what may be staged, the others."""
-    batches = retry_batches.c
     due = case((is_due(tx.now), 0), else_=1)
     stage = case(
         (batches.status == RetryBatchStatus.FORWARDING, 0),
@@ -344,7 +343,6 @@ def _find_batches(tx: Transaction) -> tuple[RetryBatch, ...]:
 
 def _find_operations(tx: Transaction) -> tuple[RetryOperation, ...]:
     """Return the operations that are not over: those that may be cut now come first."""
-    operations = retry_operations.c
     may_be_cut = and_(
         operations.state.in_(sorted(OPEN_STATES)),
         operations.passed_over.is_(False),

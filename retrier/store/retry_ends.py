@@ -39,73 +39,6 @@ from retrier.store.operation_lists import columns, find_evidence
 from retrier.store.schedule import LeftOut, find_next_due, find_reasons
 from retrier.store.schema import failed_message_retries, failed_messages, retry_operations
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CanaryJudged:
-    """What became of a canary: `came_back` of `sent` messages did, and whether that was too many."""
-
-    operation_id: str
-    sent: int
-    came_back: int
-    passed: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CanaryHeld:
-    """A canary cannot be judged yet; its operation says why."""
-
-    operation_id: str
-
-
-def wait_for_canary(tx: Transaction, operation: RetryOperation, canary: RunningCanary) -> None:
-    """Begin the wait for what comes back: the first messages are sent, and no batch is alive."""
-    operation_id = operation.operation_id
-    operations.let_canary_wait(tx, operation_id, tx.now + canary.wait)
-    operations.put_off(tx, operation_id, tx.now + canary.wait)
-    seconds = canary.wait.total_seconds()
-    sent = Entry(
-        kind="canary_sent",
-        text=f"the first {operation.sent} messages are sent: waiting {seconds:g} s for them",
-        operation_id=operation_id,
-    )
-    event_log.append(tx, [sent])
-
-
-def judge_canary(
-    tx: Transaction, operation: RetryOperation, canary: RunningCanary
-) -> CanaryJudged | CanaryHeld:
-    """Let the operation go on, or pause it, by how many of the first messages came back.
-
-    Silence is no success while something may be unread: then it waits, and says why; in the end it
-    is paused, for a person to decide.
-    """
-    operation_id, evidence = operation.operation_id, find_evidence(tx, operation)
-    back, unread = evidence.came_back, evidence.unread
-    few = may_go_on(canary, back)
-    if few and unread is not None and tx.now < evidence.waited_until + verdict_timeout(canary):
-        operations.put_off(tx, operation_id, tx.now + LOOK_AGAIN)
-        operations.say_why(tx, operation_id, f"{BEFORE_THE_VERDICT}{unread}")
-        return CanaryHeld(operation_id=operation_id)
-    passed = few and unread is None
-    state = CanaryState.PASSED if passed else CanaryState.FAILED
-    operations.move_canary(tx, operation_id, CanaryState.WAITING, state, came_back=back)
-    told = describe_canary(operation.sent, back)
-    if few and not passed:
-        told = f"{told} so far, and that is not all: {unread}"
-    if passed:
-        operations.put_off(tx, operation_id, None)
-        operations.say_why(tx, operation_id, None)
-    else:
-        paused = {"state": RetryOperationState.PAUSED, "next_cut": None}
-        reason = f"{told}: resume or cancel it"
-        operations.change(tx, operation_id, OPEN_STATES, {**paused, "reason": reason})
-    judged = Entry(kind=f"canary_{state}", text=told, operation_id=operation_id)
-    event_log.append(tx, [judged])
-    return CanaryJudged(
-        operation_id=operation_id, sent=operation.sent, came_back=back, passed=passed
-    )
-
-
 _HELD_LOOK = timedelta(seconds=1)
 """How long what is due waits before a further look, if all of it is held."""
 _SHORTEST_LOOK = timedelta(seconds=0.2)
@@ -413,3 +346,69 @@ def _free(tx: Transaction, numbers: Sequence[int]) -> None:
     issued = tx.execute(query).scalars().all()
     why = Manual(why=CANCELLED)
     messages.become_unresolved(tx, Move.REVERTED, dict.fromkeys(issued, why))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryJudged:
+    """What became of a canary: `came_back` of `sent` messages did, and whether that was too many."""
+
+    operation_id: str
+    sent: int
+    came_back: int
+    passed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryHeld:
+    """A canary cannot be judged yet; its operation says why."""
+
+    operation_id: str
+
+
+def wait_for_canary(tx: Transaction, operation: RetryOperation, canary: RunningCanary) -> None:
+    """Begin the wait for what comes back: the first messages are sent, and no batch is alive."""
+    operation_id = operation.operation_id
+    operations.let_canary_wait(tx, operation_id, tx.now + canary.wait)
+    operations.put_off(tx, operation_id, tx.now + canary.wait)
+    seconds = canary.wait.total_seconds()
+    sent = Entry(
+        kind="canary_sent",
+        text=f"the first {operation.sent} messages are sent: waiting {seconds:g} s for them",
+        operation_id=operation_id,
+    )
+    event_log.append(tx, [sent])
+
+
+def judge_canary(
+    tx: Transaction, operation: RetryOperation, canary: RunningCanary
+) -> CanaryJudged | CanaryHeld:
+    """Let the operation go on, or pause it, by how many of the first messages came back.
+
+    Silence is no success while something may be unread: then it waits, and says why; in the end it
+    is paused, for a person to decide.
+    """
+    operation_id, evidence = operation.operation_id, find_evidence(tx, operation)
+    back, unread = evidence.came_back, evidence.unread
+    few = may_go_on(canary, back)
+    if few and unread is not None and tx.now < evidence.waited_until + verdict_timeout(canary):
+        operations.put_off(tx, operation_id, tx.now + LOOK_AGAIN)
+        operations.say_why(tx, operation_id, f"{BEFORE_THE_VERDICT}{unread}")
+        return CanaryHeld(operation_id=operation_id)
+    passed = few and unread is None
+    state = CanaryState.PASSED if passed else CanaryState.FAILED
+    operations.move_canary(tx, operation_id, CanaryState.WAITING, state, came_back=back)
+    told = describe_canary(operation.sent, back)
+    if few and not passed:
+        told = f"{told} so far, and that is not all: {unread}"
+    if passed:
+        operations.put_off(tx, operation_id, None)
+        operations.say_why(tx, operation_id, None)
+    else:
+        paused = {"state": RetryOperationState.PAUSED, "next_cut": None}
+        reason = f"{told}: resume or cancel it"
+        operations.change(tx, operation_id, OPEN_STATES, {**paused, "reason": reason})
+    judged = Entry(kind=f"canary_{state}", text=told, operation_id=operation_id)
+    event_log.append(tx, [judged])
+    return CanaryJudged(
+        operation_id=operation_id, sent=operation.sent, came_back=back, passed=passed
+    )

@@ -46,74 +46,6 @@ claims = failed_message_retries.c
 members = cause_groups.c
 
 
-def has_reason(
-    wanted: str, *, among: Sequence[int] | None = None, sql: SqlDialect | None = None
-) -> ColumnElement[bool]:
-    """Return the condition that a failure is classified under a reason, or names it in its headers.
-
-    The word of the headers counts as well: it is what people see in titles of groups, and messages
-    that were stored before reasons were derived have nothing else. What an application calls a
-    built-in reason is understood as in its headers (`TransportUnavailable`, 1). `among` are the ids of the causes
-    with that word, if the caller has looked them up.
-    """
-    named = None if wanted in GATEWAY_CODES else find_named(wanted)
-    classified = messages.reason == wanted
-    if named not in (None, wanted):
-        classified = messages.reason.in_([wanted, named])
-    if named == HANDLER_EXCEPTION:
-        # As a word it says nothing: it counts only for what was stored before there were reasons.
-        unclassified = messages.reason.is_(None)
-        return or_(classified, and_(unclassified, messages.cause_id.in_(causes_of_word(wanted))))
-    if among is None or sql is None:
-        return or_(classified, messages.cause_id.in_(causes_of_word(wanted)))
-    return or_(classified, sql.member(messages.cause_id, among)) if among else classified
-
-
-def causes_of_word(wanted: str) -> Select[tuple[int]]:
-    """Return the query for the causes whose headers have this word."""
-    return select(causes.c.cause_id).where(causes.c.failure_reason == wanted)
-
-
-def holds(wanted: str) -> ColumnElement[bool]:
-    """Return the condition that a text is in what a message shows, or is its id."""
-    return or_(messages.text_id.in_(texts_with(wanted)), is_id(wanted))
-
-
-def is_id(wanted: str) -> ColumnElement[bool]:
-    """Return the condition that a text is exactly the id or the message id of a message."""
-    is_message_id = messages.message_id == wanted
-    if is_guid(wanted):
-        return is_message_id | (messages.unique_message_id == canonical(wanted))
-    return is_message_id
-
-
-def texts_with(wanted: str) -> Select[tuple[int]]:
-    """Return the query for the stored texts with this text in them, in any case."""
-    return select(texts.text_id).where(contains(texts.folded, fold(wanted)))
-
-
-@reading
-def find_ids(tx: Transaction, texts: Sequence[str]) -> Mapping[str, Sequence[str]]:
-    """Return the unique ids of the messages that each text names; a text that names none is left out.
-
-    Whole ids only. Senders use ids like ours, so both kinds are looked up. Raises
-    DatabaseUnavailable.
-    """
-    ours = {canonical(text): text for text in texts if is_guid(text)}
-    found: defaultdict[str, set[str]] = defaultdict(set)
-    by_ours = select(messages.unique_message_id).where(
-        tx.sql.member(messages.unique_message_id, sorted(ours))
-    )
-    for key in tx.execute(by_ours).scalars() if ours else ():
-        found[ours[key]].add(key)
-    by_theirs = select(messages.message_id, messages.unique_message_id).where(
-        tx.sql.member(messages.message_id, sorted(set(texts)))
-    )
-    for row in tx.execute(by_theirs) if texts else ():
-        found[row.message_id].add(row.unique_message_id)
-    return {text: sorted(keys) for text, keys in found.items()}
-
-
 Condition = ColumnElement[bool]
 
 MOST_LOOKED_UP = 1000
@@ -299,7 +231,7 @@ def _of_failure(selection: Selection) -> Iterator[Condition]:
     )
     yield from (column == value for column, value in exact if value is not None)
     if selection.text is not None:
-        yield holds(selection.text)
+        yield holds_text(selection.text)
 
 
 def sent(before: datetime | None) -> Iterator[Condition]:
@@ -416,3 +348,71 @@ def find_chunk(tx: Transaction, selection: Selection, after: int) -> Chunk | Non
     if not rows:
         return None
     return Chunk(unique_ids=tuple(row.unique_message_id for row in rows), last=rows[-1].number)
+
+
+def has_reason(
+    wanted: str, *, among: Sequence[int] | None = None, sql: SqlDialect | None = None
+) -> ColumnElement[bool]:
+    """Return the condition that a failure is classified under a reason, or names it in its headers.
+
+    The word of the headers counts as well: it is what people see in titles of groups, and messages
+    that were stored before reasons were derived have nothing else. What an application calls a
+    built-in reason is understood as in its headers (`TransportUnavailable`, 1). `among` are the ids of the causes
+    with that word, if the caller has looked them up.
+    """
+    named = None if wanted in GATEWAY_CODES else find_named(wanted)
+    classified = messages.reason == wanted
+    if named not in (None, wanted):
+        classified = messages.reason.in_([wanted, named])
+    if named == HANDLER_EXCEPTION:
+        # As a word it says nothing: it counts only for what was stored before there were reasons.
+        unclassified = messages.reason.is_(None)
+        return or_(classified, and_(unclassified, messages.cause_id.in_(causes_of_word(wanted))))
+    if among is None or sql is None:
+        return or_(classified, messages.cause_id.in_(causes_of_word(wanted)))
+    return or_(classified, sql.member(messages.cause_id, among)) if among else classified
+
+
+def causes_of_word(wanted: str) -> Select[tuple[int]]:
+    """Return the query for the causes whose headers have this word."""
+    return select(causes.c.cause_id).where(causes.c.failure_reason == wanted)
+
+
+def holds_text(wanted: str) -> ColumnElement[bool]:
+    """Return the condition that a text is in what a message shows, or is its id."""
+    return or_(messages.text_id.in_(texts_with(wanted)), is_id(wanted))
+
+
+def is_id(wanted: str) -> ColumnElement[bool]:
+    """Return the condition that a text is exactly the id or the message id of a message."""
+    is_message_id = messages.message_id == wanted
+    if is_guid(wanted):
+        return is_message_id | (messages.unique_message_id == canonical(wanted))
+    return is_message_id
+
+
+def texts_with(wanted: str) -> Select[tuple[int]]:
+    """Return the query for the stored texts with this text in them, in any case."""
+    return select(texts.text_id).where(contains(texts.folded, fold(wanted)))
+
+
+@reading
+def find_ids(tx: Transaction, texts: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """Return the unique ids of the messages that each text names; a text that names none is left out.
+
+    Whole ids only. Senders use ids like ours, so both kinds are looked up. Raises
+    DatabaseUnavailable.
+    """
+    ours = {canonical(text): text for text in texts if is_guid(text)}
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    by_ours = select(messages.unique_message_id).where(
+        tx.sql.member(messages.unique_message_id, sorted(ours))
+    )
+    for key in tx.execute(by_ours).scalars() if ours else ():
+        found[ours[key]].add(key)
+    by_theirs = select(messages.message_id, messages.unique_message_id).where(
+        tx.sql.member(messages.message_id, sorted(set(texts)))
+    )
+    for row in tx.execute(by_theirs) if texts else ():
+        found[row.message_id].add(row.unique_message_id)
+    return {text: sorted(keys) for text, keys in found.items()}

@@ -85,7 +85,6 @@ def _ended_of_none() -> Select[int]:
 
 def _ended_though_claimed() -> Select[str]:
     """A retry has a claim or has ended, never both: its id is not used again."""
-    claims = failed_message_retries.c
     claimed = exists().where(claims.number == ended.number, claims.retry_id == ended.retry_id)
     return select(ended.retry_id).where(claimed)
 

@@ -18,7 +18,7 @@ from retrier.errors import DataRefused
 from retrier.imports import FailedImports
 from retrier.ingestion.parsing import QueueMapping, parse
 from retrier.store import import_acts
-from retrier.store import imports as queries
+from retrier.store import imports as stored_imports
 from retrier.store.engine.database import Database
 from retrier.store.imports import ImportSelection
 from retrier.store.recording import Reception, record_received
@@ -340,7 +340,7 @@ class TestManyImports:
         assert [bytes(row["body"]) for row in messages(database).values()] == bodies
 
     def test_are_read_in_bounded_chunks(self, database: Database, imports: FailedImports) -> None:
-        count = queries.CHUNK + 1
+        count = stored_imports.CHUNK + 1
         record(database, *(failed_import(body=str(each).encode()) for each in range(count)))
         transactions: list[int] = []
 
@@ -354,20 +354,20 @@ class TestManyImports:
 
         came_to = replace(imports, read=read, emit=emit).read_all_again(None, "ada")
 
-        assert transactions == [queries.CHUNK, 1]
+        assert transactions == [stored_imports.CHUNK, 1]
         assert came_to.became == Counter({Became.FAILED_MESSAGE: count})
         assert (len(messages(database)), import_ids(database), untold(database)) == (count, [], 0)
 
     def test_of_many_bytes_are_read_one_by_one(
         self, database: Database, imports: FailedImports
     ) -> None:
-        large = bytes(queries.CHUNK_BYTES // 2 + 1)
+        large = bytes(stored_imports.CHUNK_BYTES // 2 + 1)
         record(database, *(failed_import(body=large) for _ in range(2)), failed_import())
         chunks = []
         after = None
-        end = queries.find_end(database)
+        end = stored_imports.find_end(database)
         assert end is not None
-        while chunk := queries.find_import_chunk(database, ImportSelection(), end, after):
+        while chunk := stored_imports.find_import_chunk(database, ImportSelection(), end, after):
             chunks.append(len(chunk.import_ids))
             after = chunk.last
 
