@@ -37,9 +37,9 @@ from retrier.domain.times import (
     read_moment,
 )
 from retrier.gateway import AskedAgain, Gateway
-from retrier.http.asking import LONGEST_KEY, asked_by
 from retrier.http.filters import FilterQuery, read_filter
 from retrier.http.problems import WrongField
+from retrier.http.requester import LONGEST_KEY, asked_by
 from retrier.store.queries.ordering import Key, Order, Page, PageRequest, Place, Sort
 from retrier.store.verbs.operations import CreatedOperation
 

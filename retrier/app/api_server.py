@@ -16,7 +16,7 @@ from retrier.app.queue_looks import QueueLooks
 from retrier.app.server import WebServer
 from retrier.errors import ConfigurationError, ServiceUnavailable
 from retrier.events.service import HealthNotListening
-from retrier.http.places import AT_WORK
+from retrier.http.parts import AT_WORK
 from retrier.settings import Role, name_settings_queues
 
 Health = Callable[[], Mapping[str, tuple[bool, str]]]
