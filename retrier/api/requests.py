@@ -37,7 +37,6 @@ from retrier.domain.times import (
     read_moment,
 )
 from retrier.gateway import AskedAgain, Gateway
-from retrier.http.asking import LONGEST_KEY, asked_by
 from retrier.http.filters import FilterQuery, read_filter
 from retrier.http.problems import WrongField
 from retrier.store.message_lists import Key, Order, Page, PageRequest, Place, Sort

@@ -21,7 +21,7 @@ from retrier.app.policies import read_policies, read_policy_text
 from retrier.app.queue_looks import QueueLooks
 from retrier.errors import ConfigurationError, DatabaseUnavailable, ServiceUnavailable
 from retrier.events.service import HealthNotListening, RequestsHeard, RequestsUnheard
-from retrier.http.places import AT_WORK
+from retrier.http.parts import AT_WORK
 from retrier.settings import Role, name_settings_queues
 from retrier.store.engine.requests import Listener, Unheard, listen_for_requests
 from retrier.web.application import create_page, warm_up

@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from retrier.domain.failed_message import FailedMessageStatus
 from retrier.domain.selection import Selection
 from retrier.http import problems
-from retrier.http.places import READING
+from retrier.http.parts import READING
 from retrier.http.problems import RETRY_AFTER, Problem
 from retrier.store.message_lists import Order, PageRequest, list_messages
 from retrier.web import (

@@ -12,7 +12,7 @@ import pytest
 from anyio.to_thread import current_default_thread_limiter
 
 from retrier.errors import AnswerTooSlow
-from retrier.http.places import AT_WORK, Places
+from retrier.http.parts import AT_WORK, Places
 from tests.support.api import Api
 from tests.support.databases import open_upgraded, sqlite_url
 from tests.support.flaky_database import FlakyDatabase

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 import pytest
 from fastapi.routing import APIRoute
 
-from retrier.http.places import AT_WORK
+from retrier.http.parts import AT_WORK
 from retrier.web.application import WORKING
 from retrier.web.forms import LARGEST_FORM, SentForm, local
 from tests.support.factories import failure
