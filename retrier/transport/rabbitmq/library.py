@@ -10,12 +10,13 @@ most of what a message costs. Here one call reads all that has arrived, and one 
 of messages (AMQP 0-9-1, 2.3.5 and 4.2.3).
 """
 
+import select
 import socket
 import ssl
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from select import POLLIN, POLLOUT, POLLRDHUP, poll
+from select import POLLIN, POLLOUT, poll
 from time import monotonic
 
 import amqp
@@ -398,10 +399,14 @@ class PollingTransport(TCPTransport):  # type: ignore[misc]  # py-amqp has no ty
             self.stalled()
 
 
+_ENDED: int = getattr(select, "POLLRDHUP", 0)
+"""Only Linux tells it; elsewhere the end is seen behind what is unread, or by the heartbeats."""
+
+
 def is_closed_by_peer(sock: socket.socket) -> bool:
     """Return whether the other side has closed it, also if there is more to read ahead of that."""
     looked_at = poll()
-    looked_at.register(sock, POLLRDHUP)
+    looked_at.register(sock, _ENDED)
     return bool(looked_at.poll(0))
 
 
