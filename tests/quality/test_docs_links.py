@@ -1,4 +1,4 @@
-"""The pages of the documentation lead to each other."""
+"""The pages of the documentation lead to each other, and to files that are there."""
 
 import re
 
@@ -60,3 +60,38 @@ def test_the_default_virtual_host_is_written_in_one_way() -> None:
     texts = {path: path.read_text() for path in files if path.suffix != ".png"}
 
     assert [str(path) for path, text in texts.items() if re.search(r":5672//", text)] == []
+
+
+WHOLE_PATH = re.compile(r"(?<![\w/.:-])((?:retrier|tests|docs)/[\w./-]*\w)")
+SHORT_PATH = re.compile(r"(?<![\w/.:-])([a-z_]+(?:/\w+)+\.py)\b")
+"""A module or a test as text names it for short: without `retrier/` or `tests/`."""
+NOUN = re.compile(r"\S*\bNOUN\b\S*")
+"""Stands for the name of a module that is to be written."""
+PROGRAM = re.compile(r"-m (tests(?:\.\w+)+)")
+
+
+def missing_paths(text: str) -> list[str]:
+    """Return the files, folders and programs of the repository that a text names for nothing."""
+    text = NOUN.sub("", text)
+    whole = [path for path in WHOLE_PATH.findall(text) if not (ROOT / path).exists()]
+    parents = [ROOT, ROOT / "retrier", ROOT / "tests", ROOT / "docs"]
+    short = [
+        path
+        for path in SHORT_PATH.findall(text)
+        if not any((parent / path).exists() for parent in parents)
+    ]
+    modules = [(name, ROOT / name.replace(".", "/")) for name in PROGRAM.findall(text)]
+    programs = [
+        name
+        for name, path in modules
+        if not path.with_suffix(".py").exists() and not (path / "__main__.py").exists()
+    ]
+    return [*whole, *short, *programs]
+
+
+def test_every_file_that_a_page_names_is_there() -> None:
+    pages = [ROOT / "README.md", *(DOCS / page for page in PAGES)]
+
+    found = {str(page.relative_to(ROOT)): missing_paths(page.read_text()) for page in pages}
+
+    assert {page: paths for page, paths in found.items() if paths} == {}
