@@ -234,7 +234,8 @@ _KEPT = {
 NO_CHANGE: Columns = MappingProxyType({})
 _NOT_KEPT = dict.fromkeys(_KEPT)
 _GIVEN_BACK = {
-    "disposition": messages.archived_disposition,
+    # Somebody may have archived it by hand, in the database.
+    "disposition": func.coalesce(messages.archived_disposition, Disposition.MANUAL),
     "disposition_reason": messages.archived_reason,
     "policy": messages.archived_policy,
     # Its time has passed meanwhile: it is due at once. The rate of the policies spreads many.

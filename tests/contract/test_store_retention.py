@@ -318,7 +318,7 @@ class TestASweep:
     def test_stops_between_two_chunks(self, bench: Bench) -> None:
         archived(bench, retention.CHUNK + 1)
         swept = make_retention(bench)
-        bench.at("retention.deleted", swept.stop.set)
+        bench.at("retention.deleted", swept.context.stop.set)
 
         swept.sweep()
 

@@ -83,7 +83,7 @@ class Demo:
 def demo(tmp_path: Path) -> Iterator[Demo]:
     running = Demo(tmp_path)
     try:
-        wait_until(lambda: "Ctrl-C ends the demo" in running.told, 30, "the demo is up")
+        wait_until(lambda: "Ctrl-C ends the demo" in running.told, SHELL_DEADLINE, "the demo is up")
         yield running
     finally:
         running.process.send_signal(signal.SIGINT)
