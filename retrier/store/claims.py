@@ -204,9 +204,12 @@ def count_under(tx: Transaction, batch_id: str, breakers: Mapping[int, int]) -> 
         {"number": numbers, "breaker_id": [breakers[number] for number in numbers]},
         failed_message_retries,
     ).subquery("given")
+    # By the index of numbers. By that of batches, which `coalesce` hides, SQLite compares each claim
+    # with each number that is given: a million times for a full batch.
+    of_batch = func.coalesce(claims.batch_id, claims.batch_id) == batch_id
     tx.execute(
         update(failed_message_retries)
-        .where(claims.number == given.c.number, claims.batch_id == batch_id)
+        .where(claims.number == given.c.number, of_batch)
         .values(breaker_id=given.c.breaker_id)
     )
 
